@@ -1,0 +1,33 @@
+# Two commands do all the set-up on a machine with Python >= 3.11 and a JDK 17: make demo, make test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup test lint demo bench docs lock clean
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+setup: $(VENV)/.ready  ## the virtual environment with every extra, from the lock file
+
+test: setup lint  ## everything that a change must pass
+	$(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+demo: setup  ## the main job on generated data, in one command
+	$(BIN)/layoutctl demo
+
+lock:  ## regenerate requirements.lock (needs uv)
+	uv pip compile --universal --python-version 3.11 --extra dev pyproject.toml \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache

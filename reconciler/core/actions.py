@@ -1,0 +1,114 @@
+"""Typed actions: the one idea of "work" that plan, approval, dry run and execution share.
+
+The canonical form (definitions: Plan) is RFC 8785 JSON with default fields omitted; it has no
+floats, no predictions and no snapshot, so that an append does not change a plan's identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from reconciler.core.schema import SortColumn
+from reconciler.core.values import Scalar
+
+
+class ActionType(StrEnum):
+    SET_PROPERTIES = "SetProperties"
+    SET_SORT_ORDER = "SetSortOrder"
+    BIN_PACK = "BinPack"
+    CLUSTER = "Cluster"
+    RECLUSTER = "Recluster"
+
+    @property
+    def rewrites(self) -> bool:
+        return self in (ActionType.BIN_PACK, ActionType.CLUSTER, ActionType.RECLUSTER)
+
+
+LEXICOGRAPHIC = "Lexicographic"
+HILBERT = "Hilbert"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One unit of planned work on one (spec id, partition), or one metadata change.
+
+    partition: values of the spec's fields in their domain, () when unpartitioned.
+    key: clustering key; empty for bin-pack without a key (rows keep their file's order).
+    curve: LEXICOGRAPHIC | HILBERT (Hilbert needs two or more key columns).
+    target_bytes, row_group_bytes: data file and row group size to write; 0 = the table's own.
+    inputs: data file paths, the manifests' strings verbatim, sorted.
+    properties_new: wanted values; properties_old: what they replace, None where unset.
+    A SetSortOrder action carries its order in `key`.
+    """
+
+    type: ActionType
+    spec_id: int = 0
+    partition: tuple[Scalar | None, ...] = ()
+    key: tuple[SortColumn, ...] = ()
+    curve: str = LEXICOGRAPHIC
+    target_bytes: int = 0
+    row_group_bytes: int = 0
+    inputs: tuple[str, ...] = ()
+    properties_old: tuple[tuple[str, str | None], ...] = ()
+    properties_new: tuple[tuple[str, str], ...] = ()
+
+    def canonical(self) -> dict[str, Any]:
+        """JSON-able form, fields equal to their default omitted, no floats."""
+        body: dict[str, Any] = {"type": self.type.value}
+        if self.type.rewrites:
+            body["specId"] = self.spec_id
+            if self.partition:
+                body["partition"] = [encode_partition_value(v) for v in self.partition]
+            body["inputs"] = sorted(self.inputs)
+        if self.key:
+            body["key"] = [{"fieldId": c.field_id, "direction": c.direction} for c in self.key]
+        if self.curve != LEXICOGRAPHIC:
+            body["curve"] = self.curve
+        if self.target_bytes:
+            body["targetBytes"] = self.target_bytes
+        if self.row_group_bytes:
+            body["rowGroupBytes"] = self.row_group_bytes
+        if self.properties_new:
+            body["properties"] = {
+                name: {"old": dict(self.properties_old).get(name), "new": value}
+                for name, value in self.properties_new
+            }
+        return body
+
+
+def action_from_canonical(body: dict[str, Any]) -> Action:
+    """Inverse of `Action.canonical`. Raises KeyError or ValueError on a foreign document."""
+    properties = body.get("properties", {})
+    return Action(
+        type=ActionType(body["type"]),
+        spec_id=body.get("specId", 0),
+        partition=tuple(decode_partition_value(v) for v in body.get("partition", [])),
+        key=tuple(SortColumn(c["fieldId"], c["direction"]) for c in body.get("key", [])),
+        curve=body.get("curve", LEXICOGRAPHIC),
+        target_bytes=body.get("targetBytes", 0),
+        row_group_bytes=body.get("rowGroupBytes", 0),
+        inputs=tuple(body.get("inputs", [])),
+        properties_old=tuple(sorted((k, v["old"]) for k, v in properties.items())),
+        properties_new=tuple(sorted((k, v["new"]) for k, v in properties.items())),
+    )
+
+
+def encode_partition_value(value: Scalar | None) -> Any:
+    """A partition value as JSON without floats: ints and null as they are, others tagged."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    return {"bytes": value.hex()}
+
+
+def decode_partition_value(value: Any) -> Scalar | None:
+    if isinstance(value, dict):
+        if "float" in value:
+            return float.fromhex(value["float"])
+        return bytes.fromhex(value["bytes"])
+    if value is None or isinstance(value, int):
+        return value
+    raise ValueError(f"not a partition value: {value!r}")

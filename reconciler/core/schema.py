@@ -1,0 +1,81 @@
+"""The part of an Iceberg schema and partition spec that layout decisions need, without pyiceberg.
+
+Columns are known by field id everywhere; names are only for people. A nested struct leaf has a
+dotted name; elements of lists and maps have no usable bounds and are listed as not judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from reconciler.core.values import Kind, kind_of
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A leaf column. type: Iceberg type string ("decimal(12, 2)"); repeated: below a list or map."""
+
+    field_id: int
+    name: str
+    type: str
+    required: bool = False
+    repeated: bool = False
+
+    @property
+    def kind(self) -> Kind | None:
+        return None if self.repeated else kind_of(self.type)
+
+
+@dataclass(frozen=True)
+class Schema:
+    schema_id: int
+    fields: tuple[Field, ...]
+
+    @cached_property
+    def by_id(self) -> dict[int, Field]:
+        return {field.field_id: field for field in self.fields}
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    def find(self, name: str) -> Field | None:
+        """Exact name first, then case-insensitive when that is unambiguous."""
+        exact = self.by_name.get(name)
+        if exact is not None:
+            return exact
+        folded = [field for field in self.fields if field.name.lower() == name.lower()]
+        return folded[0] if len(folded) == 1 else None
+
+    def name_of(self, field_id: int) -> str:
+        field = self.by_id.get(field_id)
+        return field.name if field else f"(dropped column {field_id})"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """transform: Iceberg's string form, e.g. "identity", "bucket[16]", "truncate[4]", "month"."""
+
+    source_id: int
+    field_id: int
+    transform: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    spec_id: int
+    fields: tuple[PartitionField, ...] = ()
+
+    @property
+    def unpartitioned(self) -> bool:
+        return all(field.transform == "void" for field in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class SortColumn:
+    """One column of a sort order or clustering key. direction: "asc" | "desc"."""
+
+    field_id: int
+    direction: str = "asc"

@@ -1,0 +1,178 @@
+"""Column values as numpy sees them: one ordered domain per Iceberg type.
+
+Bounds, literals, samples and partition values of one column all live in the same domain, so that
+they compare without conversion. Used by the file table, the pruning oracle and the what-if.
+
+Domains (`Kind`):
+  INT    int64: boolean 0/1, int, long, date (days), time (us), timestamp and timestamptz (us, UTC),
+         timestamp_ns and timestamptz_ns (ns), decimal of precision <= 18 (unscaled)
+  FLOAT  float64: float, double (NaN never appears in bounds; Iceberg counts NaN apart)
+  BYTES  numpy S<n>: string (UTF-8), binary, fixed, uuid (16 bytes), decimal of precision > 18
+         (17 bytes: order-preserving offset binary, see `encode_wide_decimal`)
+
+numpy pads S values with NUL and strips trailing NULs, so two values that differ only in trailing
+NULs compare equal. Comparisons against bounds must therefore treat a value that ends in NUL as a
+tie (`pruning` does), which can keep a file too many and never one too few.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import uuid
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+Scalar = int | float | bytes
+"""A value in its domain."""
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_OFFSET_WIDE = 1 << 135  # 17 bytes hold every 38-digit unscaled value with a sign bit
+
+
+class Kind(Enum):
+    INT = "int"
+    FLOAT = "float"
+    BYTES = "bytes"
+
+
+_INT_TYPES = {
+    "boolean", "int", "long", "date", "time", "timestamp", "timestamptz",
+    "timestamp_ns", "timestamptz_ns",
+}  # fmt: skip
+
+
+def kind_of(iceberg_type: str) -> Kind | None:
+    """The domain of an Iceberg primitive type string, None for types without ordered bounds."""
+    if iceberg_type in _INT_TYPES:
+        return Kind.INT
+    if iceberg_type in ("float", "double"):
+        return Kind.FLOAT
+    if iceberg_type in ("string", "binary", "uuid") or iceberg_type.startswith("fixed"):
+        return Kind.BYTES
+    match = _DECIMAL.fullmatch(iceberg_type)
+    if match:
+        return Kind.INT if int(match.group(1)) <= 18 else Kind.BYTES
+    return None
+
+
+def decimal_scale(iceberg_type: str) -> int:
+    match = _DECIMAL.fullmatch(iceberg_type)
+    return int(match.group(2)) if match else 0
+
+
+def encode_wide_decimal(unscaled: int) -> bytes:
+    """Unscaled decimal of any sign as 17 bytes whose byte order is the numeric order."""
+    return (unscaled + _OFFSET_WIDE).to_bytes(17, "big")
+
+
+def decode_wide_decimal(value: bytes) -> int:
+    return int.from_bytes(value.ljust(17, b"\0"), "big") - _OFFSET_WIDE
+
+
+def micros(value: dt.datetime) -> int:
+    """Microseconds since the epoch; a naive datetime is taken as UTC."""
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=dt.UTC)
+    delta = value - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def encode(iceberg_type: str, value: Any) -> Scalar:
+    """A Python value of an Iceberg type as its domain scalar.
+
+    Raises ValueError when the value does not belong to the type (an inexact decimal, a string for
+    a number): such a predicate cannot be judged and must not be guessed.
+    """
+    kind = kind_of(iceberg_type)
+    if kind is Kind.FLOAT:
+        return float(value)
+    if _DECIMAL.fullmatch(iceberg_type):
+        scaled = Decimal(str(value)).scaleb(decimal_scale(iceberg_type))
+        if scaled != scaled.to_integral_value():
+            raise ValueError(f"{value!r} is not exact in {iceberg_type}")
+        unscaled = int(scaled)
+        return unscaled if kind is Kind.INT else encode_wide_decimal(unscaled)
+    if kind is Kind.INT:
+        return _encode_int(iceberg_type, value)
+    if kind is Kind.BYTES:
+        return _encode_bytes(value)
+    raise ValueError(f"no ordered domain for {iceberg_type}")
+
+
+def _encode_int(iceberg_type: str, value: Any) -> int:
+    if isinstance(value, dt.datetime):
+        if iceberg_type == "date":
+            return (value.date() - _EPOCH.date()).days
+        scale = 1000 if iceberg_type.endswith("_ns") else 1
+        return micros(value) * scale
+    if isinstance(value, dt.date):
+        days = (value - _EPOCH.date()).days
+        if iceberg_type == "date":
+            return days
+        return days * 86_400_000_000 * (1000 if iceberg_type.endswith("_ns") else 1)
+    if isinstance(value, dt.time):
+        return (
+            (value.hour * 60 + value.minute) * 60 + value.second
+        ) * 1_000_000 + value.microsecond
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError(f"{value!r} is not exact in {iceberg_type}")
+    if isinstance(value, (bool, int, float, Decimal)) and math.isfinite(value):
+        if value != int(value):
+            raise ValueError(f"{value!r} is not exact in {iceberg_type}")
+        return int(value)
+    raise ValueError(f"{value!r} is not a value of {iceberg_type}")
+
+
+def _encode_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise ValueError(f"{value!r} is not a string or binary value")
+
+
+def show(iceberg_type: str, value: Scalar | None) -> str:
+    """A domain scalar as people write it. Only for output that may show values."""
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return _show_bytes(iceberg_type, value)
+    if isinstance(value, float):
+        return repr(value)
+    if iceberg_type == "boolean":
+        return "true" if value else "false"
+    if iceberg_type == "date":
+        return _safe(lambda: (_EPOCH.date() + dt.timedelta(days=int(value))).isoformat(), value)
+    if iceberg_type.startswith("timestamp"):
+        us = int(value) // 1000 if iceberg_type.endswith("_ns") else int(value)
+        return _safe(
+            lambda: (_EPOCH + dt.timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%SZ"), value
+        )
+    if _DECIMAL.fullmatch(iceberg_type):
+        return str(Decimal(int(value)).scaleb(-decimal_scale(iceberg_type)))
+    return str(value)
+
+
+def _show_bytes(iceberg_type: str, value: bytes) -> str:
+    if iceberg_type == "string":
+        return value.decode("utf-8", "replace")
+    if iceberg_type == "uuid" and len(value) == 16:
+        return str(uuid.UUID(bytes=value))
+    if _DECIMAL.fullmatch(iceberg_type):
+        scale = decimal_scale(iceberg_type)
+        return str(Decimal(decode_wide_decimal(value)).scaleb(-scale))
+    return "0x" + value.hex()
+
+
+def _safe(render: Any, value: Scalar) -> str:
+    """Dates beyond Python's year range are shown as their raw number."""
+    try:
+        return str(render())
+    except (OverflowError, ValueError):
+        return str(value)

@@ -1,0 +1,116 @@
+"""Every error a user can meet, and the exit code that `layoutctl` ends with.
+
+An error says what is wrong, where, why, and what to do next. Foreign exceptions are translated
+into one of these once, at the boundary where the foreign library is called; the CLI prints
+`render()` and never a traceback. The exit codes are a contract: see docs/reference/cli.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXIT_OK = 0
+EXIT_USER = 1
+EXIT_CHANGES = 2  # only `plan --detailed-exitcode`
+EXIT_BLOCKED = 3
+EXIT_INTERNAL = 4
+EXIT_UNAVAILABLE = 5
+EXIT_INTERRUPTED = 130
+
+
+class ReconcilerError(Exception):
+    """Base of all errors meant for people.
+
+    what: one line with its subject in it, lower case, no full stop.
+    details: further lines (why, what was found instead).
+    do: the next step or command; None only where there is nothing a person can do.
+    """
+
+    exit_code = EXIT_INTERNAL
+
+    def __init__(self, what: str, *, details: tuple[str, ...] = (), do: str | None = None):
+        super().__init__(what)
+        self.what = what
+        self.details = details
+        self.do = do
+
+    def render(self) -> str:
+        """The text printed on stderr, without colour and without a trailing newline."""
+        lines = [f"error: {self.what}"]
+        lines += [f"  {detail}" for detail in self.details]
+        if self.do:
+            lines.append(f"  do: {self.do}")
+        return "\n".join(lines)
+
+
+class UserError(ReconcilerError):
+    """Something the user can correct: a document, a name, an option, an environment."""
+
+    exit_code = EXIT_USER
+
+
+class BlockedError(ReconcilerError):
+    """Nothing is wrong, but approval, a budget, a window or an owner stands in the way."""
+
+    exit_code = EXIT_BLOCKED
+
+
+class UnavailableError(ReconcilerError):
+    """A dependency did not answer; the same call may work later."""
+
+    exit_code = EXIT_UNAVAILABLE
+
+
+class InternalError(ReconcilerError):
+    """A state that should not occur; the table was not changed by the step that found it."""
+
+    exit_code = EXIT_INTERNAL
+
+
+class InterruptedByUser(ReconcilerError):
+    """SIGINT or SIGTERM: stopped at a commit boundary, nothing half-done is left."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
+class VerificationError(InternalError):
+    """The rows written differ from the rows read. Nothing was committed; the table stalls."""
+
+
+class ConflictError(ReconcilerError):
+    """Another writer changed inputs of an action. Not a failure: plan again and go on."""
+
+    exit_code = EXIT_UNAVAILABLE
+
+
+class UnknownCommitError(UnavailableError):
+    """A commit was sent and its outcome is not known. Nothing may be cleaned up before it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding in a document: `layoutctl validate` lists all of them at once.
+
+    line, column: 1-based, 0 when unknown. field: JSON-path-like, e.g. spec.budgets[0].per.
+    severity: "error" fails validation, "warning" does not.
+    """
+
+    file: str
+    line: int
+    column: int
+    field: str
+    message: str
+    hint: str = ""
+    severity: str = "error"
+
+
+class InvalidDocuments(UserError):
+    """One or more documents are invalid; carries every problem found."""
+
+    def __init__(self, problems: tuple[Problem, ...], rendered: str):
+        super().__init__(f"{len(problems)} problem(s) in the documents")
+        self.problems = problems
+        self._rendered = rendered
+
+    def render(self) -> str:
+        return self._rendered
