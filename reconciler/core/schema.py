@@ -14,7 +14,7 @@ from reconciler.core.values import Kind, kind_of
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A leaf column. type: Iceberg type string ("decimal(12, 2)"); repeated: below a list or map."""
+    """A leaf column. type: Iceberg's string; repeated: it lies below a list or map."""
 
     field_id: int
     name: str

@@ -1,4 +1,4 @@
-"""Fragments: what recorded queries ask of one table, and at which rate (definitions: Fragment, Rate).
+"""Fragments: what recorded queries ask of one table, and at which rate.
 
 A fragment is one query's demand on one table. Fragments of one shape (same predicate tree and
 projection) form a batch whose literals are arrays, so that decisions evaluate all queries of a
