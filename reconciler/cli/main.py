@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from reconciler.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_UNAVAILABLE, ReconcilerError
+from reconciler.errors import ReconcilerError
 
 VERBS = ("observe", "workload", "validate")
 
@@ -34,7 +34,7 @@ def main() -> None:
     try:
         sys.exit(build()(standalone_mode=False) or 0)
     except ReconcilerError as error:
-        print(error.render(), file=sys.stderr)
+        sys.stderr.write(error.render() + "\n")
         sys.exit(error.exit_code)
 
 
