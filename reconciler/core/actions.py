@@ -96,9 +96,14 @@ def action_from_canonical(body: dict[str, Any]) -> Action:
 
 
 def encode_partition_value(value: Scalar | None) -> Any:
-    """A partition value as JSON without floats: ints and null as they are, others tagged."""
-    if value is None or isinstance(value, int):
+    """A partition value as JSON without floats: small ints and null as they are, others tagged.
+
+    RFC 8785 has no integers beyond 2^53 - 1, which an int64 partition value can be.
+    """
+    if value is None:
         return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else {"int": str(value)}
     if isinstance(value, float):
         return {"float": value.hex()}
     return {"bytes": value.hex()}
@@ -106,6 +111,8 @@ def encode_partition_value(value: Scalar | None) -> Any:
 
 def decode_partition_value(value: Any) -> Scalar | None:
     if isinstance(value, dict):
+        if "int" in value:
+            return int(value["int"])
         if "float" in value:
             return float.fromhex(value["float"])
         return bytes.fromhex(value["bytes"])

@@ -53,7 +53,7 @@ def make(actions, files):
     )  # fmt: skip
 
 
-scalars = st.one_of(st.none(), st.integers(-(2**53), 2**53), st.floats(), st.binary(max_size=5))
+scalars = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.binary(max_size=5))
 actions = st.builds(
     Action,
     type=st.sampled_from([ActionType.BIN_PACK, ActionType.CLUSTER, ActionType.RECLUSTER]),
