@@ -7,19 +7,28 @@ for people end here, as one message and a documented exit code, never as a trace
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from typing import Any
 
 import typer
 
-from reconciler.errors import ReconcilerError
+from reconciler.errors import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USER,
+    ReconcilerError,
+)
 
-VERBS = ("observe", "workload", "validate")
+VERBS = ("version",)
+"""Modules in the order of the help: Look, Decide, Act, Run."""
 
 
 def build() -> typer.Typer:
     app = typer.Typer(
         name="layoutctl",
-        help="Plan and keep the physical layout of Apache Iceberg tables.",
+        help="Plan, carry out and keep the physical layout of Apache Iceberg tables.",
         no_args_is_help=True,
         add_completion=True,
         rich_markup_mode=None,
@@ -31,11 +40,50 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
+    """The console script. Ends the process with one of the documented exit codes."""
     try:
-        sys.exit(build()(standalone_mode=False) or 0)
+        code = build()(standalone_mode=False)
     except ReconcilerError as error:
-        sys.stderr.write(error.render() + "\n")
-        sys.exit(error.exit_code)
+        _say(error.render())
+        code = error.exit_code
+    except typer.Exit as exit_:
+        code = exit_.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe went away: not an error, and Python's own exit must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_OK
+    except Exception as error:
+        code = _unexpected(error)
+    sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _unexpected(error: Exception) -> int:
+    if isinstance(error, _usage_errors()):
+        context = getattr(error, "ctx", None)
+        _say(f"error: {error.format_message()}")  # type: ignore[attr-defined]
+        if context is not None:
+            _say(f"  do: {context.command_path} --help")
+        return EXIT_USER
+    if "LAYOUTCTL_TRACEBACK" in os.environ:
+        raise error
+    _say(f"error: internal: {type(error).__name__}: {error}")
+    _say("  This is a fault of layoutctl, not of your table.")
+    _say("  do: run it again with LAYOUTCTL_TRACEBACK=1 and report what it prints")
+    return EXIT_INTERNAL
+
+
+def _usage_errors() -> tuple[type[Any], ...]:
+    """Where typer keeps its usage errors moved between releases; all derive from this one."""
+    from typer.exceptions import TyperException
+
+    return (TyperException,)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
 
 
 if __name__ == "__main__":
