@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,8 @@ class Fragment:
     weight: how many executions it stands for. event_ms: epoch milliseconds.
     recorded_bytes, duration_ms: what the engine measured, None where it recorded nothing.
     full_scan: the query could not be understood and counts as a full scan that nothing explains.
+    unbound: for a prepared statement whose values the log does not hold, the whole predicate as it
+        was asked; `predicate` then keeps only the conditions whose literals are known.
     """
 
     source: str
@@ -47,15 +50,23 @@ class Fragment:
     recorded_bytes: int | None = None
     duration_ms: int | None = None
     full_scan: bool = False
+    unbound: Predicate | None = None
 
     @property
     def shape_id(self) -> str:
-        return shape_id(self.predicate, self.projection)
+        return shape_id(self.predicate, self.projection, self.unbound)
 
 
-def shape_id(predicate: Predicate, projection: Sequence[int]) -> str:
+@lru_cache(maxsize=4096)
+def _shape_text(predicate: Predicate, unbound: Predicate | None) -> str:
+    return repr(predicate) if unbound is None else f"{predicate!r}|{unbound!r}"
+
+
+def shape_id(
+    predicate: Predicate, projection: Sequence[int], unbound: Predicate | None = None
+) -> str:
     """Hash of the predicate with `?` for literals, and the projection (definitions: Fragment)."""
-    text = f"{predicate!r}|{tuple(projection)!r}"
+    text = f"{_shape_text(predicate, unbound)}|{tuple(projection)!r}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -80,6 +91,7 @@ class ShapeBatch:
     recorded_bytes: npt.NDArray[np.float64]
     duration_ms: npt.NDArray[np.float64]
     full_scan: bool
+    unbound: Predicate | None = None
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -157,6 +169,7 @@ def _shape_batch(key: str, members: list[Fragment], since: int, until: int) -> S
         recorded_bytes=np.array([_nan(m.recorded_bytes) for m in members], dtype=np.float64),
         duration_ms=np.array([_nan(m.duration_ms) for m in members], dtype=np.float64),
         full_scan=first.full_scan,
+        unbound=first.unbound,
     )
 
 
