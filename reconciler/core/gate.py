@@ -1,0 +1,130 @@
+"""The gate between a plan and its execution: suspension, owner, approval, windows, budgets.
+
+An ordered chain of pure checks, each giving a condition reason and a message; the first that
+objects decides. What passes is the longest prefix of the plan's actions that the budgets admit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reconciler.core.budget import Budget, BudgetState, Charge, Spent, admit
+from reconciler.core.format import iec
+from reconciler.core.plan import Plan, PlannedAction
+
+AUTOMATIC_WINDOW = dt.timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class GateInput:
+    """Everything the gate looks at, gathered once.
+
+    mode: "Manual" | "Automatic". approved: a person approved this very plan. everything_approved:
+    the caller approves whatever is planned (--auto-approve). automatic_up_to_bytes: below this,
+    per table and 24 h, no one is asked; automatic_spent_bytes: what was already rewritten so.
+    stale_workload: the plan rests on queries that are too old to act on without a person.
+    unacted_fields: fields of the policy that this version does not act on (Automatic refuses).
+    owner: who claims the table, "" when no one else does. spent: None = the ledger is unreadable.
+    remaining: the plan's actions that are still pending, in plan order.
+    """
+
+    plan: Plan
+    remaining: tuple[PlannedAction, ...]
+    suspended: bool
+    owner: str
+    mode: str
+    approved: bool
+    everything_approved: bool
+    automatic_up_to_bytes: int | None
+    automatic_spent_bytes: int
+    stale_workload: bool
+    unacted_fields: tuple[str, ...]
+    budgets: tuple[Budget, ...]
+    spent: tuple[Spent, ...] | None
+    now: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """count: how many of the remaining actions may start now. reason: "" or a condition reason."""
+
+    count: int
+    reason: str
+    message: str
+    budgets: tuple[BudgetState, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        return self.count > 0
+
+
+def gate(given: GateInput) -> Gate:
+    """The decision. A plan without remaining actions passes with count 0 and no reason."""
+    if not given.remaining:
+        return Gate(0, "", "nothing remains to be done")
+    for check in CHECKS:
+        refusal = check(given)
+        if refusal is not None:
+            return refusal
+    charges = [charge_of(item) for item in given.remaining]
+    admission = admit(charges, given.budgets, given.spent, given.now)
+    return Gate(admission.count, admission.reason, admission.message, admission.states)
+
+
+def charge_of(item: PlannedAction) -> Charge:
+    predicted = item.predicted
+    return Charge(int(predicted.get("bytesIn", 0)), int(predicted.get("cpuMillis", 0)) / 1000)
+
+
+def _suspended(given: GateInput) -> Gate | None:
+    if not given.suspended:
+        return None
+    return Gate(0, "Suspended", "the policy says suspend: true")
+
+
+def _owned(given: GateInput) -> Gate | None:
+    if not given.owner:
+        return None
+    return Gate(0, "OwnedElsewhere", f"the table is claimed by {given.owner}")
+
+
+def _approval(given: GateInput) -> Gate | None:
+    if given.approved or given.everything_approved:
+        return None
+    if given.mode == "Automatic":
+        return _automatic(given)
+    return _manual(given)
+
+
+def _automatic(given: GateInput) -> Gate | None:
+    if not given.budgets:
+        return Gate(0, "AwaitingApproval", "Automatic approval needs at least one budget")
+    if given.unacted_fields:
+        fields = ", ".join(given.unacted_fields)
+        return Gate(0, "AwaitingApproval", f"Automatic refuses fields not acted on yet: {fields}")
+    if given.stale_workload:
+        return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
+    return None
+
+
+def _manual(given: GateInput) -> Gate | None:
+    asked = sum(charge_of(item).rewrite_bytes for item in given.remaining)
+    limit = given.automatic_up_to_bytes
+    if limit is None:
+        return Gate(0, "AwaitingApproval", f"approval is Manual and {given.plan.id} has none")
+    if given.stale_workload:
+        return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
+    if asked + given.automatic_spent_bytes > limit:
+        spent = iec(given.automatic_spent_bytes)
+        return Gate(
+            0,
+            "AwaitingApproval",
+            f"{iec(asked)} asked, {spent} spent in 24 h, automaticUpTo is {iec(limit)}",
+        )
+    return None
+
+
+CHECKS: Sequence[Callable[[GateInput], Gate | None]] = (_suspended, _owned, _approval)
+"""In the order of Converged's reasons; windows and budgets come last, they admit a prefix."""
