@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reconciler.core.actions import Action
+from reconciler.core.plan import Validity
+
+SPARK_APP_PREFIX = "layoutctl"
+"""Every Spark application of ours has a name that begins so: an import of event logs skips it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,10 @@ class ExecutionRequest:
 
     table: identifier levels, last one the name. action_ids: per action its id within the plan
     ("a01"), written to snapshot summaries. base_snapshot_id: the snapshot the plan was made on.
-    verify: "Full" | "Sampled" | "Counts". cpu_limit_seconds/bytes_limit: budget left, None = none.
+    verify: "Full" | "Sampled" | "Counts". max_commits: rewriting commits of one attempt.
+    max_attempts: attempts in all, the first included; each one after a conflict covers the inputs
+    that still stand. backoff_seconds: wait before the second attempt, doubled for each later one.
+    group_bytes: decoded bytes that one task may sort in memory, 0 = from the JVM's heap and cores.
     """
 
     catalog: CatalogConfig
@@ -47,14 +54,20 @@ class ExecutionRequest:
     verify: str = "Full"
     allow_live_branches: bool = False
     max_commits: int = 10
+    max_attempts: int = 4
+    backoff_seconds: float = 2.0
+    group_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
     """Write-ahead record of one commit batch, in the ledger before the commit is sent.
 
-    attempt_id: planId + attempt number + read snapshot. prefix: the output directory of the
-    attempt, every file below it is ours. outputs: data files to be added, verbatim.
+    attempt_id: planId + attempt number + read snapshot, never used twice. prefix: the output
+    directory of the attempt, every file below it is ours. outputs: data files to be added,
+    verbatim. Batch 0 is the attempt itself: recorded before its first file is written, without
+    inputs and outputs, and given its outcome (ATTEMPT_CLOSED) once its prefix holds nothing that
+    no snapshot references. writer: the processes that may still send the commit, opaque.
     """
 
     table_uuid: str
@@ -67,14 +80,25 @@ class Intent:
     prefix: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    writer: str = ""
+
+
+COMMITTED = "committed"
+CONFLICT = "conflict"
+FAILED = "failed"
+UNKNOWN_OUTCOME = "unknown"
+ATTEMPT_CLOSED = "closed"
+"""State of the one outcome of batch 0: it measures nothing and belongs to no action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one action of one commit batch.
 
-    state: "committed" | "conflict" | "failed" | "unknown". read_bytes/written_bytes: data file
-    bytes; cpu_seconds: task CPU of read, sort, write and verification; seconds: wall clock.
+    state: COMMITTED | CONFLICT | FAILED | UNKNOWN_OUTCOME (ATTEMPT_CLOSED for batch 0).
+    read_bytes/written_bytes: data file bytes; cpu_seconds: task CPU of read, sort, write and
+    verification; verify_cpu_seconds: the part of it that read the written files back;
+    seconds: wall clock.
     """
 
     attempt_id: str
@@ -90,13 +114,72 @@ class Outcome:
     cpu_seconds: float
     seconds: float
     detail: str = ""
+    verify_cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """Where one action stands when the execution ends (definitions: "Validity is per action").
+
+    PENDING: stopped before it, or conflicts left some inputs. remaining: inputs that still stand.
+    detail: why it is not done.
+    """
+
+    action_id: str
+    state: Validity
+    remaining: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionResult:
+    """What an execution did. Success of the plan is judged by observing again, not by this.
+
+    outcomes: of every commit batch sent, in order. stopped: `should_stop` ended it early.
+    seconds: wall clock of all of it.
+    """
+
+    attempts: tuple[str, ...]
+    actions: tuple[ActionResult, ...]
+    outcomes: tuple[Outcome, ...]
+    commits: int
+    conflicts: int
+    stopped: bool
+    seconds: float
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(outcome.read_bytes for outcome in self.outcomes)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(outcome.cpu_seconds for outcome in self.outcomes)
+
+    @property
+    def done(self) -> bool:
+        return all(action.state is Validity.DONE for action in self.actions)
+
+
+@dataclass(frozen=True, slots=True)
+class Rho:
+    """definitions: rho. CPU seconds per input byte rewritten over those per projected byte read."""
+
+    rewrite_cpu_per_byte: float
+    read_cpu_per_byte: float
+
+    @property
+    def ratio(self) -> float:
+        return self.rewrite_cpu_per_byte / self.read_cpu_per_byte
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of progress. phase: "read" | "sort" | "verify" | "commit" | "conflict" | ...
+    """One line of progress; `text` is ready to print.
 
-    The fields that a phase does not use keep their defaults; `text` is ready to print.
+    phase, in the order of a group's life: "start", "written", "verified", "commit" (about to be
+    sent), "committed" (the line that sums a group up); otherwise "conflict", "removed", "retry",
+    "unknown", "fence", "resumed", "property", "skipped", "stopped". Fields that a phase does not
+    use keep their defaults.
     """
 
     phase: str

@@ -1,0 +1,107 @@
+"""Fixtures that every suite shares: one Spark session, and the catalog that it writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.core.execution import CatalogConfig
+from tests.rest_server import RestServer
+
+
+def sqlite_catalog(directory: Path, name: str = "rec") -> CatalogConfig:
+    """An embedded catalog below `directory`, in pyiceberg's spelling."""
+    return CatalogConfig(
+        name=name,
+        type="sql",
+        properties={
+            "type": "sql",
+            "uri": f"sqlite:///{directory}/catalog.db?timeout=30",
+            "warehouse": f"file://{directory}/warehouse",
+        },
+        source="test",
+    )
+
+
+def sqlite_spark_conf(directory: Path, name: str = "rec") -> dict[str, str]:
+    """The Spark settings of the same catalog."""
+    prefix = f"spark.sql.catalog.{name}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": f"jdbc:sqlite:{directory}/catalog.db?busy_timeout=30000",
+        f"{prefix}.warehouse": f"file://{directory}/warehouse",
+        f"{prefix}.jdbc.schema-version": "V1",
+        f"{prefix}.cache-enabled": "false",
+    }
+
+
+def rest_spark_conf(server: RestServer, name: str = "rec") -> dict[str, str]:
+    """The Spark settings of a REST catalog on the test server."""
+    prefix = f"spark.sql.catalog.{name}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "rest",
+        f"{prefix}.uri": server.uri,
+        f"{prefix}.cache-enabled": "false",
+    }
+
+
+SMALL_SESSION = {
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+}
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of the catalog "rec": catalog.db and warehouse/."""
+    directory = tmp_path_factory.mktemp("rec")
+    (directory / "warehouse").mkdir()
+    return directory
+
+
+@pytest.fixture(scope="session")
+def catalog_config(warehouse: Path) -> CatalogConfig:
+    return sqlite_catalog(warehouse)
+
+
+@pytest.fixture(scope="session")
+def iceberg_catalog(catalog_config: CatalogConfig) -> Any:
+    """pyiceberg's side of the catalog "rec"."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    return SqlCatalog(catalog_config.name, **dict(catalog_config.properties))
+
+
+@pytest.fixture(scope="session")
+def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
+    """Iceberg's REST catalog server as a process."""
+    server = RestServer(tmp_path_factory.mktemp("rest"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def rest_catalog(rest_server: RestServer) -> CatalogConfig:
+    """The catalog "rec" on the REST server, in pyiceberg's spelling."""
+    return CatalogConfig(
+        name="rec", type="rest", properties={"type": "rest", "uri": rest_server.uri}, source="test"
+    )
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse: Path, iceberg_catalog: Any) -> Iterator[Any]:
+    """Spark's side of the catalog "rec": one session, two cores, a small heap."""
+    from reconciler.jobs import session
+
+    running = session.start(
+        {**SMALL_SESSION, **sqlite_spark_conf(warehouse)}, app="tests", master="local[2]"
+    )
+    yield running
+    session.stop(running)

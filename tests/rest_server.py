@@ -1,0 +1,73 @@
+"""A real Iceberg REST catalog server as a process, for tests marked `rest`.
+
+Iceberg's own test server (1.11.0 is the last release that publishes it) on a SQLite catalog; the
+Hadoop classes come from the Spark distribution.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from reconciler.jobs import runtime
+
+_PINS = Path(__file__).parent / "rest_server_jars.txt"
+
+
+def pinned_jars() -> tuple[runtime.Jar, ...]:
+    jars = []
+    for line in _PINS.read_text().splitlines():
+        coordinates, sha256 = line.split()
+        organisation, module, revision, *classifier = coordinates.split(":")
+        jars.append(runtime.Jar(organisation, module, revision, sha256, "".join(classifier)))
+    return (*jars, runtime.SQLITE_JDBC)
+
+
+class RestServer:
+    """One server process below `directory`; `uri` is its address."""
+
+    def __init__(self, directory: Path, catalog: str = "rec") -> None:
+        hadoop = sorted((runtime.spark_home() / "jars").glob("hadoop-client-*.jar"))
+        class_path = ":".join(map(str, [*runtime.fetch(pinned_jars()), *hadoop]))
+        (directory / "warehouse").mkdir(parents=True, exist_ok=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{port}"
+        self.warehouse = f"file://{directory}/warehouse"
+        self._log = (directory / "server.log").open("w")
+        self.process = subprocess.Popen(
+            [runtime.java_command(), "-Xmx256m", "-cp", class_path,
+             "org.apache.iceberg.rest.RESTCatalogServer"],
+            env={
+                **os.environ,
+                "CATALOG_CATALOG_NAME": catalog,
+                "CATALOG_URI": f"jdbc:sqlite:{directory}/rest.db?busy_timeout=30000",
+                "CATALOG_WAREHOUSE": self.warehouse,
+                "CATALOG_REST_PORT": str(port),
+            },
+            stdout=self._log,
+            stderr=self._log,
+        )  # fmt: skip
+        self._wait_until_up(directory / "server.log")
+
+    def _wait_until_up(self, log: Path) -> None:
+        for _ in range(300):
+            try:
+                with urllib.request.urlopen(f"{self.uri}/v1/config", timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        raise RuntimeError(f"the REST server did not start: {log.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+        self._log.close()
