@@ -119,12 +119,12 @@ def _band(rank: Array, first: Array | None, last: Array | None, size: int) -> Te
 
     def test(chunk: slice) -> Bool:
         mine = places[chunk, None]
-        parts = []
-        if low is not None:
-            parts.append(mine >= low)
-        if high is not None:
-            parts.append(mine < high)
-        return parts[0] if len(parts) == 1 else np.logical_and(*parts, out=parts[0])
+        within = None if low is None else mine >= low
+        if high is None:
+            assert within is not None
+            return within
+        below: Bool = mine < high
+        return below if within is None else np.logical_and(within, below, out=below)
 
     return test
 
