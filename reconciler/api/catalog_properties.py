@@ -1,0 +1,75 @@
+"""The allow-list of catalog properties: one table for documents, pyiceberg, Spark and the docs.
+
+A document may set only what stands here for its catalog's type; what is secret belongs in the
+catalog's secret (or in pyiceberg's own configuration), never in a document, and is never printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REST, SQL = "rest", "sql"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogProperty:
+    """name: pyiceberg's spelling. spark: Spark's, "" where Spark has none or it is derived.
+
+    types: catalog types it belongs to. secret: only from a secret or pyiceberg's configuration.
+    """
+
+    name: str
+    spark: str
+    types: frozenset[str]
+    description: str
+    secret: bool = False
+
+
+_BOTH = frozenset({REST, SQL})
+_REST = frozenset({REST})
+
+CATALOG_PROPERTIES: tuple[CatalogProperty, ...] = (
+    CatalogProperty("uri", "uri", _BOTH, "Address of the catalog: http(s)://, or an SQL database."),
+    CatalogProperty("warehouse", "warehouse", _BOTH, "Location or name of the warehouse."),
+    CatalogProperty("credential", "credential", _REST, "OAuth2 client id and secret.", True),
+    CatalogProperty("token", "token", _REST, "Bearer token.", True),
+    CatalogProperty("oauth2-server-uri", "oauth2-server-uri", _REST, "Where tokens come from."),
+    CatalogProperty("scope", "scope", _REST, "OAuth2 scope."),
+    CatalogProperty("audience", "audience", _REST, "OAuth2 audience."),
+    CatalogProperty("resource", "resource", _REST, "OAuth2 resource."),
+    CatalogProperty("rest.sigv4-enabled", "rest.sigv4-enabled", _REST, "Sign requests for AWS."),
+    CatalogProperty("rest.signing-region", "rest.signing-region", _REST, "Region to sign for."),
+    CatalogProperty("rest.signing-name", "rest.signing-name", _REST, "Service to sign for."),
+    CatalogProperty("s3.endpoint", "s3.endpoint", _BOTH, "Address of an S3-compatible store."),
+    CatalogProperty("s3.region", "client.region", _BOTH, "Region of the bucket."),
+    CatalogProperty(
+        "s3.force-virtual-addressing", "", _BOTH, "Bucket in the host name; else in the path."
+    ),
+    CatalogProperty("s3.access-key-id", "s3.access-key-id", _BOTH, "Access key.", True),
+    CatalogProperty("s3.secret-access-key", "s3.secret-access-key", _BOTH, "Secret key.", True),
+    CatalogProperty("s3.session-token", "s3.session-token", _BOTH, "Session token.", True),
+    CatalogProperty("gcs.project-id", "gcs.project-id", _BOTH, "Google Cloud project."),
+    CatalogProperty("gcs.oauth2.token", "gcs.oauth2.token", _BOTH, "OAuth2 token.", True),
+    CatalogProperty(
+        "adls.account-name", "adls.auth.shared-key.account.name", _BOTH, "Azure storage account."
+    ),
+    CatalogProperty(
+        "adls.account-key", "adls.auth.shared-key.account.key", _BOTH, "Its shared key.", True
+    ),
+)
+
+BY_NAME = {item.name: item for item in CATALOG_PROPERTIES}
+
+
+def allowed(catalog_type: str, name: str) -> bool:
+    """Whether a document of this catalog type may set the property."""
+    item = BY_NAME.get(name)
+    return item is not None and catalog_type in item.types and not item.secret
+
+
+def is_secret(name: str) -> bool:
+    """Whether a property's value may be printed. Unknown names count as secret if they sound so."""
+    item = BY_NAME.get(name)
+    if item is not None:
+        return item.secret
+    return any(word in name for word in ("secret", "token", "password", "credential", "key"))

@@ -1,0 +1,306 @@
+"""Catalogs and tables through pyiceberg, with every foreign failure translated once.
+
+A catalog that is down, a name that does not exist, a file that is gone: each becomes one error
+with the next step in it. Nothing here writes to a catalog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from reconciler.catalog.properties import pyiceberg_properties, redact, sqlite_path
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.observation import quoted_name
+from reconciler.errors import ReconcilerError, UnavailableError, UserError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+Result = TypeVar("Result")
+
+
+def connect(config: CatalogConfig, timeout: float = 30.0) -> Catalog:
+    """The pyiceberg catalog of a configuration."""
+    path = sqlite_path(config.properties.get("uri", "")) if config.type == "sql" else None
+    if path is not None and not path.exists():
+        raise UserError(
+            f'catalog "{config.name}": there is no SQLite database at {path}',
+            details=(f"named by {config.source}",) if config.source else (),
+            do="correct the uri, or create a table with Spark or pyiceberg first",
+        )
+
+    def build() -> Catalog:
+        from pyiceberg.catalog import load_catalog
+
+        kind = {"type": config.type}
+        if config.type == "sql":
+            kind["init_catalog_tables"] = "false"
+        return load_catalog(config.name, **{**pyiceberg_properties(config), **kind})
+
+    return within(build, timeout, config)
+
+
+def load_table(
+    catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ...], timeout: float = 30.0
+) -> Table:
+    """The table, or an error that says which similar names there are."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    def load() -> Table | None:
+        try:
+            return catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+    if len(identifier) > 1:
+        table = within(load, timeout, config)
+        if table is not None:
+            return table
+    raise within(lambda: not_found(catalog, config, identifier), timeout, config)
+
+
+def list_namespaces(catalog: Catalog, config: CatalogConfig, timeout: float) -> list[Any]:
+    """Every namespace, nested ones included, parents first."""
+
+    def walk() -> list[Any]:
+        found: list[Any] = []
+        waiting = sorted(catalog.list_namespaces())
+        while waiting:
+            namespace = waiting.pop(0)
+            if namespace in found:
+                continue
+            found.append(namespace)
+            with contextlib.suppress(Exception):  # not every catalog nests namespaces
+                waiting += [
+                    child
+                    for child in sorted(catalog.list_namespaces(namespace))
+                    if len(child) > len(namespace)
+                ]
+        return found
+
+    return within(walk, timeout, config)
+
+
+def list_tables(
+    catalog: Catalog, config: CatalogConfig, namespace: tuple[str, ...], timeout: float
+) -> list[tuple[str, ...]]:
+    """Identifiers of the namespace's tables, sorted."""
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    def listing() -> list[tuple[str, ...]] | None:
+        try:
+            return sorted(catalog.list_tables(namespace))
+        except NoSuchNamespaceError:
+            return None
+
+    tables = within(listing, timeout, config)
+    if tables is not None:
+        return tables
+    names = [".".join(item) for item in list_namespaces(catalog, config, timeout)]
+    raise UserError(
+        f'namespace "{quoted_name(namespace)}" not found in catalog {describe(config)}',
+        details=_near(".".join(namespace), names, "namespaces"),
+        do=f"layoutctl observe --catalog {config.name}",
+    )
+
+
+def describe(config: CatalogConfig) -> str:
+    """'"warehouse" (sql, .pyiceberg.yaml)' for messages."""
+    origin = f", {config.source}" if config.source else ""
+    return f'"{config.name}" ({config.type}{origin})'
+
+
+def not_found(catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ...]) -> UserError:
+    """Why a table was not found: another catalog name, a missing namespace or a near miss."""
+    what = f'table "{quoted_name(identifier)}" not found in catalog {describe(config)}'
+    others = _names_in_sql_catalog(catalog) if config.type == "sql" else {}
+    if others and config.name not in others:
+        listed = ", ".join(f'{count:,} under "{name}"' for name, count in sorted(others.items()))
+        best = max(others, key=lambda name: others[name])
+        return UserError(
+            what,
+            details=(
+                f"The database is reachable but holds no table under the catalog name "
+                f'"{config.name}".',
+                f"It holds {listed}: SQL catalogs key every row by that name.",
+            ),
+            do=f'name the catalog "{best}", or pass --catalog {best}',
+        )
+    return UserError(
+        what,
+        details=_what_there_is(catalog, identifier),
+        do=f"layoutctl observe --catalog {config.name}",
+    )
+
+
+def _names_in_sql_catalog(catalog: Any) -> dict[str, int]:
+    """Tables per catalog name in the database behind a SQL catalog."""
+    from sqlalchemy import text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    query = text("SELECT catalog_name, COUNT(*) FROM iceberg_tables GROUP BY catalog_name")
+    try:
+        with catalog.engine.connect() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+    except SQLAlchemyError:
+        return {}
+
+
+def _what_there_is(catalog: Catalog, identifier: tuple[str, ...]) -> tuple[str, ...]:
+    namespace = identifier[:-1]
+    namespaces = [tuple(item) for item in catalog.list_namespaces()]
+    if not namespaces:
+        return ("The catalog is reachable and holds no namespace.",)
+    if not namespace:
+        names = [".".join(item) for item in namespaces]
+        return ("A table is named NAMESPACE.TABLE.", *_near("", names, "namespaces"))
+    parent_known = len(namespace) > 1 or namespace in namespaces
+    if not parent_known:
+        names = [".".join(item) for item in namespaces]
+        return (
+            f'There is no namespace "{quoted_name(namespace)}".',
+            *_near(".".join(namespace), names, "namespaces"),
+        )
+    try:
+        tables = [item[-1] for item in catalog.list_tables(namespace)]
+    except Exception:  # a nested namespace that does not exist, in the catalog's own words
+        return (f'There is no namespace "{quoted_name(namespace)}".',)
+    if not tables:
+        return (f'The namespace "{quoted_name(namespace)}" holds no table.',)
+    return _near(identifier[-1], tables, f'tables in "{quoted_name(namespace)}"')
+
+
+def _near(wanted: str, names: list[str], kind: str) -> tuple[str, ...]:
+    folded = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(wanted.lower(), list(folded), n=3, cutoff=0.6)
+    if close:
+        return ("Did you mean " + " or ".join(f'"{folded[name]}"' for name in close) + "?",)
+    shown = ", ".join(sorted(names)[:8])
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return (f"{kind}: {shown}{more}",)
+
+
+def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) -> Result:
+    """The result of a catalog call, or UnavailableError when it fails or takes too long.
+
+    A daemon thread, because a call that hangs must not keep the process from ending.
+    """
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="catalog call")
+    thread.start()
+    thread.join(timeout)
+    if errors:
+        raise _translated(errors[0], config) from errors[0]
+    if not results:
+        raise UnavailableError(
+            f"catalog {describe(config)} did not answer within {timeout:g} s",
+            details=(_where(config),),
+            do="check that it runs and can be reached, or give it longer with --timeout",
+        )
+    return results[0]
+
+
+def _where(config: CatalogConfig) -> str:
+    """The catalog's address without user info or query string."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(config.properties.get("uri", ""))
+    host = parts.hostname or ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"uri: {parts.scheme}://{host}{port}{parts.path}" if parts.scheme else "uri: not set"
+
+
+def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
+    if isinstance(error, (ReconcilerError, KeyboardInterrupt, SystemExit)):
+        return error
+    if isinstance(error, (FileNotFoundError, PermissionError)):
+        return UserError(
+            f"a metadata file of catalog {describe(config)} cannot be read",
+            details=(redact(first_line(error), config),),
+            do="restore the file, or register the table with its latest metadata file again",
+        )
+    from pyiceberg.exceptions import (
+        ForbiddenError,
+        NoSuchPropertyException,
+        NotInstalledError,
+        UnauthorizedError,
+        ValidationError,
+    )
+
+    if isinstance(error, (UnauthorizedError, ForbiddenError)):
+        return UserError(
+            f"catalog {describe(config)} refused the credentials",
+            details=(_where(config), type(error).__name__),
+            do="check the token or credential, and that it may read tables",
+        )
+    if isinstance(error, (NoSuchPropertyException, NotInstalledError)):
+        return UserError(
+            f"catalog {describe(config)} is not configured completely",
+            details=(redact(first_line(error), config),),
+            do="add the missing property, or install what it names",
+        )
+    if isinstance(error, (ValidationError, ValueError)):
+        return UserError(
+            f"catalog {describe(config)} answered with what cannot be read",
+            details=(_where(config), redact(first_line(error), config)),
+            do="check that the uri points to an Iceberg catalog and that its tables are intact",
+        )
+    return UnavailableError(
+        f"catalog {describe(config)} cannot be reached",
+        details=(_where(config), redact(f"{type(error).__name__}: {first_line(error)}", config)),
+        do="check that it runs and can be reached, then try again",
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a foreign message, cut to a readable length."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def translate_io(subject: str, do: str) -> Iterator[None]:
+    """Errors of reading one metadata or data file as errors that name the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except ReconcilerError:
+        raise
+    except FileNotFoundError as error:
+        raise UserError(f"{subject} does not exist", do=do) from error
+    except (OSError, ValueError, KeyError, IndexError, EOFError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and not isinstance(error, (PermissionError, EOFError)):
+            raise UnavailableError(
+                f"{subject} cannot be read", details=(first_line(error),), do=do
+            ) from error
+        raise UserError(
+            f"{subject} cannot be decoded", details=(first_line(error),), do=do
+        ) from error
+
+
+def normalise_path(path: str) -> str:
+    """A location for comparison: file:/x, file:///x and /x are one; manifests keep theirs."""
+    if path.startswith("file:"):
+        return "/" + path[5:].lstrip("/")
+    return path
+
+
+def local_path(path: str) -> Path | None:
+    """The local file behind a location, None for object stores."""
+    normal = normalise_path(path)
+    return Path(normal) if normal.startswith("/") else None

@@ -1,0 +1,128 @@
+"""Iceberg table metadata as the plain values of core: schema, specs, sort order, snapshots, refs.
+
+The only place that knows how pyiceberg names them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconciler.core.observation import RefInfo, SnapshotInfo
+from reconciler.core.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
+
+
+def schema_of(metadata: Any) -> Schema:
+    """The current schema's leaf columns; struct members have dotted names."""
+    schema = metadata.schema()
+    fields: list[Field] = []
+    for member in schema.fields:
+        _leaves(member.field_id, member.name, member.field_type, member.required, False, fields)
+    return Schema(schema.schema_id, tuple(fields))
+
+
+def _leaves(
+    field_id: int, name: str, kind: Any, required: bool, repeated: bool, out: list[Field]
+) -> None:
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        for member in kind.fields:
+            _leaves(
+                member.field_id,
+                f"{name}.{member.name}",
+                member.field_type,
+                required and member.required,
+                repeated,
+                out,
+            )
+    elif isinstance(kind, ListType):
+        _leaves(kind.element_id, f"{name}.element", kind.element_type, False, True, out)
+    elif isinstance(kind, MapType):
+        _leaves(kind.key_id, f"{name}.key", kind.key_type, False, True, out)
+        _leaves(kind.value_id, f"{name}.value", kind.value_type, False, True, out)
+    else:
+        out.append(Field(field_id, name, str(kind), required, repeated))
+
+
+def specs_of(metadata: Any) -> dict[int, PartitionSpec]:
+    """Every partition spec the table has had, by id."""
+    return {
+        spec.spec_id: PartitionSpec(
+            spec.spec_id,
+            tuple(
+                PartitionField(field.source_id, field.field_id, str(field.transform), field.name)
+                for field in spec.fields
+            ),
+        )
+        for spec in metadata.partition_specs
+    }
+
+
+def sort_order_of(metadata: Any, schema: Schema) -> tuple[tuple[SortColumn, ...], str]:
+    """The default sort order: identity columns up to the first transform, and the whole as text."""
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+    fields = order.fields if order is not None else []
+    columns: list[SortColumn] = []
+    for field in fields:
+        if str(field.transform) != "identity":
+            break
+        columns.append(SortColumn(field.source_id, field.direction.name.lower()))
+    return tuple(columns), ", ".join(_sort_text(field, schema) for field in fields)
+
+
+def _sort_text(field: Any, schema: Schema) -> str:
+    name = transform_text(str(field.transform), schema.name_of(field.source_id))
+    return f"{name} desc" if field.direction.name == "DESC" else name
+
+
+def spec_text(spec: PartitionSpec, schema: Schema) -> str:
+    """ "month(ingested_at), region", or "unpartitioned"."""
+    parts = [
+        transform_text(field.transform, schema.name_of(field.source_id))
+        for field in spec.fields
+        if field.transform != "void"
+    ]
+    return ", ".join(parts) or "unpartitioned"
+
+
+def transform_text(transform: str, column: str) -> str:
+    """bucket[16] of c as "bucket(16, c)", as Spark and Trino write it."""
+    if transform == "identity":
+        return column
+    function, _, argument = transform.partition("[")
+    return f"{function}({argument.rstrip(']')}, {column})" if argument else f"{function}({column})"
+
+
+def ancestry_of(metadata: Any) -> tuple[tuple[SnapshotInfo, ...], tuple[SnapshotInfo, ...]]:
+    """(snapshots from the head back to the oldest retained, the other retained snapshots)."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    chain: list[Any] = []
+    current = by_id.get(metadata.current_snapshot_id)
+    while current is not None:
+        chain.append(current)
+        del by_id[current.snapshot_id]
+        current = by_id.get(current.parent_snapshot_id)
+    return (
+        tuple(_snapshot(snapshot) for snapshot in chain),
+        tuple(_snapshot(snapshot) for snapshot in by_id.values()),
+    )
+
+
+def _snapshot(snapshot: Any) -> SnapshotInfo:
+    summary = snapshot.summary
+    return SnapshotInfo(
+        snapshot_id=snapshot.snapshot_id,
+        parent_id=snapshot.parent_snapshot_id,
+        sequence_number=int(snapshot.sequence_number or 0),
+        timestamp_ms=int(snapshot.timestamp_ms),
+        operation=summary.operation.value if summary is not None else "",
+        summary=dict(summary.additional_properties) if summary is not None else {},
+    )
+
+
+def refs_of(metadata: Any) -> tuple[RefInfo, ...]:
+    """Branches and tags by name."""
+    return tuple(
+        RefInfo(name, ref.snapshot_ref_type.value, ref.snapshot_id)
+        for name, ref in sorted((metadata.refs or {}).items())
+    )

@@ -1,0 +1,170 @@
+"""One catalog configuration as pyiceberg's properties and as Spark's, by the allow-list.
+
+Both engines must share one name and one database; for an embedded catalog both must wait for each
+other's locks instead of failing, hence the timeouts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from reconciler.api.catalog_properties import CATALOG_PROPERTIES, is_secret
+from reconciler.core.execution import CatalogConfig
+from reconciler.errors import UserError
+
+LOCK_WAIT_SECONDS = 30
+_SQLITE = re.compile(r"sqlite(\+\w+)?:///(?P<path>[^?]*)(\?(?P<query>.*))?$")
+_DRIVERS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql"}
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """The database file of an SQLAlchemy SQLite URI, None for other databases and in memory."""
+    match = _SQLITE.match(uri)
+    if match is None:
+        return None
+    path = match.group("path").removeprefix("file:")
+    return Path(path).absolute() if path and ":memory:" not in path else None
+
+
+def pyiceberg_properties(config: CatalogConfig) -> dict[str, str]:
+    """The properties for `pyiceberg.catalog.load_catalog`."""
+    properties = dict(config.properties)
+    properties["type"] = config.type
+    match = _SQLITE.match(properties.get("uri", ""))
+    if match:
+        query = dict(parse_qsl(match.group("query") or "", keep_blank_values=True))
+        query.setdefault("timeout", str(LOCK_WAIT_SECONDS))
+        properties["uri"] = properties["uri"].split("?")[0] + "?" + urlencode(query, safe="/:")
+    return properties
+
+
+def spark_conf(config: CatalogConfig) -> dict[str, str]:
+    """Settings of a Spark session that sees the same catalog under the same name."""
+    prefix = f"spark.sql.catalog.{config.name}"
+    conf = {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc" if config.type == "sql" else config.type,
+        f"{prefix}.cache-enabled": "false",
+    }
+    for item in CATALOG_PROPERTIES:
+        value = config.properties.get(item.name)
+        if value is not None and item.spark and config.type in item.types:
+            conf[f"{prefix}.{item.spark}"] = value
+    if config.type == "sql":
+        conf.update({f"{prefix}.{key}": value for key, value in _jdbc(config).items()})
+    conf.update({f"{prefix}.{key}": value for key, value in _object_store(config).items()})
+    return conf
+
+
+def _jdbc(config: CatalogConfig) -> dict[str, str]:
+    """An SQLAlchemy URI as JDBC properties; user and password go apart from the address."""
+    uri = config.properties.get("uri", "")
+    match = _SQLITE.match(uri)
+    if match:
+        path = sqlite_path(uri)
+        if path is None:
+            raise UserError(
+                f'catalog "{config.name}" is in memory, which Spark cannot share',
+                do="keep the catalog in a file: sqlite:////absolute/path.db",
+            )
+        query = {"busy_timeout": str(LOCK_WAIT_SECONDS * 1000)}
+        if dict(parse_qsl(match.group("query") or "")).get("mode") == "ro":
+            query["open_mode"] = "1"
+        return {"uri": f"jdbc:sqlite:{path}?{urlencode(query)}", "jdbc.schema-version": "V1"}
+    parts = urlsplit(uri)
+    driver = _DRIVERS.get(parts.scheme.split("+")[0])
+    if driver is None or not parts.hostname:
+        raise UserError(
+            f'catalog "{config.name}": its database cannot be given to Spark',
+            details=("known are sqlite, postgresql and mysql",),
+            do="use one of these, or a REST catalog",
+        )
+    port = f":{parts.port}" if parts.port else ""
+    found = {
+        "uri": f"jdbc:{driver}://{parts.hostname}{port}{parts.path}",
+        "jdbc.schema-version": "V1",
+    }
+    if parts.username:
+        found["jdbc.user"] = unquote(parts.username)
+    if parts.password:
+        found["jdbc.password"] = unquote(parts.password)
+    return found
+
+
+def _object_store(config: CatalogConfig) -> dict[str, str]:
+    """What Spark needs beside the mapped properties to reach S3."""
+    names = config.properties
+    on_s3 = any(name.startswith("s3.") for name in names)
+    on_s3 = on_s3 or names.get("warehouse", "").startswith(("s3://", "s3a://"))
+    if not on_s3:
+        return {}
+    found = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
+    if "s3.endpoint" in names:  # pyiceberg puts the bucket in the path unless told otherwise
+        virtual = names.get("s3.force-virtual-addressing", "false").lower() == "true"
+        found["s3.path-style-access"] = "false" if virtual else "true"
+    return found
+
+
+def properties_from_spark(settings: Mapping[str, str]) -> dict[str, str] | None:
+    """pyiceberg's spelling of one catalog's Spark settings; None for a type that is not supported.
+
+    settings: keys below spark.sql.catalog.<name>, without that prefix.
+    """
+    implementation = settings.get("catalog-impl", "").rpartition(".")[2]
+    kind = settings.get("type") or {"RESTCatalog": "rest", "JdbcCatalog": "jdbc"}.get(
+        implementation
+    )
+    kind = {"jdbc": "sql", "rest": "rest"}.get(kind or "")
+    if kind is None:
+        return None
+    found = {"type": kind}
+    for item in CATALOG_PROPERTIES:
+        value = settings.get(item.spark) if item.spark else None
+        if value is not None and kind in item.types:
+            found[item.name] = value
+    if kind == "sql":
+        found["uri"] = _sqlalchemy(settings)
+    if settings.get("s3.path-style-access", "").lower() == "false":
+        found["s3.force-virtual-addressing"] = "true"
+    return found
+
+
+def _sqlalchemy(settings: Mapping[str, str]) -> str:
+    """jdbc:sqlite:/x.db as sqlite:////x.db; other databases with their user and password."""
+    uri = settings.get("uri", "").removeprefix("jdbc:")
+    if uri.startswith("sqlite:"):
+        path = uri.removeprefix("sqlite:").split("?")[0]
+        return f"sqlite:///{path}?timeout={LOCK_WAIT_SECONDS}"
+    parts = urlsplit(uri)
+    user = settings.get("jdbc.user", "")
+    password = f":{settings['jdbc.password']}" if "jdbc.password" in settings else ""
+    at = f"{user}{password}@" if user else ""
+    scheme = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql"}.get(
+        parts.scheme, parts.scheme
+    )
+    return f"{scheme}://{at}{parts.netloc}{parts.path}"
+
+
+def redact(text: str, config: CatalogConfig) -> str:
+    """The text without any secret value of the configuration."""
+    for name, value in config.properties.items():
+        if is_secret(name) and len(value) >= 4:
+            text = text.replace(value, "***")
+    password = urlsplit(config.properties.get("uri", "")).password
+    return text.replace(password, "***") if password else text
+
+
+def infer_type(properties: Mapping[str, str]) -> str | None:
+    """The catalog type that properties without a `type` mean; None when it cannot be told."""
+    kind = properties.get("type", "").lower()
+    if kind:
+        return kind
+    if "py-catalog-impl" in properties:
+        return "custom"
+    uri = properties.get("uri", "")
+    if uri.startswith(("http://", "https://")):
+        return "rest"
+    return "sql" if re.match(r"(sqlite|postgres|mysql)", uri) else None

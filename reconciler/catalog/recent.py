@@ -1,0 +1,66 @@
+"""Other writers' recent overwrites and deletes, by partition, for the quiet period.
+
+Appends, the table's creation and our own commits do not count (definitions: Quiet period). What a
+snapshot changed stands in the manifests that it wrote itself: files it added and files it removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reconciler.catalog.assemble import partition_values
+from reconciler.catalog.manifest import NULL
+from reconciler.core.filetable import Partition
+from reconciler.core.observation import RecentWrite, SnapshotInfo
+from reconciler.core.schema import PartitionSpec
+
+if TYPE_CHECKING:
+    from reconciler.catalog.observe import ManifestReader
+
+
+def recent_writes(
+    reader: ManifestReader,
+    ancestry: Sequence[SnapshotInfo],
+    specs: Mapping[int, PartitionSpec],
+    since_ms: int,
+) -> tuple[RecentWrite, ...]:
+    """Overwrites and deletes of others at or after since_ms, newest first."""
+    writes = []
+    for snapshot in ancestry:
+        if snapshot.timestamp_ms < since_ms:
+            break
+        if snapshot.ours or snapshot.operation not in ("overwrite", "delete"):
+            continue
+        changed = _changed_partitions(reader, snapshot, specs)
+        writes.append(
+            RecentWrite(snapshot.snapshot_id, snapshot.timestamp_ms, snapshot.operation, changed)
+        )
+    return tuple(writes)
+
+
+def _changed_partitions(
+    reader: ManifestReader, snapshot: SnapshotInfo, specs: Mapping[int, PartitionSpec]
+) -> tuple[tuple[int, Partition], ...]:
+    """(spec id, partition) of every file that the snapshot added or removed, in a fixed order."""
+    own = [
+        manifest
+        for manifest in reader.manifests_of(snapshot.snapshot_id)
+        if manifest.added_snapshot_id == snapshot.snapshot_id
+    ]
+    entries = reader.entries(own)
+    if entries is None:
+        return ()
+    spec_of = {manifest.manifest_path: int(manifest.partition_spec_id) for manifest in own}
+    touched = (entries.snapshot_id == snapshot.snapshot_id) | (entries.snapshot_id == NULL)
+    touched &= entries.status != 0
+    pairs = np.unique(
+        np.stack((entries.manifest[touched], entries.partition[touched]), axis=1), axis=0
+    )
+    changed: dict[tuple[int, Partition], None] = {}
+    for manifest, partition in pairs.tolist():
+        spec = spec_of[entries.manifests[manifest][0]]
+        changed[spec, partition_values(specs[spec], entries.partitions[partition])] = None
+    return tuple(changed)
