@@ -1,0 +1,222 @@
+"""The demo's reporting team: runs queries in a plain Spark SQL shell and reads its event log.
+
+This is the user's side of the story, so it uses nothing of ours: `spark-sql` with Iceberg's
+catalog, an event log, and a comment in front of each statement that names its template. Bytes and
+files are what Spark recorded; results become one checksum a query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.demo.data import CATALOG, NAMESPACE, Place
+from reconciler.demo.tpch import Query
+from reconciler.errors import UnavailableError
+from reconciler.jobs import runtime
+
+MARK = "demo-result "
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one execution returned and what Spark's event log says of it.
+
+    bytes: sum of Bytes Read over its tasks, all tables; files: data files that its scans of the
+    fact tables opened; scanned: files that those tables held; seconds: wall clock.
+    """
+
+    label: str
+    name: str
+    checksum: str
+    bytes: int
+    files: int
+    scanned: int
+    seconds: float
+
+
+def run_round(place: Place, queries: Sequence[Query], title: str) -> tuple[tuple[Run, ...], Path]:
+    """Runs the queries in the given order; returns what each did, and the event log's path."""
+    before = set(place.logs.iterdir())
+    printed = spark_sql(place, [_statement(query) for query in queries], title)
+    log = _new_log(before, place.logs)
+    recorded = read_event_log(log)
+    checksums = _checksums(printed)
+    runs = []
+    for query in queries:
+        measured = recorded.get(query.label)
+        if measured is None or query.label not in checksums:
+            raise UnavailableError(f"Spark recorded nothing of {query.label} in {log}")
+        runs.append(Run(query.label, query.name, checksums[query.label], *measured))
+    return tuple(runs), log
+
+
+def _statement(query: Query) -> str:
+    return f"select '{MARK}{query.label}';\n/* {query.label} */ {query.sql};\n"
+
+
+def spark_sql(place: Place, statements: Sequence[str], title: str, log: bool = True) -> str:
+    """Runs statements in `spark-sql` and returns its standard output."""
+    script = place.root / "round.sql"
+    script.write_text("\n".join(statements))
+    home = runtime.spark_home()
+    conf = spark_conf(place, title, log)
+    command = [str(home / "bin" / "spark-sql"), "--master", "local[*]"]
+    for key, value in conf.items():
+        command += ["--conf", f"{key}={value}"]
+    command += ["--database", f"{CATALOG}.{NAMESPACE}", "-f", str(script)]
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_HOSTNAME": "localhost"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=place.root
+    )
+    script.unlink()
+    if done.returncode:
+        raise UnavailableError(
+            f"spark-sql failed in {title}",
+            details=tuple(_telling(done.stderr)),
+            do="check the memory that is free; see docs/tour.md",
+        )
+    return done.stdout
+
+
+def _telling(text: str) -> list[str]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "rror" in line or "xception" in line]
+    return (errors or lines)[:4]
+
+
+def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
+    """An Iceberg catalog over the demo's SQLite file, and an uncompressed single event log."""
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    conf = {
+        "spark.app.name": title,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": f"jdbc:sqlite:{place.database}?busy_timeout=30000",
+        f"{prefix}.warehouse": place.warehouse.as_uri(),
+        f"{prefix}.jdbc.schema-version": "V1",
+        "spark.eventLog.enabled": str(log).lower(),
+        "spark.eventLog.dir": place.logs.as_uri(),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+    }
+    jars = runtime.session_jars(conf)
+    if jars:
+        conf["spark.jars"] = ",".join(str(path) for path in jars)
+    return conf
+
+
+def _new_log(before: set[Path], directory: Path) -> Path:
+    new = sorted(path for path in directory.iterdir() if path not in before)
+    logs = [path for path in new if not path.name.startswith(".")]
+    if len(logs) != 1:
+        raise UnavailableError(f"expected one new event log in {directory}, found {len(logs)}")
+    return logs[0]
+
+
+def _checksums(printed: str) -> dict[str, str]:
+    """Per label a digest of its rows as a multiset: the order of ties is not a result."""
+    rows: dict[str, list[str]] = {}
+    label = None
+    for line in printed.splitlines():
+        if line.startswith(MARK):
+            label = line.removeprefix(MARK).strip()
+            rows[label] = []
+        elif label is not None:
+            rows[label].append(line)
+    return {
+        name: hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:12]
+        for name, lines in rows.items()
+    }
+
+
+def read_event_log(log: Path) -> dict[str, tuple[int, int, int, float]]:
+    """Per labelled execution (bytes read, files opened, files of its tables, seconds)."""
+    reader = _Recorded({}, {}, {}, {}, {}, {}, {})
+    for event in _events(log):
+        _take(reader, event)
+    measured = {}
+    for execution, label in reader.labels.items():
+        files, skipped = reader.files.get(execution, (0, 0))
+        seconds = (reader.ended.get(execution, 0) - reader.started[execution]) / 1000.0
+        size = reader.bytes.get(execution, 0)
+        measured[label] = (size, files, files + skipped, seconds)
+    return measured
+
+
+@dataclass
+class _Recorded:
+    """What has been read so far, by execution id; metrics: accumulator id -> metric name."""
+
+    labels: dict[int, str]
+    started: dict[int, int]
+    ended: dict[int, int]
+    stages: dict[int, int]
+    bytes: dict[int, int]
+    metrics: dict[int, str]
+    files: dict[int, tuple[int, int]]
+
+
+def _events(log: Path) -> Iterator[Mapping[str, Any]]:
+    with log.open() as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _take(reader: _Recorded, event: Mapping[str, Any]) -> None:
+    kind = event["Event"].rpartition(".")[2]
+    if kind == "SparkListenerSQLExecutionStart":
+        found = re.match(r"\s*/\* (.+?) \*/", event["description"])
+        if found:
+            reader.labels[event["executionId"]] = found.group(1)
+            reader.started[event["executionId"]] = event["time"]
+        _metrics(event["sparkPlanInfo"], reader.metrics)
+    elif kind == "SparkListenerSQLAdaptiveExecutionUpdate":
+        _metrics(event["sparkPlanInfo"], reader.metrics)
+    elif kind == "SparkListenerSQLExecutionEnd":
+        reader.ended[event["executionId"]] = event["time"]
+    elif kind == "SparkListenerJobStart":
+        execution = event.get("Properties", {}).get("spark.sql.execution.id")
+        if execution is not None:
+            reader.stages.update(dict.fromkeys(event["Stage IDs"], int(execution)))
+    elif kind == "SparkListenerTaskEnd" and event["Stage ID"] in reader.stages:
+        execution = reader.stages[event["Stage ID"]]
+        size = event["Task Metrics"]["Input Metrics"]["Bytes Read"]
+        reader.bytes[execution] = reader.bytes.get(execution, 0) + size
+    elif kind == "SparkListenerDriverAccumUpdates":
+        _count_files(reader, event)
+
+
+def _metrics(plan: Mapping[str, Any], names: dict[int, str]) -> None:
+    """Accumulators of the scans of fact tables; each scan node has its own."""
+    if any(f".{NAMESPACE}.{fact}[" in plan["simpleString"] for fact in ("lineitem", "orders")):
+        for metric in plan["metrics"]:
+            names[metric["accumulatorId"]] = metric["name"]
+    for child in plan["children"]:
+        _metrics(child, names)
+
+
+def _count_files(reader: _Recorded, event: Mapping[str, Any]) -> None:
+    opened, skipped = reader.files.get(event["executionId"], (0, 0))
+    for accumulator, value in event["accumUpdates"]:
+        name = reader.metrics.get(accumulator)
+        if name == "number of result data files":
+            opened += value
+        elif name == "number of skipped data files":
+            skipped += value
+    reader.files[event["executionId"]] = (opened, skipped)
