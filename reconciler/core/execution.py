@@ -42,6 +42,8 @@ class ExecutionRequest:
     max_attempts: attempts in all, the first included; each one after a conflict covers the inputs
     that still stand. backoff_seconds: wait before the second attempt, doubled for each later one.
     group_bytes: decoded bytes that one task may sort in memory, 0 = from the JVM's heap and cores.
+    bytes_limit, cpu_limit_seconds: what the budgets leave; no attempt may start that would read
+    more than is left after what was read already, conflicts included. None = no limit.
     """
 
     catalog: CatalogConfig
@@ -57,6 +59,8 @@ class ExecutionRequest:
     max_attempts: int = 4
     backoff_seconds: float = 2.0
     group_bytes: int = 0
+    bytes_limit: int | None = None
+    cpu_limit_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

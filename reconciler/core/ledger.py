@@ -1,0 +1,124 @@
+"""The ledger as the next plan reads it: what was spent, how well predictions held, what is owed.
+
+`reconciler.catalog.state` stores the entries; the functions here turn them into budget charges,
+throughput, calibration and the debt of Eq. 2 (WAIR section 4.2), and into `history`'s lines.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.actions import ActionType
+from reconciler.core.budget import Spent
+from reconciler.core.cost import Throughput, ThroughputSample, throughput_from
+from reconciler.core.execution import COMMITTED, Outcome
+from reconciler.core.interval import Calibration, calibrate
+
+KINDS: Mapping[str, str] = {
+    ActionType.BIN_PACK.value: "pack",
+    ActionType.CLUSTER.value: "sort",
+    ActionType.RECLUSTER.value: "sort",
+}
+"""Action types as the throughput model groups them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One outcome with the prediction it is measured against.
+
+    at_ms: when it was recorded. predicted: the plan's claims for this action (plan.PlannedAction),
+    empty where the plan is no longer known; "type" is the action's type.
+    """
+
+    table_uuid: str
+    plan_id: str
+    at_ms: int
+    outcome: Outcome
+    predicted: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def action_type(self) -> str:
+        return str(self.predicted.get("type", ""))
+
+    @property
+    def committed(self) -> bool:
+        return self.outcome.state == COMMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCheck:
+    """The window's planned bytes before, predicted and found after one plan was carried out.
+
+    at_ms: when it was measured. complete: every action of the plan was carried out, so that the
+    prediction is comparable.
+    """
+
+    plan_id: str
+    at_ms: int
+    before: int
+    predicted: int
+    actual: int
+    complete: bool
+
+
+def charges(entries: Iterable[LedgerEntry]) -> tuple[Spent, ...]:
+    """What was spent: everything that was read for rewriting, conflicts and failures included."""
+    return tuple(
+        Spent(
+            dt.datetime.fromtimestamp(entry.at_ms / 1000, dt.UTC),
+            entry.outcome.read_bytes,
+            entry.outcome.cpu_seconds,
+        )
+        for entry in entries
+        if entry.outcome.read_bytes or entry.outcome.cpu_seconds
+    )
+
+
+def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
+    """The throughput model, from committed rewrites of a known kind."""
+    return throughput_from(
+        [
+            ThroughputSample(
+                KINDS[entry.action_type],
+                entry.outcome.read_bytes,
+                entry.outcome.cpu_seconds,
+                entry.outcome.seconds,
+            )
+            for entry in entries
+            if entry.committed and entry.action_type in KINDS and entry.outcome.read_bytes > 0
+        ]
+    )
+
+
+def read_calibration(checks: Iterable[ReadCheck]) -> Calibration:
+    """Actual / predicted bytes read by the window, over completed plans."""
+    return calibrate([c.actual / c.predicted for c in checks if c.complete and c.predicted > 0])
+
+
+def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
+    """Actual / predicted CPU of committed rewrites."""
+    return calibrate(
+        [
+            entry.outcome.cpu_seconds * 1000 / entry.predicted["cpuMillis"]
+            for entry in entries
+            if entry.committed and entry.predicted.get("cpuMillis")
+        ]
+    )
+
+
+def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
+    """One line on how past predictions held, "" when nothing was carried out yet."""
+    done = [entry for entry in entries if entry.committed and entry.action_type in KINDS]
+    if not done:
+        return "no action was carried out here yet; intervals are uncalibrated"
+    parts = [f"after {len(done)} {'action' if len(done) == 1 else 'actions'} here:"]
+    read, cpu = read_calibration(checks), cpu_calibration(done)
+    if read.outcomes:
+        parts.append(f"bytes read {(read.median - 1) * 100:+.0f} % median;")
+    if cpu.outcomes:
+        parts.append(f"CPU {(cpu.median - 1) * 100:+.0f} % median")
+    label = "" if read.label == "calibrated" else " (uncalibrated below 5 outcomes)"
+    return " ".join(parts).rstrip(";") + label

@@ -1,0 +1,289 @@
+"""Advice as the evidence of a plan document: what its reader is shown, as integers and strings.
+
+A plan document has no floats (it is hashed), so ratios are in thousandths and times in
+milliseconds; `cli.plan_text` and `report` turn them back into what people read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.advisor.advice import (
+    Advice,
+    ObjectiveJudgement,
+    ScoredAction,
+    Settings,
+    ShapeEffect,
+)
+from reconciler.core.actions import ActionType
+from reconciler.core.explain import key_text
+from reconciler.core.format import iec, utc
+from reconciler.core.interval import Interval
+from reconciler.core.observation import Observation
+from reconciler.core.predicate import render
+from reconciler.core.schema import Schema
+from reconciler.core.workload import Workload
+
+STALE_WORKLOAD_MS = 30 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageInfo:
+    """share of the table's recorded demand that fragments explain, and what it is a share of."""
+
+    share: float
+    basis: str
+
+
+def predicted(scored: ScoredAction, schema: Schema) -> dict[str, Any]:
+    """What the plan claims about one action; the ledger compares it with the outcome."""
+    action = scored.action
+    body: dict[str, Any] = {"label": action_label(scored, schema), "reason": scored.reason}
+    if not action.type.rewrites:
+        return body
+    body |= {
+        "filesIn": scored.files_in,
+        "filesOut": scored.files_out,
+        "groups": scored.groups,
+        "bytesIn": scored.bytes_in,
+        "bytesOut": scored.bytes_out,
+        "rows": scored.rows,
+        "cpuMillis": millis(scored.cpu_seconds),
+        "millis": millis(scored.seconds),
+        "readNow": whole(scored.read_now),
+        "readAfter": whole(scored.read_after),
+        "saving": whole(scored.saving),
+        "savingLow": whole(scored.saving_low),
+        "cost": whole(scored.cost),
+        "estimate": scored.label,
+        "evidence": scored.evidence,
+    }
+    return body
+
+
+def action_label(scored: ScoredAction, schema: Schema) -> str:
+    action = scored.action
+    key = key_text(action.key, action.curve, schema) if action.key else ""
+    if action.type is ActionType.SET_SORT_ORDER:
+        return f"set sort order {key} (every writer will sort by it)"
+    if action.type is ActionType.SET_PROPERTIES:
+        old = dict(action.properties_old)
+        changes = (
+            f"{name} {old.get(name) or '(unset)'} -> {value}"
+            for name, value in action.properties_new
+        )
+        return "set " + ", ".join(changes)
+    if action.type is ActionType.BIN_PACK:
+        return "bin-pack" + (f" in order of {key}" if key else "")
+    verb = "recluster" if action.type is ActionType.RECLUSTER else "cluster"
+    return f"{verb} by {key}"
+
+
+def evidence_document(
+    advice: Advice,
+    observation: Observation,
+    workload: Workload,
+    settings: Settings,
+    *,
+    coverage: CoverageInfo,
+    cores: int,
+    not_acted_on: Sequence[str],
+    trust: str,
+    show_literals: bool = False,
+) -> dict[str, Any]:
+    """Everything `plan` prints beside the actions."""
+    shapes = sorted(advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
+    texts = _shape_texts(workload, observation.schema, show_literals)
+    return {
+        "workload": _workload(workload, coverage),
+        "totals": _totals(advice, workload),
+        "objectives": [_objective(item) for item in advice.objectives],
+        "shapes": [_shape(shape, texts) for shape in shapes],
+        "cost": {
+            "tableBytes": observation.files.total_bytes,
+            "cpuMillis": millis(advice.cpu_seconds),
+            "millis": millis(advice.seconds),
+            "cores": cores,
+            "rhoMilli": whole(settings.rho.value * 1000),
+            "rhoLabel": settings.rho.label,
+            "throughputLabel": settings.throughput.label,
+            "paybackMillis": _payback(advice.payback_hours),
+            "yearlyRead": whole(advice.yearly_read),
+        },
+        "trust": trust,
+        "rejected": [
+            {
+                "what": item.title,
+                "reason": item.reason,
+                "why": item.message,
+                "files": item.files,
+                "bytes": item.bytes,
+            }
+            for item in advice.rejected
+        ],
+        "notActedOn": list(not_acted_on),
+        "emptyBecause": _empty_because(advice, workload),
+        "snapshot": {
+            "time": utc(observation.snapshot_ms),
+            "files": len(observation.files),
+            "bytes": observation.files.total_bytes,
+        },
+    }
+
+
+def millis(seconds: float) -> int:
+    return whole(seconds * 1000)
+
+
+def whole(value: float) -> int:
+    """Rounded to an integer; what is not finite becomes -1, which prints as unknown."""
+    return round(value) if math.isfinite(value) else -1
+
+
+def _payback(hours: float | None) -> int | None:
+    return None if hours is None or not math.isfinite(hours) else whole(hours * 3_600_000)
+
+
+def _workload(workload: Workload, coverage: CoverageInfo) -> dict[str, Any]:
+    return {
+        "queries": whole(workload.queries),
+        "shapes": len(workload.shapes),
+        "sinceMs": workload.since_ms,
+        "untilMs": workload.until_ms,
+        "until": utc(workload.until_ms)[:10],
+        "coveragePercent": math.floor(coverage.share * 100),
+        "coverageBasis": coverage.basis,
+        "skipped": sum(number for _, number in workload.skipped),
+        "skippedBy": dict(workload.skipped),
+        "warning": "",
+    }
+
+
+def _totals(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
+    judged = {item.name: item for item in advice.objectives}
+    lines = [
+        _line("data files", "count", advice.files_now, advice.files_after,
+              judged.get("maxFileCount")),
+    ]  # fmt: skip
+    if not workload.empty:
+        days = max(1, round((workload.until_ms - workload.since_ms) / 86_400_000))
+        name = f"read / {days} {'day' if days == 1 else 'days'}"
+        read = _line(name, "bytes", advice.read_now, advice.read_after, None)
+        read["note"] = _change(advice.read_now, advice.read_after.mid)
+        lines.append(read)
+        lines.append(
+            _line("scan amplification", "milli", advice.amplification_now * 1000,
+                  _scaled(advice.amplification_after, 1000), judged.get("maxScanAmplification"))
+        )  # fmt: skip
+        lines[-1]["label"] = advice.amplification_label
+    storage = _line("storage", "bytes", advice.storage_now, advice.storage_after, None)
+    if advice.storage_after > advice.storage_now:
+        storage["note"] = f"back to about {iec(advice.storage_now)} when old snapshots expire"
+    lines.append(storage)
+    for name in ("maxSmallFilePercent", "maxDeletedRowsPercent"):
+        if name in judged:
+            lines.append(_percent_line(name, judged[name]))
+    return lines
+
+
+def _scaled(interval: Interval, factor: float) -> Interval:
+    return Interval(interval.low * factor, interval.mid * factor, interval.high * factor)
+
+
+def _line(
+    name: str,
+    unit: str,
+    now: float,
+    after: Interval | float,
+    objective: ObjectiveJudgement | None,
+) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": name, "unit": unit, "now": whole(now)}
+    if isinstance(after, Interval):
+        body |= {"after": whole(after.mid), "low": whole(after.low), "high": whole(after.high)}
+    else:
+        body["after"] = whole(after)
+    if objective is not None:
+        body["objective"] = f"<= {objective.limit:g}   {_verdict(objective)}"
+    return body
+
+
+def _percent_line(name: str, objective: ObjectiveJudgement) -> dict[str, Any]:
+    title = {"maxSmallFilePercent": "small files", "maxDeletedRowsPercent": "deleted rows"}[name]
+    return {
+        "name": title,
+        "unit": "percent",
+        "now": whole(objective.now),
+        "after": whole(objective.after),
+        "objective": f"<= {objective.limit:g} %   {_verdict(objective)}",
+    }
+
+
+def _verdict(objective: ObjectiveJudgement) -> str:
+    words = {
+        "met": "met",
+        "failing": "failing",
+        "probably": "probably (straddles)",
+        "unreachable": "not reachable at a profit",
+    }
+    return words[objective.state]
+
+
+def _change(now: float, after: float) -> str:
+    if now <= 0 or not math.isfinite(after):
+        return ""
+    return f"{(after - now) / now * 100:+.0f} %"
+
+
+def _objective(item: ObjectiveJudgement) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "limitMilli": whole(item.limit * 1000),
+        "nowMilli": whole(item.now * 1000),
+        "afterMilli": whole(item.after * 1000),
+        "state": item.state,
+        "message": item.message,
+    }
+
+
+def _shape_texts(workload: Workload, schema: Schema, show_literals: bool) -> Mapping[str, str]:
+    texts: dict[str, str] = {}
+    for batch in workload.shapes:
+        literals = None
+        if show_literals:
+            literals = [
+                slot[-1] if isinstance(slot, tuple) else slot[-1].item() for slot in batch.literals
+            ]
+        text = (
+            "(not understood: full scan)"
+            if batch.full_scan
+            else render(batch.predicate, schema, literals)
+        )
+        texts.setdefault(batch.shape_id, "no filter" if text == "TRUE" else text)
+    return texts
+
+
+def _shape(shape: ShapeEffect, texts: Mapping[str, str]) -> dict[str, Any]:
+    text = texts.get(shape.shape_id, shape.shape_id)
+    return {
+        "shapeId": shape.shape_id,
+        "text": text + (" (moving)" if shape.moving else ""),
+        "queries": whole(shape.queries),
+        "bytesNow": whole(shape.bytes_now),
+        "bytesAfter": whole(shape.bytes_after),
+        "filesNowMilli": whole(shape.files_now * 1000),
+        "filesAfterMilli": whole(shape.files_after * 1000),
+        "worse": shape.worse,
+    }
+
+
+def _empty_because(advice: Advice, workload: Workload) -> str:
+    if advice.actions:
+        return ""
+    if advice.rejected:
+        return "Nothing is above threshold; the reasons are listed above."
+    if workload.empty:
+        return "No drift from what is declared, and no queries are known that a layout could serve."
+    return "Nothing is above threshold: the layout serves the recorded queries already."

@@ -1,0 +1,271 @@
+"""From one table to one frozen plan: observe, gather evidence, advise, freeze.
+
+This is the half of the step that writes nothing to the user's catalog. `plan`, `apply`, `explain`
+and `status` all call it; none has a second idea of what a plan is. Its I/O is passed in as `Ports`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from reconciler.advisor.advice import Advice, AdviceInput, Settings
+from reconciler.advisor.decide import decide
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.core.drift import auto_target_bytes
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.filetable import FileTable, Int64
+from reconciler.core.ledger import trust
+from reconciler.core.observation import Observation
+from reconciler.core.plan import Head, Plan, PlannedAction, Validity, freeze, judge, stands
+from reconciler.core.sample import RowGroups, RowSample
+from reconciler.core.workload import Workload
+from reconciler.loop.evidence import (
+    STALE_WORKLOAD_MS,
+    CoverageInfo,
+    evidence_document,
+    predicted,
+)
+from reconciler.loop.settings import History, done_actions, settings_for
+
+SKETCH_ROUNDS = 3
+"""How often new sketches may change what else is worth sketching before the plan is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table to look at. identifier: levels, the last one is the name."""
+
+    catalog: CatalogConfig
+    identifier: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of the queries on a table."""
+
+    workload: Workload
+    coverage: CoverageInfo
+
+
+class Ports(Protocol):
+    """The I/O of a proposal: the catalog, the state store and the data files' footers."""
+
+    def observe(self, target: Target) -> Observation: ...
+
+    def evidence(self, observation: Observation) -> Evidence: ...
+
+    def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups: ...
+
+    def sketch(
+        self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
+    ) -> RowSample: ...
+
+    def history(self, table_uuid: str) -> History: ...
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...
+
+    def put_plan(self, plan: Plan) -> None: ...
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A plan with everything it was made from.
+
+    frozen: the plan stood already and was not made now; newer: what a new plan would be when that
+    differs from the frozen one. pending: the actions that remain. advice is None for a frozen plan
+    that was taken as it is.
+    """
+
+    target: Target
+    policy: TableLayoutPolicy
+    observation: Observation
+    evidence: Evidence
+    settings: Settings
+    history: History
+    advice: Advice
+    plan: Plan
+    frozen: bool
+    newer: Plan | None
+    pending: tuple[PlannedAction, ...]
+
+    @property
+    def stale_workload(self) -> bool:
+        return bool(self.plan.evidence.get("workload", {}).get("warning"))
+
+
+def propose(
+    target: Target,
+    policy: TableLayoutPolicy,
+    ports: Ports,
+    *,
+    policy_digest: str,
+    policy_name: str,
+    not_acted_on: Sequence[str],
+    now: dt.datetime,
+    cores: int,
+    refresh: bool = False,
+    show_literals: bool = False,
+    observation: Observation | None = None,
+) -> Proposal:
+    """The standing frozen plan of (table, policy), or a new one made from the evidence of now."""
+    seen = observation or ports.observe(target)
+    evidence = ports.evidence(seen)
+    history = ports.history(seen.uuid)
+    settings = settings_for(
+        policy,
+        seen,
+        history,
+        target_bytes=target_size(policy, seen),
+        coverage=evidence.coverage.share,
+        now_ms=int(now.timestamp() * 1000),
+    )
+    advice = advise(target, seen, evidence.workload, settings, ports)
+    fresh = _freeze(
+        target, policy, seen, evidence, settings, history, advice,
+        policy_digest=policy_digest, policy_name=policy_name, not_acted_on=not_acted_on,
+        now=now, cores=cores, show_literals=show_literals,
+    )  # fmt: skip
+    standing = None if refresh else _standing(ports, seen, policy_digest, now)
+    plan = standing or fresh
+    differs = standing is not None and standing.id != fresh.id
+    states = judge(plan, head_of(seen))
+    pending = tuple(a for a in plan.actions if states[a.id].validity is Validity.PENDING)
+    return Proposal(
+        target=target,
+        policy=policy,
+        observation=seen,
+        evidence=evidence,
+        settings=settings,
+        history=history,
+        advice=advice,
+        plan=plan,
+        frozen=standing is not None,
+        newer=fresh if differs and len(pending) == len(plan.actions) else None,
+        pending=pending,
+    )
+
+
+def target_size(policy: TableLayoutPolicy, observation: Observation) -> int:
+    """spec.layout.files.targetSize, or Auto: the table's property, else by table size."""
+    explicit = policy.spec.layout.files.target_bytes
+    return explicit or auto_target_bytes(observation.files, observation.properties)
+
+
+def head_of(observation: Observation) -> Head:
+    return Head(
+        files=observation.files,
+        done=done_actions(observation),
+        properties=observation.properties,
+        sort_order=tuple((c.field_id, c.direction) for c in observation.sort_order),
+    )
+
+
+def advise(
+    target: Target,
+    observation: Observation,
+    workload: Workload,
+    settings: Settings,
+    ports: Ports,
+    decider: Callable[[AdviceInput], Advice] = decide,
+) -> Advice:
+    """Advice from metadata first; footers and sketches only of files that could change it."""
+    given = AdviceInput(observation.files, workload, settings)
+    advice = decider(given)
+    sketched = np.empty(0, dtype=np.int64)
+    columns = predicate_columns(workload)
+    for _ in range(SKETCH_ROUNDS):
+        wanted = np.union1d(sketched, advice.wanted_sketches).astype(np.int64)
+        if len(wanted) == len(sketched) or not columns:
+            break
+        sketched = wanted
+        given = replace(
+            given,
+            row_groups=ports.footers(target, observation, sketched),
+            sample=ports.sketch(target, observation, sketched, columns),
+        )
+        advice = decider(given)
+    return advice
+
+
+def predicate_columns(workload: Workload) -> tuple[int, ...]:
+    """Field ids that some fragment filters on: the only columns that a sketch reads."""
+    from reconciler.core.predicate import fields_of
+
+    return tuple(sorted({f for batch in workload.shapes for f in fields_of(batch.predicate)}))
+
+
+def _standing(
+    ports: Ports, observation: Observation, policy_digest: str, now: dt.datetime
+) -> Plan | None:
+    plan = ports.standing_plan(observation.uuid, policy_digest)
+    if plan is None or plan.empty or plan.expires <= now:
+        return None
+    states = judge(plan, head_of(observation))
+    alive = any(state.validity is Validity.PENDING for state in states.values())
+    return plan if alive and stands(states) else None
+
+
+def _freeze(
+    target: Target,
+    policy: TableLayoutPolicy,
+    observation: Observation,
+    evidence: Evidence,
+    settings: Settings,
+    history: History,
+    advice: Advice,
+    *,
+    policy_digest: str,
+    policy_name: str,
+    not_acted_on: Sequence[str],
+    now: dt.datetime,
+    cores: int,
+    show_literals: bool,
+) -> Plan:
+    document = evidence_document(
+        advice,
+        observation,
+        evidence.workload,
+        settings,
+        coverage=evidence.coverage,
+        cores=cores,
+        not_acted_on=not_acted_on,
+        trust=trust(history.entries, history.checks),
+        show_literals=show_literals,
+    )
+    _warn_if_stale(document, evidence.workload, now)
+    schema = observation.schema
+    return freeze(
+        catalog=target.catalog.name,
+        table=target.identifier,
+        table_uuid=observation.uuid,
+        policy_digest=policy_digest,
+        policy=policy_name,
+        base_snapshot_id=observation.snapshot_id,
+        created=now,
+        time_to_live=dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds),
+        actions=[
+            (item.action, {**predicted(item, schema), "type": item.action.type.value})
+            for item in advice.actions
+        ],
+        files=observation.files,
+        evidence=document,
+    )
+
+
+def _warn_if_stale(document: dict[str, Any], workload: Workload, now: dt.datetime) -> None:
+    """Old logs stay useful, but a plan says so and Automatic approval waits."""
+    age = int(now.timestamp() * 1000) - workload.until_ms
+    if not workload.empty and age > STALE_WORKLOAD_MS:
+        days = age // 86_400_000
+        document["workload"]["warning"] = f"its last query is {days} days old"
+
+
+def files_of(plan_action: PlannedAction, files: FileTable) -> FileTable:
+    """The action's inputs as rows of the file table."""
+    wanted = set(plan_action.action.inputs)
+    return files.take(np.array([path in wanted for path in files.path], dtype=bool))

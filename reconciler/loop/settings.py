@@ -1,0 +1,165 @@
+"""From a policy, an observed table and its ledger to the settings that decisions are tuned by.
+
+Pure: the caller has done the reading. Errors name the field of the policy that cannot be met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.advisor.advice import AGGRESSIVENESS, Debt, Objectives, Settings
+from reconciler.api.documents import PolicySpec, TableLayoutPolicy
+from reconciler.core.budget import Budget
+from reconciler.core.cost import Rho, rho_from
+from reconciler.core.ledger import LedgerEntry, ReadCheck, read_calibration, throughput
+from reconciler.core.observation import ACTION_IDS, PLAN_ID, Observation
+from reconciler.core.schema import Field, Schema, SortColumn
+from reconciler.errors import UserError
+
+ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
+DEFAULT_ROW_GROUP = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the state store knows of a table's past. rho: measured ratios, oldest first."""
+
+    entries: tuple[LedgerEntry, ...] = ()
+    checks: tuple[ReadCheck, ...] = ()
+    rho: tuple[float, ...] = ()
+
+
+def settings_for(
+    policy: TableLayoutPolicy,
+    observation: Observation,
+    history: History,
+    *,
+    target_bytes: int,
+    coverage: float,
+    now_ms: int,
+) -> Settings:
+    """Settings of one decision. Raises UserError for keys that do not exist or have no order."""
+    spec = policy.spec
+    clustering, files = spec.layout.clustering, spec.layout.files
+    alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
+    rho = rho_from(history.rho)
+    return Settings(
+        mode=clustering.mode.value,
+        key=sort_key(policy, observation.schema),
+        curve=clustering.curve.value,
+        apply_to_writes=clustering.apply_to_writes,
+        alpha=alpha,
+        allowance=allowance,
+        target_bytes=target_bytes,
+        row_group_bytes=files.row_group_bytes or _table_row_group(observation),
+        target_explicit=files.target_bytes is not None,
+        properties=observation.properties,
+        sort_order=observation.sort_order,
+        min_input_files=files.min_input_files,
+        quiet_partitions=quiet_partitions(observation, spec, now_ms),
+        now_ms=now_ms,
+        rho=rho,
+        throughput=throughput(history.entries),
+        debt=debt(history, rho),
+        objectives=_objectives(spec),
+        calibration=read_calibration(history.checks),
+        coverage=coverage,
+    )
+
+
+def sort_key(policy: TableLayoutPolicy, schema: Schema) -> tuple[SortColumn, ...]:
+    """spec.layout.clustering.keys as field ids, all ascending."""
+    names = policy.spec.layout.clustering.keys
+    return tuple(SortColumn(_key_field(policy, name, schema).field_id) for name in names)
+
+
+def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
+    where = f"{policy.origin}: spec.layout.clustering.keys"
+    found = schema.find(name)
+    if found is None:
+        columns = ", ".join(field.name for field in schema.fields[:12])
+        more = "" if len(schema.fields) <= 12 else f" and {len(schema.fields) - 12} more"
+        raise UserError(
+            f'{where}: the table has no column "{name}"',
+            details=(f"It has {columns}{more}.",),
+            do="name existing columns in spec.layout.clustering.keys",
+        )
+    if found.kind is None:
+        raise UserError(
+            f'{where}: column "{name}" of type {found.type} cannot be ordered',
+            details=("A clustering key needs bounds: numbers, dates, times, strings, binary.",),
+            do="choose another key",
+        )
+    return found
+
+
+def quiet_partitions(observation: Observation, spec: PolicySpec, now_ms: int) -> frozenset[int]:
+    """Partitions that another writer overwrote or deleted from within the quiet period."""
+    since = now_ms - spec.layout.files.quiet_period_seconds * 1000
+    recent = {
+        partition
+        for write in observation.recent_writes
+        if write.timestamp_ms >= since
+        for partition in write.partitions
+    }
+    numbered = enumerate(observation.files.partitions)
+    return frozenset(number for number, partition in numbered if partition in recent)
+
+
+def budgets_of(spec: PolicySpec) -> tuple[Budget, ...]:
+    return tuple(
+        Budget(
+            name=budget.name,
+            per_seconds=budget.per_seconds,
+            schedule=budget.schedule,
+            time_zone=budget.time_zone or "UTC",
+            duration_seconds=budget.duration_seconds,
+            max_rewrite_bytes=budget.max_rewrite_bytes,
+            max_cpu_seconds=budget.max_cpu_seconds,
+        )
+        for budget in spec.budgets
+    )
+
+
+def done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
+    """(plan id, action id) pairs that the head's ancestors carry in their summaries."""
+    return frozenset(
+        (snapshot.summary[PLAN_ID], action)
+        for snapshot in observation.ancestry
+        if PLAN_ID in snapshot.summary
+        for action in snapshot.summary.get(ACTION_IDS, "").split(",")
+        if action
+    )
+
+
+def debt(history: History, rho: Rho) -> Debt:
+    """Eq. 2's debt: what rewrites cost, less what the window has been found to read less since."""
+    spent = sum(
+        rho.value * entry.outcome.read_bytes
+        for entry in history.entries
+        if entry.action_type == "Recluster"
+    )
+    realised = sum(max(0, check.before - check.actual) for check in history.checks)
+    return Debt(float(spent), float(realised))
+
+
+def _table_row_group(observation: Observation) -> int:
+    try:
+        return max(1, int(observation.properties.get(ROW_GROUP_PROPERTY, DEFAULT_ROW_GROUP)))
+    except ValueError:
+        return DEFAULT_ROW_GROUP
+
+
+def _objectives(spec: PolicySpec) -> Objectives:
+    wanted = spec.objectives
+    amplification = wanted.max_scan_amplification
+    return Objectives(
+        max_scan_amplification=None if amplification is None else float(amplification),
+        max_small_file_percent=_float(wanted.max_small_file_percent),
+        max_deleted_rows_percent=_float(wanted.max_deleted_rows_percent),
+        max_file_count=wanted.max_file_count,
+    )
+
+
+def _float(value: int | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,267 @@
+"""One step for one table: propose, pass the gate, execute, observe again; and the loop of steps.
+
+The CLI and the operator call these functions; neither has a second idea of what a plan is, of what
+is allowed now, or of what "converged" means. Success is never that a job ended: it is a new
+observation that leaves nothing above threshold.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.core.budget import Spent
+from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.core.filetable import FileTable
+from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
+from reconciler.core.ledger import ReadCheck, charges
+from reconciler.core.observation import Observation
+from reconciler.core.plan import Plan, PlannedAction
+from reconciler.loop.propose import Ports, Proposal, Target, files_of, propose
+from reconciler.loop.settings import budgets_of
+
+CONVERGED = "Converged"
+PENDING = "Pending"
+BLOCKED = "Blocked"
+IDLE = "Idle"
+
+MAX_REPEATS = 2
+"""Executions of one plan that change nothing, after which the loop stops and says so."""
+
+
+class Actor(Ports, Protocol):
+    """The I/O of an execution, on top of a proposal's."""
+
+    def approved(self, plan_id: str) -> bool: ...
+
+    def owner(self, observation: Observation) -> str:
+        """Who else claims the table, "" when no one does."""
+        ...
+
+    def automatic_spent(self, table_uuid: str, since: dt.datetime) -> int:
+        """Bytes rewritten without a person's approval since then."""
+        ...
+
+    def record_start(self, plan: Plan, action: PlannedAction, files: FileTable) -> None:
+        """Write-ahead: the prediction and the inputs' zone maps, before the work starts."""
+        ...
+
+    def record_check(self, table_uuid: str, check: ReadCheck) -> None: ...
+
+    def execute(
+        self,
+        request: ExecutionRequest,
+        on_event: Callable[[Event], None],
+        should_stop: Callable[[], bool],
+    ) -> ExecutionResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """state: CONVERGED | PENDING | BLOCKED | IDLE. reason: "" or a reason of Converged."""
+
+    state: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """after: the proposal made from the observation after the execution; result None: not run."""
+
+    before: Proposal
+    gate: Gate
+    result: ExecutionResult | None
+    after: Proposal
+    state: TableState
+    check: ReadCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """What the caller approves: one plan id (--yes), or everything (--auto-approve)."""
+
+    plan_id: str = ""
+    everything: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """The fixed part of every step on one table: who decides, with what, on whose word."""
+
+    target: Target
+    policy: TableLayoutPolicy
+    policy_digest: str
+    policy_name: str
+    not_acted_on: tuple[str, ...]
+    unacted_for_automatic: tuple[str, ...]
+    cores: int
+    clock: Callable[[], dt.datetime]
+
+    def propose(
+        self, ports: Ports, *, refresh: bool = False, show_literals: bool = False
+    ) -> Proposal:
+        return propose(
+            self.target,
+            self.policy,
+            ports,
+            policy_digest=self.policy_digest,
+            policy_name=self.policy_name,
+            not_acted_on=self.not_acted_on,
+            now=self.clock(),
+            cores=self.cores,
+            refresh=refresh,
+            show_literals=show_literals,
+        )
+
+
+def judge_gate(step: Step, proposal: Proposal, actor: Actor, approvals: Approvals) -> Gate:
+    """The gate's decision on a proposal now."""
+    now = step.clock()
+    spec = step.policy.spec
+    automatic = spec.approval.automatic_up_to
+    plan = proposal.plan
+    approved = (
+        plan.id == approvals.plan_id
+        or plan.id in spec.approval.approved_plans
+        or actor.approved(plan.id)
+    )
+    return gate(
+        GateInput(
+            plan=plan,
+            remaining=proposal.pending,
+            suspended=spec.suspend,
+            owner=actor.owner(proposal.observation),
+            mode=spec.approval.mode.value,
+            approved=approved,
+            everything_approved=approvals.everything,
+            automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
+            automatic_spent_bytes=actor.automatic_spent(
+                proposal.observation.uuid, now - AUTOMATIC_WINDOW
+            ),
+            stale_workload=proposal.stale_workload,
+            unacted_fields=step.unacted_for_automatic,
+            budgets=budgets_of(spec),
+            spent=_spent(proposal),
+            now=now,
+        )
+    )
+
+
+def _spent(proposal: Proposal) -> tuple[Spent, ...]:
+    return charges(proposal.history.entries)
+
+
+def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
+    """Converged = no action admitted or blocked after gate and floor, and no failing objective."""
+    if proposal.pending:
+        if decision is not None and decision.reason and not decision.open:
+            return TableState(BLOCKED, decision.reason, decision.message)
+        return TableState(PENDING, "TablesPending", f"{len(proposal.pending)} actions to do")
+    failing = [
+        item for item in proposal.advice.objectives if item.state in ("failing", "unreachable")
+    ]
+    if failing:
+        return TableState(IDLE, "ObjectiveUnreachable", "; ".join(o.message for o in failing))
+    return TableState(CONVERGED, "", "nothing above threshold")
+
+
+def run_step(
+    step: Step,
+    actor: Actor,
+    approvals: Approvals,
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool],
+    proposal: Proposal | None = None,
+) -> StepResult:
+    """Propose (unless given), pass the gate, execute what is admitted, observe again."""
+    before = proposal or step.propose(actor)
+    decision = judge_gate(step, before, actor, approvals)
+    if not decision.open or should_stop():
+        return StepResult(before, decision, None, before, state_of(before, decision))
+    admitted = before.pending[: decision.count]
+    actor.put_plan(before.plan)
+    for item in admitted:
+        actor.record_start(before.plan, item, files_of(item, before.observation.files))
+    result = actor.execute(request_for(step, before, admitted, decision), on_event, should_stop)
+    after = step.propose(actor)
+    check = _read_check(before, after, result, step.clock())
+    if check is not None:
+        actor.record_check(before.observation.uuid, check)
+    later = judge_gate(step, after, actor, approvals)
+    return StepResult(before, decision, result, after, state_of(after, later), check)
+
+
+def request_for(
+    step: Step, proposal: Proposal, admitted: Sequence[PlannedAction], decision: Gate
+) -> ExecutionRequest:
+    """The admitted actions as a request, with what the budgets leave for repeated work."""
+    safety = step.policy.spec.safety
+    limits = [s.remaining_bytes for s in decision.budgets if s.remaining_bytes is not None]
+    cpu = [s.remaining_cpu_seconds for s in decision.budgets if s.remaining_cpu_seconds is not None]
+    return ExecutionRequest(
+        catalog=step.target.catalog,
+        table=step.target.identifier,
+        table_uuid=proposal.observation.uuid,
+        plan_id=proposal.plan.id,
+        actions=tuple(item.action for item in admitted),
+        action_ids=tuple(item.id for item in admitted),
+        base_snapshot_id=proposal.plan.base_snapshot_id,
+        verify=safety.verify.value,
+        allow_live_branches=safety.allow_live_branches,
+        bytes_limit=min(limits, default=None),
+        cpu_limit_seconds=min(cpu, default=None),
+    )
+
+
+def _read_check(
+    before: Proposal, after: Proposal, result: ExecutionResult, now: dt.datetime
+) -> ReadCheck | None:
+    """The same queries against the new zone maps; None where no queries are known."""
+    predicted = _predicted_read(before)
+    if before.evidence.workload.empty or predicted is None or not result.commits:
+        return None
+    return ReadCheck(
+        plan_id=before.plan.id,
+        at_ms=int(now.timestamp() * 1000),
+        before=round(before.advice.read_now),
+        predicted=predicted,
+        actual=round(after.advice.read_now),
+        complete=result.done and len(result.actions) == len(before.plan.actions),
+    )
+
+
+def _predicted_read(proposal: Proposal) -> int | None:
+    for line in proposal.plan.evidence.get("totals", ()):
+        if line["name"].startswith("read /"):
+            return int(line["after"])
+    return None
+
+
+def run_until_converged(
+    step: Step,
+    actor: Actor,
+    approvals: Approvals,
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool],
+    on_step: Callable[[StepResult], None],
+    proposal: Proposal | None = None,
+    max_steps: int = 20,
+) -> StepResult:
+    """Steps until nothing is left, the gate refuses, a plan repeats without effect, or stopped."""
+    repeats: dict[str, int] = {}
+    result = run_step(step, actor, approvals, on_event, should_stop, proposal)
+    on_step(result)
+    for _ in range(max_steps - 1):
+        if result.result is None or result.state.state != PENDING or should_stop():
+            break
+        if not result.result.commits:
+            repeats[result.before.plan.id] = repeats.get(result.before.plan.id, 0) + 1
+            if repeats[result.before.plan.id] >= MAX_REPEATS:
+                break
+        result = run_step(step, actor, approvals, on_event, should_stop, result.after)
+        on_step(result)
+    return result
