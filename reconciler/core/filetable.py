@@ -31,7 +31,9 @@ class ColumnBounds:
 
     lower, upper: the column's domain (`values`): int64, float64 or S<w>; meaningless where
         has_lower / has_upper is False. Strings may be truncated: lower is then below, upper
-        above the real extreme, so they bound but need not be attained (`truncated`).
+        above the real extreme, so they bound but need not be attained (`truncated`). The upper
+        bound of a string or binary that ends in NUL gets one byte \\x01 more, because numpy would
+        strip the NUL and so lower it.
     nulls, nans, values: counts, UNKNOWN where missing. sizes: bytes of the column in the file
         (compressed), UNKNOWN where missing.
     """

@@ -131,7 +131,9 @@ def may_match(
 
     def compile_leaf(leaf: Leaf) -> Test:
         column = _transformed(leaf, columns, schema)
-        return always(True) if column is None else _inclusive_leaf(leaf, literals, column)
+        return (
+            _unjudged(leaf, literals) if column is None else _inclusive_leaf(leaf, literals, column)
+        )
 
     result = evaluate(predicate, compile_leaf, count, len(records))
     result &= (records != 0)[None, :]
@@ -384,9 +386,17 @@ def _spec_may_match(
             for place, part in enumerate(spec.fields)
             if part.source_id == leaf.ref.field_id
         ]
-        return conjunction(tests) if tests else always(True)
+        return conjunction([_unjudged(leaf, literals), *tests])
 
     return evaluate(predicate, compile_leaf, queries, len(values))
+
+
+def _unjudged(leaf: Leaf, literals: Sequence[SlotLiterals]) -> Test:
+    """Nothing is known of the column: only an empty IN list is sure to match nothing."""
+    if leaf.op != "in":
+        return always(True)
+    filled = np.array([len(members) > 0 for members in literals[leaf.slot]], dtype=np.bool_)
+    return lambda chunk: filled[chunk, None]
 
 
 def _projected_leaf(

@@ -75,6 +75,7 @@ class ShapeBatch:
     """All fragments of one shape. Arrays have shape [queries].
 
     literals[slot]: int64/float64/S<w>[queries] for scalar slots, for In slots a tuple of tuples.
+        byte strings of which one ends in NUL come as an object array.
     moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN where fixed.
     rate: executions per millisecond, decayed to the workload's end (definitions: Rate).
     weight, event_ms, recorded_bytes (NaN where none), duration_ms (NaN where none).
@@ -179,7 +180,9 @@ def _literal_array(
     if isinstance(values[0], tuple):
         return tuple(v if isinstance(v, tuple) else (v,) for v in values)
     if isinstance(values[0], bytes):
-        return np.array(values, dtype=np.bytes_)
+        # numpy strips trailing NULs from S; an object array says that they were there (`pruning`).
+        kept = any(isinstance(v, bytes) and v.endswith(b"\0") for v in values)
+        return np.array(values, dtype=object if kept else np.bytes_)
     kind = np.float64 if isinstance(values[0], float) else np.int64
     return np.array(values, dtype=kind)
 
