@@ -1,0 +1,102 @@
+"""Markdown of plans: found and replaced by its first line, never too long, nothing cut unsaid."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from documents import plan, shape
+
+from reconciler.report.markdown import MAX_CHARACTERS, render_plan, render_plans
+
+
+def test_it_starts_with_the_marker_and_a_headline() -> None:
+    first, second = render_plan(plan(), digest="sha256:ab").split("\n\n")[:2]
+    assert first == (
+        "<!-- layoutctl:plan warehouse.sales.lineitem p-3f9a1c0b77de4c21a0be sha256:ab -->"
+    )
+    assert second == (
+        "### warehouse.sales.lineitem: rewrite 128.0 MiB, recorded queries read "
+        "44.0 TiB -> 11.0 TiB (-74 %)"
+    )
+
+
+def test_who_gets_slower_stands_outside_the_fold() -> None:
+    text = render_plan(plan())
+    visible = text.split("<details>")[0]
+    assert "**Slower afterwards**" in visible
+    assert "| `l_c1 BETWEEN ? AND ?` | 12 | 1.0 GiB | 2.0 GiB | 55 -> 3 | worse |" in visible
+    assert "l_c0" not in visible
+
+
+def test_storage_interval_cost_and_coverage_are_said() -> None:
+    text = render_plan(plan())
+    assert "**Storage** grows by 116.0 GiB until old snapshots expire" in text
+    assert "10.0 TiB - 13.0 TiB" in text
+    assert "1 byte rewritten = 4.2 read (measured); pays back in about 5.0 h." in text
+    assert "explains 91 % of recorded bytes; 38 skipped." in text
+    assert "candidate 0" in text
+    assert "`spec.deletes.compaction`" in text
+
+
+def test_an_empty_plan_says_why() -> None:
+    text = render_plan(plan(actions=0))
+    assert "### warehouse.sales.lineitem: nothing to do" in text
+    assert "Nothing is above threshold: the layout serves." in text
+    assert "candidate 0" in text
+
+
+@pytest.mark.parametrize("rows", [50, 700, 5000])
+def test_it_stays_within_the_limit_and_counts_what_it_cut(rows: int) -> None:
+    document = plan(actions=rows, shapes=rows, rejected=rows)
+    text = render_plan(document)
+    assert len(text) <= MAX_CHARACTERS
+    shown = len(re.findall(r"^\| a\d+ \|", text, re.MULTILINE))
+    cut = re.search(r"([\d,]+) more rows? cut\.", text)
+    assert shown + (int(cut.group(1).replace(",", "")) if cut else 0) == rows
+    assert text.count("<details>") == text.count("</details>")
+
+
+def test_very_long_names_do_not_break_the_limit() -> None:
+    document = plan(actions=300, shapes=300, rejected=300)
+    for item in document["evidence"]["rejected"]:
+        item["why"] = "x" * 5_000
+    for item in document["evidence"]["shapes"]:
+        item["text"] = "y" * 5_000
+    assert len(render_plan(document)) <= MAX_CHARACTERS
+
+
+def test_names_cannot_end_the_comment_or_the_table() -> None:
+    document = plan(table=("sales", "odd-->|name"))
+    document["evidence"]["shapes"] = [shape("a = `b` | c", worse=True)]
+    lines = render_plan(document).splitlines()
+    assert lines[0].count("-->") == 1
+    assert lines[0].endswith("-->")
+    row = next(line for line in lines if "worse" in line)
+    assert "`` a = `b` \\| c ``" in row
+    assert len(re.findall(r"(?<!\\)\|", row)) == 7
+
+
+def test_many_tables_come_largest_first_and_converged_ones_as_a_count() -> None:
+    small = plan(actions=1, table=("sales", "small"))
+    large = plan(actions=5, table=("sales", "large"))
+    done = plan(actions=0, table=("sales", "done"))
+    text = render_plans([small, done, large], failed=[("w.x", "table not found")])
+    assert "2 tables to change, 1 with nothing to do, 1 failed" in text
+    assert text.index("warehouse.sales.large") < text.index("warehouse.sales.small")
+    assert "| w.x | table not found |" in text
+    assert "warehouse.sales.done" not in text
+
+
+def test_many_tables_stay_within_the_limit_and_are_counted() -> None:
+    documents = [plan(shapes=40, rejected=40, table=("s", f"t{n:04d}")) for n in range(2_000)]
+    text = render_plans(documents)
+    assert len(text) <= MAX_CHARACTERS
+    shown = len(re.findall(r"^\| warehouse\.s\.t", text, re.MULTILINE))
+    cut = re.search(r"([\d,]+) more rows cut\.", text)
+    assert cut is not None
+    assert shown + int(cut.group(1).replace(",", "")) == 2_000
+
+
+def test_one_document_among_many_is_the_plain_rendering() -> None:
+    assert render_plans([plan()]) == render_plan(plan())
