@@ -1,0 +1,241 @@
+"""What the advisor is given and what it returns: values only.
+
+`decide.decide(AdviceInput) -> Advice` is the advisor's one entry; the loop freezes a plan from the
+advice, the CLI prints it (plan, explain), the ledger keeps its predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.core.actions import LEXICOGRAPHIC, Action
+from reconciler.core.cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
+from reconciler.core.filetable import FileTable
+from reconciler.core.interval import PRIOR_CALIBRATION, Calibration, Interval
+from reconciler.core.sample import RowGroups, RowSample
+from reconciler.core.schema import SortColumn
+from reconciler.core.workload import Workload
+
+DAY_MS = 86_400_000
+HORIZON_MS = 7 * DAY_MS
+MODES = ("WorkloadAware", "Declared", "None")
+
+AGGRESSIVENESS: Mapping[str, tuple[float, float | None]] = {
+    "Conservative": (2.0, None),
+    "Balanced": (1.0, None),
+    "Aggressive": (0.5, 10.0),
+}
+"""alpha of Eq. 4, and the per-query allowance c of Eq. 5 (None: Eq. 5 is not applied)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """The policy's objectives; None where not given."""
+
+    max_scan_amplification: float | None = None
+    max_small_file_percent: float | None = None
+    max_deleted_rows_percent: float | None = None
+    max_file_count: int | None = None
+
+
+NO_OBJECTIVES = Objectives()
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """What reclustering cost and saved so far, in bytes of reading (Eq. 2 and 5), from the ledger.
+
+    spent: rho x input bytes of past rewrites, conflicts included. realised: bytes that later
+    queries read less (negative: more) by the zone maps before against after.
+    """
+
+    spent: float = 0.0
+    realised: float = 0.0
+
+    @property
+    def outstanding(self) -> float:
+        return self.spent - self.realised
+
+
+NO_DEBT = Debt()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything the decisions are tuned by, resolved from policy, table and ledger.
+
+    mode, key, curve, apply_to_writes: spec.layout.clustering; key is empty unless Declared.
+    target_bytes, row_group_bytes: resolved sizes; target_explicit: the policy names the size, so
+        it is also set as a table property. properties: the table's present properties.
+    sort_order: the table's present default sort order.
+    quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
+    now_ms: when the decision is made; only hysteresis looks at it. horizon_ms: payback horizon.
+    debt_share: of a year's reading that reclustering may owe at most (Eq. 2's cost_limit).
+    group_bytes, group_files: one group's decoded bytes and files at most.
+    retention_ms: rows' remaining life from now, None where unlimited.
+    coverage: explained share of the recorded bytes. seed: of the bootstrap.
+    """
+
+    mode: str = "WorkloadAware"
+    key: tuple[SortColumn, ...] = ()
+    curve: str = LEXICOGRAPHIC
+    apply_to_writes: bool = False
+    alpha: float = 1.0
+    allowance: float | None = None
+    target_bytes: int = 512 << 20
+    row_group_bytes: int = 128 << 20
+    target_explicit: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sort_order: tuple[SortColumn, ...] = ()
+    min_input_files: int = 5
+    quiet_partitions: frozenset[int] = frozenset()
+    now_ms: int = 0
+    horizon_ms: int = HORIZON_MS
+    retention_ms: int | None = None
+    rho: Rho = PRIOR_RHO
+    throughput: Throughput = PRIOR_THROUGHPUT
+    debt: Debt = NO_DEBT
+    debt_share: float = 0.02
+    group_bytes: int = 2 << 30
+    group_files: int = 512
+    objectives: Objectives = NO_OBJECTIVES
+    calibration: Calibration = PRIOR_CALIBRATION
+    coverage: float = 1.0
+    min_coverage: float = 0.5
+    seed: int = 20260101
+
+
+@dataclass(frozen=True)
+class AdviceInput:
+    """The one frozen input of every decision. row_groups and sample may be absent."""
+
+    table: FileTable
+    workload: Workload
+    settings: Settings
+    row_groups: RowGroups | None = None
+    sample: RowSample | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeEffect:
+    """One shape over the recorded window, before and after. bytes_*: of the whole window.
+
+    files_*: data files opened per query. gain_per_ms: saved bytes-equivalent per millisecond at
+    the shape's rate, negative for a loser. worse: reads at least 1 % more bytes than before.
+    """
+
+    shape_id: str
+    queries: float
+    bytes_now: float
+    bytes_after: float
+    files_now: float
+    files_after: float
+    moving: bool
+    worse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredAction:
+    """An action with its what-if. Bytes and seconds are estimates unless `label` says exact.
+
+    saving: bytes-equivalent of reading that it saves over the horizon (files opened included);
+    saving_low: its 10th percentile, what the gate looks at. cost: rho x input bytes.
+    evidence: "drift" (needs no workload), "objective" or "workload". label: of the what-if,
+    "exact" | "sampled" | "bound" | "none" (no fragments). extra_storage: until snapshots expire.
+    payback_hours: None where it never pays back or no workload is known.
+    """
+
+    action: Action
+    files_in: int
+    files_out: int
+    groups: int
+    bytes_in: int
+    bytes_out: int
+    rows: int
+    cost: float
+    saving: float
+    saving_low: float
+    cpu_seconds: float
+    seconds: float
+    read_now: float
+    read_after: float
+    shapes: tuple[ShapeEffect, ...]
+    evidence: str
+    label: str
+    reason: str
+
+    @property
+    def extra_storage(self) -> int:
+        return self.bytes_out
+
+    @property
+    def net_per_cost(self) -> float:
+        return (self.saving - self.cost) / self.cost if self.cost else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A candidate that was considered and not done. reason: one of `core.explain`'s constants.
+
+    files, bytes: what it would have rewritten; inputs: their paths, empty where it is about none.
+    saving, saving_low, cost: bytes-equivalent over the horizon; NaN where not estimated.
+    read_after: of the window with this candidate instead, NaN where not simulated.
+    """
+
+    title: str
+    reason: str
+    message: str
+    files: int = 0
+    bytes: int = 0
+    saving: float = float("nan")
+    saving_low: float = float("nan")
+    cost: float = float("nan")
+    read_after: float = float("nan")
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveJudgement:
+    """state: "met" | "failing" | "probably" (the interval straddles) | "unreachable"."""
+
+    name: str
+    limit: float
+    now: float
+    after: float
+    state: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Actions by net saving per cost (metadata changes first), and everything a plan prints.
+
+    shapes: per shape over the window; read_now, read_after: the window's planned bytes.
+    amplification_*: (all scans with a prunable predicate); amplification_label: exact | sampled
+    | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change
+    the decision.
+    """
+
+    actions: tuple[ScoredAction, ...]
+    rejected: tuple[Rejected, ...]
+    shapes: tuple[ShapeEffect, ...]
+    read_now: float
+    read_after: Interval
+    files_now: int
+    files_after: Interval
+    storage_now: int
+    storage_after: int
+    amplification_now: float
+    amplification_after: Interval
+    amplification_label: str
+    objectives: tuple[ObjectiveJudgement, ...]
+    payback_hours: float | None
+    cost: float
+    cpu_seconds: float
+    seconds: float
+    yearly_read: float
+    wanted_sketches: npt.NDArray[np.int64]

@@ -1,0 +1,215 @@
+"""The advisor's entry: an ordered tuple of decisions over one frozen input, and their arbitration.
+
+Each decision is a pure function that proposes candidates and says what it turned down; a later
+decision sees which files an earlier one took, so that no two actions share an input. The same
+input gives the same advice, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.advice import Advice, AdviceInput, Rejected, ScoredAction
+from reconciler.advisor.judge import Candidate, rejected
+from reconciler.advisor.properties import set_properties, set_sort_order
+from reconciler.advisor.recluster import recluster
+from reconciler.advisor.situation import Situation, look
+from reconciler.advisor.sketching import files_to_sketch
+from reconciler.advisor.totals import (
+    amplification,
+    amplification_label,
+    judge_objectives,
+    shape_effects,
+    totals,
+    window_bytes,
+)
+from reconciler.core import explain
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.interval import Interval
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A candidate with the action type it is carried out as, and what speaks for it."""
+
+    candidate: Candidate
+    type: ActionType
+    evidence: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    chosen: tuple[Chosen, ...]
+    rejected: tuple[Rejected, ...]
+
+
+Decision = Callable[[Situation], Verdict]
+
+
+def decide(given: AdviceInput) -> Advice:
+    """Everything that a plan of this table needs."""
+    situation = look(given)
+    chosen: list[Chosen] = []
+    turned: list[Rejected] = []
+    for decision in DECISIONS:
+        verdict = decision(situation)
+        chosen += verdict.chosen
+        turned += verdict.rejected
+        taken = situation.taken.copy()
+        for item in verdict.chosen:
+            taken[item.candidate.rows] = True
+        situation = replace(situation, taken=taken)
+    return _advice(situation, chosen, turned)
+
+
+def workload_aware(situation: Situation) -> Verdict:
+    """Recluster what pays back under the recorded workload (WAIR)."""
+    if situation.settings.mode != "WorkloadAware":
+        return Verdict((), ())
+    nothing = np.zeros(0, dtype=np.int64)
+    if not situation.demands:
+        return Verdict((), (rejected(situation, "recluster", explain.NO_WORKLOAD, "", nothing),))
+    if not situation.trusted:
+        share = f"the fragments explain {100 * situation.settings.coverage:.0f} % of the bytes"
+        message = f"{share}, and {100 * situation.settings.min_coverage:.0f} % are needed"
+        low = rejected(situation, "recluster", explain.LOW_COVERAGE, message, nothing)
+        return Verdict((), (low,))
+    found = recluster(situation)
+    chosen = tuple(
+        Chosen(c, ActionType.RECLUSTER, "workload", explain.times_cost(c.saving_low, c.cost))
+        for c in found.candidates
+    )
+    return Verdict(chosen, found.rejected)
+
+
+DECISIONS: tuple[Decision, ...] = (workload_aware,)
+
+
+def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rejected]) -> Advice:
+    candidates = [item.candidate for item in chosen]
+    sums = totals(situation, candidates)
+    read_now = window_bytes(situation, sums.bytes_now)
+    read_after = window_bytes(situation, sums.bytes_after)
+    files_after = len(situation.table) + sum(c.files_out - len(c.rows) for c in candidates)
+    scored = sorted(
+        (_scored(situation, item) for item in chosen),
+        key=lambda s: (-s.net_per_cost, s.action.type.value, s.action.inputs),
+    )
+    actions = (*_metadata(situation), *scored)
+    amplification_now = amplification(situation, sums.bytes_now)
+    amplification_after = _around(
+        amplification_now, amplification(situation, sums.bytes_after), bool(candidates), situation
+    )
+    cost = sum(c.cost for c in candidates)
+    saving = sum(c.saving for c in candidates)
+    return Advice(
+        actions=actions,
+        rejected=tuple(turned),
+        shapes=shape_effects(situation, sums),
+        read_now=read_now,
+        read_after=_around(read_now, read_after, bool(candidates), situation),
+        files_now=len(situation.table),
+        files_after=_files_interval(situation, candidates, files_after),
+        storage_now=situation.table.total_bytes,
+        storage_after=situation.table.total_bytes + sum(s.bytes_out for s in scored),
+        amplification_now=amplification_now,
+        amplification_after=amplification_after,
+        amplification_label=amplification_label(situation),
+        objectives=judge_objectives(
+            situation, amplification_now, amplification_after, 0.0, 0.0, files_after
+        ),
+        payback_hours=_payback(situation, cost, saving),
+        cost=cost,
+        cpu_seconds=sum(s.cpu_seconds for s in scored),
+        seconds=sum(s.seconds for s in scored),
+        yearly_read=situation.yearly,
+        wanted_sketches=files_to_sketch(situation),
+    )
+
+
+def _around(now: float, after: float, changed: bool, situation: Situation) -> Interval:
+    """What is not changed is as certain as now; the changed part has the calibrated interval."""
+    if not changed:
+        return Interval(now, now, now, "exact")
+    return situation.settings.calibration.around(after)
+
+
+def _files_interval(
+    situation: Situation, candidates: Sequence[Candidate], files_after: int
+) -> Interval:
+    """Written files may differ by one per group from the simulated count."""
+    slack = sum(c.groups for c in candidates)
+    kept = len(situation.table) - sum(len(c.rows) for c in candidates)
+    low = max(files_after - slack, kept + len(candidates))
+    return Interval(
+        float(low), float(files_after), float(files_after + slack),
+        "exact" if not candidates else "uncalibrated",
+    )  # fmt: skip
+
+
+def _metadata(situation: Situation) -> tuple[ScoredAction, ...]:
+    settings = situation.settings
+    declared = set_properties(settings) + set_sort_order(settings)
+    return tuple(_unscored(action) for action in declared)
+
+
+def _unscored(action: Action) -> ScoredAction:
+    return ScoredAction(
+        action=action, files_in=0, files_out=0, groups=0, bytes_in=0, bytes_out=0, rows=0,
+        cost=0.0, saving=0.0, saving_low=0.0, cpu_seconds=0.0, seconds=0.0, read_now=0.0,
+        read_after=0.0, shapes=(), evidence="drift", label="none", reason="declared by the policy",
+    )  # fmt: skip
+
+
+def _scored(situation: Situation, item: Chosen) -> ScoredAction:
+    table, settings, candidate = situation.table, situation.settings, item.candidate
+    rows = candidate.rows
+    spec_id, values = table.partitions[int(table.partition[rows[0]])]
+    live = table.records[rows] - table.position_deleted[rows]
+    bytes_in = int(table.bytes[rows].sum())
+    sums = totals(situation, [candidate])
+    kind = "sort" if candidate.key else "pack"
+    action = Action(
+        type=item.type,
+        spec_id=spec_id,
+        partition=values,
+        key=candidate.key,
+        curve=candidate.curve,
+        target_bytes=settings.target_bytes,
+        row_group_bytes=settings.row_group_bytes,
+        inputs=tuple(sorted(str(path) for path in table.path[rows])),
+    )
+    alive = live / np.maximum(table.records[rows], 1)
+    return ScoredAction(
+        action=action,
+        files_in=len(rows),
+        files_out=candidate.files_out,
+        groups=candidate.groups,
+        bytes_in=bytes_in,
+        bytes_out=int((table.bytes[rows] * alive).sum()),
+        rows=int(live.sum()),
+        cost=candidate.cost,
+        saving=candidate.saving,
+        saving_low=candidate.saving_low,
+        cpu_seconds=settings.throughput.cpu_seconds(kind, bytes_in),
+        seconds=settings.throughput.seconds(kind, bytes_in),
+        read_now=window_bytes(situation, sums.bytes_now),
+        read_after=window_bytes(situation, sums.bytes_after),
+        shapes=shape_effects(situation, sums),
+        evidence=item.evidence,
+        label=candidate.label if situation.demands else "none",
+        reason=item.reason,
+    )
+
+
+def _payback(situation: Situation, cost: float, saving: float) -> float | None:
+    """Hours until the savings at the workload's rates equal the cost."""
+    if cost <= 0.0 or saving <= 0.0:
+        return None
+    return cost / (saving / (situation.settings.horizon_ms * situation.life)) / HOUR_MS

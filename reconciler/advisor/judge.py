@@ -1,0 +1,219 @@
+"""Scores one candidate rewrite by its what-if, and says whether it passes the gate and the floor.
+
+definitions: Gate and Floor; WAIR section 4.3, Eq. 2, 4 and 5. Every action type is scored by the
+same function; which verdicts bind it is the decision's to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.advice import Rejected
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.advisor.simulate.whatif import (
+    Outcome,
+    Rewrite,
+    bound_what_if,
+    what_if,
+    with_replicates,
+)
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.wair.cut import allowance_credit, spending_limit
+from reconciler.core import explain
+from reconciler.core.cost import ShapeReading, decoded_bytes, read_shape, rewrite_cost
+from reconciler.core.filetable import Int64
+from reconciler.core.grouping import key_range_groups
+from reconciler.core.schema import SortColumn
+
+Float64 = npt.NDArray[np.float64]
+
+FLOOR = 0.001
+"""An action saves at least this share of the table's yearly read cost (definitions: Floor)."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewrite of the files `rows` (ascending) by a key, with what each shape reads before and
+    after it. saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes.
+    """
+
+    rows: Int64
+    key: tuple[SortColumn, ...]
+    curve: str
+    groups: int
+    files_out: int
+    before: tuple[ShapeReading, ...]
+    after: tuple[ShapeReading, ...]
+    saving: float
+    saving_low: float
+    cost: float
+    label: str
+
+    @property
+    def net(self) -> float:
+        return self.saving - self.cost
+
+
+def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
+    """What each shape reads from these files now."""
+    part = situation.view.take(rows)
+    return tuple(read_shape(part, demand) for demand in situation.demands)
+
+
+def plan_rewrite(
+    situation: Situation, rows: Int64, key: tuple[SortColumn, ...], curve: str
+) -> Rewrite:
+    """The rewrite as the execution would run it: memory-bounded groups in key order."""
+    settings = situation.settings
+    files = situation.table.take(rows)
+    groups = key_range_groups(
+        files, key, decoded_bytes(files), settings.group_bytes, settings.group_files
+    )
+    chunk = np.zeros(len(rows), dtype=np.int64)
+    for number, members in enumerate(groups):
+        chunk[members] = number
+    return Rewrite(key, curve, settings.target_bytes, settings.row_group_bytes, chunk)
+
+
+def simulate(
+    situation: Situation, rows: Int64, rewrite: Rewrite, pool: Pool | None
+) -> Outcome | None:
+    """The what-if from the sample, else what bounds alone prove, else None."""
+    keyed = all(c.field_id in pool.columns for c in rewrite.key) if pool else False
+    if pool is not None and keyed:
+        return what_if(pool, rewrite, situation.demands)
+    return bound_what_if(situation.table.take(rows), rewrite, situation.demands)
+
+
+def weigh(
+    situation: Situation,
+    rows: Int64,
+    rewrite: Rewrite,
+    before: tuple[ShapeReading, ...],
+    outcome: Outcome,
+) -> Candidate:
+    """The candidate with its saving and the saving's 10th percentile over the bootstrap."""
+    saving = _saving(situation, before, outcome.readings)
+    low = saving
+    if outcome.replicates:
+        drawn = [_saving(situation, before, replicate) for replicate in outcome.replicates]
+        low = min(saving, float(np.quantile(np.array(drawn), 0.1)))
+    return Candidate(
+        rows=rows,
+        key=rewrite.key,
+        curve=rewrite.curve,
+        groups=int(rewrite.chunk_of_file.max()) + 1,
+        files_out=outcome.files,
+        before=before,
+        after=outcome.readings,
+        saving=saving,
+        saving_low=low,
+        cost=rewrite_cost(situation.settings.rho, int(situation.table.bytes[rows].sum())),
+        label=outcome.label,
+    )
+
+
+def sharpen(
+    situation: Situation, candidate: Candidate, rewrite: Rewrite, outcome: Outcome, pool: Pool
+) -> Candidate:
+    """The same candidate with the sample's own error."""
+    drawn = with_replicates(outcome, pool, rewrite, situation.demands, situation.settings.seed)
+    return weigh(situation, candidate.rows, rewrite, candidate.before, drawn)
+
+
+def _saving(
+    situation: Situation, before: tuple[ShapeReading, ...], after: tuple[ShapeReading, ...]
+) -> float:
+    """sum over shapes of expected executions x (read now - read after), files opened included."""
+    total = 0.0
+    for demand, now, then in zip(situation.demands, before, after, strict=True):
+        total += float(demand.executions @ (now.cost - then.cost))
+    return total * situation.life
+
+
+def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[str, str] | None:
+    """The reason constant and numbers why the candidate does not pass, None when it does.
+
+    spent: cost of the plan's actions already chosen.
+    """
+    settings = situation.settings
+    alpha = float(situation.alpha[candidate.rows].max(initial=settings.alpha))
+    low, cost = candidate.saving_low, candidate.cost
+    if low <= settings.alpha * cost:
+        return explain.BELOW_COST, explain.times_cost(low, cost)
+    if low <= alpha * cost:
+        return explain.RECENTLY_WRITTEN, explain.times_cost(low, cost)
+    if low < FLOOR * situation.yearly:
+        share = 100.0 * low / max(situation.yearly, 1.0)
+        return explain.BELOW_FLOOR, f"would save {share:.2f} % of a year's reading"
+    if cost > debt_room(situation) - spent:
+        return explain.DEBT, explain.SENTENCES[explain.DEBT]
+    if cost > spending_room(situation) - spent:
+        return explain.ALLOWANCE, explain.SENTENCES[explain.ALLOWANCE]
+    return None
+
+
+def debt_room(situation: Situation) -> float:
+    """Eq. 2: what reclustering may still owe. The limit is a share of a year's reading, so that
+    whatever the workload turns into, the loss against doing nothing stays within that share."""
+    settings = situation.settings
+    return spending_limit(settings.debt.outstanding, settings.debt_share * situation.yearly, None)
+
+
+def spending_room(situation: Situation) -> float:
+    """Eq. 2 and, where the policy has an allowance, Eq. 5."""
+    settings = situation.settings
+    credit = None
+    if settings.allowance is not None:
+        queries = sum(float(demand.weight.sum()) for demand in situation.demands)
+        credit = allowance_credit(
+            settings.debt.realised, settings.debt.spent, settings.allowance, queries,
+            _file_reading(situation),
+        )  # fmt: skip
+    return spending_limit(settings.debt.outstanding, settings.debt_share * situation.yearly, credit)
+
+
+def _file_reading(situation: Situation) -> float:
+    """Mean cost of one file read by one query: the unit of Eq. 5's allowance c."""
+    opened = cost = 0.0
+    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+        weight = demand.weight + demand.executions
+        opened += float(weight @ reading.files)
+        cost += float(weight @ reading.cost)
+    return cost / opened if opened > 0.0 else 0.0
+
+
+def rejected(
+    situation: Situation,
+    title: str,
+    reason: str,
+    message: str,
+    rows: Int64,
+    candidate: Candidate | None = None,
+) -> Rejected:
+    """What "CONSIDERED, NOT DONE" shows for a candidate."""  # fmt: skip
+    table = situation.table
+    return Rejected(
+        title=title,
+        reason=reason,
+        message=message or explain.SENTENCES[reason],
+        files=len(rows),
+        bytes=int(table.bytes[rows].sum()),
+        saving=candidate.saving if candidate else float("nan"),
+        saving_low=candidate.saving_low if candidate else float("nan"),
+        cost=candidate.cost if candidate else float("nan"),
+        read_after=_window_after(situation, candidate) if candidate else float("nan"),
+        inputs=tuple(sorted(str(path) for path in table.path[rows])),
+    )
+
+
+def _window_after(situation: Situation, candidate: Candidate) -> float:
+    total = 0.0
+    for number, demand in enumerate(situation.demands):
+        whole = situation.savings.readings[number].bytes
+        change = candidate.after[number].bytes - candidate.before[number].bytes
+        total += float(demand.weight @ (whole + change))
+    return total

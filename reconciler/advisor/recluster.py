@@ -1,0 +1,267 @@
+"""Decision: which files to recluster, by which key (WAIR sections 3.3, 4.2 and 4.4).
+
+Boundary files with their savings, Algorithm 2's cut, clusters of one savings signature, per
+cluster the best single column or Hilbert pair by what-if. The paper's numbers propose; only a
+what-if whose lower bound passes the gate acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.advice import Rejected
+from reconciler.advisor.judge import (
+    Candidate,
+    plan_rewrite,
+    readings_of,
+    refusal,
+    rejected,
+    sharpen,
+    simulate,
+    spending_room,
+    weigh,
+)
+from reconciler.advisor.simulate.demand import predicate_columns
+from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.wair.cut import Cut, cut
+from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
+from reconciler.core import explain
+from reconciler.core.actions import HILBERT, LEXICOGRAPHIC
+from reconciler.core.cost import ShapeReading, projected_bytes
+from reconciler.core.filetable import Int64
+from reconciler.core.schema import SortColumn
+
+Float64 = npt.NDArray[np.float64]
+
+FRACTIONS = (1.0, 0.5, 0.25)
+"""Prefixes of a cluster, best files first, tried until one passes."""
+
+QUICK_ROWS, FULL_ROWS = 4_096, 32_768
+FINALISTS = 2
+MAX_PARTITIONS = 48
+"""Partitions judged per decision once an action was found; the next plan judges the others."""
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """candidates that pass, best first, and what was turned down."""
+
+    candidates: tuple[Candidate, ...]
+    rejected: tuple[Rejected, ...]
+
+
+def recluster(situation: Situation) -> Proposals:
+    """Candidates that pass the gate, no two on one file."""
+    saving = np.where(allowed(situation), situation.savings.saving * situation.life, 0.0)
+    chosen = cut(saving, situation.cost, situation.alpha, spending_room(situation))
+    candidates: list[Candidate] = []
+    turned: list[Rejected] = []
+    spent = 0.0
+    for count, rows in enumerate(_partitions(situation, chosen.chosen, saving)):
+        if candidates and count >= MAX_PARTITIONS:
+            break
+        found, refused = _partition(situation, rows, saving, spent)
+        candidates += found
+        spent += sum(candidate.cost for candidate in found)
+        turned += refused
+    turned += _left_out(situation, chosen, saving)
+    if not candidates and not turned:
+        turned.append(nothing_to_gain(situation))
+    return Proposals(tuple(candidates), tuple(turned))
+
+
+def allowed(situation: Situation) -> npt.NDArray[np.bool_]:
+    """bool[files]: not taken, rewritable, outside the quiet period's partitions."""
+    quiet = np.isin(situation.table.partition, sorted(situation.settings.quiet_partitions))
+    return situation.rewritable & ~situation.taken & ~quiet
+
+
+def _partitions(situation: Situation, chosen: Int64, saving: Float64) -> Iterator[Int64]:
+    """The chosen files per (spec, partition), most net saving first, each best file first."""
+    if not len(chosen):
+        return
+    partition = situation.table.partition[chosen]
+    net = saving[chosen] - situation.alpha[chosen] * situation.cost[chosen]
+    numbers, inverse = np.unique(partition, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    total = np.bincount(inverse, net, len(numbers))
+    for number in np.lexsort((numbers, -total)):
+        yield chosen[inverse == number]
+
+
+def _partition(
+    situation: Situation, rows: Int64, saving: Float64, spent: float
+) -> tuple[list[Candidate], list[Rejected]]:
+    """The better of: one action for all chosen files, or one per savings signature."""
+    vectors, columns = _signatures(situation, rows)
+    labels = cluster(vectors)
+    together = _best_of(situation, rows, vectors, columns, spent)
+    if labels.max(initial=0) == 0:
+        return together
+    found: list[Candidate] = []
+    refused: list[Rejected] = []
+    for number in range(int(labels.max()) + 1):
+        members = labels == number
+        mine, other = _best_of(
+            situation, rows[members], vectors[members], columns,
+            spent + sum(candidate.cost for candidate in found),
+        )  # fmt: skip
+        found += mine
+        refused += other
+    apart_net = sum(candidate.net for candidate in found)
+    together_net = sum(candidate.net for candidate in together[0])
+    return together if together_net >= apart_net else (found, refused)
+
+
+def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
+    used = [
+        predicate_columns(demand.predicate, situation.table.schema) for demand in situation.demands
+    ]
+    files = situation.table.take(rows)
+    columns = sorted(
+        column
+        for column in {c for shape in used for c in shape}
+        if column in files.columns and files.columns[column].bounded.any()
+    )
+    return signatures(situation.savings.by_shape[:, rows], used, columns), columns
+
+
+def _best_of(
+    situation: Situation, rows: Int64, vectors: Float64, columns: list[int], spent: float
+) -> tuple[list[Candidate], list[Rejected]]:
+    """The best key for the files, or for the best half or quarter of them."""
+    if not columns:
+        return [], []
+    refused: list[Rejected] = []
+    for fraction in FRACTIONS:
+        count = int(np.ceil(len(rows) * fraction))
+        if count < 1 or (fraction < 1.0 and count < 2):
+            break
+        part = np.sort(rows[:count])
+        centroid = vectors[:count].mean(axis=0)
+        ranked = _ranked(situation, part, centroid, columns)
+        if not ranked:
+            continue
+        verdict = refusal(situation, ranked[0], spent)
+        if verdict is None:
+            others = [
+                rejected(
+                    situation, f"recluster by {_key_text(situation, other)}", explain.OTHER_KEY,
+                    explain.times_cost(other.saving_low, other.cost), other.rows, other,
+                )
+                for other in ranked[1:]
+            ]  # fmt: skip
+            return [ranked[0]], others
+        if not refused:
+            reason, message = _no_sample(situation, ranked[0], part) or verdict
+            title = f"recluster by {_key_text(situation, ranked[0])}"
+            refused.append(rejected(situation, title, reason, message, part, ranked[0]))
+    return [], refused
+
+
+def _no_sample(situation: Situation, candidate: Candidate, rows: Int64) -> tuple[str, str] | None:
+    if candidate.label != "bound":
+        return None
+    return explain.NO_SAMPLE, explain.SENTENCES[explain.NO_SAMPLE]
+
+
+def _ranked(
+    situation: Situation, rows: Int64, centroid: Float64, columns: list[int]
+) -> list[Candidate]:
+    """All candidate keys by what-if, best first; the finalists judged on the full sample."""
+    before = readings_of(situation, rows)
+    part = situation.view.take(rows)
+    wanted = sorted(
+        {c for d in situation.demands for c in predicate_columns(d.predicate, part.files.schema)}
+    )
+    quick = build_pool(part, wanted, QUICK_ROWS)
+    scored = []
+    for members in candidate_keys(centroid):
+        key = tuple(SortColumn(columns[i]) for i in members)
+        candidate = _try(situation, rows, key, quick, before)
+        if candidate is not None:
+            scored.append(candidate)
+    scored.sort(key=lambda c: (-c.net, len(c.key), [k.field_id for k in c.key]))
+    full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
+    if full is None:
+        return scored
+    finalists = [_final(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
+    finalists.sort(key=lambda c: -(c.saving_low - c.cost))
+    return finalists + scored[FINALISTS : FINALISTS + 1]
+
+
+def _try(
+    situation: Situation,
+    rows: Int64,
+    key: tuple[SortColumn, ...],
+    pool: Pool | None,
+    before: tuple[ShapeReading, ...],
+) -> Candidate | None:
+    rewrite = plan_rewrite(situation, rows, key, HILBERT if len(key) > 1 else LEXICOGRAPHIC)
+    outcome = simulate(situation, rows, rewrite, pool)
+    return None if outcome is None else weigh(situation, rows, rewrite, before, outcome)
+
+
+def _final(
+    situation: Situation, candidate: Candidate, pool: Pool, before: tuple[ShapeReading, ...]
+) -> Candidate:
+    rewrite = plan_rewrite(situation, candidate.rows, candidate.key, candidate.curve)
+    outcome = simulate(situation, candidate.rows, rewrite, pool)
+    if outcome is None or outcome.label == "bound":
+        return candidate
+    judged = weigh(situation, candidate.rows, rewrite, before, outcome)
+    return sharpen(situation, judged, rewrite, outcome, pool)
+
+
+def _key_text(situation: Situation, candidate: Candidate) -> str:
+    return explain.key_text(candidate.key, candidate.curve, situation.table.schema)
+
+
+def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:
+    """Boundary files beyond the cut, with what they would save of what they cost."""
+    rest = np.setdiff1d(chosen.order, chosen.chosen)
+    if not len(rest):
+        return []
+    total, cost = float(saving[rest].sum()), float(situation.cost[rest].sum())
+    reason = explain.DEBT if chosen.truncated else explain.BELOW_COST
+    message = f"{explain.times_cost(total, cost)} (WAIR Eq. 4, alpha {situation.settings.alpha:g})"
+    if not chosen.truncated and not len(chosen.chosen) and _window_moved(situation):
+        reason, message = explain.WINDOW_MOVED, explain.SENTENCES[explain.WINDOW_MOVED]
+    title = f"{len(rest)} {'more ' if len(chosen.chosen) else ''}boundary files"
+    return [rejected(situation, title, reason, message, np.sort(rest))]
+
+
+def _window_moved(situation: Situation) -> bool:
+    """Moving queries read these files in the recorded window and will not over the horizon."""
+    recorded = expected = 0.0
+    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+        if demand.moving:
+            share = float(demand.executions.sum()) / max(float(demand.weight.sum()), 1e-9)
+            recorded += float(demand.weight @ reading.bytes) * share
+            expected += float(demand.executions @ reading.bytes)
+    return recorded > 0.0 and expected < 0.5 * recorded
+
+
+def nothing_to_gain(situation: Situation) -> Rejected:
+    """Why no file is worth a look: the queries need all they read, or nothing is read in vain."""
+    everything = read = needed = 0.0
+    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+        whole = float(projected_bytes(situation.table, demand.projection).sum())
+        everything += float(demand.executions.sum()) * whole
+        read += float(demand.executions @ reading.bytes)
+        needed += float(demand.executions @ reading.matching)
+    matches_most = needed >= 0.8 * read and read >= 0.5 * everything
+    prunable = any(demand.prunable for demand in situation.demands)
+    rows = np.zeros(0, dtype=np.int64)
+    if _window_moved(situation):
+        reason = explain.WINDOW_MOVED
+    elif matches_most or not prunable:
+        reason = explain.NOT_PRUNABLE
+    else:
+        reason = explain.WELL_CLUSTERED
+    return rejected(situation, "recluster", reason, "", rows)

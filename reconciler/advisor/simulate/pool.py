@@ -1,0 +1,177 @@
+"""The rows of a group of files, represented by a joint sample, ready to be put in any order.
+
+definitions: What-if. Files that were not sketched are represented by the rows of the most alike
+sketched file, moved into the file's own bounds. Values are kept as dense ranks, so that sorting,
+cutting and bounding work on integers for every type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.simulate.hilbert import hilbert_index
+from reconciler.core.actions import HILBERT
+from reconciler.core.cost import TableView
+from reconciler.core.filetable import Array, FileTable, Int64
+from reconciler.core.sample import RowSample
+from reconciler.core.schema import SortColumn
+from reconciler.core.values import Kind
+
+MAX_POOL = 32_768
+"""Rows of one pool: more sharpen no decision and cost time."""
+
+HILBERT_BITS = 16
+FREQUENT = 0.01
+"""A value with this share of the pool is seen in every slice that holds it: no widening past."""
+
+
+@dataclass(frozen=True)
+class PoolColumn:
+    """ranks: int64[rows], -1 for NULL (and NaN). distinct: values by rank. share: of rows by rank.
+
+    least, greatest: the exact bounds over the files, None where a file has none. has_nulls: some
+    file may hold NULLs.
+    """
+
+    kind: Kind
+    ranks: Int64
+    distinct: Array
+    share: npt.NDArray[np.float64]
+    least: object | None
+    greatest: object | None
+    has_nulls: bool
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Sampled rows of a group. file: row of the group's file table; weight: rows stood for."""
+
+    columns: dict[int, PoolColumn]
+    file: Int64
+    weight: npt.NDArray[np.float64]
+    files: FileTable
+    sketched: int
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+
+def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:
+    """The pool of a view's files over the given columns, None where no file was sketched."""
+    sample, files = view.sample, view.files
+    if sample is None or not len(sample) or not len(files):
+        return None
+    columns = [c for c in columns if c in sample.values and c in files.columns]
+    starts = np.flatnonzero(np.diff(sample.file, prepend=-1))
+    owners = sample.file[starts]
+    lengths = np.diff(np.append(starts, len(sample)))
+    chosen = _chosen_files(len(files), max_rows)
+    donor = _donors(files, owners, chosen, columns)
+    per_file = max(1, min(max_rows // len(chosen), int(lengths.max())))
+    steps = (np.arange(per_file) + 0.5) / per_file
+    index = starts[donor][:, None] + (lengths[donor][:, None] * steps).astype(np.int64)
+    live = np.maximum(files.records - files.position_deleted, 0).astype(np.float64)
+    weight = live[chosen] * (live.sum() / max(live[chosen].sum(), 1.0))
+    file = np.repeat(chosen, per_file)
+    foreign = np.repeat(owners[donor] != chosen, per_file)
+    flat = index.reshape(-1)
+    built = {column: _pool_column(files, sample, column, flat, file, foreign) for column in columns}
+    return Pool(built, file, np.repeat(weight / per_file, per_file), files, len(owners))
+
+
+def _chosen_files(files: int, max_rows: int) -> Int64:
+    """All files, or a systematic sample of them that leaves each at least 16 rows."""
+    limit = max(1, max_rows // 16)
+    if files <= limit:
+        return np.arange(files, dtype=np.int64)
+    return (np.arange(limit) * files // limit).astype(np.int64)
+
+
+def _donors(files: FileTable, owners: Int64, chosen: Int64, columns: Sequence[int]) -> Int64:
+    """Per chosen file the sketched file (index into owners) with the most alike bounds."""
+    distance = np.zeros((len(chosen), len(owners)), dtype=np.float32)
+    for column in columns:
+        bounds = files.columns[column]
+        for side in (bounds.lower, bounds.upper):
+            rank = np.unique(side, return_inverse=True)[1].reshape(-1)
+            place = (rank / max(rank.max(), 1)).astype(np.float32)
+            distance += np.abs(place[chosen][:, None] - place[owners][None, :])
+    donor = distance.argmin(axis=1)
+    position = np.searchsorted(owners, chosen)
+    mine = (position < len(owners)) & (owners[np.minimum(position, len(owners) - 1)] == chosen)
+    return np.where(mine, position, donor).astype(np.int64)
+
+
+def _pool_column(
+    files: FileTable, sample: RowSample, column: int, index: Int64, file: Int64, foreign: Array
+) -> PoolColumn:
+    bounds = files.columns[column]
+    values, null = sample.values[column][index], sample.null[column][index].copy()
+    if bounds.kind is Kind.FLOAT:
+        null |= np.isnan(values)
+    if foreign.any() and bounds.kind is not Kind.BYTES:
+        values = _moved(
+            bounds.lower, bounds.upper, bounds.bounded, values, sample.file[index], file, foreign
+        )
+    distinct, ranks = np.unique(values[~null], return_inverse=True)
+    full = np.full(len(values), -1, dtype=np.int64)
+    full[~null] = ranks.reshape(-1)
+    share = np.bincount(ranks.reshape(-1), minlength=max(len(distinct), 1)) / max(len(values), 1)
+    exact = bool(bounds.bounded.all())
+    return PoolColumn(
+        bounds.kind, full, distinct, share,
+        bounds.lower.min() if exact else None,
+        bounds.upper.max() if exact else None,
+        bool((bounds.nulls != 0).any()),
+    )  # fmt: skip
+
+
+def _moved(
+    lower: Array,
+    upper: Array,
+    bounded: Array,
+    values: Array,
+    source: Int64,
+    file: Int64,
+    foreign: Array,
+) -> Array:
+    """Rows of a donor mapped linearly from its bounds into those of the file."""
+    usable = foreign & bounded[source] & bounded[file]
+    from_low, from_high = lower[source].astype(np.float64), upper[source].astype(np.float64)
+    to_low, to_high = lower[file].astype(np.float64), upper[file].astype(np.float64)
+    width = np.where(from_high > from_low, from_high - from_low, 1.0)
+    place = np.clip((values.astype(np.float64) - from_low) / width, 0.0, 1.0)
+    moved = to_low + place * (to_high - to_low)
+    if values.dtype.kind == "i":
+        moved = np.clip(np.rint(moved), to_low, to_high)
+    return np.where(usable, moved, values).astype(values.dtype)
+
+
+def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -> Int64:
+    """Row numbers in the order a rewrite would write them; chunk: execution group per row.
+
+    NULLs sort first when ascending and last when descending, as Spark's defaults do.
+    """
+    if not key:
+        return np.lexsort((np.arange(len(pool)), pool.file, chunk))
+    ranks = [pool.columns[c.field_id].ranks for c in key]
+    if curve == HILBERT:
+        bits = min(HILBERT_BITS, 64 // len(key))
+        spread = np.stack([_even_ranks(rank, bits) for rank in ranks])
+        return np.lexsort((hilbert_index(spread, bits), chunk))
+    signed = [
+        -rank if column.direction == "desc" else rank
+        for rank, column in zip(ranks, key, strict=True)
+    ]
+    return np.lexsort((*reversed(signed), chunk))
+
+
+def _even_ranks(ranks: Int64, bits: int) -> Int64:
+    """Ranks by row count, spread over the curve's grid; equal values stay equal."""
+    ordered = np.sort(ranks)
+    place = np.searchsorted(ordered, ranks, side="left")
+    return (place * ((1 << bits) - 1) // max(len(ranks) - 1, 1)).astype(np.int64)

@@ -1,0 +1,347 @@
+"""What queries would read after a rewrite: the one guard of every action (definitions: What-if).
+
+The group's sampled rows are put in the key's order, cut at the target size into files and again
+into row groups; bounds per slice are widened by one rank; then all queries are evaluated on the
+simulated files exactly as on real ones. Utilization alone is optimistic (WAIR section 4.1): a file
+that overlaps nothing gains nothing from being sorted, and one key spoils the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
+from reconciler.core.cost import Demand, ShapeReading, TableView, read_shape
+from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.core.schema import SortColumn
+
+Float64 = npt.NDArray[np.float64]
+
+SLACK = 1.1
+"""A file may exceed the target by this much before another is started."""
+
+MIN_SLICE_ROWS = 4
+REPLICATES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """How a group's rows would be written. chunk_of_file: execution group per file, int64."""
+
+    key: tuple[SortColumn, ...]
+    curve: str
+    target_bytes: int
+    row_group_bytes: int
+    chunk_of_file: Int64
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The simulated table of a rewrite's output and what each shape reads from it.
+
+    files: data files written. replicates: per bootstrap replicate, per shape, the readings.
+    label: "sampled", "bound" (proved from zone maps alone) or "exact".
+    """
+
+    readings: tuple[ShapeReading, ...]
+    files: int
+    label: str
+    view: TableView
+    replicates: tuple[tuple[ShapeReading, ...], ...] = ()
+
+
+def what_if(pool: Pool, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome:
+    """Readings of every shape after the rewrite, from the sample."""
+    chunk = rewrite.chunk_of_file[pool.file]
+    order = row_order(pool, rewrite.key, rewrite.curve, chunk)
+    view, files = _simulated(pool, rewrite, order, pool.weight)
+    return Outcome(tuple(read_shape(view, d) for d in demands), files, "sampled", view)
+
+
+def with_replicates(
+    outcome: Outcome, pool: Pool, rewrite: Rewrite, demands: Sequence[Demand], seed: int
+) -> Outcome:
+    """The same with a seeded bootstrap of the sampled rows: how far the sample itself may err."""
+    chunk = rewrite.chunk_of_file[pool.file]
+    order = row_order(pool, rewrite.key, rewrite.curve, chunk)
+    random = np.random.default_rng(seed)
+    replicates = []
+    for _ in range(REPLICATES):
+        weight = pool.weight * random.poisson(1.0, len(pool))
+        total = float(weight.sum())
+        if total <= 0.0:
+            continue
+        kept = order[weight[order] > 0.0]
+        view, _ = _simulated(pool, rewrite, kept, weight * (pool.weight.sum() / total))
+        replicates.append(tuple(read_shape(view, d) for d in demands))
+    return replace(outcome, replicates=tuple(replicates))
+
+
+def _simulated(
+    pool: Pool, rewrite: Rewrite, order: Int64, weight: Float64
+) -> tuple[TableView, int]:
+    """The output's files and row groups as a view; and how many real files it stands for."""
+    rows = weight[order]
+    live = np.maximum(pool.files.records - pool.files.position_deleted, 0)
+    alive = live / np.maximum(pool.files.records, 1)
+    size = float((pool.files.bytes * alive).sum())
+    per_row = size / max(float(rows.sum()), 1e-9)
+    chunk = rewrite.chunk_of_file[pool.file[order]]
+    file, real_files = _cut(chunk, rows * per_row, rewrite.target_bytes * SLACK, MIN_SLICE_ROWS)
+    group, _ = _cut(file, rows * per_row, rewrite.row_group_bytes * SLACK, MIN_SLICE_ROWS)
+    first_of_file = np.flatnonzero(np.diff(file, prepend=-1))
+    first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
+    sizes = {
+        field: float((np.maximum(known, 0) * alive).sum()) / max(size, 1.0)
+        for field, known in pool.files.column_sizes.items()
+        if (known != UNKNOWN).all()
+    }
+    lead = rewrite.key[0].field_id if rewrite.key and rewrite.curve == "Lexicographic" else None
+    files = _slices(pool, order, rows, per_row, first_of_file, sizes, lead)
+    groups = _slices(pool, order, rows, per_row, first_of_group, sizes, lead)
+    owner = file[first_of_group]
+    view = TableView(files, groups, owner.astype(np.int64), row_group_bytes=rewrite.row_group_bytes)
+    return view, real_files
+
+
+def _cut(parent: Int64, size: Float64, limit: float, min_rows: int) -> tuple[Int64, int]:
+    """Equal slices of each parent, none above the limit: slice per row, and the true count.
+
+    parent: ascending slice per row. Where the sample is too thin for the true count, slices are
+    coarser, which overstates what is read.
+    """
+    starts = np.flatnonzero(np.diff(parent, prepend=-1))
+    total = np.add.reduceat(size, starts)
+    lengths = np.diff(np.append(starts, len(parent)))
+    wanted = np.maximum(1, np.ceil(total / max(limit, 1.0))).astype(np.int64)
+    used = np.minimum(wanted, np.maximum(1, lengths // min_rows))
+    number = np.cumsum(np.diff(parent, prepend=parent[:1]) != 0)
+    cumulative = np.cumsum(size)
+    before = np.concatenate(([0.0], cumulative[starts[1:] - 1]))
+    place = (cumulative - size / 2.0 - before[number]) / np.maximum(total[number], 1e-9)
+    slot = np.minimum((place * used[number]).astype(np.int64), used[number] - 1)
+    offset = np.concatenate(([0], np.cumsum(used)[:-1]))
+    code = offset[number] + np.maximum(slot, 0)
+    return np.cumsum(np.diff(code, prepend=code[:1]) != 0).astype(np.int64), int(wanted.sum())
+
+
+def _slices(
+    pool: Pool,
+    order: Int64,
+    rows: Float64,
+    per_row: float,
+    starts: Int64,
+    size_shares: dict[int, float],
+    lead: int | None,
+) -> FileTable:
+    """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
+    records = np.maximum(1, np.rint(np.add.reduceat(rows, starts))).astype(np.int64)
+    size = np.maximum(1, np.rint(np.add.reduceat(rows, starts) * per_row)).astype(np.int64)
+    columns = {
+        field: _slice_bounds(field, column, order, rows, starts, records, lead == field)
+        for field, column in pool.columns.items()
+    }
+    sizes = {field: np.rint(size * share).astype(np.int64) for field, share in size_shares.items()}
+    return simulated_files(pool.files, records, size, columns, sizes)
+
+
+def _slice_bounds(
+    field: int,
+    column: PoolColumn,
+    order: Int64,
+    rows: Float64,
+    starts: Int64,
+    records: Int64,
+    lead: bool,
+) -> ColumnBounds:
+    ranks = column.ranks[order]
+    null = ranks < 0
+    top = len(column.distinct)
+    low = np.minimum.reduceat(np.where(null, top, ranks), starts)
+    high = np.maximum.reduceat(ranks, starts)
+    present = high >= 0
+    low, high = np.minimum(low, max(top - 1, 0)), np.maximum(high, 0)
+    if lead:
+        # In key order the neighbour rows are the next slices' own: no gap is wider than that.
+        before = ranks[np.maximum(starts - 1, 0)]
+        ends = np.append(starts[1:], len(ranks))
+        after = ranks[np.minimum(ends, len(ranks) - 1)]
+        low_wide = np.where((before >= 0) & (before < low), before, low)
+        high_wide = np.where((after >= 0) & (after > high), after, high)
+        at_start, at_end = low == low.min(), high == high.max()
+    else:
+        frequent = column.share >= FREQUENT
+        below, above = np.maximum(low - 1, 0), np.minimum(high + 1, max(top - 1, 0))
+        low_wide = np.where(frequent[below], low, below)
+        high_wide = np.where(frequent[above], high, above)
+        at_start, at_end = low == 0, high >= top - 1
+    lower, upper = column.distinct[low_wide], column.distinct[high_wide]
+    if column.least is not None:
+        least = np.asarray(column.least)
+        lower = np.where(at_start, least, lower.astype(np.promote_types(lower.dtype, least.dtype)))
+    if column.greatest is not None:
+        most = np.asarray(column.greatest)
+        upper = np.where(at_end, most, upper.astype(np.promote_types(upper.dtype, most.dtype)))
+    nulls = np.rint(np.add.reduceat(np.where(null, rows, 0.0), starts)).astype(np.int64)
+    if column.has_nulls and not lead:
+        nulls = np.maximum(nulls, 1)
+    count = len(starts)
+    return ColumnBounds(
+        field, column.kind, lower, upper, present, present.copy(), np.minimum(nulls, records),
+        np.zeros(count, dtype=np.int64), records, np.full(count, UNKNOWN, dtype=np.int64),
+        np.zeros(count, dtype=bool),
+    )  # fmt: skip
+
+
+def simulated_files(
+    base: FileTable,
+    records: Int64,
+    size: Int64,
+    columns: dict[int, ColumnBounds],
+    column_sizes: dict[int, Int64],
+) -> FileTable:
+    """A file table of files that do not exist, in the partition of `base` (all of one)."""
+    count = len(records)
+    zeros, unknown = np.zeros(count, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64)
+    return replace(
+        base,
+        path=np.array([f"simulated-{i:06d}" for i in range(count)], dtype=object),
+        spec_id=np.full(count, base.spec_id[0], dtype=base.spec_id.dtype),
+        partition=np.full(count, base.partition[0], dtype=base.partition.dtype),
+        records=records,
+        bytes=size,
+        sequence=zeros,
+        added_ms=unknown,
+        layout_written=np.ones(count, dtype=bool),
+        sort_order_id=unknown.astype(base.sort_order_id.dtype),
+        parquet=np.ones(count, dtype=bool),
+        encrypted=np.zeros(count, dtype=bool),
+        position_deleted=zeros,
+        delete_files=zeros,
+        delete_bytes=zeros,
+        equality_deletes=zeros,
+        columns=columns,
+        column_sizes=column_sizes,
+    )
+
+
+def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome | None:
+    """An upper bound of what is read after a sort by the key's first column, proved from bounds.
+
+    A value of rank r is at least the r-th smallest with all rows at their file's lower bound, and
+    at most the r-th smallest with all at the upper. Other columns keep the group's bounds. None
+    where nothing can be proved: a Hilbert curve, a column without bounds, several groups' mixing.
+    """
+    if rewrite.curve != "Lexicographic" or not rewrite.key:
+        return None
+    lead = files.columns.get(rewrite.key[0].field_id)
+    if lead is None or not lead.bounded.all() or len(files) == 0:
+        return None
+    parts = [
+        _bounded_outputs(files.take(np.flatnonzero(rewrite.chunk_of_file == chunk)), rewrite)
+        for chunk in np.unique(rewrite.chunk_of_file)
+    ]
+    readings = []
+    for demand in demands:
+        readings.append(_added([read_shape(view, demand) for view in parts]))
+    return Outcome(tuple(readings), sum(len(v.files) for v in parts), "bound", parts[0])
+
+
+def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
+    live = np.maximum(files.records - files.position_deleted, 1)
+    size = int((files.bytes * (live / np.maximum(files.records, 1))).sum())
+    count = max(1, int(np.ceil(size / max(rewrite.target_bytes * SLACK, 1.0))))
+    edges = np.linspace(0.0, float(live.sum()), count + 1)
+    lead = rewrite.key[0].field_id
+    columns = {}
+    for field, column in files.columns.items():
+        whole = bool(column.bounded.all())
+        if field == lead:
+            lower = _rank_values(column.lower, live, edges[:-1])
+            upper = _rank_values(column.upper, live, edges[1:])
+        else:
+            lower = np.repeat(column.lower.min(keepdims=True), count)
+            upper = np.repeat(column.upper.max(keepdims=True), count)
+        nulls = -1 if (column.nulls < 0).any() else int(column.nulls.sum())
+        columns[field] = ColumnBounds(
+            field, column.kind, lower, upper, np.full(count, whole), np.full(count, whole),
+            np.full(count, nulls, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64),
+            np.full(count, UNKNOWN, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64),
+            np.ones(count, dtype=bool),
+        )  # fmt: skip
+    sizes = {
+        field: np.full(count, int(known.sum()) // count, dtype=np.int64)
+        for field, known in files.column_sizes.items()
+        if (known != UNKNOWN).all()
+    }
+    each = np.full(count, max(1, int(live.sum()) // count), dtype=np.int64)
+    table = simulated_files(files, each, np.full(count, size // count), columns, sizes)
+    return TableView(table, row_group_bytes=1 << 62)
+
+
+def _rank_values(values: Array, rows: Int64, positions: Float64) -> Array:
+    """values[rank] when every row of a file has the file's value; positions: row ranks."""
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(rows[order])
+    place = np.searchsorted(upto, positions, side="left")
+    return values[order[np.minimum(place, len(order) - 1)]]
+
+
+def _added(readings: Sequence[ShapeReading]) -> ShapeReading:
+    return ShapeReading(
+        bytes=np.sum([r.bytes for r in readings], axis=0),
+        files=np.sum([r.files for r in readings], axis=0),
+        opens=np.sum([r.opens for r in readings], axis=0),
+        matching=np.sum([r.matching for r in readings], axis=0),
+        saving=np.zeros(0),
+        read=np.zeros(0),
+    )
+
+
+def merged_whole(files: FileTable, bins: Int64, row_group_bytes: int) -> TableView:
+    """The exact outcome of merging whole files without a sort: bounds are the unions.
+
+    bins: output file per input file, ascending. Row groups are as coarse as the files.
+    """
+    order = np.argsort(bins, kind="stable")
+    starts = np.flatnonzero(np.diff(bins[order], prepend=-1))
+    taken = files.take(order)
+    records = np.add.reduceat(taken.records - taken.position_deleted, starts)
+    columns = {
+        field: ColumnBounds(
+            field, column.kind,
+            _reduced_min(column.lower, starts), _reduced_max(column.upper, starts),
+            np.logical_and.reduceat(column.has_lower, starts),
+            np.logical_and.reduceat(column.has_upper, starts),
+            _sum_known(column.nulls, starts), _sum_known(column.nans, starts),
+            _sum_known(column.values, starts), _sum_known(column.sizes, starts),
+            np.logical_or.reduceat(column.truncated, starts),
+        )
+        for field, column in taken.columns.items()
+    }  # fmt: skip
+    sizes = {field: _sum_known(known, starts) for field, known in taken.column_sizes.items()}
+    table = simulated_files(files, records, np.add.reduceat(taken.bytes, starts), columns, sizes)
+    return TableView(table, row_group_bytes=max(row_group_bytes, 1 << 62))
+
+
+def _reduced_min(values: Array, starts: Int64) -> Array:
+    if values.dtype.kind != "S":
+        return np.minimum.reduceat(values, starts)
+    distinct, codes = np.unique(values, return_inverse=True)
+    return distinct[np.minimum.reduceat(codes.reshape(-1), starts)]
+
+
+def _reduced_max(values: Array, starts: Int64) -> Array:
+    if values.dtype.kind != "S":
+        return np.maximum.reduceat(values, starts)
+    distinct, codes = np.unique(values, return_inverse=True)
+    return distinct[np.maximum.reduceat(codes.reshape(-1), starts)]
+
+
+def _sum_known(counts: Int64, starts: Int64) -> Int64:
+    total = np.add.reduceat(np.maximum(counts, 0), starts)
+    return np.where(np.logical_or.reduceat(counts < 0, starts), UNKNOWN, total).astype(np.int64)

@@ -1,0 +1,87 @@
+"""One frozen look at a table under its workload: what every decision reads, computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.advice import AdviceInput, Settings
+from reconciler.advisor.simulate.demand import demands as demands_of
+from reconciler.advisor.wair.utilization import FileSavings, file_savings
+from reconciler.core.cost import Demand, TableView, table_view
+from reconciler.core.filetable import Bool, FileTable, Int64, Partition
+
+YEAR_MS = 365 * 86_400_000
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The input with its readings. taken: bool[files], inputs of an earlier decision's actions.
+
+    yearly: bytes-equivalent that a year of the workload reads at present. rewritable: bool[files],
+    formats and deletes that a rewrite handles. recent: written by us within the horizon.
+    """
+
+    given: AdviceInput
+    view: TableView
+    demands: tuple[Demand, ...]
+    savings: FileSavings
+    yearly: float
+    rewritable: Bool
+    recent: Bool
+    groups: tuple[tuple[int, Partition, Int64], ...]
+    taken: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    @property
+    def table(self) -> FileTable:
+        return self.given.table
+
+    @property
+    def settings(self) -> Settings:
+        return self.given.settings
+
+    @property
+    def life(self) -> float:
+        """Share of the horizon that rows of this table live (retention)."""
+        horizon, retention = self.settings.horizon_ms, self.settings.retention_ms
+        return 1.0 if retention is None else min(1.0, max(retention, 0) / horizon)
+
+    @property
+    def trusted(self) -> bool:
+        """The workload explains enough to act on."""
+        return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
+
+    @property
+    def alpha(self) -> npt.NDArray[np.float64]:
+        """Eq. 4's alpha per file: twice for what we wrote within the horizon (hysteresis)."""
+        return np.where(self.recent, 2.0, 1.0) * self.settings.alpha
+
+    @property
+    def cost(self) -> npt.NDArray[np.float64]:
+        """rho x bytes per file."""
+        return self.settings.rho.value * self.table.bytes.astype(np.float64)
+
+
+def look(given: AdviceInput) -> Situation:
+    table, settings = given.table, given.settings
+    view = table_view(table, given.row_groups, given.sample, settings.row_group_bytes)
+    wanted = demands_of(given.workload, table.schema, settings.horizon_ms)
+    savings = file_savings(view, wanted)
+    horizon_reads = sum(
+        float(demand.executions @ reading.cost)
+        for demand, reading in zip(wanted, savings.readings, strict=True)
+    )
+    age = settings.now_ms - table.added_ms
+    return Situation(
+        given=given,
+        view=view,
+        demands=wanted,
+        savings=savings,
+        yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
+        rewritable=table.parquet & ~table.encrypted & (table.equality_deletes == 0),
+        recent=table.layout_written & (table.added_ms >= 0) & (age < settings.horizon_ms),
+        groups=tuple(table.groups()) if len(table) else (),
+        taken=np.zeros(len(table), dtype=np.bool_),
+    )

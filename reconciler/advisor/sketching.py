@@ -1,0 +1,76 @@
+"""Which files to sketch: only those whose sample could change a decision (design: Sketches).
+
+The saving is bounded from zone maps first: no layout can save more of a file than what boundary
+queries read of it. Of the files whose bound beats their cost a stratified sample is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.recluster import allowed
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.wair.boundary import boundary_files
+from reconciler.core.cost import BLOCK_CELLS, projected_bytes
+from reconciler.core.filetable import Int64
+from reconciler.core.grouping import midpoint_rank
+
+Float64 = npt.NDArray[np.float64]
+
+MAX_FILES = 64
+
+
+def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
+    """Row numbers of files to sketch, ascending; empty where no sample could change anything.
+
+    Files that already have sampled rows count towards the limit and are not named again.
+    """
+    if not situation.trusted:
+        return np.zeros(0, dtype=np.int64)
+    worth = saving_bound(situation) * situation.life > situation.alpha * situation.cost
+    rows = np.flatnonzero(worth & allowed(situation))
+    sample = situation.view.sample
+    known = np.unique(sample.file) if sample is not None else np.zeros(0, dtype=np.int64)
+    room = limit - len(np.intersect1d(known, rows))
+    if room <= 0 or not len(rows):
+        return np.zeros(0, dtype=np.int64)
+    picked = _stratified(situation, rows, limit)
+    return np.setdiff1d(picked, known)[:room].astype(np.int64)
+
+
+def saving_bound(situation: Situation) -> Float64:
+    """At most what boundary queries read of each file over the horizon, float64[files]."""
+    table = situation.table
+    bound = np.zeros(len(table))
+    for demand in situation.demands:
+        size = projected_bytes(table, demand.projection)
+        step = max(1, BLOCK_CELLS // max(len(table), 1))
+        for start in range(0, len(demand), step):
+            part = demand.take(slice(start, start + step))
+            boundary = boundary_files(table, part).astype(np.float32)
+            bound += (part.executions.astype(np.float32) @ boundary) * size
+    return bound
+
+
+def _stratified(situation: Situation, rows: Int64, limit: int) -> Int64:
+    """Evenly spaced files, ordered by partition and by the column that the savings come from."""
+    if len(rows) <= limit:
+        return rows.astype(np.int64)
+    rank = midpoint_rank(situation.table, _leading_column(situation))[rows]
+    order = rows[np.lexsort((rows, rank, situation.table.partition[rows]))]
+    place = ((np.arange(limit) + 0.5) * len(order) / limit).astype(np.int64)
+    return np.sort(order[place])
+
+
+def _leading_column(situation: Situation) -> int:
+    """The filtered column with the greatest saving, by equal shares of each query's columns."""
+    from reconciler.advisor.simulate.demand import predicate_columns
+
+    total: dict[int, float] = {}
+    for number, demand in enumerate(situation.demands):
+        columns = predicate_columns(demand.predicate, situation.table.schema)
+        for column in columns:
+            share = float(situation.savings.by_shape[number].sum()) / len(columns)
+            total[column] = total.get(column, 0.0) + share
+    return max(sorted(total), key=lambda c: total[c]) if total else -1

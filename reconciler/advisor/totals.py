@@ -1,0 +1,144 @@
+"""The table before and after the chosen actions: per shape, in total, and against objectives.
+
+Numbers are of the recorded window (definitions: measured bytes are planned bytes). After = now
+minus what the actions' inputs contribute plus what their simulated outputs would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
+from reconciler.advisor.judge import Candidate
+from reconciler.advisor.situation import Situation
+from reconciler.core.cost import row_group_projection, scan_amplification
+from reconciler.core.interval import Interval
+
+Float64 = npt.NDArray[np.float64]
+
+WORSE = 1.01
+
+
+@dataclass(frozen=True)
+class Totals:
+    """bytes_*, files_*: per shape, float64[queries of the shape]."""
+
+    bytes_now: tuple[Float64, ...]
+    bytes_after: tuple[Float64, ...]
+    files_now: tuple[Float64, ...]
+    files_after: tuple[Float64, ...]
+
+
+def totals(situation: Situation, candidates: Sequence[Candidate]) -> Totals:
+    """Per query, what is read and opened before and after the candidates."""
+    now = situation.savings.readings
+    after_bytes = [reading.bytes.copy() for reading in now]
+    after_files = [reading.files.copy() for reading in now]
+    for candidate in candidates:
+        for number in range(len(now)):
+            before, then = candidate.before[number], candidate.after[number]
+            after_bytes[number] += then.bytes - before.bytes
+            after_files[number] += then.files - before.files
+    return Totals(
+        tuple(reading.bytes for reading in now),
+        tuple(np.maximum(values, 0.0) for values in after_bytes),
+        tuple(reading.files for reading in now),
+        tuple(np.maximum(values, 0.0) for values in after_files),
+    )
+
+
+def window_bytes(situation: Situation, per_query: Sequence[Float64]) -> float:
+    return float(
+        sum(
+            float(demand.weight @ values)
+            for demand, values in zip(situation.demands, per_query, strict=True)
+        )
+    )
+
+
+def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]:
+    """Per shape over the window, the dearest first."""
+    effects = []
+    for number, demand in enumerate(situation.demands):
+        queries = float(demand.weight.sum())
+        now = float(demand.weight @ sums.bytes_now[number])
+        after = float(demand.weight @ sums.bytes_after[number])
+        effects.append(
+            ShapeEffect(
+                shape_id=demand.shape_id,
+                queries=queries,
+                bytes_now=now,
+                bytes_after=after,
+                files_now=float(demand.weight @ sums.files_now[number]) / max(queries, 1e-9),
+                files_after=float(demand.weight @ sums.files_after[number]) / max(queries, 1e-9),
+                moving=demand.moving,
+                worse=after > WORSE * now,
+            )
+        )
+    return tuple(sorted(effects, key=lambda e: (-e.bytes_now, e.shape_id)))
+
+
+def amplification(situation: Situation, bytes_read: Sequence[Float64]) -> float:
+    """Scan amplification of the window; matching bytes do not depend on the layout."""
+    matching = [reading.matching for reading in situation.savings.readings]
+    floors = [row_group_projection(situation.view, d.projection) for d in situation.demands]
+    return scan_amplification(situation.demands, bytes_read, matching, floors)
+
+
+def amplification_label(situation: Situation) -> str:
+    """exact needs every footer and row; a sample says sampled; bounds alone say bound."""
+    if situation.view.sample is None or not len(situation.view.sample):
+        return "bound"
+    sketched = len(np.unique(situation.view.sample.file))
+    return "sampled" if sketched else "bound"
+
+
+def judge_objectives(
+    situation: Situation,
+    amplification_now: float,
+    amplification_after: Interval,
+    small_now: float,
+    small_after: float,
+    files_after: int,
+) -> tuple[ObjectiveJudgement, ...]:
+    """Every given objective against now and after. small_*: percent of files that can be merged
+    and are not: what cannot be reduced does not fail an objective."""
+    wanted: Objectives = situation.settings.objectives
+    table = situation.table
+    judged = []
+    if wanted.max_scan_amplification is not None and np.isfinite(amplification_now):
+        judged.append(
+            _straddling("maxScanAmplification", wanted.max_scan_amplification,
+                        amplification_now, amplification_after)
+        )  # fmt: skip
+    if wanted.max_small_file_percent is not None:
+        judged.append(
+            _plain("maxSmallFilePercent", wanted.max_small_file_percent, small_now, small_after)
+        )
+    if wanted.max_deleted_rows_percent is not None:
+        deleted = 100.0 * float(table.position_deleted.sum()) / max(table.total_records, 1)
+        judged.append(
+            _plain("maxDeletedRowsPercent", wanted.max_deleted_rows_percent, deleted, deleted)
+        )
+    if wanted.max_file_count is not None:
+        judged.append(_plain("maxFileCount", float(wanted.max_file_count), len(table), files_after))
+    return tuple(judged)
+
+
+def _plain(name: str, limit: float, now: float, after: float) -> ObjectiveJudgement:
+    if after <= limit:
+        return ObjectiveJudgement(name, limit, now, after, "met", "")
+    state = "failing" if after < now else "unreachable"
+    message = f"{after:.4g} against {limit:.4g}; no profitable action lowers it further"
+    return ObjectiveJudgement(name, limit, now, after, state, message)
+
+
+def _straddling(name: str, limit: float, now: float, after: Interval) -> ObjectiveJudgement:
+    base = _plain(name, limit, now, after.mid)
+    if after.low < limit < after.high and after.label != "exact":
+        return replace(base, state="probably", message="the interval straddles the limit")
+    return base

@@ -1,0 +1,44 @@
+"""Boundary files: those that a query needs only in part (WAIR section 3.2, Algorithm 1).
+
+A file wholly inside or wholly outside every queried range gains nothing from reclustering.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.core.cost import Demand, files_to_read
+from reconciler.core.filetable import Bool, ColumnBounds, FileTable, Int64
+from reconciler.core.pruning import contained
+from reconciler.core.values import Scalar
+
+
+def boundary_files(files: FileTable, demand: Demand) -> Bool:
+    """bool[queries, files]: the query reads the file, and not certainly all of it."""
+    if not demand.prunable:
+        return np.zeros((len(demand), len(files)), dtype=np.bool_)
+    whole = contained(
+        demand.predicate, demand.literals, files.columns, files.records,
+        schema=files.schema, queries=len(demand),
+    )  # fmt: skip
+    return files_to_read(files, demand) & ~whole
+
+
+def greedy_boundaries(column: ColumnBounds, left: Scalar, right: Scalar) -> tuple[Int64, Int64]:
+    """Algorithm 1: the files that cover l, then those that cover r, as two sets to recluster.
+
+    Files with a degenerate range are skipped, and the second set leaves out the first's files.
+    """
+    wide = column.bounded & (column.lower != column.upper)
+    covers_left = wide & _covers(column, left)
+    covers_right = wide & _covers(column, right) & ~covers_left
+    return (
+        np.flatnonzero(covers_left).astype(np.int64),
+        np.flatnonzero(covers_right).astype(np.int64),
+    )
+
+
+def _covers(column: ColumnBounds, value: Scalar) -> npt.NDArray[np.bool_]:
+    point = np.asarray(value, dtype=column.lower.dtype if column.lower.dtype.kind != "S" else None)
+    return (column.lower <= point) & (point <= column.upper)

@@ -1,0 +1,62 @@
+"""Which files are worth reclustering: the cut of WAIR's Algorithm 2, with Eq. 1, 2, 4 and 5.
+
+Files are ordered by saving per cost (equal to the paper's order by saving when files are equal in
+size) and the prefix with the least alpha * cost - savings is taken. Limits truncate the prefix to
+what fits: all-or-nothing might never act.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.core.filetable import Int64
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """chosen: files of the prefix, best first. order: all files with a saving, best first.
+
+    net: float64[order], cumulative saving - alpha * cost, the curve whose top is the cut.
+    truncated: a limit ended the prefix before the top.
+    """
+
+    chosen: Int64
+    order: Int64
+    net: Float64
+    truncated: bool
+
+
+def cut(saving: Float64, cost: Float64, alpha: Float64 | float, limit: float) -> Cut:
+    """Algorithm 2's prefix. alpha: Eq. 4's factor, a scalar or per file (hysteresis).
+
+    limit: what may still be spent (Eq. 2: cost_limit - debt; Eq. 5: credit), in the cost's unit.
+    """
+    candidates = np.flatnonzero(saving > 0.0)
+    weighed = np.broadcast_to(np.asarray(alpha, dtype=np.float64), cost.shape) * cost
+    ratio = saving[candidates] / np.maximum(weighed[candidates], 1e-9)
+    order = candidates[np.lexsort((candidates, -ratio))]
+    net = np.cumsum(saving[order] - weighed[order])
+    if not len(order) or net.max() <= 0.0:
+        return Cut(order[:0].astype(np.int64), order.astype(np.int64), net, False)
+    best = int(net.argmax()) + 1
+    affordable = int(np.searchsorted(np.cumsum(cost[order]), limit, side="right"))
+    count = min(best, affordable)
+    return Cut(order[:count].astype(np.int64), order.astype(np.int64), net, count < best)
+
+
+def spending_limit(debt: float, cost_limit: float, credit: float | None) -> float:
+    """What Eq. 2 and Eq. 5 leave to spend: cost_limit - debt, and at most the credit."""
+    left = cost_limit - debt
+    return max(0.0, left if credit is None else min(left, credit))
+
+
+def allowance_credit(
+    realised: float, spent: float, per_query: float, queries: float, unit: float
+) -> float:
+    """Eq. 5: realised savings - past cost + c * |Q|; unit: one file's reading, c's measure."""
+    return realised - spent + per_query * queries * unit

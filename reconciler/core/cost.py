@@ -1,0 +1,464 @@
+"""What queries read from a table, and what rewriting files costs, in comparable bytes.
+
+One unit for both sides: the projected byte read. A file opened counts as OPEN_BYTES, a byte
+rewritten as rho bytes read (definitions: Read cost, rho). The advisor's decisions, the plan's
+totals and the ledger's realised savings all go through `read_shape`, on the real table and on
+simulated layouts alike (WAIR section 4.1 and 5.2: row groups and projection adjust utilization).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Int64
+from reconciler.core.leaves import SlotLiterals
+from reconciler.core.overlap import covered_share
+from reconciler.core.predicate import TRUE, Predicate
+from reconciler.core.pruning import may_match, partitions_of
+from reconciler.core.rowfilter import matches
+from reconciler.core.sample import RowGroups, RowSample
+from reconciler.core.schema import Schema
+
+Float64 = npt.NDArray[np.float64]
+Float32 = npt.NDArray[np.float32]
+
+OPEN_BYTES = 1 << 20
+"""Opening one file in bytes read, until calibrated (definitions: Read cost)."""
+
+PROBE_ROWS = 16_384
+"""Sampled rows that utilization is measured on: it only orders candidates."""
+
+BLOCK_CELLS = 4_000_000
+"""Queries x files evaluated at once: bounds the working set, not the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rho:
+    """CPU of rewriting one input byte / CPU of reading one projected byte. label: its source."""
+
+    value: float = 4.0
+    label: str = "model"
+    measurements: int = 0
+
+
+PRIOR_RHO = Rho()
+
+
+def rho_from(measured: Sequence[float]) -> Rho:
+    """Geometric mean of the measured ratios with the prior of 4 counted once."""
+    usable = [m for m in measured if np.isfinite(m) and m > 0.0]
+    if not usable:
+        return PRIOR_RHO
+    logs = np.log(np.array([PRIOR_RHO.value, *usable]))
+    return Rho(float(np.exp(logs.mean())), "measured", len(usable))
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputSample:
+    """One executed rewrite. kind: "pack" (rows keep their order) | "sort" (by a key or curve)."""
+
+    kind: str
+    bytes: int
+    cpu_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """CPU and wall seconds per input byte, by kind; priors until the ledger has outcomes."""
+
+    cpu_per_byte: Mapping[str, float] = field(
+        default_factory=lambda: {"pack": 1.1e-7, "sort": 1.6e-7}
+    )
+    seconds_per_byte: Mapping[str, float] = field(
+        default_factory=lambda: {"pack": 5.5e-8, "sort": 8e-8}
+    )
+    label: str = "model"
+
+    def cpu_seconds(self, kind: str, size: int) -> float:
+        return self.cpu_per_byte[kind] * size
+
+    def seconds(self, kind: str, size: int) -> float:
+        return self.seconds_per_byte[kind] * size
+
+
+PRIOR_THROUGHPUT = Throughput()
+
+
+def throughput_from(samples: Sequence[ThroughputSample]) -> Throughput:
+    """Medians of the executed rewrites per kind; a kind without any scales from the other."""
+    prior = PRIOR_THROUGHPUT
+    cpu, wall = dict(prior.cpu_per_byte), dict(prior.seconds_per_byte)
+    scale_cpu: list[float] = []
+    scale_wall: list[float] = []
+    known: set[str] = set()
+    for kind in ("pack", "sort"):
+        mine = [s for s in samples if s.kind == kind and s.bytes > 0]
+        if mine:
+            known.add(kind)
+            cpu[kind] = float(np.median([s.cpu_seconds / s.bytes for s in mine]))
+            wall[kind] = float(np.median([s.seconds / s.bytes for s in mine]))
+            scale_cpu.append(cpu[kind] / prior.cpu_per_byte[kind])
+            scale_wall.append(wall[kind] / prior.seconds_per_byte[kind])
+    if not known:
+        return prior
+    for kind in {"pack", "sort"} - known:
+        cpu[kind] *= scale_cpu[0]
+        wall[kind] *= scale_wall[0]
+    return Throughput(cpu, wall, "measured")
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The queries of one shape with resolved literals. Arrays have shape [queries].
+
+    weight: executions in the recorded window. executions: expected within the payback horizon
+    from the workload's end. A moving query's recorded instance has executions 0, its replayed
+    future instances have weight 0.
+    """
+
+    shape_id: str
+    predicate: Predicate
+    projection: tuple[int, ...]
+    literals: tuple[SlotLiterals, ...]
+    weight: Float64
+    executions: Float64
+    moving: bool
+    full_scan: bool
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    @property
+    def prunable(self) -> bool:
+        return not self.full_scan and self.predicate != TRUE
+
+    def take(self, index: Array | slice) -> Demand:
+        return replace(
+            self,
+            literals=tuple(_take_literals(values, index) for values in self.literals),
+            weight=self.weight[index],
+            executions=self.executions[index],
+        )
+
+
+def _take_literals(values: SlotLiterals, index: Array | slice) -> SlotLiterals:
+    if isinstance(values, np.ndarray):
+        return values[index]
+    if isinstance(index, slice):
+        return values[index]
+    return tuple(values[int(i)] for i in np.arange(len(values))[index])
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table as scans see it: files, the row groups of those with a footer, a row sample.
+
+    row_groups: a FileTable whose rows are row groups (bytes, bounds, column sizes of the group),
+    and group_file: row of `files` per row group, ascending. sample and probe are sorted by file;
+    probe is the thinner one that utilization is measured by.
+    """
+
+    files: FileTable
+    row_groups: FileTable | None = None
+    group_file: Int64 | None = None
+    footer_bytes: Int64 | None = None
+    sample: RowSample | None = None
+    probe: RowSample | None = None
+    row_group_bytes: int = 128 << 20
+
+    def take(self, index: Int64) -> TableView:
+        """The files at `index` (ascending, unique) with their row groups and sampled rows."""
+        position = np.full(len(self.files), -1, dtype=np.int64)
+        position[index] = np.arange(len(index))
+        groups, owner = None, None
+        if self.row_groups is not None and self.group_file is not None:
+            kept = position[self.group_file] >= 0
+            groups, owner = self.row_groups.take(kept), position[self.group_file[kept]]
+        footer = None if self.footer_bytes is None else self.footer_bytes[index]
+        return TableView(
+            self.files.take(index), groups, owner, footer,
+            _sample_of(self.sample, position), _sample_of(self.probe, position),
+            self.row_group_bytes,
+        )  # fmt: skip
+
+    @property
+    def label(self) -> str:
+        """Source of read costs: "exact" from footers, "bound" where one was not read."""
+        if self.group_file is None or not len(self.files):
+            return "bound"
+        return "exact" if len(np.unique(self.group_file)) == len(self.files) else "bound"
+
+
+def table_view(
+    table: FileTable, row_groups: RowGroups | None, sample: RowSample | None, row_group_bytes: int
+) -> TableView:
+    """The table as observed, with what footers and sketches add to it."""
+    probe = None
+    if sample is not None:
+        sample = sample.take(np.argsort(sample.file, kind="stable")) if len(sample) else None
+        probe = None if sample is None else _thinned(sample)
+    if row_groups is None or not len(row_groups.file):
+        return TableView(table, sample=sample, probe=probe, row_group_bytes=row_group_bytes)
+    groups = row_groups_as_files(table, row_groups)
+    return TableView(
+        table, groups, row_groups.file, row_groups.footer_bytes, sample, probe, row_group_bytes
+    )
+
+
+def _sample_of(sample: RowSample | None, position: Int64) -> RowSample | None:
+    """The sampled rows of files with a position >= 0, numbered by it."""
+    if sample is None:
+        return None
+    taken = sample.take(np.flatnonzero(position[sample.file] >= 0))
+    return replace(taken, file=position[taken.file])
+
+
+def _thinned(sample: RowSample) -> RowSample:
+    """At most PROBE_ROWS rows: every n-th, so that files keep their share; sorted by file."""
+    step = -(-len(sample) // PROBE_ROWS)
+    return sample.take(np.arange(0, len(sample), step)) if step > 1 else sample
+
+
+def row_groups_as_files(table: FileTable, row_groups: RowGroups) -> FileTable:
+    """Row groups in the form of a file table, so that one pruning code serves both.
+
+    A column without bounds in the footer keeps none: it then never prunes within its file, and
+    the file's own bounds have been asked before.
+    """
+    base = table.take(row_groups.file)
+    total = sum(
+        (np.maximum(sizes, 0) for sizes in row_groups.column_sizes.values()),
+        start=np.zeros(len(row_groups.file), dtype=np.int64),
+    )
+    return replace(
+        base,
+        records=row_groups.records,
+        bytes=total,
+        columns={**base.columns, **row_groups.columns},
+        column_sizes=row_groups.column_sizes,
+    )
+
+
+def projected_bytes(table: FileTable, projection: Sequence[int]) -> Float64:
+    """Bytes of the projected column chunks per file, float64[files].
+
+    A missing column size is the file's size times the column's share elsewhere in the table, or
+    its share by type width where no file knows it.
+    """
+    size = table.bytes.astype(np.float64)
+    total = np.zeros(len(table), dtype=np.float64)
+    for field_id in projection:
+        known = table.column_sizes.get(field_id)
+        if known is None:
+            total += size * _width_share(table.schema, field_id)
+            continue
+        have = known != UNKNOWN
+        if have.all():
+            total += known
+            continue
+        share = float(known[have].sum() / max(size[have].sum(), 1.0)) if have.any() else 0.0
+        share = share or _width_share(table.schema, field_id)
+        total += np.where(have, known, size * share)
+    return np.minimum(total, size)
+
+
+def type_width(iceberg_type: str) -> int:
+    """Typical bytes of one value: for decoded sizes, and where metrics are missing."""
+    if iceberg_type == "boolean":
+        return 1
+    if iceberg_type in ("int", "float", "date"):
+        return 4
+    if iceberg_type in ("string", "binary"):
+        return 24
+    if iceberg_type == "uuid" or iceberg_type.startswith(("fixed", "decimal")):
+        return 16
+    return 8
+
+
+def _width_share(schema: Schema, field_id: int) -> float:
+    widths = {f.field_id: type_width(f.type) for f in schema.fields}
+    return widths.get(field_id, 0) / max(sum(widths.values()), 1)
+
+
+def decoded_bytes(table: FileTable) -> Float64:
+    """Bytes of each file's rows in memory, float64[files]: what bounds a rewrite's group."""
+    width = sum(type_width(f.type) for f in table.schema.fields)
+    return np.maximum(table.records * float(width), 2.0 * table.bytes)
+
+
+@dataclass(frozen=True)
+class ShapeReading:
+    """What the queries of one shape read from a view.
+
+    bytes, files, opens, matching: float64[queries]; opens includes delete files; matching is the
+    projected bytes of matching rows. saving, read: float64[files] over the horizon, in bytes:
+    what an ideal layout would not read (Eq. 3: (1 - u) * size_read), and what is read now.
+    """
+
+    bytes: Float64
+    files: Float64
+    opens: Float64
+    matching: Float64
+    saving: Float64
+    read: Float64
+
+    @property
+    def cost(self) -> Float64:
+        """Bytes-equivalent per query: bytes and files opened."""
+        return self.bytes + OPEN_BYTES * self.opens
+
+
+def read_shape(view: TableView, demand: Demand) -> ShapeReading:
+    """Read cost of every query of a shape, and per file the savings over the horizon."""
+    files, queries = len(view.files), len(demand)
+    size = projected_bytes(view.files, demand.projection)
+    overhead = _overhead(view)
+    opens_each = 1.0 + view.files.delete_files.astype(np.float64)
+    out = [np.zeros(queries) for _ in range(4)]
+    saving, read = np.zeros(files), np.zeros(files)
+    for block, share, used in exposures(view, demand, size):
+        opened = (share > 0).astype(np.float32)
+        weights = demand.executions[block].astype(np.float32)
+        out[0][block] = share @ size.astype(np.float32) + opened @ overhead.astype(np.float32)
+        out[1][block] = opened.sum(axis=1)
+        out[2][block] = opened @ opens_each.astype(np.float32)
+        out[3][block] = used @ size.astype(np.float32)
+        gap = weights @ (share - used)
+        saving += gap * size
+        read += (weights @ share) * size + (weights @ opened) * overhead
+    return ShapeReading(out[0], out[1], out[2], out[3], np.maximum(saving, 0.0), read)
+
+
+def _overhead(view: TableView) -> Float64:
+    """Footer and delete file bytes that a scan of the file adds, float64[files]."""
+    footer = np.zeros(len(view.files))
+    if view.footer_bytes is not None:
+        footer = np.maximum(view.footer_bytes, 0).astype(np.float64)
+    return footer + np.maximum(view.files.delete_bytes, 0)
+
+
+def exposures(
+    view: TableView, demand: Demand, size: Float64
+) -> Iterator[tuple[slice, Float32, Float32]]:
+    """Per block of queries: share of projected bytes read, and share of rows needed.
+
+    Both float32[queries of the block, files]; needed <= read. Without a footer, a file of several
+    row groups is taken to be read in proportion to the overlap with its bounds, and at least one
+    row group (definitions: labelled bound). Rows needed come from the sample where there is one,
+    else from the overlap with the bounds.
+    """
+    files = len(view.files)
+    wide = max(files, 0 if view.row_groups is None else len(view.row_groups), 1)
+    step = max(1, BLOCK_CELLS // wide)
+    one_group = np.minimum(1.0, view.row_group_bytes / np.maximum(view.files.bytes, 1)).astype(
+        np.float32
+    )
+    for start in range(0, len(demand), step):
+        block = slice(start, min(start + step, len(demand)))
+        part = demand.take(block)
+        if not part.prunable:
+            ones = np.ones((len(part), files), dtype=np.float32)
+            yield block, ones, ones
+            continue
+        match = files_to_read(view.files, part)
+        used = covered_share(view.files, part.predicate, part.literals, len(part))
+        share = np.maximum(used, one_group)
+        _row_group_shares(view, part, share)
+        _sampled_shares(view, part, used)
+        share *= match
+        np.minimum(used, share, out=used)
+        yield block, share, used
+
+
+def files_to_read(files: FileTable, demand: Demand) -> Bool:
+    """bool[queries, files]: an engine would open the file, by bounds and partition values."""
+    return may_match(
+        demand.predicate,
+        demand.literals,
+        files.columns,
+        files.records,
+        partitions=partitions_of(files),
+        schema=files.schema,
+        queries=len(demand),
+    )
+
+
+def _row_group_shares(view: TableView, part: Demand, share: Float32) -> None:
+    """Where the footer is known, the share of projected bytes in surviving row groups."""
+    groups, owner = view.row_groups, view.group_file
+    if groups is None or owner is None or not len(owner):
+        return
+    alive = may_match(
+        part.predicate, part.literals, groups.columns, groups.records,
+        schema=groups.schema, queries=len(part),
+    )  # fmt: skip
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    chunk = projected_bytes(groups, part.projection).astype(np.float32) + np.float32(1e-3)
+    whole = np.add.reduceat(chunk, starts)
+    share[:, owner[starts]] = np.add.reduceat(alive * chunk, starts, axis=1) / whole
+
+
+def _sampled_shares(view: TableView, part: Demand, used: Float32) -> None:
+    """Where rows of a file were sampled, the matching share of them."""
+    sample = view.probe
+    if sample is None or not len(sample):
+        return
+    starts = np.flatnonzero(np.diff(sample.file, prepend=-1))
+    weight = sample.weight.astype(np.float32)
+    whole = np.maximum(np.add.reduceat(weight, starts), np.float32(1e-9))
+    hit = matches(
+        part.predicate, part.literals, sample.values, sample.null,
+        schema=view.files.schema, queries=len(part),
+    )  # fmt: skip
+    used[:, sample.file[starts]] = np.add.reduceat(hit * weight, starts, axis=1) / whole
+
+
+def scan_amplification(
+    demands: Sequence[Demand],
+    read: Sequence[Float64],
+    matching: Sequence[Float64],
+    row_group: Sequence[float],
+) -> float:
+    """sum(w * read) / sum(w * max(matching bytes, one row group of the projection)).
+
+    Over fragments with a prunable predicate; NaN where there is none. row_group: projected bytes
+    of one row group per shape.
+    """  # fmt: skip
+    above = below = 0.0
+    for demand, bytes_read, needed, floor in zip(demands, read, matching, row_group, strict=True):
+        if demand.prunable:
+            above += float(demand.weight @ bytes_read)
+            below += float(demand.weight @ np.maximum(needed, floor))
+    return above / below if below > 0.0 else float("nan")
+
+
+def row_group_projection(view: TableView, projection: Sequence[int]) -> float:
+    """Mean projected bytes of one row group, measured in footers where they are known."""
+    if view.row_groups is not None and len(view.row_groups):
+        return float(projected_bytes(view.row_groups, projection).mean())
+    size = projected_bytes(view.files, projection)
+    groups = np.maximum(1.0, np.round(view.files.bytes / view.row_group_bytes))
+    return float(size.sum() / max(groups.sum(), 1.0))
+
+
+def realised_saving(before: TableView, after: TableView, demands: Sequence[Demand]) -> float:
+    """Bytes-equivalent that the recorded queries read less from `after` than from `before`.
+
+    Both views cover the same rows: an action's inputs by their old zone maps, and its outputs
+    (Eq. 5: savings are measured by comparing zone maps on later queries). Negative: they lost.
+    """
+    total = 0.0
+    for demand in demands:
+        gain = read_shape(before, demand).cost - read_shape(after, demand).cost
+        total += float(demand.weight @ gain)
+    return total
+
+
+def rewrite_cost(rho: Rho, input_bytes: int) -> float:
+    """rho x input bytes, in bytes of reading (definitions: Gate)."""
+    return rho.value * float(input_bytes)

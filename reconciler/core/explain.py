@@ -1,0 +1,63 @@
+"""Why a file is or is not rewritten: the reasons, as constants and as sentences.
+
+Decisions attach one of these constants to every candidate they turn down; `plan` prints them under
+"CONSIDERED, NOT DONE", `explain` per file. Numbers are passed in; nothing here decides.
+"""
+
+from __future__ import annotations
+
+from reconciler.core.schema import Schema, SortColumn
+
+NO_WORKLOAD = "NoWorkload"
+LOW_COVERAGE = "LowCoverage"
+NO_SAMPLE = "NoSample"
+NOT_PRUNABLE = "NotPrunable"
+WELL_CLUSTERED = "WellClustered"
+WINDOW_MOVED = "WindowMovedPast"
+BELOW_COST = "BelowCost"
+BELOW_FLOOR = "BelowFloor"
+RECENTLY_WRITTEN = "RecentlyWritten"
+DEBT = "OverDebtLimit"
+ALLOWANCE = "OverAllowance"
+RAISES_READS = "RaisesReads"
+OTHER_KEY = "OtherKeyIsBetter"
+QUIET_PERIOD = "QuietPeriod"
+TOO_FEW_FILES = "TooFewSmallFiles"
+NOT_REWRITABLE = "NotRewritable"
+ALREADY_CHOSEN = "InputsAlreadyChosen"
+
+SENTENCES = {
+    NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
+    LOW_COVERAGE: "the fragments explain too little of the recorded bytes",
+    NO_SAMPLE: "bounds alone do not prove a saving; a sketch of its files could",
+    NOT_PRUNABLE: "the queries match nearly every row: no layout can skip anything",
+    WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",
+    WINDOW_MOVED: "the queries' moving window leaves this data before a rewrite pays back",
+    BELOW_COST: "would save less than it costs",
+    BELOW_FLOOR: "would save less than 0.1 % of the table's yearly read cost",
+    RECENTLY_WRITTEN: "rewritten within the horizon, which needs twice the saving",
+    DEBT: "past rewrites have not paid back yet (WAIR Eq. 2)",
+    ALLOWANCE: "exceeds the realised savings and the per-query allowance (WAIR Eq. 5)",
+    RAISES_READS: "would make the queries read more than its fewer files are worth",
+    OTHER_KEY: "another key saves more on the same files",
+    QUIET_PERIOD: "another writer changed the partition within the quiet period",
+    TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
+    NOT_REWRITABLE: "holds equality deletes, encryption or a format that is not rewritten yet",
+    ALREADY_CHOSEN: "its files belong to a better action of this plan",
+}
+
+
+def key_text(key: tuple[SortColumn, ...], curve: str, schema: Schema) -> str:
+    """`l_shipdate`, `a, b desc` or `Hilbert(a, b)`, as plans print a clustering key."""
+    names = ", ".join(
+        schema.name_of(column.field_id) + (" desc" if column.direction == "desc" else "")
+        for column in key
+    )
+    return f"{curve}({names})" if curve != "Lexicographic" else names
+
+
+def times_cost(saving: float, cost: float) -> str:
+    """`0.4x of what it costs`: how plans compare a saving with its cost."""
+    if cost <= 0.0:
+        return "at no cost"
+    return f"would save {saving / cost:.1f}x of what it costs"

@@ -1,0 +1,68 @@
+"""Intervals of predictions, and how the ledger's outcomes calibrate them (definitions: 80 %).
+
+A prediction is printed with the 10 and 90 % quantiles of actual / predicted over past outcomes.
+Below five outcomes the interval is a fixed one and says that it is uncalibrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+MIN_OUTCOMES = 5
+UNCALIBRATED = (0.8, 1.25)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An 80 % interval around an estimate. label: "calibrated" | "uncalibrated" | "exact"."""
+
+    low: float
+    mid: float
+    high: float
+    label: str = "uncalibrated"
+
+    def shifted(self, known: float) -> Interval:
+        """The interval of estimate + a part that is known exactly."""
+        return Interval(self.low + known, self.mid + known, self.high + known, self.label)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Quantiles of actual / predicted over past outcomes of one quantity."""
+
+    low: float = UNCALIBRATED[0]
+    median: float = 1.0
+    high: float = UNCALIBRATED[1]
+    outcomes: int = 0
+
+    @property
+    def label(self) -> str:
+        return "calibrated" if self.outcomes >= MIN_OUTCOMES else "uncalibrated"
+
+    def around(self, predicted: float) -> Interval:
+        return Interval(predicted * self.low, predicted, predicted * self.high, self.label)
+
+
+PRIOR_CALIBRATION = Calibration()
+
+
+def calibrate(ratios: Sequence[float]) -> Calibration:
+    """From ratios actual / predicted; ratios that are not positive and finite say nothing."""
+    usable = np.array([r for r in ratios if np.isfinite(r) and r > 0.0], dtype=np.float64)
+    if len(usable) < MIN_OUTCOMES:
+        median = float(np.median(usable)) if len(usable) else 1.0
+        return Calibration(median=median, outcomes=len(usable))
+    low, median, high = (float(q) for q in np.quantile(usable, [0.1, 0.5, 0.9]))
+    return Calibration(low, median, high, len(usable))
+
+
+def widen(interval: Interval, replicates: npt.NDArray[np.float64]) -> Interval:
+    """The interval stretched by a bootstrap's own 10 and 90 % quantiles, where these are wider."""
+    if not len(replicates):
+        return interval
+    low, high = (float(q) for q in np.quantile(replicates, [0.1, 0.9]))
+    return Interval(min(interval.low, low), interval.mid, max(interval.high, high), interval.label)
