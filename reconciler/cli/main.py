@@ -21,7 +21,7 @@ from reconciler.errors import (
     ReconcilerError,
 )
 
-VERBS = ("version",)
+VERBS = ("validate", "schema_verb", "version")
 """Modules in the order of the help: Look, Decide, Act, Run."""
 
 

@@ -1,0 +1,104 @@
+"""What a catalog's properties may hold: the allow-list of its type and no credential.
+
+A catalog document is as powerful as its properties, so nothing else is let through: nothing that
+names a class to load, no credential outside the secret, no user or password inside a URI.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
+
+from reconciler.api.catalog_properties import CATALOG_PROPERTIES, REST, SQL
+
+REQUIRED: dict[str, tuple[str, ...]] = {REST: ("uri",), SQL: ("uri", "warehouse")}
+
+_CREDENTIAL_KEY = re.compile(
+    r"token|credential|secret|passw|passphrase|private[-_.]?key|access[-_.]?key|account[-_.]?key|"
+    r"api[-_.]?key|(^|[-_.])sas([-_.]|$)|authorization|jdbc\.user|connection[-_.]?string|cookie",
+    re.IGNORECASE,
+)
+_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//)?[^/?#]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyProblem:
+    """key: the property, "" where one is missing. The message never holds a value."""
+
+    key: str
+    message: str
+    hint: str = ""
+
+
+def allowed_keys(catalog_type: str, *, secret: bool = False) -> tuple[str, ...]:
+    """Keys of `properties`, or of the secret, for one type of catalog."""
+    return tuple(
+        entry.name
+        for entry in CATALOG_PROPERTIES
+        if catalog_type in entry.types and entry.secret == secret
+    )
+
+
+def is_credential(key: str) -> bool:
+    """Whether a property's or setting's name says that its value is a credential."""
+    return _CREDENTIAL_KEY.search(key) is not None
+
+
+def has_user_info(value: str) -> bool:
+    """Whether a URI carries a user, a password, or a credential in its query."""
+    if _USER_INFO.match(value):
+        return True
+    try:
+        query = urlsplit(value).query
+    except ValueError:
+        return False
+    return any(is_credential(name) or name.lower() == "user" for name, _ in parse_qsl(query))
+
+
+def property_problems(catalog_type: str, properties: Mapping[str, str]) -> list[PropertyProblem]:
+    """Everything wrong with the properties of a catalog of this type."""
+    found = [
+        PropertyProblem("", f"{key} is required for type {catalog_type}", _description(key))
+        for key in REQUIRED[catalog_type]
+        if key not in properties
+    ]
+    for key, value in properties.items():
+        found += _one(catalog_type, key, value)
+    return found
+
+
+def _one(catalog_type: str, key: str, value: str) -> list[PropertyProblem]:
+    allowed = key in allowed_keys(catalog_type)
+    where = "put it into a Secret and name that in spec.secretRef"
+    if not allowed and is_credential(key):
+        return [PropertyProblem(key, "credentials do not belong in properties", where)]
+    if not allowed and key.endswith("impl"):
+        return []  # the rule against classes to load speaks of it
+    if not allowed:
+        return [PropertyProblem(key, _not_allowed(catalog_type, key))]
+    if has_user_info(value):
+        return [PropertyProblem(key, "a URI must not carry a user, password or token", where)]
+    return _uri_problems(catalog_type, value) if key == "uri" else []
+
+
+def _description(key: str) -> str:
+    return next(entry.description for entry in CATALOG_PROPERTIES if entry.name == key)
+
+
+def _not_allowed(catalog_type: str, key: str) -> str:
+    other = next((entry for entry in CATALOG_PROPERTIES if entry.name == key), None)
+    if other is not None:
+        return f"{key} is a property of type {min(other.types)}, not of type {catalog_type}"
+    return f"{key} is not an allowed property of type {catalog_type}"
+
+
+def _uri_problems(catalog_type: str, value: str) -> list[PropertyProblem]:
+    scheme = value.partition(":")[0].lower() if ":" in value else ""
+    if catalog_type == REST and scheme not in ("http", "https"):
+        return [PropertyProblem("uri", "the uri of a rest catalog begins with http or https")]
+    if catalog_type == SQL and not re.match(r"[A-Za-z][A-Za-z0-9+]*://", value):
+        hint = "such as sqlite:////absolute/path/catalog.db"
+        return [PropertyProblem("uri", "the uri of a sql catalog is a database URI", hint)]
+    return []

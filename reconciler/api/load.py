@@ -1,0 +1,316 @@
+"""Documents from files and directories: found, parsed, checked against each other.
+
+`load` is what every verb uses and raises with all problems at once; `read` also hands out
+warnings and counts, for `validate`. A directory may hold other people's documents too: only those
+of our group are ours, a stranger's Deployment is counted and left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.checks import check
+from reconciler.api.documents import (
+    DEFAULT_NAMESPACE,
+    Document,
+    IcebergCatalog,
+    Origin,
+    TableLayout,
+    TableLayoutPolicy,
+    from_document,
+)
+from reconciler.api.excerpt import render_problems
+from reconciler.api.schema import API_VERSION, GROUP, KINDS
+from reconciler.api.source import RawDocument, parse_yaml
+from reconciler.api.support import not_acted_on
+from reconciler.api.table_patterns import is_exact, split_identifier
+from reconciler.errors import InvalidDocuments, Problem, UserError
+
+STDIN = "-"
+MAX_FILE_BYTES = 4 * 2**20
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The valid documents of a set of files."""
+
+    policies: tuple[TableLayoutPolicy, ...] = ()
+    catalogs: tuple[IcebergCatalog, ...] = ()
+    table_layouts: tuple[TableLayout, ...] = ()
+
+    @property
+    def all(self) -> tuple[Document, ...]:
+        return (*self.policies, *self.catalogs, *self.table_layouts)
+
+
+@dataclass
+class Reading:
+    """What reading a set of files found. sources: text by file, for excerpts.
+
+    skipped: documents of other kinds; files: how many files were read.
+    """
+
+    documents: Documents = Documents()
+    problems: list[Problem] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    files: int = 0
+    skipped: int = 0
+
+    @property
+    def errors(self) -> list[Problem]:
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+
+def load(paths: Iterable[str | Path]) -> Documents:
+    """The documents under `paths`. Raises InvalidDocuments with every error, UserError where
+    there is nothing to read."""
+    reading = read(paths)
+    if reading.errors:
+        raise invalid(reading)
+    return reading.documents
+
+
+def invalid(reading: Reading) -> InvalidDocuments:
+    """The error that carries and renders all errors of a reading."""
+    errors = tuple(reading.errors)
+    return InvalidDocuments(errors, render_problems(errors, reading.sources))
+
+
+def parse_documents(paths: Iterable[str | Path]) -> tuple[list[RawDocument], Reading]:
+    """Our documents as raw values with positions, and what reading them found so far."""
+    reading = Reading()
+    found: list[RawDocument] = []
+    for file, named in _files(paths):
+        text = _text(file, reading)
+        if text is None:
+            continue
+        reading.files += 1
+        reading.sources[file] = text
+        documents, failure = parse_yaml(text, file)
+        if failure is not None:
+            reading.problems.append(_softened(failure, text, named))
+        ours = [item for document in documents for item in _unlisted(document)]
+        for document in ours:
+            if _is_ours(document, named=named and len(ours) == 1):
+                found.append(document)
+            elif document.value is not None:
+                reading.skipped += 1
+    return found, reading
+
+
+def read(paths: Iterable[str | Path]) -> Reading:
+    """Everything under `paths`, with every error and warning."""
+    given = [str(path) for path in paths]
+    raw, reading = parse_documents(given)
+    valid: list[tuple[RawDocument, Document]] = []
+    for document in raw:
+        problems = _kind_problems(document) or check(document, document.value["kind"])
+        reading.problems += problems
+        if not any(problem.severity == "error" for problem in problems):
+            origin = Origin(document.file, document.line)
+            valid.append((document, from_document(document.value, origin)))
+    for document, value in valid:
+        reading.problems += _unsupported(document, value)
+    reading.problems += _cross_checks(valid)
+    reading.problems.sort(key=lambda p: (p.file, p.line, p.column, p.field))
+    reading.documents = Documents(
+        tuple(value for _, value in valid if isinstance(value, TableLayoutPolicy)),
+        tuple(value for _, value in valid if isinstance(value, IcebergCatalog)),
+        tuple(value for _, value in valid if isinstance(value, TableLayout)),
+    )
+    if not raw and not reading.problems:
+        others = f"{reading.skipped} of other kinds" if reading.skipped else "no other document"
+        raise UserError(
+            f"no document of {GROUP} in {', '.join(given)}",
+            details=(f"{reading.files} YAML file(s) read, {others}",),
+            do="name where your policies are, or write one with: layoutctl init TABLE",
+        )
+    return reading
+
+
+def _files(paths: Iterable[str | Path]) -> Iterator[tuple[str, bool]]:
+    """(file, named by the user) of each file once, directories in sorted order."""
+    seen: set[str] = set()
+    for given in paths:
+        for file, named in _expand(str(given)):
+            identity = file if file == STDIN else os.path.realpath(file)
+            if identity not in seen:
+                seen.add(identity)
+                yield file, named
+
+
+def _expand(given: str) -> Iterator[tuple[str, bool]]:
+    path = Path(given)
+    if given == STDIN:
+        yield given, True
+    elif path.is_dir():
+        for root, directories, names in os.walk(path):
+            directories[:] = sorted(name for name in directories if not name.startswith("."))
+            for name in sorted(names):
+                file = Path(root, name)
+                if name.endswith(_SUFFIXES) and not name.startswith(".") and file.is_file():
+                    yield str(file), False
+    elif path.exists():
+        yield given, True
+    else:
+        raise UserError(
+            f"{given}: no such file or directory",
+            do="name a YAML file, a directory of them, or - for standard input",
+        )
+
+
+def _text(file: str, reading: Reading) -> str | None:
+    """The file's text, None with a problem recorded where it has none."""
+
+    def refuse(message: str, hint: str = "") -> None:
+        reading.problems.append(Problem(file, 0, 0, "", message, hint))
+
+    try:
+        if file == STDIN:
+            data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        refuse(f"cannot be read: {error.strerror or error}")
+        return None
+    if len(data) > MAX_FILE_BYTES:
+        refuse(f"is larger than {MAX_FILE_BYTES // 2**20} MiB", "split it")
+        return None
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        reading.problems.append(Problem(file, line, 0, "", "is not UTF-8 text", "save it as UTF-8"))
+        return None
+
+
+def _softened(failure: Problem, text: str, named: bool) -> Problem:
+    """In a directory, a file that YAML cannot read and that never mentions our group is someone
+    else's (a chart's template, say): worth a warning, not a failure."""
+    if named or GROUP in text:
+        return failure
+    return Problem(
+        failure.file, failure.line, failure.column, "", failure.message, "skipped", "warning"
+    )
+
+
+def _unlisted(document: RawDocument) -> Iterator[RawDocument]:
+    """The items of a `kind: List`, as kubectl prints several objects; else the document itself."""
+    value = document.value
+    if not (isinstance(value, dict) and value.get("kind") == "List" and "items" in value):
+        yield document
+        return
+    items = value["items"]
+    for number, item in enumerate(items if isinstance(items, list) else []):
+        prefix = ("items", number)
+        positions = {
+            path[2:]: position
+            for path, position in document.positions.items()
+            if path[:2] == prefix
+        }
+        line = positions[()].line
+        yield RawDocument(document.file, line, item, positions, document.problems)
+        document.problems = []
+
+
+def _is_ours(document: RawDocument, *, named: bool) -> bool:
+    """By group or kind. A file that the user named and that holds a single document is ours
+    whatever it says, so that a misspelt head is reported rather than skipped."""
+    value = document.value
+    if not isinstance(value, dict):
+        return named and value is not None
+    group = str(value.get("apiVersion", "")).partition("/")[0]
+    foreign = isinstance(value.get("apiVersion"), str) and isinstance(value.get("kind"), str)
+    return group == GROUP or value.get("kind") in KINDS or (named and not foreign)
+
+
+def _kind_problems(document: RawDocument) -> list[Problem]:
+    """What makes it impossible to say which schema holds: no mapping, or no known kind."""
+    value = document.value
+    if not isinstance(value, dict):
+        found = document.problem((), "is not a document", "a mapping with apiVersion and kind")
+        return [*document.problems, found]
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind in KINDS:
+        return []
+    from difflib import get_close_matches
+
+    close = get_close_matches(str(kind), KINDS, n=1)
+    hint = " | ".join(KINDS) + (f". Did you mean {close[0]}?" if close else "")
+    what = f'"{kind}" is not a kind of {API_VERSION}' if kind is not None else "is required"
+    return [*document.problems, document.problem(("kind",), what, hint)]
+
+
+def _unsupported(document: RawDocument, value: Document) -> list[Problem]:
+    """Fields that are valid and that this version does not act on yet."""
+    automatic = (
+        isinstance(value, TableLayoutPolicy) and value.spec.approval.mode.value == "Automatic"
+    )
+    hint = "Automatic approval refuses this policy until it is" if automatic else ""
+    return [
+        document.problem(_path(item), "not acted on yet by this version", hint, severity="warning")
+        for item in not_acted_on(value)
+    ]
+
+
+def _path(dotted: str) -> tuple[str | int, ...]:
+    return tuple(dotted.split("."))
+
+
+def _cross_checks(valid: list[tuple[RawDocument, Document]]) -> list[Problem]:
+    return [*_duplicates(valid), *_same_table(valid), *_unresolved(valid)]
+
+
+def _duplicates(valid: list[tuple[RawDocument, Document]]) -> Iterator[Problem]:
+    """Two documents of one kind, namespace and name: the later would replace the first."""
+    first: dict[tuple[Any, ...], RawDocument] = {}
+    for document, value in valid:
+        key = (type(value), value.namespace, value.name)
+        other = first.setdefault(key, document)
+        if other is not document:
+            what = f"{type(value).__name__} {value.name} is defined twice"
+            hint = f"first at {other.file}:{other.line}"
+            yield document.problem(("metadata", "name"), what, hint)
+
+
+def _same_table(valid: list[tuple[RawDocument, Document]]) -> Iterator[Problem]:
+    """Two policies that include one table by its exact name: neither can be meant to win."""
+    first: dict[tuple[Any, ...], tuple[RawDocument, TableLayoutPolicy]] = {}
+    for document, value in valid:
+        if not isinstance(value, TableLayoutPolicy):
+            continue
+        for number, pattern in enumerate(value.spec.tables.include):
+            if not is_exact(pattern):
+                continue
+            key = (value.namespace, value.spec.catalog.name, split_identifier(pattern))
+            owner, policy = first.setdefault(key, (document, value))
+            if policy is not value and policy.name != value.name:
+                what = f"{pattern} has two policies: {policy.name} and {value.name}"
+                hint = f"the other is at {owner.file}:{owner.line}; keep it in one of them"
+                yield document.problem(("spec", "tables", "include", number), what, hint)
+
+
+def _unresolved(valid: list[tuple[RawDocument, Document]]) -> Iterator[Problem]:
+    """catalogRefs to no IcebergCatalog of the set, once there is one in it."""
+    known = {(v.namespace, v.name) for _, v in valid if isinstance(v, IcebergCatalog)}
+    for document, value in valid:
+        if isinstance(value, IcebergCatalog) or not known:
+            continue
+        name = value.spec.catalog.name
+        if (value.namespace, name) not in known:
+            near = [other for namespace, other in sorted(known) if namespace == value.namespace]
+            elsewhere = [namespace for namespace, other in sorted(known) if other == name]
+            hint = f"defined here: {', '.join(near)}" if near else ""
+            if elsewhere:
+                hint = f"it is in namespace {elsewhere[0]}; a policy and its catalog share one"
+            what = f"no IcebergCatalog {name} in namespace {value.namespace or DEFAULT_NAMESPACE}"
+            path = ("spec", "catalogRef", "name")
+            yield document.problem(path, what, hint, severity="warning")

@@ -1,0 +1,156 @@
+"""The Python twin of each CEL rule of the CRDs: same place, same message, same verdict.
+
+Offline validation runs these on a document with its defaults filled in, as the API server runs
+CEL after defaulting. A test holds the table below equal to the CRDs' x-kubernetes-validations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """path: where the rule stands, `[]` for items of a list. field: what it speaks of, below path.
+
+    holds: takes the value at path. unchanged: takes the old and the new value, for immutables.
+    """
+
+    kind: str
+    path: str
+    field: str
+    message: str
+    holds: Callable[[Object], bool] | None = None
+    unchanged: Callable[[Object, Object], bool] | None = None
+
+
+def _same(*names: str) -> Callable[[Object, Object], bool]:
+    return lambda old, new: all(old.get(name) == new.get(name) for name in names)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        POLICY, "spec", "approval.mode", "Automatic approval needs at least one budget",
+        lambda spec: spec["approval"]["mode"] != "Automatic" or bool(spec.get("budgets")),
+    ),
+    Rule(
+        POLICY, "spec.layout.partitioning", "fields",
+        "fields are given exactly when mode is Declared",
+        lambda it: (it["mode"] == "Declared") == ("fields" in it),
+    ),
+    Rule(
+        POLICY, "spec.layout.clustering", "keys",
+        "keys are given exactly when mode is Declared",
+        lambda it: (it["mode"] == "Declared") == ("keys" in it),
+    ),
+    Rule(
+        POLICY, "spec.layout.clustering", "keys", "each key is named once",
+        lambda it: len(set(it.get("keys", ()))) == len(it.get("keys", ())),
+    ),
+    Rule(
+        POLICY, "spec.layout.clustering", "curve", "a Hilbert curve needs at least two keys",
+        lambda it: it["curve"] != "Hilbert" or "keys" not in it or len(it["keys"]) >= 2,
+    ),
+    Rule(
+        POLICY, "spec.layout.clustering", "applyToWrites", "applyToWrites needs mode Declared",
+        lambda it: not it["applyToWrites"] or it["mode"] == "Declared",
+    ),
+    Rule(
+        POLICY, "spec.budgets[]", "duration", "schedule and duration go together",
+        lambda it: ("schedule" in it) == ("duration" in it),
+    ),
+    Rule(
+        POLICY, "spec.budgets[]", "per", "a budget has either per or schedule",
+        lambda it: ("per" in it) != ("schedule" in it),
+    ),
+    Rule(
+        POLICY, "spec.budgets[]", "timeZone", "timeZone needs a schedule",
+        lambda it: "timeZone" not in it or "schedule" in it,
+    ),
+    Rule(
+        POLICY, "spec.budgets[]", "maxRewriteBytes",
+        "a budget limits maxRewriteBytes, maxCpuTime or both",
+        lambda it: "maxRewriteBytes" in it or "maxCpuTime" in it,
+    ),
+    Rule(
+        POLICY, "spec.approval", "mode", "approvedPlans and automaticUpTo need mode Manual",
+        lambda it: it["mode"] == "Manual" or not ({"approvedPlans", "automaticUpTo"} & it.keys()),
+    ),
+    Rule(
+        TABLE_LAYOUT, "spec", "table", "catalogRef and table cannot be changed",
+        unchanged=_same("catalogRef", "table"),
+    ),
+    Rule(
+        CATALOG, "spec", "catalogName", "type and catalogName cannot be changed",
+        unchanged=_same("type", "catalogName"),
+    ),
+    Rule(
+        CATALOG, "spec.properties", "", "no property may name a class to load",
+        lambda it: not any(key.endswith("impl") for key in it),
+    ),
+)  # fmt: skip
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """at: path of the object that the rule stands on; field: path of what it speaks of."""
+
+    rule: Rule
+    at: Path
+    field: Path
+
+
+def violations(kind: str, body: Object, blocked: Callable[[Path], bool]) -> Iterator[Violation]:
+    """Rules that a defaulted document breaks. blocked: whether a part is already known invalid,
+    in which case its rules say nothing: the API server does not evaluate them either."""
+    for rule in RULES:
+        if rule.kind != kind or rule.holds is None:
+            continue
+        for at, value in _values(body, rule.path):
+            if not blocked(at) and not rule.holds(value):
+                yield Violation(rule, at, _field(rule, at))
+
+
+def changes(kind: str, old: Object, new: Object) -> Iterator[Violation]:
+    """Immutable fields that differ between two versions of one object, both valid."""
+    for rule in RULES:
+        if rule.kind != kind or rule.unchanged is None:
+            continue
+        before = dict(_values(old, rule.path))
+        for at, value in _values(new, rule.path):
+            if at in before and not rule.unchanged(before[at], value):
+                yield Violation(rule, at, _field(rule, at))
+
+
+def _field(rule: Rule, at: Path) -> Path:
+    return (*at, *rule.field.split(".")) if rule.field else at
+
+
+def _values(body: Object, path: str) -> Iterator[tuple[Path, Object]]:
+    """(path, object) of each place that a rule's path means, as far as they exist."""
+    places: list[tuple[Path, Any]] = [((), body)]
+    for part in path.split("."):
+        name = part.removesuffix("[]")
+        places = [
+            ((*at, name), value[name])
+            for at, value in places
+            if isinstance(value, dict) and name in value
+        ]
+        if part.endswith("[]"):
+            places = [
+                ((*at, number), item)
+                for at, value in places
+                if isinstance(value, list)
+                for number, item in enumerate(value)
+            ]
+    for at, value in places:
+        if isinstance(value, dict):
+            yield at, value

@@ -1,0 +1,78 @@
+"""Fields that are part of the API and that this version does not act on yet: one table.
+
+`validate` and `plan` name them where they differ from their default, and Automatic approval
+refuses a policy that sets one: nobody may believe in a limit or a mode that nothing holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.api.documents import Document, to_document
+from reconciler.api.schema import (
+    CATALOG,
+    POLICY,
+    TABLE_LAYOUT,
+    canonical_scalar,
+    spec_schema,
+    with_defaults,
+)
+
+NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
+    POLICY: (
+        ("spec.interval", "the operator observes by interval; layoutctl when it is called"),
+        ("spec.layout.partitioning", "partition specs are not evolved"),
+        ("spec.deletes.mode", "write modes are not set"),
+        ("spec.deletes.compaction", "delete files are not compacted on their own"),
+        ("spec.approval.approvedPlans", "plans are approved where they are run"),
+        ("spec.engine", "plans run in layoutctl's own Spark session"),
+    ),
+    TABLE_LAYOUT: (
+        ("spec.suspend", "TableLayouts are the operator's"),
+        ("spec.approvedPlan", "TableLayouts are the operator's"),
+    ),
+    CATALOG: (
+        ("spec.secretRef", "credentials come from pyiceberg's configuration and environment"),
+        ("spec.interval", "catalogs are listed when layoutctl is called"),
+        ("spec.timeout", "--timeout says how long a call may take"),
+        ("spec.system", "state is local to the user"),
+        ("spec.jobs", "plans run in layoutctl's own Spark session"),
+        ("spec.workload", "queries are read by layoutctl workload import"),
+    ),
+}
+"""Kind -> (field, what holds instead). A field stands for everything below it."""
+
+
+def not_acted_on(document: Document) -> list[str]:
+    """Paths of the fields that this version ignores although they are not at their default."""
+    body = to_document(document)
+    kind = body["kind"]
+    schema = spec_schema(kind)
+    differing = list(_differing(body["spec"], schema, "spec"))
+    listed = [path for path, _ in NOT_ACTED_ON[kind]]
+    return [
+        path
+        for path in differing
+        if any(path == prefix or path.startswith(f"{prefix}.") for prefix in listed)
+    ]
+
+
+def _differing(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Paths of leaves and lists that differ from what an empty parent would default to."""
+    defaults = with_defaults({}, schema)
+    for name, child in schema["properties"].items():
+        if name not in value:
+            continue
+        here = f"{path}.{name}"
+        if "properties" in child:
+            yield from _differing(value[name], child, here)
+        elif not equal_to_default(value[name], defaults.get(name), child):
+            yield here
+
+
+def equal_to_default(value: Any, default: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a leaf or list means the same as its default ("60m" is "1h")."""
+    if default is None or isinstance(value, (list, dict)):
+        return bool(value == default or (not value and default is None and value == []))
+    return bool(canonical_scalar(value, schema) == canonical_scalar(default, schema))

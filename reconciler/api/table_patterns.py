@@ -1,0 +1,175 @@
+"""Which tables a policy means, and which of several policies a table gets.
+
+A pattern is namespace levels and a name joined by dots. `*` stands for any characters within a
+level, `**` also crosses levels (a level of its own may also be none: `a.**.b` matches `a.b`), and
+backticks quote a level literally, a doubled backtick being one. Matching is case-sensitive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from reconciler.api.documents import TableLayoutPolicy, TableSelector
+
+_LEVEL = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
+_SEPARATOR = "\x00"
+_WITHIN, _ACROSS = "*", "**"
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """tokens: one character each, or _WITHIN or _ACROSS where `wild`. skips: positions of a `**`
+    that is a level of its own with a level after it; from there the next two tokens may be none.
+    """
+
+    tokens: tuple[str, ...]
+    wild: tuple[bool, ...]
+    skips: frozenset[int]
+
+    @property
+    def exact(self) -> bool:
+        return not any(self.wild)
+
+
+def split_identifier(text: str) -> tuple[str, ...]:
+    """Levels of `a.b.c` with backticks removed. Raises ValueError where it is malformed."""
+    levels, at = [], 0
+    while True:
+        match = _LEVEL.match(text, at)
+        if match is None:
+            raise ValueError(f"{text!r} is not a table name")
+        levels.append(match[2] if match[1] is None else match[1].replace("``", "`"))
+        at = match.end()
+        if at == len(text):
+            return tuple(levels)
+        if text[at] != ".":
+            raise ValueError(f"{text!r} is not a table name")
+        at += 1
+
+
+def quote_identifier(levels: Iterable[str]) -> str:
+    """The pattern that matches exactly these levels."""
+    return ".".join(_quote(level) for level in levels)
+
+
+def _quote(level: str) -> str:
+    if re.fullmatch(r"[^.`\s*]+", level):
+        return level
+    return "`" + level.replace("`", "``") + "`"
+
+
+def is_exact(pattern: str) -> bool:
+    """Whether the pattern names one table only."""
+    return _compile(pattern).exact
+
+
+def matches(pattern: str, table: tuple[str, ...]) -> bool:
+    """Whether the pattern matches a table, given as its levels, the name last.
+
+    Follows all positions in the pattern at once: time is pattern x name, whatever the stars.
+    """
+    compiled = _compile(pattern)
+    name = _SEPARATOR.join(table)
+    if compiled.exact:
+        return "".join(compiled.tokens) == name
+    states = _closure({0}, compiled)
+    for character in name:
+        states = _closure(_step(states, compiled, character), compiled)
+        if not states:
+            return False
+    return len(compiled.tokens) in states
+
+
+def _step(states: set[int], compiled: _Compiled, character: str) -> set[int]:
+    """Positions after one character: a literal is passed, a star stays."""
+    out = set()
+    for state in states:
+        if state == len(compiled.tokens):
+            continue
+        token = compiled.tokens[state]
+        if not compiled.wild[state]:
+            if token == character:
+                out.add(state + 1)
+        elif token == _ACROSS or character != _SEPARATOR:
+            out.add(state)
+    return out
+
+
+def _closure(states: set[int], compiled: _Compiled) -> set[int]:
+    """With the positions that are reached when stars match nothing more."""
+    out, work = set(states), list(states)
+    while work:
+        state = work.pop()
+        onward = set()
+        if state < len(compiled.tokens) and compiled.wild[state]:
+            onward.add(state + 1)
+        if state in compiled.skips:
+            onward.add(state + 2)
+        work += onward - out
+        out |= onward
+    return out
+
+
+@lru_cache(maxsize=4096)
+def _compile(pattern: str) -> _Compiled:
+    tokens: list[str] = []
+    wild: list[bool] = []
+    skips: set[int] = set()
+    levels = list(_LEVEL.finditer(pattern))
+    if ".".join(match[0] for match in levels) != pattern:
+        raise ValueError(f"{pattern!r} is not a table name or pattern")
+    for number, level in enumerate(levels):
+        last = number == len(levels) - 1
+        if level[2] == _ACROSS and not last:
+            skips.add(len(tokens))
+        for token, is_wild in _level_tokens(level):
+            tokens.append(token)
+            wild.append(is_wild)
+        if not last:
+            tokens.append(_SEPARATOR)
+            wild.append(False)
+    return _Compiled(tuple(tokens), tuple(wild), frozenset(skips))
+
+
+def _level_tokens(level: re.Match[str]) -> list[tuple[str, bool]]:
+    if level[1] is not None:
+        return [(character, False) for character in level[1].replace("``", "`")]
+    parts: list[str] = re.findall(r"\*\*|\*|[^*]", level[2])
+    return [(part, part[0] == "*") for part in parts]
+
+
+def selects(tables: TableSelector, table: tuple[str, ...]) -> bool:
+    """Whether a policy's include and exclude select the table."""
+    return any(matches(pattern, table) for pattern in tables.include) and not any(
+        matches(pattern, table) for pattern in tables.exclude
+    )
+
+
+def policies_for(
+    table: tuple[str, ...], catalog: str, policies: Iterable[TableLayoutPolicy]
+) -> tuple[TableLayoutPolicy, ...]:
+    """The policies that select a table of the IcebergCatalog `catalog`, the one that gets it first.
+
+    An exact name beats a pattern, then the older policy wins, then the first by name. A policy
+    read from a file has no creation time and counts as newer than any stored one.
+    """
+    found = [
+        policy
+        for policy in policies
+        if policy.spec.catalog.name == catalog and selects(policy.spec.tables, table)
+    ]
+    return tuple(sorted(found, key=lambda policy: _precedence(policy, table)))
+
+
+def _precedence(policy: TableLayoutPolicy, table: tuple[str, ...]) -> tuple[object, ...]:
+    include = policy.spec.tables.include
+    exact = any(is_exact(pattern) and matches(pattern, table) for pattern in include)
+    return (not exact, not policy.created, policy.created, policy.name, policy.namespace)
+
+
+def conflicting(policies: tuple[TableLayoutPolicy, ...], table: tuple[str, ...]) -> bool:
+    """Whether the first two policies both name the table exactly, so that no one can be meant."""
+    return len(policies) > 1 and not any(_precedence(p, table)[0] for p in policies[:2])
