@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.core.actions import LEXICOGRAPHIC, Action
-from reconciler.core.cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
+from reconciler.core.cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.core.filetable import FileTable
 from reconciler.core.interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.core.sample import RowGroups, RowSample
@@ -74,6 +74,7 @@ class Settings:
     sort_order: the table's present default sort order.
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: when the decision is made; only hysteresis looks at it. horizon_ms: payback horizon.
+    open_bytes: what opening a file is worth in bytes read.
     debt_share: of a year's reading that reclustering may owe at most (Eq. 2's cost_limit).
     group_bytes, group_files: one group's decoded bytes and files at most.
     retention_ms: rows' remaining life from now, None where unlimited.
@@ -97,6 +98,7 @@ class Settings:
     horizon_ms: int = HORIZON_MS
     retention_ms: int | None = None
     rho: Rho = PRIOR_RHO
+    open_bytes: int = OPEN_BYTES
     throughput: Throughput = PRIOR_THROUGHPUT
     debt: Debt = NO_DEBT
     debt_share: float = 0.02

@@ -75,7 +75,9 @@ def plan_rewrite(
     chunk = np.zeros(len(rows), dtype=np.int64)
     for number, members in enumerate(groups):
         chunk[members] = number
-    return Rewrite(key, curve, settings.target_bytes, settings.row_group_bytes, chunk)
+    return Rewrite(
+        key, curve, settings.target_bytes, settings.row_group_bytes, chunk, settings.open_bytes
+    )
 
 
 def simulate(

@@ -66,7 +66,9 @@ class Situation:
 
 def look(given: AdviceInput) -> Situation:
     table, settings = given.table, given.settings
-    view = table_view(table, given.row_groups, given.sample, settings.row_group_bytes)
+    view = table_view(
+        table, given.row_groups, given.sample, settings.row_group_bytes, settings.open_bytes
+    )
     wanted = demands_of(given.workload, table.schema, settings.horizon_ms)
     savings = file_savings(view, wanted)
     horizon_reads = sum(

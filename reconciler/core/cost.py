@@ -170,6 +170,7 @@ class TableView:
     sample: RowSample | None = None
     probe: RowSample | None = None
     row_group_bytes: int = 128 << 20
+    open_bytes: int = OPEN_BYTES
 
     def take(self, index: Int64) -> TableView:
         """The files at `index` (ascending, unique) with their row groups and sampled rows."""
@@ -179,12 +180,15 @@ class TableView:
         if self.row_groups is not None and self.group_file is not None:
             kept = position[self.group_file] >= 0
             groups, owner = self.row_groups.take(kept), position[self.group_file[kept]]
-        footer = None if self.footer_bytes is None else self.footer_bytes[index]
-        return TableView(
-            self.files.take(index), groups, owner, footer,
-            _sample_of(self.sample, position), _sample_of(self.probe, position),
-            self.row_group_bytes,
-        )  # fmt: skip
+        return replace(
+            self,
+            files=self.files.take(index),
+            row_groups=groups,
+            group_file=owner,
+            footer_bytes=None if self.footer_bytes is None else self.footer_bytes[index],
+            sample=_sample_of(self.sample, position),
+            probe=_sample_of(self.probe, position),
+        )
 
     @property
     def label(self) -> str:
@@ -195,19 +199,25 @@ class TableView:
 
 
 def table_view(
-    table: FileTable, row_groups: RowGroups | None, sample: RowSample | None, row_group_bytes: int
+    table: FileTable,
+    row_groups: RowGroups | None,
+    sample: RowSample | None,
+    row_group_bytes: int,
+    open_bytes: int = OPEN_BYTES,
 ) -> TableView:
     """The table as observed, with what footers and sketches add to it."""
-    probe = None
-    if sample is not None:
-        sample = sample.take(np.argsort(sample.file, kind="stable")) if len(sample) else None
-        probe = None if sample is None else _thinned(sample)
-    if row_groups is None or not len(row_groups.file):
-        return TableView(table, sample=sample, probe=probe, row_group_bytes=row_group_bytes)
-    groups = row_groups_as_files(table, row_groups)
-    return TableView(
-        table, groups, row_groups.file, row_groups.footer_bytes, sample, probe, row_group_bytes
-    )
+    view = TableView(table, row_group_bytes=row_group_bytes, open_bytes=open_bytes)
+    if sample is not None and len(sample):
+        ordered = sample.take(np.argsort(sample.file, kind="stable"))
+        view = replace(view, sample=ordered, probe=_thinned(ordered))
+    if row_groups is not None and len(row_groups.file):
+        view = replace(
+            view,
+            row_groups=row_groups_as_files(table, row_groups),
+            group_file=row_groups.file,
+            footer_bytes=row_groups.footer_bytes,
+        )
+    return view
 
 
 def _sample_of(sample: RowSample | None, position: Int64) -> RowSample | None:
@@ -295,22 +305,17 @@ def decoded_bytes(table: FileTable) -> Float64:
 class ShapeReading:
     """What the queries of one shape read from a view.
 
-    bytes, files, opens, matching: float64[queries]; opens includes delete files; matching is the
-    projected bytes of matching rows. saving, read: float64[files] over the horizon, in bytes:
-    what an ideal layout would not read (Eq. 3: (1 - u) * size_read), and what is read now.
+    bytes, files, matching, cost: float64[queries]; matching is the projected bytes of matching
+    rows; cost adds what opening data and delete files is worth in bytes. saving, read:
+    float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3: (1 - u) * size_read), and what is read now.
     """
 
     bytes: Float64
     files: Float64
-    opens: Float64
     matching: Float64
+    cost: Float64
     saving: Float64
     read: Float64
-
-    @property
-    def cost(self) -> Float64:
-        """Bytes-equivalent per query: bytes and files opened."""
-        return self.bytes + OPEN_BYTES * self.opens
 
 
 def read_shape(view: TableView, demand: Demand) -> ShapeReading:
@@ -326,8 +331,8 @@ def read_shape(view: TableView, demand: Demand) -> ShapeReading:
         weights = demand.executions[block].astype(np.float32)
         out[0][block] = share @ size.astype(np.float32) + opened @ overhead.astype(np.float32)
         out[1][block] = opened.sum(axis=1)
-        out[2][block] = opened @ opens_each.astype(np.float32)
-        out[3][block] = used @ size.astype(np.float32)
+        out[2][block] = used @ size.astype(np.float32)
+        out[3][block] = out[0][block] + view.open_bytes * (opened @ opens_each.astype(np.float32))
         gap = weights @ (share - used)
         saving += gap * size
         read += (weights @ share) * size + (weights @ opened) * overhead

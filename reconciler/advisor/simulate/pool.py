@@ -161,7 +161,7 @@ def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -
     ranks = [pool.columns[c.field_id].ranks for c in key]
     if curve == HILBERT:
         bits = min(HILBERT_BITS, 64 // len(key))
-        spread = np.stack([_even_ranks(rank, bits) for rank in ranks])
+        spread = np.stack([even_ranks(rank, bits) for rank in ranks])
         return np.lexsort((hilbert_index(spread, bits), chunk))
     signed = [
         -rank if column.direction == "desc" else rank
@@ -170,7 +170,7 @@ def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -
     return np.lexsort((*reversed(signed), chunk))
 
 
-def _even_ranks(ranks: Int64, bits: int) -> Int64:
+def even_ranks(ranks: Int64, bits: int) -> Int64:
     """Ranks by row count, spread over the curve's grid; equal values stay equal."""
     ordered = np.sort(ranks)
     place = np.searchsorted(ordered, ranks, side="left")

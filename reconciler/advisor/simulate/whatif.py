@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
-from reconciler.core.cost import Demand, ShapeReading, TableView, read_shape
+from reconciler.core.cost import OPEN_BYTES, Demand, ShapeReading, TableView, read_shape
 from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.core.schema import SortColumn
 
@@ -37,6 +37,7 @@ class Rewrite:
     target_bytes: int
     row_group_bytes: int
     chunk_of_file: Int64
+    open_bytes: int = OPEN_BYTES
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,13 @@ def _simulated(
     files = _slices(pool, order, rows, per_row, first_of_file, sizes, lead)
     groups = _slices(pool, order, rows, per_row, first_of_group, sizes, lead)
     owner = file[first_of_group]
-    view = TableView(files, groups, owner.astype(np.int64), row_group_bytes=rewrite.row_group_bytes)
+    view = TableView(
+        files,
+        groups,
+        owner.astype(np.int64),
+        row_group_bytes=rewrite.row_group_bytes,
+        open_bytes=rewrite.open_bytes,
+    )
     return view, real_files
 
 
@@ -280,7 +287,7 @@ def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
     }
     each = np.full(count, max(1, int(live.sum()) // count), dtype=np.int64)
     table = simulated_files(files, each, np.full(count, size // count), columns, sizes)
-    return TableView(table, row_group_bytes=1 << 62)
+    return TableView(table, row_group_bytes=1 << 62, open_bytes=rewrite.open_bytes)
 
 
 def _rank_values(values: Array, rows: Int64, positions: Float64) -> Array:
@@ -295,14 +302,14 @@ def _added(readings: Sequence[ShapeReading]) -> ShapeReading:
     return ShapeReading(
         bytes=np.sum([r.bytes for r in readings], axis=0),
         files=np.sum([r.files for r in readings], axis=0),
-        opens=np.sum([r.opens for r in readings], axis=0),
         matching=np.sum([r.matching for r in readings], axis=0),
+        cost=np.sum([r.cost for r in readings], axis=0),
         saving=np.zeros(0),
         read=np.zeros(0),
     )
 
 
-def merged_whole(files: FileTable, bins: Int64, row_group_bytes: int) -> TableView:
+def merged_whole(files: FileTable, bins: Int64, open_bytes: int) -> TableView:
     """The exact outcome of merging whole files without a sort: bounds are the unions.
 
     bins: output file per input file, ascending. Row groups are as coarse as the files.
@@ -325,7 +332,7 @@ def merged_whole(files: FileTable, bins: Int64, row_group_bytes: int) -> TableVi
     }  # fmt: skip
     sizes = {field: _sum_known(known, starts) for field, known in taken.column_sizes.items()}
     table = simulated_files(files, records, np.add.reduceat(taken.bytes, starts), columns, sizes)
-    return TableView(table, row_group_bytes=max(row_group_bytes, 1 << 62))
+    return TableView(table, row_group_bytes=1 << 62, open_bytes=open_bytes)
 
 
 def _reduced_min(values: Array, starts: Int64) -> Array:

@@ -1,0 +1,219 @@
+"""An in-memory table whose rows, files and zone maps are real: what plans are checked against.
+
+Actions are really applied (rows sorted, cut and bounded exactly), so that properties can be proved
+without an engine: a plan after convergence is empty, predictions hold, shifts do little harm. Also
+the replay of WAIR's protocol (section 6.2.1) runs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.simulate.hilbert import hilbert_index
+from reconciler.advisor.simulate.pool import HILBERT_BITS, even_ranks
+from reconciler.advisor.simulate.whatif import SLACK
+from reconciler.core.actions import HILBERT, Action
+from reconciler.core.cost import decoded_bytes, type_width
+from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.core.grouping import key_range_groups
+from reconciler.core.sample import RowGroups, RowSample
+from reconciler.core.schema import PartitionSpec, Schema, SortColumn
+
+
+@dataclass(frozen=True)
+class SimulatedFile:
+    """rows: row numbers in physical order. group_rows: rows of a row group at most."""
+
+    path: str
+    rows: Int64
+    group_rows: int
+    added_ms: int
+    ours: bool
+
+
+@dataclass(frozen=True)
+class SimulatedTable:
+    """An unpartitioned table. values: by field id, every column's rows; NULL-free."""
+
+    schema: Schema
+    values: Mapping[int, Array]
+    files: tuple[SimulatedFile, ...]
+    written: int = 0
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values()))) if self.values else 0
+
+    @property
+    def row_width(self) -> int:
+        return sum(type_width(f.type) for f in self.schema.fields)
+
+    def append(
+        self, values: Mapping[int, Array], rows_per_file: int, added_ms: int, group_rows: int
+    ) -> SimulatedTable:
+        """New rows in their order, cut into files."""
+        start = len(self)
+        count = len(next(iter(values.values())))
+        joined = {
+            f.field_id: np.concatenate([self.values[f.field_id], values[f.field_id]])
+            if self.values else np.asarray(values[f.field_id])
+            for f in self.schema.fields
+        }  # fmt: skip
+        edges = range(start, start + count, rows_per_file)
+        new = tuple(
+            SimulatedFile(
+                f"file-{self.written + number:06d}",
+                np.arange(first, min(first + rows_per_file, start + count), dtype=np.int64),
+                group_rows, added_ms, False,
+            )
+            for number, first in enumerate(edges)
+        )  # fmt: skip
+        return replace(self, values=joined, files=self.files + new, written=self.written + len(new))
+
+    def file_table(self) -> FileTable:
+        """The table as its manifests would describe it, with exact bounds."""
+        count = len(self.files)
+        records = np.array([len(f.rows) for f in self.files], dtype=np.int64)
+        zeros = np.zeros(count, dtype=np.int64)
+        return FileTable(
+            schema=self.schema,
+            specs={0: PartitionSpec(0)},
+            default_spec_id=0,
+            path=np.array([f.path for f in self.files], dtype=object),
+            spec_id=np.zeros(count, dtype=np.int32),
+            partition=np.zeros(count, dtype=np.int32),
+            partitions=((0, ()),),
+            records=records,
+            bytes=records * self.row_width,
+            sequence=zeros,
+            added_ms=np.array([f.added_ms for f in self.files], dtype=np.int64),
+            layout_written=np.array([f.ours for f in self.files], dtype=np.bool_),
+            sort_order_id=np.full(count, UNKNOWN, dtype=np.int64),
+            parquet=np.ones(count, dtype=np.bool_),
+            encrypted=np.zeros(count, dtype=np.bool_),
+            position_deleted=zeros,
+            delete_files=zeros,
+            delete_bytes=zeros,
+            equality_deletes=zeros,
+            columns=self._bounds([f.rows for f in self.files]),
+            column_sizes={f.field_id: records * type_width(f.type) for f in self.schema.fields},
+        )
+
+    def row_groups(self) -> RowGroups:
+        """Every file's footer."""
+        pieces: list[Int64] = []
+        owner: list[int] = []
+        for number, file in enumerate(self.files):
+            for start in range(0, len(file.rows), file.group_rows):
+                pieces.append(file.rows[start : start + file.group_rows])
+                owner.append(number)
+        records = np.array([len(piece) for piece in pieces], dtype=np.int64)
+        return RowGroups(
+            file=np.array(owner, dtype=np.int64),
+            records=records,
+            columns=self._bounds(pieces),
+            column_sizes={f.field_id: records * type_width(f.type) for f in self.schema.fields},
+            footer_bytes=np.zeros(len(self.files), dtype=np.int64),
+            has_footer=np.ones(len(self.files), dtype=np.bool_),
+        )
+
+    def sample(self, files: Sequence[int] | Int64, rows_per_file: int = 1024) -> RowSample:
+        """Systematic rows of the given files."""
+        picked: list[Int64] = []
+        owner: list[Int64] = []
+        weight: list[npt.NDArray[np.float64]] = []
+        for number in np.sort(np.asarray(files, dtype=np.int64)):
+            rows = self.files[int(number)].rows
+            count = min(rows_per_file, len(rows))
+            place = ((np.arange(count) + 0.5) * len(rows) / max(count, 1)).astype(np.int64)
+            picked.append(rows[place])
+            owner.append(np.full(count, number, dtype=np.int64))
+            weight.append(np.full(count, len(rows) / max(count, 1)))
+        rows = np.concatenate(picked) if picked else np.zeros(0, dtype=np.int64)
+        return RowSample(
+            values={f.field_id: self.values[f.field_id][rows] for f in self.schema.fields},
+            null={f.field_id: np.zeros(len(rows), dtype=np.bool_) for f in self.schema.fields},
+            weight=np.concatenate(weight) if weight else np.zeros(0),
+            file=np.concatenate(owner) if owner else np.zeros(0, dtype=np.int64),
+        )
+
+    def apply(
+        self, action: Action, now_ms: int, group_bytes: int = 2 << 30, group_files: int = 512
+    ) -> SimulatedTable:
+        """The table after a rewrite. Rows are carried along, never changed."""
+        if not action.type.rewrites:
+            return self
+        inputs = set(action.inputs)
+        table = self.file_table()
+        chosen = np.array([f.path in inputs for f in self.files], dtype=np.bool_)
+        members = np.flatnonzero(chosen)
+        files = table.take(members)
+        groups = key_range_groups(files, action.key, decoded_bytes(files), group_bytes, group_files)
+        written: list[SimulatedFile] = []
+        for group in groups:
+            rows = np.concatenate([self.files[int(members[i])].rows for i in group])
+            ordered = rows[self._order(rows, action.key, action.curve)]
+            written += self._cut(ordered, action, now_ms, self.written + len(written))
+        kept = tuple(f for f, gone in zip(self.files, chosen, strict=True) if not gone)
+        return replace(self, files=kept + tuple(written), written=self.written + len(written))
+
+    def _order(self, rows: Int64, key: tuple[SortColumn, ...], curve: str) -> Int64:
+        if not key:
+            return np.arange(len(rows))
+        ranks = [
+            np.unique(self.values[c.field_id][rows], return_inverse=True)[1].reshape(-1)
+            for c in key
+        ]
+        if curve == HILBERT:
+            bits = min(HILBERT_BITS, 64 // len(key))
+            spread = np.stack([even_ranks(rank.astype(np.int64), bits) for rank in ranks])
+            return np.argsort(hilbert_index(spread, bits), kind="stable")
+        signed = [-r if c.direction == "desc" else r for r, c in zip(ranks, key, strict=True)]
+        return np.lexsort(tuple(reversed(signed)))
+
+    def _cut(self, rows: Int64, action: Action, now_ms: int, first: int) -> list[SimulatedFile]:
+        size = len(rows) * self.row_width
+        count = max(1, int(np.ceil(size / (action.target_bytes * SLACK))))
+        edges = np.linspace(0, len(rows), count + 1).astype(np.int64)
+        file_rows = max(1, int(np.ceil(len(rows) / count)))
+        groups = max(1, int(np.ceil(
+            file_rows * self.row_width / (action.row_group_bytes * SLACK)
+        ))) if action.row_group_bytes else 1  # fmt: skip
+        each = max(1, -(-file_rows // groups))
+        return [
+            SimulatedFile(
+                f"layout-{first + i:06d}", rows[edges[i] : edges[i + 1]], each, now_ms, True
+            )
+            for i in range(count)
+        ]
+
+    def _bounds(self, pieces: Sequence[Int64]) -> dict[int, ColumnBounds]:
+        if not pieces:
+            return {}
+        order = np.concatenate(pieces)
+        lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+        starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+        yes, zeros = np.ones(len(pieces), dtype=np.bool_), np.zeros(len(pieces), dtype=np.int64)
+        bounds = {}
+        for field in self.schema.fields:
+            kind = field.kind
+            if kind is None:
+                continue
+            values = self.values[field.field_id][order]
+            distinct, codes = np.unique(values, return_inverse=True)
+            codes = codes.reshape(-1)
+            bounds[field.field_id] = ColumnBounds(
+                field.field_id, kind,
+                distinct[np.minimum.reduceat(codes, starts)],
+                distinct[np.maximum.reduceat(codes, starts)],
+                yes, yes, zeros, zeros, lengths, lengths * type_width(field.type),
+                np.zeros(len(pieces), dtype=np.bool_),
+            )  # fmt: skip
+        return bounds
+
+
+def empty_table(schema: Schema) -> SimulatedTable:
+    return SimulatedTable(schema, {}, ())
