@@ -1,0 +1,212 @@
+"""Overlap depth: how many files hold a given value of a column, from bounds alone.
+
+What `observe` ranks columns by when nothing is known of the queries, and what Declared drift is
+measured in. A value range is cut at every distinct bound; between two cuts the depth is constant.
+Ends that touch do not overlap: sorted files whose neighbours share a boundary value have depth 1.
+Everything is a sort and prefix sums, O(n log n).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.core.filetable import Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.core.schema import Field
+from reconciler.core.values import Kind
+
+BLUNT_SHARE = 0.5
+"""No verdict above this share of rows in files whose truncated bounds are one and the same prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """mean: weighted by rows; maximum: files at the deepest place. 0 when there is no file."""
+
+    mean: float
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDepth:
+    """One line of `observe`. reason: why the column is not judged, "" where it is.
+
+    share: mean depth / files. bounded: files whose bounds are known (files that hold only NULL
+    need none); files: all. truncated: files with a truncated bound, at `truncated_to` bytes.
+    """
+
+    field_id: int
+    name: str
+    mean: float
+    maximum: int
+    share: float
+    bounded: int
+    files: int
+    truncated: int = 0
+    truncated_to: int = 0
+    reason: str = ""
+
+    @property
+    def judged(self) -> bool:
+        return not self.reason
+
+    @property
+    def bounds(self) -> str:
+        """The last column of the table: how much of the truth the numbers rest on."""
+        if self.reason:
+            return f"not judged: {self.reason}"
+        known = (
+            "all files"
+            if self.bounded == self.files
+            else f"{self.bounded:,} of {self.files:,} files have bounds"
+        )
+        return f"{known}, truncated to {self.truncated_to} bytes" if self.truncated else known
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Value ranges of n files as ranks among the distinct bounds; all arrays [n].
+
+    first, last: rank of the lower and upper bound. known: both bounds exist. single: first equals
+    last. constant: single and proven to hold one value and nothing else (no NULL, NaN, truncation).
+    """
+
+    first: Int64
+    last: Int64
+    known: Bool
+    single: Bool
+    constant: Bool
+
+
+def rank_columns(table: FileTable) -> list[ColumnDepth]:
+    """All columns: judged ones by mean depth, best clustered first, then the others by name."""
+    rows = np.maximum(table.records, 0)
+    lines = [_column_depth(table, field, rows) for field in table.schema.fields]
+    return sorted(lines, key=lambda line: (not line.judged, line.mean, line.name))
+
+
+def column_depth(column: ColumnBounds, rows: Int64) -> Depth:
+    """Depth over the files with bounds. rows: the weights, int64[files]."""
+    ranges = value_ranges(column)
+    return depth_of(ranges, ranges.known, rows)
+
+
+def depth_of(ranges: Ranges, chosen: Bool | Int64, rows: Int64) -> Depth:
+    """Depth among the chosen files (a mask or row indexes)."""
+    start, end = elementary(ranges.first[chosen], ranges.last[chosen])
+    return _sweep(start, end, rows[chosen])
+
+
+def value_ranges(column: ColumnBounds) -> Ranges:
+    """Ranks of the bounds. A truncated upper bound is taken back to the prefix it was made from.
+
+    Iceberg shortens an upper bound and increments its last character. Files that are sorted but
+    meet inside one shortened prefix would seem to overlap; taken back, their ends touch.
+    """
+    known = column.bounded
+    lower, upper = column.lower, column.upper
+    if column.kind is Kind.BYTES and column.truncated.any():
+        upper = np.where(column.truncated, np.maximum(_predecessor(upper), lower), upper)
+    elif column.kind is Kind.FLOAT:
+        known = known & ~np.isnan(lower) & ~np.isnan(upper)
+    filler = lower[np.flatnonzero(known)[:1]]
+    filler = filler[0] if len(filler) else np.zeros(1, dtype=lower.dtype)[0]
+    _, rank = np.unique(
+        np.concatenate((np.where(known, lower, filler), np.where(known, upper, filler))),
+        return_inverse=True,
+    )
+    first, last = np.split(rank.reshape(-1).astype(np.int64), 2)
+    single = known & (first == last)
+    other = (column.nulls > 0) | (column.nans > 0) | column.truncated
+    return Ranges(first, np.maximum(first, last), known, single, single & ~other)
+
+
+def elementary(first: Int64, last: Int64) -> tuple[Int64, Int64]:
+    """The elementary intervals that each range covers, as first and last number, both included.
+
+    They are the gaps between consecutive distinct bounds, and each value that is a whole range by
+    itself. A range covers the gaps between its ends and the single values strictly between them.
+    """
+    if not len(first):
+        return first, last
+    size = int(last.max()) + 1
+    single = first == last
+    has_point = np.zeros(size, dtype=np.bool_)
+    has_point[first[single]] = True
+    # In order of value: the point r where it is one, then the gap from r to r + 1.
+    gap = np.arange(size) + np.cumsum(has_point)
+    start = np.where(single, gap[first] - 1, gap[first])
+    end = np.where(single, start, gap[np.maximum(last - 1, 0)])
+    return start, end
+
+
+def _sweep(start: Int64, end: Int64, rows: Int64) -> Depth:
+    """Depth per elementary interval, and its mean by rows: sum_k w_k d_k / sum_k w_k.
+
+    w_k is the rows in interval k, every file's rows being spread evenly over its intervals; a
+    file's part of the numerator is its rows times the mean depth along its range.
+    """
+    if not len(start):
+        return Depth(0.0, 0)
+    size = int(end.max()) + 1
+    change = np.bincount(start, minlength=size + 1) - np.bincount(end + 1, minlength=size + 1)
+    depth = np.cumsum(change[:size])
+    total = np.concatenate(([0], np.cumsum(depth)))
+    along = (total[end + 1] - total[start]) / (end - start + 1)
+    weight = rows.astype(np.float64)
+    if not weight.sum():
+        weight = np.ones(len(rows))
+    return Depth(float((along * weight).sum() / weight.sum()), int(depth.max()))
+
+
+def _column_depth(table: FileTable, field: Field, rows: Int64) -> ColumnDepth:
+    column = table.columns.get(field.field_id)
+    files = len(table)
+    if field.kind is None:
+        reason = "inside a list or map" if field.repeated else f"{field.type} has no order"
+        return _unjudged(field, files, 0, reason)
+    if column is None:
+        return _unjudged(field, files, 0, "no bounds in any file")
+    ranges = value_ranges(column)
+    without_value = ~ranges.known & (
+        (table.records == 0) | ((column.values > 0) & (column.nulls == column.values))
+    )
+    bounded = int((ranges.known | without_value).sum())
+    truncated_to = _longest(column.lower[ranges.known & column.truncated])
+    if not ranges.known.any():
+        only_null = files > 0 and bool(without_value.all())
+        reason = "only NULL" if only_null else "no bounds in any file"
+        return _unjudged(field, files, bounded, reason)
+    blunt = ranges.single & column.truncated
+    if _weighted_share(blunt, ranges.known, rows) > BLUNT_SHARE:
+        return _unjudged(field, files, bounded, f"bounds truncated to {truncated_to} bytes")
+    depth = depth_of(ranges, ranges.known, rows)
+    return ColumnDepth(
+        field.field_id, field.name, depth.mean, depth.maximum, depth.mean / files, bounded, files,
+        int((ranges.known & column.truncated).sum()), truncated_to,
+    )  # fmt: skip
+
+
+def _unjudged(field: Field, files: int, bounded: int, reason: str) -> ColumnDepth:
+    return ColumnDepth(field.field_id, field.name, 0.0, 0, 0.0, bounded, files, reason=reason)
+
+
+def _weighted_share(part: Bool, whole: Bool, rows: Int64) -> float:
+    weight: npt.NDArray[np.float64] = rows.astype(np.float64) + 1e-9
+    return float(weight[part].sum() / weight[whole].sum())
+
+
+def _longest(values: Array) -> int:
+    return int(np.char.str_len(values).max(initial=0)) if values.dtype.kind == "S" else 0
+
+
+def _predecessor(values: Array) -> Array:
+    """Each byte string with its last byte lowered by one, '' unchanged."""
+    width = values.dtype.itemsize
+    raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width).copy()
+    length = np.char.str_len(values)
+    rows = np.flatnonzero(length > 0)
+    raw[rows, length[rows] - 1] -= 1
+    return raw.reshape(-1).view(values.dtype)

@@ -1,0 +1,474 @@
+"""Drift of files from what is declared: clustering keys and file sizes, per partition.
+
+Pure decisions over the file table, each with its reason, as are the refusals; the plan turns them
+into actions and shows both. Size-tiered like an LSM tree: data is rewritten only together with
+enough new data that the sorted run it lies in grows by a third, so that a byte is rewritten
+O(log n) times and one wide append does not rewrite a partition. A table that was rewritten as
+decided here has no drift: the plan of a converged table is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.core.actions import HILBERT
+from reconciler.core.depth import Ranges, depth_of, elementary, value_ranges
+from reconciler.core.filetable import Array, Bool, FileTable, Int64, Partition
+from reconciler.core.schema import SortColumn
+
+MIB = 1 << 20
+TARGET_PROPERTY = "write.target-file-size-bytes"
+ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
+
+UNSORTED_SHARE = 0.25
+"""Unsorted data is merged with its key neighbours from this share of both on."""
+
+MIN_GAIN = 0.10
+"""A smaller relative gain in mean depth is no drift."""
+
+SMALL_SHARE = 0.75
+"""A file below this share of the target size is a candidate for bin-packing."""
+
+WRITTEN_SHARE = 0.5
+"""A file of ours above this share of the target is what the writer made of that target."""
+
+LARGEST_SHARE = 0.75
+"""A set is packed only if its largest file is at most this share of it."""
+
+HILBERT_SLACK = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Files of one (spec, partition) to rewrite together, or the reason why they are left alone.
+
+    files: rows of the file table, ascending. rewrite: False for a refusal. depth, depth_after:
+    mean depth of these files in the key that decided, before and predicted; 0 for sizes and
+    refusals without a measure.
+    """
+
+    spec_id: int
+    partition: Partition
+    files: Int64
+    rewrite: bool
+    reason: str
+    depth: float = 0.0
+    depth_after: float = 0.0
+
+
+Found = tuple[Int64, bool, str, float, float]
+"""files, rewrite, reason, depth, depth after."""
+
+
+def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
+    """Target file size where the policy says Auto: the table's property, else by table size.
+
+    PTO, Algorithm 4 (the rule of a human expert):
+    TFS = size / min(max(partitions, 10000), max(10 * partitions, 30)), within 32 and 512 MiB.
+    """
+    declared = _positive(properties.get(TARGET_PROPERTY))
+    if declared:
+        return declared
+    partitions = max(len(np.unique(table.partition)), 1)
+    files = min(max(partitions, 10_000), max(10 * partitions, 30))
+    return min(max(table.total_bytes // files, 32 * MIB), 512 * MIB)
+
+
+def auto_row_group_bytes(table: FileTable, properties: Mapping[str, str], target_bytes: int) -> int:
+    """Row-group size where the policy says Auto: the table's property, else PTO Algorithm 4.
+
+    RGS = min(128 MiB, TFS / 4, max(8 MiB, bytes of 100,000 rows)).
+    """
+    declared = _positive(properties.get(ROW_GROUP_PROPERTY))
+    if declared:
+        return declared
+    row_bytes = table.total_bytes / max(table.total_records, 1)
+    return min(128 * MIB, target_bytes // 4, max(8 * MIB, int(100_000 * row_bytes)))
+
+
+def declared_drift(
+    table: FileTable, key: Sequence[SortColumn], curve: str, min_input_files: int
+) -> list[Decision]:
+    """What to cluster by a declared key, per (spec, partition), and what is left alone and why.
+
+    Directions do not matter: a sorted table is sorted both ways. Files whose key has no bounds are
+    refused, because a rewrite need not give them any.
+    """
+    ranges = _key_ranges(table, key)
+    hilbert = curve == HILBERT and len(key) > 1
+    decisions: list[Decision] = []
+    for spec_id, partition, members in table.groups():
+        if not ranges or (hilbert and len(ranges) < len(key)):
+            why = "no file has bounds of the key"
+            decisions.append(Decision(spec_id, partition, members, False, why))
+            continue
+        judged, found = _judgeable(table, key, ranges, members)
+        if hilbert:
+            found += _hilbert_drift(table, ranges, judged, min_input_files)
+        else:
+            found += _sorted_drift(table, ranges, judged, min_input_files)
+        decisions += [Decision(spec_id, partition, *one) for one in _merged(found)]
+    return decisions
+
+
+def small_files(
+    table: FileTable,
+    target_bytes: int,
+    min_input_files: int,
+    *,
+    key: Sequence[SortColumn] = (),
+    taken: Int64 | None = None,
+    largest_share: float = LARGEST_SHARE,
+) -> list[Decision]:
+    """Sets of small files to bin-pack, and small files that are left alone and why.
+
+    Small is below 0.75 of the target and mergeable with at least minInputFiles of its (spec,
+    partition); a tiny partition's only file is not small. With a key, only neighbours in key
+    order are packed, so that no packed file spans others. taken: rows that are rewritten anyway.
+    largest_share: 1.0 gives up the size tiers where an objective forces packing.
+    """
+    free = np.ones(len(table), dtype=np.bool_)
+    if taken is not None:
+        free[taken] = False
+    candidate = free & (table.bytes < SMALL_SHARE * target_bytes)
+    candidate &= ~(table.layout_written & (table.bytes >= WRITTEN_SHARE * target_bytes))
+    ranges = value_ranges(table.columns[key[0].field_id]) if _has_bounds(table, key) else None
+    decisions: list[Decision] = []
+    for spec_id, partition, members in table.groups():
+        small = members[candidate[members]]
+        if len(small) < 2:
+            continue
+        packed: list[Int64] = []
+        for neighbours in _neighbours(ranges, small, members[~candidate[members]]):
+            packed += _pack(
+                table.bytes, neighbours, target_bytes, min_input_files, largest_share,
+                ordered=ranges is not None,
+            )  # fmt: skip
+        for files in packed:
+            reason = f"{len(files)} files below {SMALL_SHARE:.2f} of the target size"
+            decisions.append(Decision(spec_id, partition, np.sort(files), True, reason))
+        rest = np.setdiff1d(small, np.concatenate(packed)) if packed else small
+        if len(rest) > 1:
+            why = _why_not_packed(len(rest), min_input_files)
+            decisions.append(Decision(spec_id, partition, rest, False, why))
+    return decisions
+
+
+def small_mask(
+    table: FileTable, target_bytes: int, min_input_files: int, *, key: Sequence[SortColumn] = ()
+) -> Bool:
+    """bool[files]: the file is small in the sense of the objectives, so it can be packed away."""
+    mask = np.zeros(len(table), dtype=np.bool_)
+    for decision in small_files(table, target_bytes, min_input_files, key=key):
+        if decision.rewrite:
+            mask[decision.files] = True
+    return mask
+
+
+def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:
+    """Ranges of the key's columns, up to the first that no file has bounds of."""
+    ranges: list[Ranges] = []
+    for column in key:
+        if column.field_id not in table.columns:
+            break
+        ranges.append(value_ranges(table.columns[column.field_id]))
+    return ranges
+
+
+def _judgeable(
+    table: FileTable, key: Sequence[SortColumn], ranges: Sequence[Ranges], members: Int64
+) -> tuple[Int64, list[Found]]:
+    """Files with bounds of key 1, and the others refused, unless they hold only NULL or no row."""
+    column = table.columns[key[0].field_id]
+    known = ranges[0].known[members]
+    nothing = (table.records[members] == 0) | (
+        (column.values[members] > 0) & (column.nulls[members] == column.values[members])
+    )
+    unknown = members[~known & ~nothing]
+    if not len(unknown):
+        return members[known], []
+    why = f"no bounds of {table.schema.name_of(key[0].field_id)}, which a rewrite need not give"
+    return members[known], [(unknown, False, why, 0.0, 0.0)]
+
+
+def _merged(found: list[Found]) -> list[Found]:
+    """What is rewritten set by set, and one refusal per reason."""
+    refused: dict[str, list[Found]] = {}
+    for one in found:
+        if not one[1]:
+            refused.setdefault(one[2], []).append(one)
+    joined = [
+        (np.unique(np.concatenate([o[0] for o in same])), False, why, max(o[3] for o in same), 0.0)
+        for why, same in refused.items()
+    ]
+    return [one for one in found if one[1]] + joined
+
+
+def _sorted_drift(
+    table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
+) -> list[Found]:
+    """Overlap in key 1; then, among files constant in it that stay, overlap in key 2, and so on."""
+    found = _overlaps(table, ranges[0], files, min_input_files)
+    if len(ranges) == 1:
+        return found
+    chosen = [one[0] for one in found if one[1]]
+    staying = np.setdiff1d(files, np.concatenate(chosen)) if chosen else files
+    constant = staying[ranges[0].constant[staying]]
+    for same_value in _split_by(constant, ranges[0].first[constant]):
+        known = same_value[ranges[1].known[same_value]]
+        if len(known) > 1:
+            found += _sorted_drift(table, ranges[1:], known, min_input_files)
+    return found
+
+
+def _overlaps(table: FileTable, ranges: Ranges, files: Int64, min_input_files: int) -> list[Found]:
+    """Connected sets of overlapping files, each merged whole, in its unsorted part, or not yet.
+
+    Files that lie at one and the same value count as one: this key cannot part them.
+    """
+    found: list[Found] = []
+    for component in _components(_units(ranges, files)):
+        found += _tiers(table, ranges, component, min_input_files)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """Files or sets of files at one value, as ranges of elementary intervals. Arrays [units]."""
+
+    start: Int64
+    end: Int64
+    members: tuple[Int64, ...]
+
+    def take(self, index: Int64) -> _Units:
+        return _Units(
+            self.start[index], self.end[index], tuple(self.members[i] for i in index.tolist())
+        )
+
+    @property
+    def files(self) -> Int64:
+        return np.sort(np.concatenate(self.members))
+
+
+def _units(ranges: Ranges, files: Int64) -> _Units:
+    start, end = elementary(ranges.first[files], ranges.last[files])
+    single = ranges.single[files]
+    members = [files[i : i + 1] for i in np.flatnonzero(~single)]
+    starts = start[~single].tolist()
+    ends = end[~single].tolist()
+    for same in _split_by(np.flatnonzero(single), start[single]):
+        members.append(files[same])
+        starts.append(int(start[same[0]]))
+        ends.append(int(end[same[0]]))
+    return _Units(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), tuple(members))
+
+
+def _components(units: _Units) -> list[_Units]:
+    """Units connected by overlap, only where there are at least two."""
+    if len(units.start) < 2:
+        return []
+    order = np.lexsort((units.end, units.start))
+    reach = np.maximum.accumulate(units.end[order])
+    begins = np.concatenate(([True], units.start[order][1:] > reach[:-1]))
+    pieces = np.split(order, np.flatnonzero(begins)[1:])
+    return [units.take(piece) for piece in pieces if len(piece) > 1]
+
+
+def _tiers(
+    table: FileTable, ranges: Ranges, component: _Units, min_input_files: int
+) -> list[Found]:
+    """Merge the whole component, or its unsorted part among itself, or wait.
+
+    The sorted base is the heaviest set of units that do not overlap. If what is left of it is at
+    least a quarter of the whole, merging grows every run by at least a third; if it is less but
+    at least minInputFiles, it is judged by itself, a tier below.
+    """
+    files = component.files
+    size = np.array([int(table.bytes[m].sum()) for m in component.members], dtype=np.int64)
+    unsorted = component.take(np.flatnonzero(~_heaviest_chain(component, size)))
+    rest = unsorted.files
+    share = float(table.bytes[rest].sum()) / max(float(size.sum()), 1.0)
+    depth = _unit_depth(table, component)
+    if depth - 1.0 < MIN_GAIN * depth:
+        return [(files, False, f"a gain under {MIN_GAIN:.0%} in depth", depth, depth)]
+    if share >= UNSORTED_SHARE:
+        reason = f"depth {depth:.1f} in {len(files)} overlapping files"
+        return [(files, True, reason, depth, 1.0)]
+    if len(rest) >= min_input_files:
+        lower = [
+            one
+            for part in _components(unsorted)
+            for one in _tiers(table, ranges, part, min_input_files)
+        ]
+        if any(one[1] for one in lower):
+            return lower
+    return [(rest, False, _too_little(min_input_files), depth, depth)]
+
+
+def _too_little(min_input_files: int) -> str:
+    return (
+        f"unsorted, but under {UNSORTED_SHARE:.0%} of what overlaps it and fewer than "
+        f"minInputFiles {min_input_files} of like size: merged when there is more"
+    )
+
+
+def _heaviest_chain(units: _Units, size: Int64) -> Bool:
+    """bool[units]: the subset without overlap that holds most bytes (weighted scheduling)."""
+    order = np.lexsort((units.start, units.end))
+    start, end = units.start[order], units.end[order]
+    before = np.searchsorted(end, start, side="left").tolist()
+    weight = size[order].tolist()
+    best = [0] * (len(order) + 1)
+    for i, (previous, mine) in enumerate(zip(before, weight, strict=True)):
+        best[i + 1] = max(best[i], best[previous] + mine)
+    chosen = np.zeros(len(order), dtype=np.bool_)
+    i = len(order)
+    while i:
+        if best[i] == best[i - 1]:
+            i -= 1
+            continue
+        chosen[order[i - 1]] = True
+        i = before[i - 1]
+    return chosen
+
+
+def _unit_depth(table: FileTable, units: _Units) -> float:
+    """Mean depth by rows, units counted once."""
+    rows = np.array([int(np.maximum(table.records[m], 0).sum()) for m in units.members])
+    everywhere = np.zeros(len(rows), dtype=np.bool_)
+    as_ranges = Ranges(units.start, units.end + 1, ~everywhere, everywhere, everywhere)
+    return depth_of(as_ranges, ~everywhere, rows.astype(np.int64)).mean
+
+
+def _hilbert_drift(
+    table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
+) -> list[Found]:
+    """Mean depth of some key above 2 n^(1 - 1/d), which a Hilbert curve of n files keeps below.
+
+    A curve cuts each of d axes into n^(1/d) parts. Files at one value of a key are left out of
+    that key's depth, and a key with v distinct bounds cannot get below n/v: no curve parts them.
+    """
+    known = np.logical_and.reduce([r.known[files] for r in ranges])
+    files = files[known]
+    count = len(files)
+    if count < 2:
+        return []
+    depths = [_spread_depth(table, r, files) for r in ranges]
+    limits = [_hilbert_limit(r, files, len(ranges)) for r in ranges]
+    worst = int(np.argmax([d / limit for d, limit in zip(depths, limits, strict=True)]))
+    depth, limit = depths[worst], limits[worst]
+    if depth <= HILBERT_SLACK * limit:
+        return []
+    wide = files[_wide(ranges, files)]
+    share = float(table.bytes[wide].sum()) / max(float(table.bytes[files].sum()), 1.0)
+    if share >= UNSORTED_SHARE:
+        reason = f"depth {depth:.1f}, a Hilbert curve of {count} files has about {limit:.1f}"
+        return [(files, True, reason, depth, limit)]
+    if min_input_files <= len(wide) < count:
+        below = _hilbert_drift(table, ranges, wide, min_input_files)
+        if below:
+            return below
+    return [(wide, False, _too_little(min_input_files), depth, depth)]
+
+
+def _spread_depth(table: FileTable, ranges: Ranges, files: Int64) -> float:
+    spread = files[~ranges.single[files]]
+    return depth_of(ranges, spread, np.maximum(table.records, 0)).mean
+
+
+def _hilbert_limit(ranges: Ranges, files: Int64, dimensions: int) -> float:
+    count = len(files)
+    values = len(np.unique(np.concatenate((ranges.first[files], ranges.last[files]))))
+    return max(count ** (1.0 - 1.0 / dimensions), count / values)
+
+
+def _wide(ranges: Sequence[Ranges], files: Int64) -> Bool:
+    """Files that span more than twice their part, n^(-1/d), of some key's distinct bounds."""
+    part = HILBERT_SLACK * len(files) ** (-1.0 / len(ranges))
+    wide = np.zeros(len(files), dtype=np.bool_)
+    for one in ranges:
+        distinct = np.unique(np.concatenate((one.first[files], one.last[files])))
+        span = np.searchsorted(distinct, one.last[files]) - np.searchsorted(
+            distinct, one.first[files]
+        )
+        wide |= span > part * max(len(distinct) - 1, 1)
+    return wide
+
+
+def _neighbours(ranges: Ranges | None, small: Int64, large: Int64) -> list[Int64]:
+    """Small files in key order, parted wherever a large file lies between two of them.
+
+    Files without bounds form a set of their own: packing them spoils no order that is known.
+    """
+    if ranges is None:
+        return [small]
+    unknown = small[~ranges.known[small]]
+    small = small[ranges.known[small]]
+    large = large[ranges.known[large]]
+    order = small[np.lexsort((ranges.last[small], ranges.first[small]))]
+    reach = np.maximum.accumulate(ranges.last[order])[:-1]
+    following = ranges.first[order][1:]
+    begun = np.searchsorted(np.sort(ranges.first[large]), following, side="left")
+    ended = np.searchsorted(np.sort(ranges.last[large]), reach, side="right")
+    between = (following > reach) & (begun > ended)
+    pieces = np.split(order, np.flatnonzero(between) + 1)
+    return [piece for piece in (*pieces, unknown) if len(piece)]
+
+
+def _pack(
+    size: Int64,
+    files: Int64,
+    target_bytes: int,
+    min_input_files: int,
+    largest_share: float,
+    *,
+    ordered: bool,
+) -> list[Int64]:
+    """The set itself if it is worth packing, else what is left of it without its largest file.
+
+    Every file then grows by at least a third, and the number of files falls. In key order the
+    largest file parts its neighbours; without an order the rest stays together.
+    """
+    packed: list[Int64] = []
+    pending = [files]
+    while pending:
+        part = pending.pop()
+        if len(part) < max(min_input_files, 2):
+            continue
+        mine = size[part]
+        largest = int(np.argmax(mine))
+        total = int(mine.sum())
+        if mine[largest] <= largest_share * total and -(-total // target_bytes) < len(part):
+            packed.append(part)
+        elif ordered:
+            pending += [part[:largest], part[largest + 1 :]]
+        else:
+            pending.append(np.delete(part, largest))
+    return packed
+
+
+def _why_not_packed(count: int, min_input_files: int) -> str:
+    if count < min_input_files:
+        return f"{count} small files, fewer than minInputFiles {min_input_files}"
+    return f"{count} small files, of too unequal sizes or too far apart in the key to merge yet"
+
+
+def _has_bounds(table: FileTable, key: Sequence[SortColumn]) -> bool:
+    return bool(key) and key[0].field_id in table.columns
+
+
+def _split_by(items: Int64, label: Array) -> list[Int64]:
+    """Items grouped by their label, groups in order of label."""
+    if not len(items):
+        return []
+    order = np.argsort(label, kind="stable")
+    cuts = np.flatnonzero(np.diff(label[order])) + 1
+    return [piece.astype(np.int64) for piece in np.split(items[order], cuts)]
+
+
+def _positive(text: str | None) -> int:
+    """A size property as Iceberg reads it; 0 where it is unset or no positive integer."""
+    return int(text) if text is not None and text.isdecimal() else 0
