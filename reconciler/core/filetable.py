@@ -134,6 +134,8 @@ class FileTable:
 
     def groups(self) -> list[tuple[int, Partition, Int64]]:
         """(spec id, partition values, row indexes) per partition with files, in a fixed order."""
+        if not len(self):
+            return []
         order = np.argsort(self.partition, kind="stable")
         ids, starts = np.unique(self.partition[order], return_index=True)
         pieces = np.split(order, starts[1:])
