@@ -1,0 +1,91 @@
+"""`layoutctl report`: one table's layout, its queries and what rewrites brought, as an HTML page.
+
+Reads what `plan` reads, and the ledger; writes one self-contained file and nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reconciler.cli.options import CatalogName, Files, ShowLiterals, Timeout
+
+if TYPE_CHECKING:
+    from reconciler.core.filetable import FileTable
+    from reconciler.core.ledger import LedgerEntry
+    from reconciler.core.plan import Plan
+    from reconciler.loop.local import LocalActor
+    from reconciler.loop.propose import Proposal
+    from reconciler.report.gather import Sources
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Look")
+    def report(
+        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        out: Annotated[
+            Path, typer.Option("--out", metavar="FILE", help="Where to write the page.")
+        ] = Path("layout-report.html"),
+        file: Files = None,
+        catalog: CatalogName = None,
+        show_literals: ShowLiterals = False,
+        timeout: Timeout = 30.0,
+    ) -> None:
+        """Write an HTML report: why so much is read, who gains, whether it pays back."""
+        from reconciler.cli.plan import local_actor
+        from reconciler.cli.targets import select
+        from reconciler.report.gather import gather
+        from reconciler.report.html import render_html
+
+        step = select(table, file or [], catalog, timeout=timeout).steps[0]
+        actor = local_actor(timeout)
+        proposal = step.propose(actor, show_literals=show_literals)
+        now_ms = int(step.clock().timestamp() * 1000)
+        page = render_html(gather(_sources(proposal, actor, now_ms, show_literals)))
+        _write(out, page)
+        typer.echo(str(out))
+
+
+def _write(path: Path, page: str) -> None:
+    from reconciler.errors import UserError
+
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: bool) -> Sources:
+    from reconciler.report.gather import Sources
+
+    history = proposal.history
+    plans = _executed(history.entries, actor)
+    return Sources(
+        observation=proposal.observation,
+        workload=proposal.evidence.workload,
+        advice=proposal.advice,
+        settings=proposal.settings,
+        plan=proposal.plan.document(),
+        entries=history.entries,
+        checks=history.checks,
+        executed={plan.id: plan.document() for plan in plans},
+        old_files=tuple(_old_files(history.entries, actor)),
+        now_ms=now_ms,
+        show_literals=show_literals,
+    )
+
+
+def _executed(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[Plan]:
+    """Plans with a committed action, as far as they are kept, the first carried out first."""
+    ids = dict.fromkeys(entry.plan_id for entry in entries if entry.committed)
+    found = (actor.store.get_plan(plan_id) for plan_id in ids)
+    return [plan for plan in found if plan is not None]
+
+
+def _old_files(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[FileTable]:
+    """The inputs of committed actions as they were before."""
+    done = dict.fromkeys((e.plan_id, e.outcome.action_id) for e in entries if e.committed)
+    found = (actor.store.old_zone_maps(plan_id, action_id) for plan_id, action_id in done)
+    return [files for files in found if files is not None]
