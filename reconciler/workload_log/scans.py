@@ -1,0 +1,681 @@
+"""Which single-table conditions and columns each scan of a query has, for the SQL reader.
+
+The law: removing from a table every row that fails all of its scans' conditions leaves the query's
+result as it was. Conditions come from WHERE, ON and HAVING, through derived tables, CTEs, set
+operations and subqueries; a disjunction over several tables yields each table's share of it. An
+outer join gives its null-supplying side only its own ON conditions, unless a later condition
+rejects the null-extended rows, which makes the join an inner one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from reconciler.workload_log.tables import KnownTable
+
+MAX_SCANS = 256
+
+
+class TooComplex(Exception):
+    """CTEs that reference each other so often that inlining them explodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One read of a table. conditions: in negation normal form, columns of this table only.
+
+    columns: paths of the columns read (lower case, dotted for struct fields).
+    """
+
+    table: KnownTable
+    conditions: tuple[exp.Expr, ...]
+    columns: frozenset[str]
+
+
+def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:
+    """The scans of a qualified query, in which the table nodes are named by keys of `tables`."""
+    walk = _Walk(tables)
+    walk.query(query, {}, [], None)
+    return walk.scans
+
+
+@dataclass(frozen=True)
+class _Cte:
+    node: exp.CTE
+    env: dict[str, _Cte]
+    recursive: bool
+
+
+@dataclass(frozen=True)
+class _Source:
+    """An item of FROM. kind: how it is joined to all items before it.
+
+    opaque: nothing may be derived for it (sampled, pivoted, lateral, nested joins).
+    """
+
+    alias: str
+    node: exp.Expr
+    kind: str
+    on: tuple[exp.Expr, ...]
+    opaque: bool
+
+
+@dataclass
+class _Walk:
+    tables: dict[str, KnownTable]
+    scans: list[Scan] = field(default_factory=list)
+    open_ctes: list[exp.CTE] = field(default_factory=list)
+
+    def query(
+        self,
+        node: exp.Expr,
+        env: dict[str, _Cte],
+        pushed: Sequence[exp.Expr],
+        needed: frozenset[str] | None,
+    ) -> None:
+        """pushed: conditions on the output columns (as columns without a table) that every output
+        row must meet to matter; needed: the output columns read, None for all."""
+        env = self._with_ctes(node, env)
+        if node.args.get("limit") or node.args.get("offset") or node.args.get("fetch"):
+            pushed = []
+        if isinstance(node, exp.Select):
+            _Block(self, node, env).run(pushed, needed)
+        elif isinstance(node, exp.SetOperation):
+            self._set_operation(node, env, pushed, needed)
+        elif isinstance(node, exp.Subquery) and not _decorated(node):
+            self.query(node.this, env, pushed, needed)
+        else:
+            for child in node.iter_expressions():
+                self.everything(child, env)
+
+    def _with_ctes(self, node: exp.Expr, env: dict[str, _Cte]) -> dict[str, _Cte]:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return env
+        env = dict(env)
+        recursive = bool(with_.args.get("recursive"))
+        for cte in with_.expressions:
+            env[cte.alias.lower()] = _Cte(cte, dict(env), recursive)
+        return env
+
+    def _set_operation(
+        self,
+        node: exp.SetOperation,
+        env: dict[str, _Cte],
+        pushed: Sequence[exp.Expr],
+        needed: frozenset[str] | None,
+    ) -> None:
+        names = [name.lower() for name in node.left.named_selects]
+        by_name = bool(node.args.get("by_name"))
+        if by_name or len(set(names)) != len(names) or node.args.get("distinct") is not False:
+            needed = None
+        for side in (node.left, node.right):
+            others = [name.lower() for name in side.named_selects]
+            if by_name or len(others) != len(names):
+                self.query(side, env, [], None)
+                continue
+            renamed = dict(zip(names, others, strict=True))
+            self.query(
+                side,
+                env,
+                [] if len(renamed) != len(names) else [_rename(c, renamed) for c in pushed],
+                None if needed is None else frozenset(renamed[n] for n in needed if n in renamed),
+            )
+
+    def source(
+        self,
+        node: exp.Expr,
+        env: dict[str, _Cte],
+        conditions: Sequence[exp.Expr],
+        columns: frozenset[str] | None,
+    ) -> None:
+        """One item of FROM with the conditions on it (columns without a table)."""
+        if not isinstance(node, exp.Table):
+            self.query(node, env, conditions, None if columns is None else _heads(columns))
+            return
+        cte = env.get(node.name.lower()) if not node.args.get("db") else None
+        if cte is not None:
+            self._cte(cte, conditions, columns)
+            return
+        table = self.tables.get(node.name)
+        if table is None:
+            return
+        if len(self.scans) >= MAX_SCANS:
+            raise TooComplex
+        if columns is None:
+            columns = frozenset(f.name.lower() for f in table.schema.fields)
+        self.scans.append(Scan(table, tuple(conditions), columns))
+
+    def _cte(
+        self, cte: _Cte, conditions: Sequence[exp.Expr], columns: frozenset[str] | None
+    ) -> None:
+        if any(cte.node is other for other in self.open_ctes):
+            return
+        env = cte.env
+        if cte.recursive:
+            env = {**env, cte.node.alias.lower(): cte}
+            conditions, columns = [], None
+        self.open_ctes.append(cte.node)
+        self.query(cte.node.this, env, conditions, None if columns is None else _heads(columns))
+        self.open_ctes.pop()
+
+    def everything(self, node: exp.Expr, env: dict[str, _Cte]) -> None:
+        """Every table below a node, read whole: nothing can be derived for it."""
+        if isinstance(node, (exp.Select, exp.SetOperation)):
+            self.query(node, env, [], None)
+            return
+        if isinstance(node, exp.Table):
+            self.source(node, env, [], None)
+        for child in node.iter_expressions():
+            self.everything(child, env)
+
+    def nested(self, nodes: Iterable[exp.Expr], env: dict[str, _Cte]) -> None:
+        """Subqueries inside expressions; what they read is decided by their own conditions."""
+        for node in nodes:
+            for query in _outermost_queries(node):
+                exists = isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select)
+                plain = exists and not query.args.get("distinct")
+                self.query(query, env, [], frozenset() if plain else None)
+
+
+def _decorated(node: exp.Expr) -> bool:
+    return any(node.args.get(name) for name in ("joins", "sample", "pivots", "laterals"))
+
+
+def _heads(columns: frozenset[str]) -> frozenset[str]:
+    return frozenset(path.partition(".")[0] for path in columns)
+
+
+def _rename(condition: exp.Expr, names: dict[str, str]) -> exp.Expr:
+    def visit(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table:
+            return exp.column(names[node.name.lower()])
+        return node
+
+    return condition.transform(visit)
+
+
+def _outermost_queries(node: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(node, (exp.Select, exp.SetOperation, exp.Subquery)):
+        yield node
+        return
+    for child in node.iter_expressions():
+        yield from _outermost_queries(child)
+
+
+_CLAUSES = ("where", "group", "having", "qualify", "order", "windows", "distribute", "sort",
+            "cluster", "connect", "match", "prewhere", "distinct")  # fmt: skip
+
+
+class _Block:
+    """One SELECT: its sources, their joins, and the conditions that reach each of them."""
+
+    def __init__(self, walk: _Walk, select: exp.Select, env: dict[str, _Cte]):
+        self.walk, self.select, self.env = walk, select, env
+        self.sources = _sources(select)
+        self.conditions = _conjuncts(_clause(select, "where")) + _conjuncts(
+            _clause(select, "prewhere")
+        )
+        self.conditions += _group_key_conditions(select)
+        self.outputs = {item.alias_or_name.lower(): item for item in select.expressions}
+
+    def run(self, pushed: Sequence[exp.Expr], needed: frozenset[str] | None) -> None:
+        self.conditions += _pushed_inside(self.select, self.outputs, pushed)
+        kinds = _reduced_kinds(self.sources, self.conditions)
+        clauses = self._clauses(needed)
+        columns = self._columns(clauses)
+        for index, source in enumerate(self.sources):
+            conditions = [] if source.opaque else self._conditions(index, kinds)
+            read = columns[source.alias]
+            if source.opaque:
+                self.walk.everything(source.node, self.env)
+            else:
+                self.walk.source(source.node, self.env, conditions, read)
+        self.walk.nested(clauses, self.env)
+
+    def _clauses(self, needed: frozenset[str] | None) -> list[exp.Expr]:
+        """The parts of the SELECT whose columns are read, without the FROM items."""
+        select = self.select
+        clauses = [select.args[name] for name in _CLAUSES if select.args.get(name)]
+        clauses += select.args.get("laterals") or []
+        clauses += [
+            join.args["on"] for join in select.args.get("joins") or [] if join.args.get("on")
+        ]
+        if needed is None or select.args.get("distinct"):
+            return clauses + list(select.expressions)
+        by_alias = {
+            column.name.lower()
+            for clause in clauses
+            for column in clause.find_all(exp.Column)
+            if not column.table
+        }
+        generating = (exp.Explode, exp.Unnest, exp.Inline)
+        for item in select.expressions:
+            name = item.alias_or_name.lower()
+            if name in needed or name in by_alias or not name or item.find(*generating):
+                clauses.append(item)
+        return clauses
+
+    def _columns(self, clauses: Sequence[exp.Expr]) -> dict[str, frozenset[str] | None]:
+        """Column paths by alias of this block, correlated subqueries included; None for all."""
+        found: dict[str, set[str]] = {source.alias: set() for source in self.sources}
+        inner = [s.node for s in self.sources if s.opaque or isinstance(s.node, exp.Subquery)]
+        everything = any(source.kind == "NATURAL" for source in self.sources)
+        for clause in [*clauses, *inner]:
+            for column in clause.find_all(exp.Column):
+                table = column.table.lower()
+                if table in found and not _shadowed(column, table, clause):
+                    found[table].add(_path(column))
+                elif not table and column.name.lower() not in self.outputs:
+                    for paths in found.values():
+                        paths.add(_path(column))
+            everything = everything or any(
+                self._own_star(star) for star in clause.find_all(exp.Star)
+            )
+        if everything:
+            return dict.fromkeys(found)
+        return {alias: frozenset(paths) for alias, paths in found.items()}
+
+    def _own_star(self, star: exp.Star) -> bool:
+        if isinstance(star.parent, exp.Count):
+            return False
+        return star.find_ancestor(exp.Select) is self.select
+
+    def _conditions(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
+        """What a row of source `index` must meet to matter, as columns without a table."""
+        alias = self.sources[index].alias
+        reaching: list[exp.Expr] = []
+        if not _nullable(index, len(kinds) - 1, kinds) and kinds[index] != "ASOF":
+            reaching += self.conditions
+        for level in range(1, len(kinds)):
+            if _on_applies(index, level, kinds):
+                reaching += self.sources[level].on
+        reaching += _through_equalities(reaching, alias, self._column_type)
+        shares = [_share(condition, alias) for condition in reaching]
+        return [_without_table(share) for share in shares if share is not None]
+
+    def _column_type(self, column: exp.Column) -> str | None:
+        """Iceberg type of a column of a base table of this block, None for any other."""
+        for source in self.sources:
+            if source.alias == column.table.lower() and isinstance(source.node, exp.Table):
+                table = self.walk.tables.get(source.node.name)
+                known = table.schema.find(column.name) if table else None
+                return known.type if known else None
+        return None
+
+
+def _sources(select: exp.Select) -> list[_Source]:
+    from_ = select.args.get("from_")
+    if from_ is None:
+        return []
+    first = from_.this
+    sources = [_source(first, "FIRST", None)]
+    for join in select.args.get("joins") or []:
+        sources.append(_source(join.this, _kind(join), join.args.get("on")))
+    for lateral in select.args.get("laterals") or []:
+        sources.append(_Source(lateral.alias.lower(), lateral, "OPAQUE", (), True))
+    return sources
+
+
+def _source(node: exp.Expr, kind: str, on: exp.Expr | None) -> _Source:
+    nested = isinstance(node, exp.Subquery) and not isinstance(
+        node.this, (exp.Select, exp.SetOperation, exp.Subquery)
+    )
+    opaque = nested or not isinstance(node, (exp.Table, exp.Subquery)) or _decorated(node)
+    return _Source(node.alias_or_name.lower(), node, kind, tuple(_conjuncts(on)), opaque)
+
+
+def _kind(join: exp.Join) -> str:
+    """INNER, LEFT, RIGHT, FULL, SEMI, ANTI; NATURAL, ASOF and OPAQUE give no conditions."""
+    if join.method:
+        return "NATURAL" if join.method.upper() == "NATURAL" else "ASOF"
+    if join.args.get("using"):
+        return "OPAQUE"
+    kind, side = (join.kind or "").upper(), (join.side or "").upper()
+    if kind in ("SEMI", "ANTI"):
+        return kind if side != "RIGHT" else "OPAQUE"
+    if kind not in ("", "INNER", "OUTER", "CROSS", "STRAIGHT"):
+        return "OPAQUE"
+    return side or "INNER"
+
+
+_UNKNOWN = ("NATURAL", "ASOF", "OPAQUE")
+
+
+def _nullable(index: int, level: int, kinds: Sequence[str]) -> bool:
+    """Whether rows of a source may be null-extended by the joins up to a level.
+
+    A join of unknown kind may be any outer join.
+    """
+    own = index >= 1 and index <= level and kinds[index] in ("LEFT", "FULL", *_UNKNOWN)
+    later = any(kinds[j] in ("RIGHT", "FULL", *_UNKNOWN) for j in range(index + 1, level + 1))
+    return own or later
+
+
+def _on_applies(index: int, level: int, kinds: Sequence[str]) -> bool:
+    """Whether a row of the source that never meets the ON of a join changes nothing if removed."""
+    kind = kinds[level]
+    if index == level:
+        return kind in ("INNER", "LEFT", "SEMI", "ANTI")
+    return (
+        index < level
+        and kind in ("INNER", "RIGHT", "SEMI")
+        and not _nullable(index, level - 1, kinds)
+    )
+
+
+def _reduced_kinds(sources: Sequence[_Source], where: Sequence[exp.Expr]) -> list[str]:
+    """Join kinds, outer joins reduced where a later condition rejects their null-extended rows."""
+    kinds = [source.kind for source in sources]
+    changed = True
+    while changed:
+        changed = False
+        for level in range(1, len(kinds)):
+            reduced = _reduced(level, kinds, sources, where)
+            if reduced != kinds[level]:
+                kinds[level] = reduced
+                changed = True
+    return kinds
+
+
+def _reduced(
+    level: int, kinds: Sequence[str], sources: Sequence[_Source], where: Sequence[exp.Expr]
+) -> str:
+    kind = kinds[level]
+    if kind not in ("LEFT", "RIGHT", "FULL"):
+        return kind
+    later = list(where)
+    for above in range(level + 1, len(kinds)):
+        if kinds[above] in ("INNER", "RIGHT", "SEMI"):
+            later += sources[above].on
+    own = {sources[level].alias}
+    before = {source.alias for source in sources[:level]}
+    own_rejected = any(_rejects_null(condition, own) for condition in later)
+    before_rejected = any(_rejects_null(condition, before) for condition in later)
+    if kind == "LEFT":
+        return "INNER" if own_rejected else kind
+    if kind == "RIGHT":
+        return "INNER" if before_rejected else kind
+    if own_rejected and before_rejected:
+        return "INNER"
+    return "RIGHT" if own_rejected else "LEFT" if before_rejected else kind
+
+
+_STRICT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.StartsWith)
+_STRICT_FUNCTIONS = (exp.Paren, exp.Neg, exp.Cast, exp.Lower, exp.Upper, exp.Year, exp.DateTrunc,
+                     exp.TimestampTrunc, exp.TsOrDsToDate, exp.Substring)  # fmt: skip
+
+
+def _rejects_null(condition: exp.Expr, aliases: set[str]) -> bool:
+    """Whether the condition cannot be true when every column of any one alias is NULL.
+
+    All aliases are null-extended together, so that rejecting one of them is enough.
+    """
+    if isinstance(condition, exp.Paren):
+        return _rejects_null(condition.this, aliases)
+    if isinstance(condition, exp.And):
+        return any(_rejects_null(side, aliases) for side in condition.flatten())
+    if isinstance(condition, exp.Or):
+        return all(_rejects_null(side, aliases) for side in condition.flatten())
+    if isinstance(condition, exp.Not):
+        inner = condition.this.unnest()
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+            return _strict(inner.this, aliases)
+        if isinstance(inner, exp.In):
+            return inner.args.get("query") is None and _strict(inner.this, aliases)
+        return isinstance(inner, (exp.Like, exp.Column)) and _rejects_null(inner, aliases)
+    if isinstance(condition, _STRICT_TESTS):
+        if condition.find(exp.Query) is not None:
+            return False  # NULL <> ALL (nothing) is true
+        return _strict(condition.this, aliases) or _strict(condition.expression, aliases)
+    if isinstance(condition, exp.In):
+        return _strict(condition.this, aliases)
+    return isinstance(condition, exp.Column) and _strict(condition, aliases)
+
+
+def _strict(node: exp.Expr, aliases: set[str]) -> bool:
+    """Whether the expression is NULL when the aliases' columns are."""
+    if isinstance(node, exp.Column):
+        return node.table.lower() in aliases
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        return _strict(node.this, aliases) or _strict(node.expression, aliases)
+    return isinstance(node, _STRICT_FUNCTIONS) and _strict(node.this, aliases)
+
+
+# Conditions as expressions
+
+
+def _clause(select: exp.Select, name: str) -> exp.Expr | None:
+    clause = select.args.get(name)
+    return None if clause is None else clause.this
+
+
+def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    if condition is None or isinstance(condition, exp.Boolean):
+        return [condition] if isinstance(condition, exp.Boolean) else []
+    normal = normal_form(condition)
+    return list(normal.flatten()) if isinstance(normal, exp.And) else [normal]
+
+
+_COMPLEMENT: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.LT: exp.GTE, exp.GTE: exp.LT, exp.GT: exp.LTE,
+    exp.LTE: exp.GT, exp.NullSafeEQ: exp.NullSafeNEQ, exp.NullSafeNEQ: exp.NullSafeEQ,
+}  # fmt: skip
+
+
+def normal_form(node: exp.Expr, negate: bool = False) -> exp.Expr:
+    """Negation normal form in three-valued logic, BETWEEN split; the input is not changed."""
+    if isinstance(node, exp.Paren):
+        return normal_form(node.this, negate)
+    if isinstance(node, exp.Not):
+        return normal_form(node.this, not negate)
+    if isinstance(node, (exp.And, exp.Or)):
+        sides = [normal_form(side, negate) for side in node.flatten()]
+        combine = exp.and_ if isinstance(node, exp.And) != negate else exp.or_
+        return combine(*sides, copy=False, wrap=True)
+    written = node.this if isinstance(node, exp.Escape) else node
+    if written.args.get("negate"):  # `NOT LIKE` in sqlglot's tree
+        plain = node.copy()
+        (plain.this if isinstance(plain, exp.Escape) else plain).set("negate", None)
+        return normal_form(plain, not negate)
+    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+        low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+        high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+        return normal_form(exp.and_(low, high, copy=False), negate)
+    if not negate:
+        return node.copy()
+    complement = _COMPLEMENT.get(type(node))
+    if complement is not None:
+        return complement(this=node.this.copy(), expression=node.expression.copy())
+    return exp.Not(this=node.copy())
+
+
+def _share(condition: exp.Expr, alias: str) -> exp.Expr | None:
+    """The condition on one source that another condition implies, None if it implies nothing."""
+    if isinstance(condition, exp.Paren):
+        return _share(condition.this, alias)
+    if isinstance(condition, (exp.And, exp.Or)):
+        shares = [_share(side, alias) for side in condition.flatten()]
+        if isinstance(condition, exp.And):
+            kept = [share for share in shares if share is not None]
+            return exp.and_(*kept, copy=False, wrap=True) if kept else None
+        if any(share is None for share in shares):
+            return None
+        return exp.or_(*[s for s in shares if s is not None], copy=False, wrap=True)
+    if condition.find(exp.Query) is not None:
+        return None
+    tables = {column.table.lower() for column in condition.find_all(exp.Column)}
+    return condition.copy() if tables <= {alias} else None
+
+
+def _without_table(condition: exp.Expr) -> exp.Expr:
+    for column in list(condition.find_all(exp.Column)):
+        column.set("table", None)
+    return condition
+
+
+def _through_equalities(
+    conditions: Sequence[exp.Expr],
+    alias: str,
+    type_of: Callable[[exp.Column], str | None],
+) -> list[exp.Expr]:
+    """`a.k = b.k AND a.k = 5` also says `b.k = 5`: conditions on the alias by its join keys.
+
+    Only between columns of one type, so that both compare with the constant alike.
+    """
+    keys: dict[tuple[str, str], exp.Column] = {}
+    for condition in conditions:
+        if not isinstance(condition, exp.EQ):
+            continue
+        for one, other in ((condition.this, condition.expression),
+                           (condition.expression, condition.this)):  # fmt: skip
+            if isinstance(one, exp.Column) and isinstance(other, exp.Column):
+                same_type = type_of(one) is not None and type_of(one) == type_of(other)
+                if one.table.lower() == alias != other.table.lower() and same_type:
+                    keys[_name(other)] = one
+    derived = []
+    for condition in conditions if keys else ():
+        columns = list(condition.find_all(exp.Column))
+        names = {_name(column) for column in columns}
+        if len(names) == 1 and condition.find(exp.Query) is None:
+            key = keys.get(next(iter(names)))
+            if key is not None:
+                derived.append(_substituted(condition, key))
+    return derived
+
+
+def _substituted(condition: exp.Expr, by: exp.Column) -> exp.Expr:
+    def visit(node: exp.Expr) -> exp.Expr:
+        return by.copy() if isinstance(node, exp.Column) else node
+
+    return condition.transform(visit)
+
+
+# Group keys and outputs
+
+
+def _group_keys(select: exp.Select) -> list[exp.Expr] | None:
+    """The GROUP BY keys; None if there is no grouping by plain keys (rollup, cube, ALL)."""
+    group = select.args.get("group")
+    if group is None:
+        return None
+    special = ("grouping_sets", "cube", "rollup", "totals", "all")
+    if any(group.args.get(name) for name in special) or not group.expressions:
+        return None
+    if any(node.find(exp.Rollup, exp.Cube, exp.GroupingSets) for node in group.expressions):
+        return None
+    return list(group.expressions)
+
+
+def _group_key_conditions(select: exp.Select) -> list[exp.Expr]:
+    """HAVING conditions that speak of group keys only hold for the rows themselves."""
+    keys = _group_keys(select)
+    if keys is None:
+        return []
+    plain = {_name(key) for key in keys if isinstance(key, exp.Column)}
+    return [
+        condition
+        for condition in _conjuncts(_clause(select, "having"))
+        if condition.find(exp.AggFunc, exp.Query, exp.Window) is None
+        and {_name(column) for column in condition.find_all(exp.Column)} <= plain
+    ]
+
+
+def _name(column: exp.Column) -> tuple[str, str]:
+    return column.table.lower(), column.name.lower()
+
+
+def _pushed_inside(
+    select: exp.Select, outputs: dict[str, exp.Expr], pushed: Sequence[exp.Expr]
+) -> list[exp.Expr]:
+    """Conditions on a derived table's output as conditions on its inner rows, where they are."""
+    if not pushed or any(select.args.get(name) for name in ("qualify", "connect", "match")):
+        return []
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        return []
+    passing = _passing_outputs(select, outputs)
+    inside = []
+    for condition in pushed:
+        names = {column.name.lower() for column in condition.find_all(exp.Column)}
+        if names and names <= passing.keys():
+            inside.append(_inlined(condition, passing))
+    return inside
+
+
+def _passing_outputs(select: exp.Select, outputs: dict[str, exp.Expr]) -> dict[str, exp.Expr]:
+    """Output columns on which a filter may move below the SELECT, with their expressions.
+
+    Below an aggregation those that are group keys, below window functions those that every
+    window is partitioned by.
+    """
+    plain = {name: item.unalias() for name, item in outputs.items() if name}
+    if len(plain) != len(select.expressions):
+        return {}
+    allowed: list[list[exp.Expr]] = []
+    keys = _group_keys(select)
+    if select.args.get("group") is not None:
+        allowed.append(keys or [])
+    elif any(_aggregates(item) for item in plain.values()) or select.args.get("having"):
+        return {}
+    windows = [w for item in plain.values() for w in item.find_all(exp.Window)]
+    if windows and select.args.get("windows"):
+        return {}
+    allowed += [window.args.get("partition_by") or [] for window in windows]
+    return {
+        name: item
+        for name, item in plain.items()
+        if all(item in keys for keys in allowed)
+        and item.find(exp.Query, exp.Window, exp.Explode, exp.Unnest, exp.Rand) is None
+    }
+
+
+def _aggregates(item: exp.Expr) -> bool:
+    """An aggregate of this SELECT: not the function of a window, nor one in a subquery."""
+    return any(_aggregates_here(function, item) for function in item.find_all(exp.AggFunc))
+
+
+def _aggregates_here(function: exp.Expr, item: exp.Expr) -> bool:
+    node = function
+    while node is not item and node.parent is not None:
+        node = node.parent
+        if isinstance(node, (exp.Window, exp.Query)):
+            return False
+        if isinstance(node, exp.AggFunc):
+            return True
+    return True
+
+
+def _inlined(condition: exp.Expr, outputs: dict[str, exp.Expr]) -> exp.Expr:
+    def visit(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table:
+            item = outputs[node.name.lower()].copy()
+            return item if isinstance(item, (exp.Column, exp.Literal)) else exp.paren(item)
+        return node
+
+    return condition.transform(visit)
+
+
+# Columns
+
+
+def _path(column: exp.Column) -> str:
+    path = column.name.lower()
+    node: exp.Expr = column
+    while isinstance(node.parent, exp.Dot) and node.parent.this is node:
+        node = node.parent
+        path += "." + node.expression.name.lower()
+    return path
+
+
+def _shadowed(column: exp.Column, alias: str, within: exp.Expr) -> bool:
+    """Whether a subquery between the column and this block defines the same alias."""
+    node = column.parent
+    while node is not None and node is not within.parent:
+        if isinstance(node, exp.Select) and alias in {s.alias for s in _sources(node)}:
+            return True
+        node = node.parent
+    return False

@@ -1,0 +1,396 @@
+"""What a SQL query asks of each table: conditions, literals and columns, for any sqlglot dialect.
+
+`extract` is pure: tables are looked up through `TableSchemas`. `SqlReader` remembers templates, so
+that a log of a hundred thousand queries from fifty templates is parsed fifty times.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import traverse_scope
+
+from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
+from reconciler.core.schema import Schema
+from reconciler.workload_log.conditions import Bound, bind
+from reconciler.workload_log.fold import Binding, Const
+from reconciler.workload_log.lift import lift
+from reconciler.workload_log.scans import Scan, TooComplex, scans_of
+from reconciler.workload_log.tables import KnownTable, TableSchemas
+
+MAX_SQL = 1 << 20
+MAX_TEMPLATES = 4096
+
+NOT_A_QUERY = "not a query"
+UNKNOWN_TABLES = "no table of this catalog"
+OWN_JOB = "our own job"
+TIME_TRAVEL = "reads an older snapshot or a metadata table"
+UNPARSABLE = "not parsable"
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is counted, not told
+
+_OWN = re.compile(r"(?:/\*|--)\s*layoutctl|layout\.attempt-id", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One scan of one table by one query.
+
+    The fields are those of `core.workload.Fragment`; note: why it counts as a full scan, or "".
+    """
+
+    table: KnownTable
+    predicate: Predicate
+    literals: tuple[Literal, ...]
+    moving: tuple[int | None, ...]
+    projection: tuple[int, ...]
+    unbound: Predicate | None = None
+    full_scan: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The query asks nothing of any known table; the reason is shown and counted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What unqualified names and times without a zone mean. levels: catalog and schema names."""
+
+    levels: tuple[str, ...] = ()
+    zone: dt.tzinfo = dt.UTC
+
+
+def extract(
+    sql: str,
+    dialect: str,
+    tables: TableSchemas,
+    event_ms: int,
+    session: Session = Session(),
+) -> list[Demand] | Skipped:
+    """What one query asks. dialect: sqlglot's name, "" for plain SQL."""
+    return SqlReader(dialect, tables).extract(sql, event_ms, session)
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A template's scans, or why it has none. unread: tables that count as fully scanned."""
+
+    scans: tuple[tuple[Scan, tuple[int, ...]], ...] = ()
+    unread: tuple[KnownTable, ...] = ()
+    reason: str = ""
+
+
+class _NotLifted(Exception):
+    """A sentinel did not arrive in the tree as a literal."""
+
+
+class SqlReader:
+    """Reads queries of one dialect against one catalog; remembers the templates seen."""
+
+    def __init__(self, dialect: str, tables: TableSchemas):
+        self.dialect = dialect
+        self._tables = tables
+        self._templates: OrderedDict[tuple[str, tuple[str, ...]], _Template | None] = OrderedDict()
+
+    def extract(
+        self, sql: str, event_ms: int, session: Session = Session()
+    ) -> list[Demand] | Skipped:
+        if _OWN.search(sql):
+            return Skipped(OWN_JOB)
+        lifted = lift(sql) if len(sql) <= MAX_SQL else None
+        literals: dict[str, Const] = lifted.literals if lifted else {}
+        template = self._template(lifted.template, session.levels, literals) if lifted else None
+        if template is None:
+            literals = {}
+            template = self._template(sql, session.levels, {}) or _Template(reason=UNPARSABLE)
+        if not template.scans and not template.unread:
+            return Skipped(template.reason)
+        binding = Binding(event_ms, session.zone, self.dialect, literals)
+        demands = [_demand(scan, projection, binding) for scan, projection in template.scans]
+        return demands + [_full_scan(table, template.reason) for table in template.unread]
+
+    def _template(
+        self, text: str, levels: tuple[str, ...], literals: dict[str, Const]
+    ) -> _Template | None:
+        key = (text, levels)
+        if key in self._templates:
+            self._templates.move_to_end(key)
+            return self._templates[key]
+        found = self._analysed(text, levels, literals)
+        self._templates[key] = found
+        if len(self._templates) > MAX_TEMPLATES:
+            self._templates.popitem(last=False)
+        return found
+
+    def _analysed(
+        self, text: str, levels: tuple[str, ...], literals: dict[str, Const]
+    ) -> _Template | None:
+        """None if the template's literals could not be lifted safely."""
+        try:
+            if len(text) > MAX_SQL:
+                raise TooComplex
+            statements = [s for s in sqlglot.parse(text, dialect=self.dialect or None) if s]
+            _check_lifted(statements, literals)
+            return self._statements(statements, levels)
+        except _NotLifted:
+            return None
+        except (SqlglotError, TooComplex, RecursionError, ValueError, KeyError,
+                TypeError, AttributeError, IndexError):  # fmt: skip
+            if literals:
+                return None
+            return _Template(unread=self._named(text, levels), reason=UNPARSABLE)
+
+    def _statements(self, statements: list[exp.Expr], levels: tuple[str, ...]) -> _Template:
+        scans: list[tuple[Scan, tuple[int, ...]]] = []
+        reason = NOT_A_QUERY
+        for statement in statements:
+            query = _as_query(statement)
+            if query is None:
+                continue
+            reason = UNKNOWN_TABLES
+            for scan in self._scans(query, levels):
+                scans.append((scan, _projection(scan.table.schema, scan.columns)))
+            if any(_time_travel(node) for node in query.find_all(exp.Table)):
+                return _Template(reason=TIME_TRAVEL)
+        return _Template(tuple(scans), reason=reason)
+
+    def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan]:
+        known: dict[str, KnownTable] = {}
+        _fold_names(query)
+        for node in _real_tables(query):
+            parts = tuple(part.name for part in node.parts)
+            table = self._resolve(parts, levels)
+            if table is not None:
+                _rename_table(query, node, f"layoutctl_t{len(known)}")
+                known[node.name] = table
+        if not known:
+            return []
+        schema: dict[str, object] = {k: _columns(table.schema) for k, table in known.items()}
+        qualified = qualify(
+            query,
+            dialect=self.dialect or None,
+            schema=schema,
+            validate_qualify_columns=False,
+            quote_identifiers=False,
+        )
+        return scans_of(qualified, known)
+
+    def _resolve(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> KnownTable | None:
+        """The longest name first: session levels complete what the query left out."""
+        if levels and len(parts) <= len(levels):
+            table = self._tables.resolve((*levels[: len(levels) + 1 - len(parts)], *parts))
+            if table is not None:
+                return table
+            table = self._tables.resolve((*levels, *parts))
+            if table is not None:
+                return table
+            if len(parts) == 1:
+                return None
+        return self._tables.resolve(parts)
+
+    def _named(self, text: str, levels: tuple[str, ...]) -> tuple[KnownTable, ...]:
+        """Known tables that follow FROM, JOIN and the like in text that cannot be parsed."""
+        found: dict[str, KnownTable] = {}
+        for name in _TABLE_NAME.findall(text[:MAX_SQL]):
+            parts = tuple(_QUOTES.sub("", part) for part in _NAME_PART.findall(name))
+            table = self._resolve(parts, levels)
+            if table is not None:
+                found[table.uuid] = table
+        return tuple(found.values())
+
+
+_IDENTIFIER = r"(?:\"[^\"]+\"|`[^`]+`|\[[^\]]+\]|\w+)"
+_NAME_PART = re.compile(_IDENTIFIER)
+_TABLE_NAME = re.compile(
+    rf"(?:(?:\bFROM|\bJOIN|\bINTO|\bUSING|\bUPDATE|,)\s+{_IDENTIFIER}|{_IDENTIFIER}\s*\.)"
+    rf"(?:\s*\.?\s*{_IDENTIFIER})*",
+    re.IGNORECASE,
+)
+_QUOTES = re.compile(r"[\"`\[\]]")
+
+
+def _demand(scan: Scan, projection: tuple[int, ...], binding: Binding) -> Demand:
+    bound: Bound = bind(list(scan.conditions), scan.table.schema, binding)
+    predicate_columns = fields_of(bound.predicate)
+    columns = projection
+    if not set(predicate_columns) <= set(projection):
+        columns = tuple(sorted({*projection, *predicate_columns}))
+    return Demand(scan.table, bound.predicate, bound.literals, bound.moving, columns, bound.unbound)
+
+
+def _full_scan(table: KnownTable, reason: str) -> Demand:
+    everything = tuple(sorted(field.field_id for field in table.schema.fields))
+    return Demand(table, TRUE, (), (), everything, full_scan=True, note=reason)
+
+
+def _check_lifted(statements: list[exp.Expr], literals: dict[str, Const]) -> None:
+    if not literals:
+        return
+    seen = [
+        node.this
+        for statement in statements
+        for node in statement.find_all(exp.Literal)
+        if node.this in literals
+    ]
+    if len(seen) != len(literals) or len(set(seen)) != len(literals):
+        raise _NotLifted
+
+
+def _projection(schema: Schema, columns: frozenset[str]) -> tuple[int, ...]:
+    """Field ids of the leaves below each column path."""
+    return tuple(
+        sorted(
+            field.field_id
+            for field in schema.fields
+            if any(_covers(path, field.name.lower()) for path in columns)
+        )
+    )
+
+
+def _covers(path: str, name: str) -> bool:
+    """A path reads a leaf below it; a path that goes on inside the leaf (a list's) reads it too."""
+    return name == path or name.startswith(path + ".") or path.startswith(name + ".")
+
+
+def _columns(schema: Schema) -> dict[str, str]:
+    """Top-level columns for sqlglot. Types matter only in that structs are not expanded."""
+    return {field.name.partition(".")[0].lower(): "unknown" for field in schema.fields}
+
+
+def _fold_names(query: exp.Expr) -> None:
+    """Names compare without case, as Iceberg's engines do by default."""
+    for identifier in query.find_all(exp.Identifier):
+        identifier.set("this", identifier.name.lower())
+        identifier.set("quoted", True)
+
+
+def _real_tables(query: exp.Expr) -> Iterator[exp.Table]:
+    """Table nodes that are not references to a CTE, each once."""
+    seen: set[int] = set()
+    for scope in traverse_scope(query):
+        for source in scope.sources.values():
+            if isinstance(source, exp.Table) and id(source) not in seen:
+                seen.add(id(source))
+                yield source
+        for node in scope.tables:
+            named = scope.sources.get(node.alias_or_name)
+            if id(node) not in seen and (named is node or isinstance(named, exp.Table)):
+                seen.add(id(node))
+                yield node
+
+
+def _rename_table(query: exp.Expr, node: exp.Table, key: str) -> None:
+    """One-level unique names for sqlglot; columns named by `schema.table.column` follow."""
+    alias, levels = node.alias or node.name, [part.name for part in node.parts]
+    if len(levels) > 1:
+        for column in query.find_all(exp.Column):
+            own = [part.name for part in column.parts[:-1]]
+            if len(own) > 1 and own == levels[-len(own) :]:
+                column.set("db", None)
+                column.set("catalog", None)
+    node.set("this", exp.to_identifier(key))
+    node.set("db", None)
+    node.set("catalog", None)
+    if not node.alias:
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _time_travel(node: exp.Table) -> bool:
+    return bool(node.args.get("version") or node.args.get("when") or node.args.get("changes"))
+
+
+# Statements other than SELECT: the reads that they make
+
+
+def _as_query(statement: exp.Expr) -> exp.Expr | None:
+    """The query whose scans are the statement's reads, None if it reads no table."""
+    if isinstance(statement, exp.Query):
+        return statement
+    if isinstance(statement, exp.Insert):
+        return _with_ctes_of(statement, statement.expression)
+    if isinstance(statement, exp.Create):
+        if (statement.kind or "").upper() != "TABLE":
+            return None
+        return _with_ctes_of(statement, statement.expression)
+    if isinstance(statement, exp.Update):
+        return _update(statement)
+    if isinstance(statement, exp.Delete):
+        return _delete(statement)
+    if isinstance(statement, exp.Merge):
+        return _merge(statement)
+    return None
+
+
+def _with_ctes_of(statement: exp.Expr, query: exp.Expr | None) -> exp.Expr | None:
+    if not isinstance(query, exp.Query):
+        return None
+    outer = statement.args.get("with_")
+    if outer is not None and not query.args.get("with_"):
+        query.set("with_", outer)
+    query.pop()
+    return query
+
+
+def _reading(target: exp.Expr, others: list[exp.Expr], where: exp.Expr | None) -> exp.Select:
+    """A SELECT of all columns of the target: copy-on-write rewrites whole rows."""
+    name = target.alias_or_name
+    star = exp.Column(this=exp.Star(), table=exp.to_identifier(name, quoted=True))
+    select = exp.Select(expressions=[star], from_=exp.From(this=target))
+    for other in others:
+        select.append("joins", exp.Join(this=other, kind="CROSS"))
+    if where is not None:
+        select.set("where", exp.Where(this=where.this))
+    return select
+
+
+def _update(statement: exp.Update) -> exp.Select:
+    from_ = statement.args.get("from_")
+    others = [from_.this] if from_ is not None else []
+    select = _reading(statement.this, others, statement.args.get("where"))
+    for assignment in statement.expressions:
+        if isinstance(assignment, exp.EQ):
+            select.append("expressions", exp.alias_(assignment.expression, "assigned"))
+    select.set("with_", statement.args.get("with_"))
+    return select
+
+
+def _delete(statement: exp.Delete) -> exp.Select | None:
+    if not isinstance(statement.this, exp.Table):
+        return None
+    select = _reading(
+        statement.this, statement.args.get("using") or [], statement.args.get("where")
+    )
+    select.set("with_", statement.args.get("with_"))
+    return select
+
+
+def _merge(statement: exp.Merge) -> exp.Select:
+    """source LEFT JOIN target if unmatched source rows act, FULL if unmatched target rows do."""
+    whens = statement.args["whens"].expressions
+    by_source = any(when.args.get("source") for when in whens)
+    unmatched = any(not when.args.get("matched") for when in whens)
+    side = "FULL" if by_source else "LEFT" if unmatched else None
+    stars: list[exp.Expr] = [
+        exp.Column(this=exp.Star(), table=exp.to_identifier(item.alias_or_name, quoted=True))
+        for item in (statement.args["using"], statement.this)
+    ]
+    select = exp.Select(expressions=stars, from_=exp.From(this=statement.args["using"]))
+    select.append("joins", exp.Join(this=statement.this, side=side, on=statement.args["on"]))
+    for when in whens:
+        for query in when.find_all(exp.Subquery):
+            select.append("expressions", exp.alias_(query, "acting"))
+    select.set("with_", statement.args.get("with_"))
+    return select
