@@ -13,6 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, ScoredAction
+from reconciler.advisor.binpack import (
+    bin_pack_candidates,
+    forced_by_objectives,
+    small_files_mask,
+)
+from reconciler.advisor.declared import declared_candidates
 from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import recluster
@@ -64,7 +70,8 @@ def decide(given: AdviceInput) -> Advice:
         taken = situation.taken.copy()
         for item in verdict.chosen:
             taken[item.candidate.rows] = True
-        situation = replace(situation, taken=taken)
+        spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
+        situation = replace(situation, taken=taken, spent=spent)
     return _advice(situation, chosen, turned)
 
 
@@ -88,7 +95,26 @@ def workload_aware(situation: Situation) -> Verdict:
     return Verdict(chosen, found.rejected)
 
 
-DECISIONS: tuple[Decision, ...] = (workload_aware,)
+def declared(situation: Situation) -> Verdict:
+    """Cluster what has drifted from the Declared key."""
+    if situation.settings.mode != "Declared" or not situation.settings.key:
+        return Verdict((), ())
+    found, turned = declared_candidates(situation)
+    chosen = tuple(Chosen(c, ActionType.CLUSTER, "drift", why) for c, why in found)
+    return Verdict(chosen, tuple(turned))
+
+
+def bin_pack(situation: Situation) -> Verdict:
+    """Merge small files that no other action rewrites."""
+    forced = forced_by_objectives(situation)
+    found, turned = bin_pack_candidates(situation, forced, situation.spent)
+    evidence = "objective" if forced else ("workload" if situation.trusted else "drift")
+    chosen = tuple(Chosen(c, ActionType.BIN_PACK, evidence, why) for c, why in found)
+    return Verdict(chosen, tuple(turned))
+
+
+DECISIONS: tuple[Decision, ...] = (declared, workload_aware, bin_pack)
+"""In this order: what is declared, what pays back, what is left of small files."""
 
 
 def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rejected]) -> Advice:
@@ -122,7 +148,11 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         amplification_after=amplification_after,
         amplification_label=amplification_label(situation),
         objectives=judge_objectives(
-            situation, amplification_now, amplification_after, 0.0, 0.0, files_after
+            situation,
+            amplification_now,
+            amplification_after,
+            *_small_percent(situation, files_after),
+            files_after,
         ),
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
@@ -131,6 +161,14 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         yearly_read=situation.yearly,
         wanted_sketches=files_to_sketch(situation),
     )
+
+
+def _small_percent(situation: Situation, files_after: int) -> tuple[float, float]:
+    """Percent of files that are small and mergeable, now and after the actions."""
+    small = small_files_mask(situation)
+    left = small & ~situation.taken
+    now = 100.0 * float(small.sum()) / max(len(small), 1)
+    return now, 100.0 * float(left.sum()) / max(files_after, 1)
 
 
 def _around(now: float, after: float, changed: bool, situation: Situation) -> Interval:

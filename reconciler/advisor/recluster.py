@@ -28,6 +28,7 @@ from reconciler.advisor.judge import (
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation
+from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
 from reconciler.core import explain
@@ -40,6 +41,9 @@ Float64 = npt.NDArray[np.float64]
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Prefixes of a cluster, best files first, tried until one passes."""
+
+SERVED = 1.25
+"""Scan amplification at which a layout is said to serve its queries."""
 
 QUICK_ROWS, FULL_ROWS = 4_096, 32_768
 FINALISTS = 2
@@ -70,15 +74,25 @@ def recluster(situation: Situation) -> Proposals:
         spent += sum(candidate.cost for candidate in found)
         turned += refused
     turned += _left_out(situation, chosen, saving)
-    if not candidates and not turned:
-        turned.append(nothing_to_gain(situation))
+    if not candidates:
+        turned = _nothing_to_gain(situation, turned)
     return Proposals(tuple(candidates), tuple(turned))
 
 
 def allowed(situation: Situation) -> npt.NDArray[np.bool_]:
     """bool[files]: not taken, rewritable, outside the quiet period's partitions."""
-    quiet = np.isin(situation.table.partition, sorted(situation.settings.quiet_partitions))
-    return situation.rewritable & ~situation.taken & ~quiet
+    return situation.rewritable & ~situation.taken & ~is_quiet(situation)
+
+
+def is_quiet(situation: Situation) -> npt.NDArray[np.bool_]:
+    """bool[files]: another writer changed the file's partition within the quiet period."""
+    return np.isin(situation.table.partition, sorted(situation.settings.quiet_partitions))
+
+
+def wanted_columns(situation: Situation) -> list[int]:
+    """Columns that some query filters on."""
+    schema = situation.table.schema
+    return sorted({c for d in situation.demands for c in predicate_columns(d.predicate, schema)})
 
 
 def _partitions(situation: Situation, chosen: Int64, saving: Float64) -> Iterator[Int64]:
@@ -176,9 +190,7 @@ def _ranked(
     """All candidate keys by what-if, best first; the finalists judged on the full sample."""
     before = readings_of(situation, rows)
     part = situation.view.take(rows)
-    wanted = sorted(
-        {c for d in situation.demands for c in predicate_columns(d.predicate, part.files.schema)}
-    )
+    wanted = wanted_columns(situation)
     quick = build_pool(part, wanted, QUICK_ROWS)
     scored = []
     for members in candidate_keys(centroid):
@@ -229,9 +241,10 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
         return []
     total, cost = float(saving[rest].sum()), float(situation.cost[rest].sum())
     reason = explain.DEBT if chosen.truncated else explain.BELOW_COST
-    message = f"{explain.times_cost(total, cost)} (WAIR Eq. 4, alpha {situation.settings.alpha:g})"
-    if not chosen.truncated and not len(chosen.chosen) and _window_moved(situation):
-        reason, message = explain.WINDOW_MOVED, explain.SENTENCES[explain.WINDOW_MOVED]
+    message = (
+        f"{explain.times_cost(total, cost)} at the recorded rates "
+        f"(WAIR Eq. 4, alpha {situation.settings.alpha:g})"
+    )
     title = f"{len(rest)} {'more ' if len(chosen.chosen) else ''}boundary files"
     return [rejected(situation, title, reason, message, np.sort(rest))]
 
@@ -247,8 +260,9 @@ def _window_moved(situation: Situation) -> bool:
     return recorded > 0.0 and expected < 0.5 * recorded
 
 
-def nothing_to_gain(situation: Situation) -> Rejected:
-    """Why no file is worth a look: the queries need all they read, or nothing is read in vain."""
+def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejected]:
+    """The reasons with the one that explains them first: the queries need all they read, their
+    window has moved past the data, or the layout serves them already."""
     everything = read = needed = 0.0
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
         whole = float(projected_bytes(situation.table, demand.projection).sum())
@@ -257,11 +271,17 @@ def nothing_to_gain(situation: Situation) -> Rejected:
         needed += float(demand.executions @ reading.matching)
     matches_most = needed >= 0.8 * read and read >= 0.5 * everything
     prunable = any(demand.prunable for demand in situation.demands)
-    rows = np.zeros(0, dtype=np.int64)
     if _window_moved(situation):
         reason = explain.WINDOW_MOVED
     elif matches_most or not prunable:
         reason = explain.NOT_PRUNABLE
-    else:
+    elif not turned or amplification(situation, _bytes_now(situation)) <= SERVED:
         reason = explain.WELL_CLUSTERED
-    return rejected(situation, "recluster", reason, "", rows)
+    else:
+        return turned
+    nothing = np.zeros(0, dtype=np.int64)
+    return [rejected(situation, "recluster", reason, "", nothing), *turned]
+
+
+def _bytes_now(situation: Situation) -> list[Float64]:
+    return [reading.bytes for reading in situation.savings.readings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ YEAR_MS = 365 * 86_400_000
 
 @dataclass(frozen=True)
 class Situation:
-    """The input with its readings. taken: bool[files], inputs of an earlier decision's actions.
+    """The input with its readings. taken: bool[files], inputs of an earlier decision's actions;
+    spent: their cost.
 
     yearly: bytes-equivalent that a year of the workload reads at present. rewritable: bool[files],
     formats and deletes that a rewrite handles. recent: written by us within the horizon.
@@ -32,7 +33,8 @@ class Situation:
     rewritable: Bool
     recent: Bool
     groups: tuple[tuple[int, Partition, Int64], ...]
-    taken: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    taken: Bool
+    spent: float = 0.0
 
     @property
     def table(self) -> FileTable:

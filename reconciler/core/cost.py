@@ -307,7 +307,8 @@ class ShapeReading:
 
     bytes, files, matching, cost: float64[queries]; matching is the projected bytes of matching
     rows; cost adds what opening data and delete files is worth in bytes. saving, read:
-    float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3: (1 - u) * size_read), and what is read now.
+    float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3:
+    (1 - u) * size_read), and what is read now.
     """
 
     bytes: Float64

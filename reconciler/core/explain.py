@@ -23,6 +23,7 @@ RAISES_READS = "RaisesReads"
 OTHER_KEY = "OtherKeyIsBetter"
 QUIET_PERIOD = "QuietPeriod"
 TOO_FEW_FILES = "TooFewSmallFiles"
+DRIFT_WAITS = "DriftWaits"
 NOT_REWRITABLE = "NotRewritable"
 ALREADY_CHOSEN = "InputsAlreadyChosen"
 
@@ -41,6 +42,7 @@ SENTENCES = {
     RAISES_READS: "would make the queries read more than its fewer files are worth",
     OTHER_KEY: "another key saves more on the same files",
     QUIET_PERIOD: "another writer changed the partition within the quiet period",
+    DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
     NOT_REWRITABLE: "holds equality deletes, encryption or a format that is not rewritten yet",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
@@ -60,4 +62,6 @@ def times_cost(saving: float, cost: float) -> str:
     """`0.4x of what it costs`: how plans compare a saving with its cost."""
     if cost <= 0.0:
         return "at no cost"
-    return f"would save {saving / cost:.1f}x of what it costs"
+    ratio = saving / cost
+    digits = f"{ratio:.1f}" if abs(ratio) >= 0.1 else f"{ratio:.2g}"
+    return f"would save {digits}x of what it costs"

@@ -24,6 +24,9 @@ Float64 = npt.NDArray[np.float64]
 SLACK = 1.1
 """A file may exceed the target by this much before another is started."""
 
+MAX_BOUNDED_GROUPS = 64
+"""More groups than this are not judged by bounds: such a rewrite deserves a sketch first."""
+
 MIN_SLICE_ROWS = 4
 REPLICATES = 16
 
@@ -248,9 +251,12 @@ def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand])
     lead = files.columns.get(rewrite.key[0].field_id)
     if lead is None or not lead.bounded.all() or len(files) == 0:
         return None
+    chunks = np.unique(rewrite.chunk_of_file)
+    if len(chunks) > MAX_BOUNDED_GROUPS:
+        return None
     parts = [
         _bounded_outputs(files.take(np.flatnonzero(rewrite.chunk_of_file == chunk)), rewrite)
-        for chunk in np.unique(rewrite.chunk_of_file)
+        for chunk in chunks
     ]
     readings = []
     for demand in demands:

@@ -1,0 +1,180 @@
+"""Decision: which small files to merge, with neighbours in key order (definitions: Small).
+
+Size tiers come from core.drift. With fragments, a merge that makes queries read more than its
+fewer files are worth is vetoed; under a trusted workload it also has to pay back, unless an
+objective on file count or size forces it. Without a workload it is planned as drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reconciler.advisor.advice import Rejected
+from reconciler.advisor.declared import declared_what_if
+from reconciler.advisor.judge import (
+    Candidate,
+    plan_rewrite,
+    readings_of,
+    refusal,
+    rejected,
+    weigh,
+)
+from reconciler.advisor.recluster import allowed, is_quiet, wanted_columns
+from reconciler.advisor.simulate.whatif import SLACK, Outcome, merged_whole
+from reconciler.advisor.situation import Situation
+from reconciler.core import explain
+from reconciler.core.actions import LEXICOGRAPHIC
+from reconciler.core.cost import read_shape
+from reconciler.core.depth import depth_of, value_ranges
+from reconciler.core.drift import LARGEST_SHARE, Decision, small_files, small_mask
+from reconciler.core.filetable import Bool, Int64
+from reconciler.core.schema import SortColumn
+
+ORDERED = 0.5
+"""A column orders the files when a value lies in at most this share of them."""
+
+
+def bin_pack_candidates(
+    situation: Situation, forced: bool, spent: float
+) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
+    """(candidate, why) per set to merge, and what is left alone. forced: by an objective."""
+    settings = situation.settings
+    key, curve = packing_key(situation)
+    free = allowed(situation)
+    decisions = small_files(
+        situation.table, settings.target_bytes, settings.min_input_files, key=key,
+        taken=np.flatnonzero(~free), largest_share=1.0 if forced else LARGEST_SHARE,
+    )  # fmt: skip
+    found: list[tuple[Candidate, str]] = []
+    turned: list[Rejected] = []
+    for decision in decisions:
+        if not decision.rewrite:
+            continue
+        candidate, why_not = _best(situation, decision.files, key, curve, forced, spent)
+        if why_not is None:
+            found.append((candidate, decision.reason))
+            spent += candidate.cost
+        else:
+            title = f"bin-pack {len(decision.files)} files"
+            turned.append(rejected(situation, title, *why_not, decision.files, candidate))
+    turned += _left_alone(situation, [d for d in decisions if not d.rewrite])
+    turned += _quiet(situation)
+    return found, turned
+
+
+def packing_key(situation: Situation) -> tuple[tuple[SortColumn, ...], str]:
+    """The Declared key, else the filtered (or any) column that orders the files best, else none."""
+    settings = situation.settings
+    if settings.mode == "Declared" and settings.key:
+        return settings.key, settings.curve
+    table = situation.table
+    columns = [c for c in wanted_columns(situation) if c in table.columns] or sorted(table.columns)
+    rows = np.maximum(table.records, 0)
+    best, depth = None, ORDERED * max(len(table), 1)
+    for column in columns:
+        ranges = value_ranges(table.columns[column])
+        judged = np.flatnonzero(ranges.known)
+        if len(judged) < len(table):
+            continue
+        mean = depth_of(ranges, judged, rows).mean
+        if mean < depth:
+            best, depth = column, mean
+    return ((SortColumn(best),), LEXICOGRAPHIC) if best is not None else ((), LEXICOGRAPHIC)
+
+
+def _best(
+    situation: Situation,
+    rows: Int64,
+    key: tuple[SortColumn, ...],
+    curve: str,
+    forced: bool,
+    spent: float,
+) -> tuple[Candidate, tuple[str, str] | None]:
+    """In key order, or keeping the files' own order where only that passes."""
+    first: tuple[Candidate, tuple[str, str] | None] | None = None
+    for wanted, way in [(key, curve), ((), LEXICOGRAPHIC)] if key else [((), LEXICOGRAPHIC)]:
+        candidate = (
+            declared_what_if(situation, rows, wanted, way) if wanted else _merged(situation, rows)
+        )
+        why_not = _veto(situation, candidate, forced, spent)
+        if why_not is None:
+            return candidate, None
+        first = first or (candidate, why_not)
+    assert first is not None
+    return first
+
+
+def _veto(
+    situation: Situation, candidate: Candidate, forced: bool, spent: float
+) -> tuple[str, str] | None:
+    if not situation.demands:
+        return None
+    if candidate.saving < 0.0:
+        message = f"{explain.SENTENCES[explain.RAISES_READS]}"
+        return explain.RAISES_READS, message
+    if situation.settings.mode != "WorkloadAware" or not situation.trusted or forced:
+        return None
+    return refusal(situation, candidate, spent)
+
+
+def _merged(situation: Situation, rows: Int64) -> Candidate:
+    """Whole files one after the other, in the order of their paths."""
+    rewrite = plan_rewrite(situation, rows, (), LEXICOGRAPHIC)
+    files = situation.table.take(rows)
+    order = np.argsort(files.path.astype(str), kind="stable")
+    size = files.bytes[order].astype(np.float64)
+    count = max(1, int(np.ceil(size.sum() / (rewrite.target_bytes * SLACK))))
+    bins = np.empty(len(rows), dtype=np.int64)
+    middle = np.cumsum(size) - size / 2.0
+    bins[order] = np.minimum((middle / max(size.sum(), 1.0) * count).astype(np.int64), count - 1)
+    view = merged_whole(files, bins, situation.settings.open_bytes)
+    readings = tuple(read_shape(view, demand) for demand in situation.demands)
+    outcome = Outcome(readings, count, "bound", view)
+    return weigh(situation, rows, rewrite, readings_of(situation, rows), outcome)
+
+
+def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejected]:
+    """Small files that are not merged, as one line per reason."""
+    settings = situation.settings
+    turned = []
+    few = [d for d in refused if len(d.files) < settings.min_input_files]
+    apart = [d for d in refused if len(d.files) >= settings.min_input_files]
+    for group, message in (
+        (few, f"fewer than minInputFiles {settings.min_input_files} in each"),
+        (apart, "of too unequal sizes, or too far apart in the key, to merge yet"),
+    ):
+        if group:
+            rows = np.sort(np.concatenate([d.files for d in group]))
+            title = f"{len(rows)} small files in {len(group)} partition" + "s" * (len(group) > 1)
+            turned.append(rejected(situation, title, explain.TOO_FEW_FILES, message, rows))
+    return turned
+
+
+def _quiet(situation: Situation) -> list[Rejected]:
+    """Small files that only the quiet period keeps from being merged."""
+    mask = small_files_mask(situation) & is_quiet(situation) & ~situation.taken
+    if not mask.any():
+        return []
+    rows = np.flatnonzero(mask).astype(np.int64)
+    return [rejected(situation, f"bin-pack {len(rows)} files", explain.QUIET_PERIOD, "", rows)]
+
+
+def small_files_mask(situation: Situation) -> Bool:
+    """bool[files]: small and mergeable, in the sense of the objectives."""
+    settings = situation.settings
+    key, _ = packing_key(situation)
+    return small_mask(situation.table, settings.target_bytes, settings.min_input_files, key=key)
+
+
+def forced_by_objectives(situation: Situation) -> bool:
+    """An objective on file count or on small files fails now."""
+    wanted = situation.settings.objectives
+    count = len(situation.table)
+    if wanted.max_file_count is not None and count > wanted.max_file_count:
+        return True
+    if wanted.max_small_file_percent is None or not count:
+        return False
+    small = 100.0 * float(small_files_mask(situation).sum()) / count
+    return small > wanted.max_small_file_percent

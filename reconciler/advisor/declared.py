@@ -1,0 +1,80 @@
+"""Decision: which files to cluster by the Declared key (definitions: Declared drift).
+
+Drift decides; the what-if only says who loses. Each set that drift names is its own action: sorted
+together with another set, its files could straddle what lies between them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reconciler.advisor.advice import Rejected
+from reconciler.advisor.judge import Candidate, plan_rewrite, readings_of, rejected, simulate, weigh
+from reconciler.advisor.recluster import FULL_ROWS, allowed, is_quiet, wanted_columns
+from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.whatif import SLACK, Outcome, Rewrite
+from reconciler.advisor.situation import Situation
+from reconciler.core import explain
+from reconciler.core.cost import TableView
+from reconciler.core.drift import Decision, declared_drift
+from reconciler.core.filetable import Int64
+from reconciler.core.schema import SortColumn
+
+MIN_FILES = 2
+
+
+def declared_candidates(
+    situation: Situation,
+) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
+    """(candidate, why) per drifted set, and what is left alone."""
+    settings = situation.settings
+    found: list[tuple[Candidate, str]] = []
+    turned: list[Rejected] = []
+    free = allowed(situation)
+    title = f"cluster by {explain.key_text(settings.key, settings.curve, situation.table.schema)}"
+    for decision in declared_drift(
+        situation.table, settings.key, settings.curve, settings.min_input_files
+    ):
+        rows = decision.files[free[decision.files]]
+        if not decision.rewrite:
+            turned.append(rejected(situation, title, explain.DRIFT_WAITS, decision.reason, rows))
+        elif len(rows) < MIN_FILES:
+            turned.append(_blocked(situation, title, decision))
+        else:
+            found.append(
+                (declared_what_if(situation, rows, settings.key, settings.curve), decision.reason)
+            )
+    return found, turned
+
+
+def _blocked(situation: Situation, title: str, decision: Decision) -> Rejected:
+    quiet = bool(is_quiet(situation)[decision.files].any())
+    reason = explain.QUIET_PERIOD if quiet else explain.NOT_REWRITABLE
+    return rejected(situation, title, reason, "", decision.files)
+
+
+def declared_what_if(
+    situation: Situation, rows: Int64, key: tuple[SortColumn, ...], curve: str
+) -> Candidate:
+    """The rewrite with what each shape reads afterwards, as far as sample or bounds tell."""
+    rewrite = plan_rewrite(situation, rows, key, curve)
+    before = readings_of(situation, rows)
+    outcome = simulate(situation, rows, rewrite, _pool(situation, rows, key))
+    if outcome is None:
+        outcome = _unchanged(situation, rows, rewrite)
+    return weigh(situation, rows, rewrite, before, outcome)
+
+
+def _pool(situation: Situation, rows: Int64, key: tuple[SortColumn, ...]) -> Pool | None:
+    if not situation.demands:
+        return None
+    columns = sorted({*wanted_columns(situation), *(column.field_id for column in key)})
+    return build_pool(situation.view.take(rows), columns, FULL_ROWS)
+
+
+def _unchanged(situation: Situation, rows: Int64, rewrite: Rewrite) -> Outcome:
+    """Where nothing tells the order of rows: reads as they are, files by size alone."""
+    part: TableView = situation.view.take(rows)
+    size = float(part.files.bytes.sum())
+    count = max(1, int(np.ceil(size / max(rewrite.target_bytes * SLACK, 1.0))))
+    return Outcome(readings_of(situation, rows), count, "none", part)
