@@ -211,6 +211,11 @@ class StateStore:
             if row["kind"] == INTENT and (row["attempt_id"], row["batch"]) not in known
         )
 
+    def intents(self, table_uuid: str) -> tuple[Intent, ...]:
+        """Every intent recorded for the table, oldest first."""
+        rows = self._ledger(table_uuid, (INTENT,))
+        return tuple(_intent(json.loads(row["body"])) for row in rows)
+
     def outcomes(self, table_uuid: str) -> tuple[Outcome, ...]:
         """Every outcome recorded for the table, in order of time; a later one of the same action
         and batch replaces an earlier."""

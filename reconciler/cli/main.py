@@ -63,7 +63,7 @@ def main() -> None:
 def _unexpected(error: Exception) -> int:
     if isinstance(error, _usage_errors()):
         context = getattr(error, "ctx", None)
-        _say(f"error: {error.format_message()}")  # type: ignore[attr-defined]
+        _say(f"error: {error.format_message()}")
         if context is not None:
             _say(f"  do: {context.command_path} --help")
         return EXIT_USER

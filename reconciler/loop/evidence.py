@@ -23,9 +23,9 @@ from reconciler.core.explain import key_text
 from reconciler.core.format import iec, utc
 from reconciler.core.interval import Interval
 from reconciler.core.observation import Observation
-from reconciler.core.predicate import render
+from reconciler.core.predicate import Literal, render
 from reconciler.core.schema import Schema
-from reconciler.core.workload import Workload
+from reconciler.core.workload import ShapeBatch, Workload
 
 STALE_WORKLOAD_MS = 30 * 86_400_000
 
@@ -251,11 +251,7 @@ def _objective(item: ObjectiveJudgement) -> dict[str, Any]:
 def _shape_texts(workload: Workload, schema: Schema, show_literals: bool) -> Mapping[str, str]:
     texts: dict[str, str] = {}
     for batch in workload.shapes:
-        literals = None
-        if show_literals:
-            literals = [
-                slot[-1] if isinstance(slot, tuple) else slot[-1].item() for slot in batch.literals
-            ]
+        literals = _last_literals(batch) if show_literals else None
         text = (
             "(not understood: full scan)"
             if batch.full_scan
@@ -263,6 +259,14 @@ def _shape_texts(workload: Workload, schema: Schema, show_literals: bool) -> Map
         )
         texts.setdefault(batch.shape_id, "no filter" if text == "TRUE" else text)
     return texts
+
+
+def _last_literals(batch: ShapeBatch) -> list[Literal]:
+    """The literals of the shape's latest query, as an example."""
+    last: list[Literal] = []
+    for slot in batch.literals:
+        last.append(slot[-1] if isinstance(slot, tuple) else slot[-1].item())
+    return last
 
 
 def _shape(shape: ShapeEffect, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -1,0 +1,226 @@
+"""`layoutctl history TABLE`: every plan with what was predicted and what came of it, and the net.
+
+A saving is realised by later queries: read of the inputs' old zone maps less read of what replaced
+them. It is measured per plan, because one commit may carry several actions. A plan that did not
+pay within its horizon says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reconciler.cli.options import CatalogName, Format, Output, Timeout
+
+if TYPE_CHECKING:
+    from reconciler.core.ledger import LedgerEntry
+    from reconciler.core.observation import Observation
+    from reconciler.core.workload import Fragment
+    from reconciler.loop.local import LocalActor
+    from reconciler.loop.measure import Realised
+
+HORIZON_MS = 7 * 86_400_000
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Look")
+    def history(
+        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        catalog: CatalogName = None,
+        output: Format = Output.TABLE,
+        timeout: Timeout = 30.0,
+    ) -> None:
+        """Show what was done to a table: predicted, actual, and whether it paid."""
+        from reconciler.catalog.discover import resolve_table
+        from reconciler.cli.plan import local_actor
+        from reconciler.loop.propose import Target
+
+        config, identifier = resolve_table(table, catalog)
+        actor = local_actor(timeout)
+        observation = actor.observe(Target(config, identifier))
+        plans = past_plans(actor, observation)
+        if output in (Output.JSON, Output.YAML):
+            from reconciler.cli.serialise import serialise
+
+            typer.echo(serialise(_document(observation, plans), output), nl=False)
+        else:
+            typer.echo(render_history(observation, plans))
+
+
+@dataclass(frozen=True, slots=True)
+class PastPlan:
+    """A plan that was carried out at least in part. rho: reading that a rewritten byte costs."""
+
+    plan_id: str
+    entries: tuple[LedgerEntry, ...]
+    realised: Realised | None
+    rho: float
+
+    @property
+    def at_ms(self) -> int:
+        return max(entry.at_ms for entry in self.entries)
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(entry.outcome.read_bytes for entry in self.entries)
+
+    @property
+    def cost(self) -> float:
+        return self.rho * self.read_bytes
+
+    @property
+    def saved(self) -> float | None:
+        return None if self.realised is None else self.realised.saved
+
+    @property
+    def not_paid(self) -> bool:
+        """Past its horizon of 7 days, and it saved less than it cost."""
+        seen = self.realised
+        if seen is None or seen.saved is None:
+            return False
+        return seen.until_ms - self.at_ms >= HORIZON_MS and seen.saved < self.cost
+
+
+def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
+    """Every plan of the ledger, oldest first."""
+    from reconciler.core.cost import rho_from
+
+    past = actor.history(observation.uuid)
+    rho = rho_from(past.rho).value
+    fragments = actor.store.fragments(observation.uuid)
+    by_plan: dict[str, list[LedgerEntry]] = {}
+    for entry in past.entries:
+        if entry.outcome.action_id:
+            by_plan.setdefault(entry.plan_id, []).append(entry)
+    return [
+        PastPlan(plan_id, tuple(entries), _realised(actor, observation, entries, fragments), rho)
+        for plan_id, entries in by_plan.items()
+    ]
+
+
+def _realised(
+    actor: LocalActor,
+    observation: Observation,
+    entries: Sequence[LedgerEntry],
+    fragments: list[Fragment],
+) -> Realised | None:
+    """None while nothing is committed, or once the outputs were themselves rewritten."""
+    from reconciler.loop.measure import live_outputs, realised_saving
+
+    done = [entry for entry in entries if entry.committed]
+    if not done:
+        return None
+    plan_id = done[0].plan_id
+    actions = sorted({entry.outcome.action_id for entry in done})
+    before = [actor.store.old_zone_maps(plan_id, action) for action in actions]
+    written = actor.outputs(observation.uuid, plan_id)
+    after = live_outputs(observation.files, written)
+    if not written or len(after) < len(written):
+        return None
+    inputs = [files for files in before if files is not None]
+    return realised_saving(inputs, after, fragments, max(entry.at_ms for entry in done))
+
+
+def render_history(observation: Observation, plans: Sequence[PastPlan]) -> str:
+    from reconciler.cli.plan_text import align
+
+    if not plans:
+        return (
+            f"{observation.name}: nothing was done to this table from here.\n"
+            f"  next: layoutctl plan {observation.name}"
+        )
+    rows = [["TIME", "", "STATE", "REWRITTEN", "CPU pred -> act", "SAVES / 7 d", "REALISED"]]
+    for plan in plans:
+        rows += [_plan_row(plan), *(_action_row(entry) for entry in plan.entries)]
+    return "\n".join([observation.name, *align(rows, "lllrrrr", indent="  "), _net(plans)])
+
+
+def _plan_row(plan: PastPlan) -> list[str]:
+    from reconciler.core.format import iec, utc
+
+    predicted = {e.outcome.action_id: e.predicted for e in plan.entries}.values()
+    saving = sum(int(p.get("saving", 0)) for p in predicted)
+    cpu = sum(int(p.get("cpuMillis", 0)) for p in predicted) / 1000
+    spent = sum(e.outcome.cpu_seconds for e in plan.entries)
+    return [
+        utc(plan.at_ms), plan.plan_id[:12], "", iec(plan.read_bytes), f"{cpu:.0f} -> {spent:.0f} s",
+        iec(saving) if saving else "-", _realised_text(plan),
+    ]  # fmt: skip
+
+
+def _action_row(entry: LedgerEntry) -> list[str]:
+    from reconciler.core.format import iec
+
+    label = str(entry.predicted.get("label", entry.action_type))
+    return [
+        "", f"  {entry.outcome.action_id} {label}"[:44], entry.outcome.state,
+        iec(entry.outcome.read_bytes),
+        f"{entry.predicted.get('cpuMillis', 0) / 1000:.0f} -> {entry.outcome.cpu_seconds:.0f} s",
+        "", "",
+    ]  # fmt: skip
+
+
+def _realised_text(plan: PastPlan) -> str:
+    from reconciler.core.format import duration, iec
+
+    seen = plan.realised
+    if seen is None:
+        return "-"
+    if seen.saved is None or seen.too_early:
+        return "too early"
+    saved = iec(seen.saved) if seen.saved >= 0 else f"-{iec(-seen.saved)}"
+    age = duration((seen.until_ms - plan.at_ms) / 1000)
+    return f"{saved} in {age}" + ("  NOT PAID" if plan.not_paid else "")
+
+
+def _net(plans: Sequence[PastPlan]) -> str:
+    """Saved less spent since the beginning, in bytes of reading."""
+    from reconciler.core.format import iec
+
+    spent = sum(plan.cost for plan in plans)
+    saved = sum(plan.saved or 0.0 for plan in plans)
+    net = saved - spent
+    return (
+        f"  net since the beginning: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
+        f"({iec(max(saved, 0.0))} saved; the rewriting cost as much as reading {iec(spent)})"
+    )
+
+
+def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, Any]:
+    return {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "TableHistory",
+        "table": observation.name,
+        "items": [
+            {
+                "planId": plan.plan_id,
+                "time": plan.at_ms,
+                "rewrittenBytes": plan.read_bytes,
+                "costBytes": round(plan.cost),
+                "realisedBytes": None if plan.saved is None else round(plan.saved),
+                "tooEarly": plan.realised is None or plan.realised.too_early,
+                "notPaid": plan.not_paid,
+                "actions": [_item(entry) for entry in plan.entries],
+            }
+            for plan in plans
+        ],
+    }
+
+
+def _item(entry: LedgerEntry) -> dict[str, Any]:
+    outcome = entry.outcome
+    return {
+        "actionId": outcome.action_id,
+        "type": entry.action_type,
+        "state": outcome.state,
+        "snapshotId": None if outcome.snapshot_id is None else str(outcome.snapshot_id),
+        "predicted": dict(entry.predicted),
+        "rewrittenBytes": outcome.read_bytes,
+        "writtenBytes": outcome.written_bytes,
+        "rows": outcome.rows,
+        "cpuSeconds": outcome.cpu_seconds,
+        "seconds": outcome.seconds,
+    }

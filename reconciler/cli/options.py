@@ -1,0 +1,44 @@
+"""Options that several verbs share, each with one spelling and one help text."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    MARKDOWN = "markdown"
+    NAME = "name"
+
+
+Files = Annotated[
+    list[str] | None,
+    typer.Option("-f", "--file", metavar="PATH", help="Documents: files or directories."),
+]
+CatalogName = Annotated[
+    str | None, typer.Option("--catalog", metavar="NAME", help="Which configured catalog.")
+]
+Format = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="For the catalog to answer.")
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Everything, nothing cut.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+ShowLiterals = Annotated[
+    bool, typer.Option("--show-literals", help="Show the values in queries, not only `?`.")
+]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select", metavar="PATTERN", help="Only tables that match, * and ** as in YAML."
+    ),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Not these tables.")
+]

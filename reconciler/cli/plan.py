@@ -1,0 +1,264 @@
+"""`layoutctl plan`: what would change, what it costs, what it saves, who loses; writes nothing.
+
+One table in full; many tables one line each, by saving, with details behind -v or a table's name.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reconciler.cli.options import (
+    CatalogName,
+    Exclude,
+    Files,
+    Format,
+    Output,
+    Select,
+    ShowLiterals,
+    Timeout,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    from reconciler.cli.targets import Selection
+    from reconciler.core.gate import Gate
+    from reconciler.loop.local import LocalActor
+    from reconciler.loop.propose import Proposal
+    from reconciler.loop.step import Step
+
+    Planned = tuple[Step, Proposal, Gate]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Decide")
+    def plan(
+        table: Annotated[
+            str | None,
+            typer.Argument(metavar="[TABLE]", help="catalog.namespace.table", show_default=False),
+        ] = None,
+        file: Files = None,
+        out: Annotated[
+            Path | None,
+            typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
+        ] = None,
+        catalog: CatalogName = None,
+        output: Format = Output.TABLE,
+        select: Select = None,
+        exclude: Exclude = None,
+        refresh: Annotated[
+            bool, typer.Option("--refresh", help="Make a new plan even if a frozen one stands.")
+        ] = False,
+        show_literals: ShowLiterals = False,
+        detailed_exitcode: Annotated[
+            bool, typer.Option("--detailed-exitcode", help="Exit 2 when there is work to do.")
+        ] = False,
+        timeout: Timeout = 30.0,
+        verbose: Verbose = False,
+    ) -> None:
+        """Show what would be rewritten, what it costs, what it saves and who loses."""
+        from reconciler.cli.targets import select as choose
+
+        chosen = choose(
+            table, file or [], catalog, include=select or (), exclude=exclude or (),
+            timeout=timeout,
+        )  # fmt: skip
+        planned, failed = _plan_all(
+            chosen, timeout, refresh=refresh, show_literals=show_literals, many=table is None
+        )
+        if out is not None:
+            _save(out, planned)
+        _print(planned, failed, output, verbose or table is not None, saved=out)
+        if failed:
+            raise typer.Exit(max(error.exit_code for _, error in failed))
+        if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
+            from reconciler.errors import EXIT_CHANGES
+
+            raise typer.Exit(EXIT_CHANGES)
+
+
+def _plan_all(
+    chosen: Selection, timeout: float, *, refresh: bool, show_literals: bool, many: bool
+) -> tuple[list[Planned], list[tuple[Step, Any]]]:
+    """Every table's proposal; among many tables one that fails does not hide the others."""
+    from reconciler.errors import ReconcilerError
+
+    actor = local_actor(timeout)
+    planned: list[Planned] = []
+    failed: list[tuple[Step, Any]] = []
+    for step in chosen.steps:
+        try:
+            planned.append(_plan_one(step, actor, refresh, show_literals))
+        except ReconcilerError as error:
+            if not many:
+                raise
+            failed.append((step, error))
+    return planned, failed
+
+
+def _plan_one(step: Step, actor: LocalActor, refresh: bool, show_literals: bool) -> Planned:
+    from reconciler.loop.step import Approvals, judge_gate
+
+    proposal = step.propose(actor, refresh=refresh, show_literals=show_literals)
+    if not proposal.plan.empty and not show_literals:
+        actor.put_plan(proposal.plan)
+    return step, proposal, judge_gate(step, proposal, actor, Approvals())
+
+
+def local_actor(timeout: float) -> LocalActor:
+    """The I/O of this machine: the user's state and cache directories."""
+    from reconciler.catalog.state import StateStore, cache_directory, state_directory
+    from reconciler.loop.local import LocalActor
+
+    return LocalActor(StateStore(state_directory()), cache_directory(), timeout)
+
+
+def _save(path: Path, planned: list[Planned]) -> None:
+    from reconciler.errors import UserError
+
+    if len(planned) != 1:
+        raise UserError(
+            f"--out saves one plan, and {len(planned)} tables are meant",
+            do="name one table, or narrow with --select",
+        )
+    document = planned[0][1].plan.document()
+    try:
+        path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _print(
+    planned: list[Planned],
+    failed: list[tuple[Step, Any]],
+    output: Output,
+    detailed: bool,
+    *,
+    saved: Path | None,
+) -> None:
+    documents = [with_digest(proposal.plan) for _, proposal, _ in planned]
+    if output in (Output.JSON, Output.YAML):
+        from reconciler.cli.serialise import serialise
+
+        body = documents[0] if len(documents) == 1 and not failed else _listing(documents, failed)
+        typer.echo(serialise(body, output), nl=False)
+    elif output is Output.MARKDOWN:
+        from reconciler.report.markdown import render_plans
+
+        named = [(".".join(step.target.identifier), error.what) for step, error in failed]
+        typer.echo(render_plans([proposal.plan.document() for _, proposal, _ in planned], named))
+    elif output is Output.NAME:
+        for document in documents:
+            typer.echo(document["planId"])
+    elif detailed:
+        typer.echo("\n\n".join(_text(*item, saved=saved) for item in planned))
+    else:
+        typer.echo(_lines(planned, wide=output is Output.WIDE))
+    if output not in (Output.JSON, Output.YAML):
+        for step, error in failed:
+            typer.echo(f"{'.'.join(step.target.identifier)}: {error.render()}", err=True)
+
+
+def with_digest(plan: Any) -> dict[str, Any]:
+    return {**plan.document(), "digest": plan.digest()}
+
+
+def _listing(documents: list[dict[str, Any]], failed: list[tuple[Step, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "LayoutPlanList",
+        "items": documents,
+        "errors": [
+            {"table": list(step.target.identifier), "error": error.what} for step, error in failed
+        ],
+    }
+
+
+def _text(step: Step, proposal: Proposal, gate: Gate, *, saved: Path | None) -> str:
+    from reconciler.cli.plan_text import render_plan
+
+    text = render_plan(
+        budgeted(proposal, gate),
+        preview=saved is None and not proposal.frozen,
+        approval=approval_line(step, gate),
+        verbose=True,
+    )
+    if proposal.frozen:
+        since = f"{proposal.plan.created:%Y-%m-%dT%H:%M:%SZ}"
+        text += f"\n  This plan is frozen since {since}; --refresh makes a new one."
+    if proposal.newer is not None:
+        text += f"\n  Newer evidence would change it to {proposal.newer.id}: see --refresh."
+    return text
+
+
+def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
+    """The plan document with a line per budget; budgets are no part of a plan's identity."""
+    from reconciler.core.format import iec
+
+    document = proposal.plan.document()
+    lines = []
+    for state in gate.budgets:
+        if state.error:
+            lines.append(f"{state.budget.name}: {state.error}, allows nothing")
+        elif not state.active:
+            boundary = f"{state.boundary:%Y-%m-%dT%H:%M:%SZ}" if state.boundary else "-"
+            lines.append(f"{state.budget.name}: not active before {boundary}")
+        elif state.budget.max_rewrite_bytes is not None:
+            limit, used = iec(state.budget.max_rewrite_bytes), iec(state.spent_bytes)
+            lines.append(f"{state.budget.name}: {used} of {limit} used")
+        else:
+            lines.append(
+                f"{state.budget.name}: {state.spent_cpu_seconds:.0f} of "
+                f"{state.budget.max_cpu_seconds} CPU s used"
+            )
+    if gate.reason in ("OverBudget", "OutsideWindow"):
+        lines.append(f"{gate.count} of {len(proposal.pending)} actions may start: {gate.message}")
+    document["evidence"] = {**document["evidence"], "budgets": lines}
+    return document
+
+
+def approval_line(step: Step, gate: Gate) -> str:
+    mode = step.policy.spec.approval.mode.value
+    if gate.reason == "AwaitingApproval":
+        return f"{mode}, not approved"
+    return f"{mode}, {gate.reason or 'may run now'}"
+
+
+def _lines(planned: list[Planned], *, wide: bool) -> str:
+    """One line a table, those with work first by saving, converged ones as one count."""
+    from reconciler.cli.plan_text import align
+    from reconciler.core.format import cpu, duration, iec
+    from reconciler.loop.step import CONVERGED, state_of
+
+    rows = [["TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY SAVED", "PAYBACK", "STATE"]]
+    converged = 0
+    ordered = sorted(planned, key=lambda item: (-saved_per_day(item[1]), item[1].target.identifier))
+    for _, proposal, gate in ordered:
+        state = state_of(proposal, gate)
+        if state.state == CONVERGED and not wide:
+            converged += 1
+            continue
+        cost = proposal.plan.evidence.get("cost", {})
+        payback = cost.get("paybackMillis")
+        rows.append([
+            proposal.observation.name,
+            str(len(proposal.pending)),
+            iec(sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)),
+            cpu(sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending) / 1000),
+            iec(saved_per_day(proposal)),
+            "-" if payback is None else duration(payback / 1000),
+            state.reason or state.state,
+        ])  # fmt: skip
+    lines = align(rows, "lrrrrrl") if len(rows) > 1 else []
+    if converged:
+        lines.append(f"{converged} {'table is' if converged == 1 else 'tables are'} converged.")
+    return "\n".join(lines)
+
+
+def saved_per_day(proposal: Proposal) -> float:
+    """Bytes of reading that the pending actions save a day, at the workload's present rate."""
+    saving = sum(int(a.predicted.get("saving", 0)) for a in proposal.pending)
+    return max(0.0, saving * 86_400_000 / proposal.settings.horizon_ms)

@@ -1,0 +1,186 @@
+"""`layoutctl status`: per table whether it has converged, and if not the one reason why."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reconciler.cli.options import CatalogName, Exclude, Files, Format, Output, Select, Timeout
+
+if TYPE_CHECKING:
+    from reconciler.core.gate import Gate
+    from reconciler.loop.local import LocalActor
+    from reconciler.loop.propose import Proposal
+    from reconciler.loop.step import Step, TableState
+
+DEFAULT_DIRECTORY = "layouts"
+DAY = dt.timedelta(hours=24)
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Look")
+    def status(
+        table: Annotated[
+            str | None,
+            typer.Argument(metavar="[TABLE]", help="catalog.namespace.table", show_default=False),
+        ] = None,
+        file: Files = None,
+        catalog: CatalogName = None,
+        output: Format = Output.TABLE,
+        select: Select = None,
+        exclude: Exclude = None,
+        timeout: Timeout = 30.0,
+    ) -> None:
+        """Show which tables have converged, and why the others have not."""
+        from reconciler.cli.plan import local_actor
+        from reconciler.cli.targets import select as choose
+
+        files = file or ([DEFAULT_DIRECTORY] if not table and Path(DEFAULT_DIRECTORY).is_dir()
+                         else [])  # fmt: skip
+        chosen = choose(
+            table, files, catalog, include=select or (), exclude=exclude or (), timeout=timeout
+        )
+        actor = local_actor(timeout)
+        found = [_look(step, actor) for step in chosen.steps]
+        _print(found, output)
+        worst = max((row["exitCode"] for row in found), default=0)
+        if worst:
+            raise typer.Exit(worst)
+
+
+def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
+    """One table's line as data; an error is a state of its own and hides no other table."""
+    from reconciler.core.observation import quoted_name
+    from reconciler.errors import ReconcilerError, UnavailableError
+    from reconciler.loop.step import Approvals, judge_gate, state_of
+
+    name = quoted_name((step.target.catalog.name, *step.target.identifier))
+    try:
+        proposal = step.propose(actor)
+        gate = judge_gate(step, proposal, actor, Approvals())
+    except ReconcilerError as error:
+        reason = "CatalogUnavailable" if isinstance(error, UnavailableError) else "Error"
+        return _failed(name, reason, error)
+    state = state_of(proposal, gate)
+    return _row(name, step, proposal, gate, state, actor)
+
+
+def _failed(name: str, reason: str, error: Any) -> dict[str, Any]:
+    return {
+        "table": name,
+        "state": "Unknown",
+        "reason": reason,
+        "message": error.what,
+        "exitCode": error.exit_code,
+    }
+
+
+def _row(
+    name: str,
+    step: Step,
+    proposal: Proposal,
+    gate: Gate,
+    state: TableState,
+    actor: LocalActor,
+) -> dict[str, Any]:
+    from reconciler.loop.local import spent_since
+
+    now = step.clock()
+    amplification = _amplification(proposal)
+    limit = step.policy.spec.objectives.max_scan_amplification
+    return {
+        "table": name,
+        "state": state.state,
+        "reason": state.reason,
+        "message": state.message,
+        "planId": proposal.plan.id if proposal.pending else None,
+        "policy": step.policy_name,
+        "scanAmplification": amplification,
+        "scanAmplificationObjective": None if limit is None else str(limit),
+        "pendingBytes": sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending),
+        "spentBytes": spent_since(proposal.history.entries, now - DAY),
+        "budgetBytes": _budget_limit(gate),
+        "since": _since(actor, proposal.observation.uuid, state, now),
+        "exitCode": 0,
+    }
+
+
+def _amplification(proposal: Proposal) -> float | None:
+    value = proposal.advice.amplification_now
+    return round(value, 2) if not proposal.evidence.workload.empty and value == value else None
+
+
+def _budget_limit(gate: Gate) -> int | None:
+    limits = [
+        state.budget.max_rewrite_bytes
+        for state in gate.budgets
+        if state.budget.max_rewrite_bytes is not None and state.budget.per_seconds
+    ]
+    return min(limits, default=None)
+
+
+def _since(actor: LocalActor, uuid: str, state: TableState, now: dt.datetime) -> str:
+    """When the table was first seen in this state; kept in the local state."""
+    key, value = f"state:{uuid}", [state.state, state.reason]
+    known = actor.store.note(key)
+    if known and known["state"] == value:
+        return str(known["since"])
+    since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    actor.store.set_note(key, {"state": value, "since": since})
+    return since
+
+
+def _print(rows: list[dict[str, Any]], output: Output) -> None:
+    if output in (Output.JSON, Output.YAML):
+        from reconciler.cli.serialise import serialise
+
+        body = {
+            "apiVersion": "layout.lakehouse.dev/v1alpha1",
+            "kind": "TableStatusList",
+            "items": [{k: v for k, v in row.items() if k != "exitCode"} for row in rows],
+        }
+        typer.echo(serialise(body, output), nl=False)
+    elif output is Output.NAME:
+        typer.echo("\n".join(row["table"] for row in rows))
+    else:
+        typer.echo(render_status(rows))
+
+
+def render_status(rows: list[dict[str, Any]]) -> str:
+    from reconciler.cli.plan_text import align
+    from reconciler.core.format import duration, iec
+
+    lines = [["TABLE", "STATE", "WHY", "AMPL", "PENDING", "SPENT 24 h", "SINCE"]]
+    now = dt.datetime.now(dt.UTC)
+    for row in rows:
+        if row["state"] == "Unknown":
+            lines.append([row["table"], "Unknown", row["reason"], "-", "-", "-", "-"])
+            continue
+        since = dt.datetime.strptime(row["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
+        spent = iec(row["spentBytes"])
+        lines.append([
+            row["table"],
+            row["state"],
+            _why(row),
+            _against(row["scanAmplification"], row["scanAmplificationObjective"]),
+            iec(row["pendingBytes"]) if row["pendingBytes"] else "-",
+            spent if row["budgetBytes"] is None else f"{spent} of {iec(row['budgetBytes'])}",
+            duration(max(0.0, (now - since).total_seconds())),
+        ])  # fmt: skip
+    return "\n".join(align(lines, "lllrrrr"))
+
+
+def _why(row: dict[str, Any]) -> str:
+    if not row["reason"]:
+        return "-"
+    plan = f" {row['planId'][:10]}" if row["planId"] else ""
+    return f"{row['reason']}{plan}"
+
+
+def _against(value: float | None, limit: str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" + (f"/{limit}" if limit else "")

@@ -1,0 +1,148 @@
+"""Which tables a command is about, and under which policy: names, documents, patterns.
+
+A named table is governed by the policy under -f that selects it, else by the built-in one. Without
+a name every table that some policy under -f selects is meant.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reconciler.api.builtin import builtin_policy
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.load import Documents, load
+from reconciler.api.support import not_acted_on
+from reconciler.api.table_patterns import conflicting, matches, policies_for
+from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
+from reconciler.catalog.load import connect, list_namespaces, list_tables
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.observation import quoted_name
+from reconciler.core.plan import policy_hash
+from reconciler.errors import UserError
+from reconciler.loop.propose import Target
+from reconciler.loop.step import Step
+
+HARMLESS_WHEN_EMBEDDED = ("spec.interval", "spec.engine", "spec.approval.approvedPlans")
+"""Fields that describe the operator's work: they do not make Automatic approval unsafe here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The documents and the steps that a command is about, in order of table name."""
+
+    documents: Documents
+    steps: tuple[Step, ...]
+
+
+def select(
+    table: str | None,
+    files: Sequence[str],
+    catalog: str | None,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    timeout: float = 30.0,
+) -> Selection:
+    """Raises UserError when nothing is named, or a name or pattern matches nothing."""
+    documents = load(files) if files else Documents()
+    if table is not None:
+        config, identifier = resolve_table(table, catalog, documents.catalogs)
+        return Selection(documents, (step_for(Target(config, identifier), documents),))
+    if not files:
+        raise UserError(
+            "name a table, or documents with -f",
+            do="layoutctl observe lists the tables of a catalog",
+        )
+    found = list(_governed(documents, catalog, timeout))
+    chosen = [
+        step
+        for step in found
+        if (not include or _any_match(include, step.target.identifier))
+        and not _any_match(exclude, step.target.identifier)
+    ]
+    if not chosen:
+        raise UserError(
+            f"no table matches the policies under {', '.join(files)}",
+            details=tuple(
+                f"{p.origin}: {p.name} includes {', '.join(p.spec.tables.include)}"
+                for p in documents.policies
+            ),
+            do="layoutctl observe lists the tables that there are",
+        )
+    return Selection(documents, tuple(chosen))
+
+
+def _any_match(patterns: Sequence[str], identifier: tuple[str, ...]) -> bool:
+    return any(matches(pattern, identifier) for pattern in patterns)
+
+
+def _governed(documents: Documents, catalog: str | None, timeout: float) -> Iterable[Step]:
+    for config in _catalogs(documents, catalog):
+        for identifier in sorted(_tables(config, timeout)):
+            if _policies(documents, config, identifier):
+                yield step_for(Target(config, identifier), documents)
+
+
+def _catalogs(documents: Documents, catalog: str | None) -> list[CatalogConfig]:
+    """The catalogs that the policies refer to, by document or by configured name."""
+    references = sorted({policy.spec.catalog.name for policy in documents.policies})
+    by_document = {d.name: d.spec.catalog_name for d in documents.catalogs}
+    configured = {item.config.name for item in find_catalogs(documents.catalogs)}
+    names = {by_document.get(reference, reference) for reference in references}
+    wanted = [name for name in sorted(names) if catalog in (None, name)]
+    known = [name for name in wanted if name in configured]
+    if wanted and not known:
+        return [resolve_catalog(wanted[0], documents.catalogs)]
+    return [resolve_catalog(name, documents.catalogs) for name in known]
+
+
+def _tables(config: CatalogConfig, timeout: float) -> Iterable[tuple[str, ...]]:
+    connection = connect(config, timeout)
+    for namespace in list_namespaces(connection, config, timeout):
+        yield from list_tables(connection, config, tuple(namespace), timeout)
+
+
+def _policies(
+    documents: Documents, config: CatalogConfig, identifier: tuple[str, ...]
+) -> tuple[TableLayoutPolicy, ...]:
+    """The policies that select the table, first the one that governs it."""
+    references = {d.name for d in documents.catalogs if d.spec.catalog_name == config.name}
+    names = references or {config.name}
+    for name in sorted(names):
+        found = policies_for(identifier, name, documents.policies)
+        if found:
+            return found
+    return ()
+
+
+def step_for(target: Target, documents: Documents) -> Step:
+    """The step of a table under the policy that governs it, or under the built-in one."""
+    found = _policies(documents, target.catalog, target.identifier)
+    if conflicting(found, target.identifier):
+        named = ", ".join(f"{policy.name} ({policy.origin})" for policy in found[:2])
+        raise UserError(
+            f"two policies name the table {quoted_name(target.identifier)}: {named}",
+            do="exclude it from one of them, or use a pattern in one",
+        )
+    if found:
+        policy, name = found[0], f"{found[0].name} ({found[0].origin})"
+    else:
+        policy = builtin_policy(target.identifier, target.catalog.name)
+        name = "built-in defaults"
+    ignored = tuple(not_acted_on(policy))
+    return Step(
+        target=target,
+        policy=policy,
+        policy_digest=policy_hash(hash_inputs(policy)),
+        policy_name=name,
+        not_acted_on=ignored,
+        unacted_for_automatic=tuple(
+            field for field in ignored if not field.startswith(HARMLESS_WHEN_EMBEDDED)
+        ),
+        cores=os.cpu_count() or 1,
+        clock=lambda: dt.datetime.now(dt.UTC),
+    )

@@ -1,0 +1,158 @@
+"""The step's I/O on one machine: a catalog, the local state store, Spark in this process.
+
+Implements `propose.Ports` and `step.Actor`. Spark is started at the first execution only, so that
+everything before it needs no JVM.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.observe import observe_table
+from reconciler.catalog.properties import spark_conf
+from reconciler.catalog.sketch import sample_rows
+from reconciler.catalog.state import StateStore
+from reconciler.core.coverage import coverage
+from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.core.filetable import FileTable, Int64
+from reconciler.core.ledger import LedgerEntry, ReadCheck
+from reconciler.core.moving import with_detected_movement
+from reconciler.core.observation import Observation
+from reconciler.core.plan import Plan, PlannedAction
+from reconciler.core.sample import RowGroups, RowSample
+from reconciler.core.workload import batch_fragments
+from reconciler.loop.evidence import CoverageInfo
+from reconciler.loop.propose import Evidence, Target
+from reconciler.loop.settings import History
+
+OWNER_PROPERTY = "layout.owner"
+"""Table property by which an operator claims a table; its value names the owner."""
+
+
+@dataclass
+class LocalActor:
+    """I/O of steps on one machine. timeout: seconds for the catalog to answer."""
+
+    store: StateStore
+    cache: Path
+    timeout: float = 30.0
+    spark: Any = None
+
+    def observe(self, target: Target) -> Observation:
+        return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)
+
+    def evidence(self, observation: Observation) -> Evidence:
+        fragments = with_detected_movement(
+            self.store.fragments(observation.uuid), observation.schema
+        )
+        workload = batch_fragments(
+            fragments, tuple(sorted(self.store.skips(observation.uuid).items()))
+        )
+        found = coverage(workload, observation.files)
+        return Evidence(workload, CoverageInfo(found.share, found.basis))
+
+    def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
+        return read_row_groups(target.catalog, observation.files, files, timeout=self.timeout)
+
+    def sketch(
+        self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
+    ) -> RowSample:
+        return sample_rows(
+            target.catalog,
+            observation.files,
+            files,
+            columns,
+            store=self.store,
+            table_uuid=observation.uuid,
+            timeout=self.timeout,
+        )
+
+    def history(self, table_uuid: str) -> History:
+        return History(
+            entries=self.store.ledger(table_uuid),
+            checks=self.store.read_checks(table_uuid),
+            rho=tuple(self.store.note(_rho_key(table_uuid)) or ()),
+        )
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        return self.store.standing_plan(table_uuid, policy_hash)
+
+    def put_plan(self, plan: Plan) -> None:
+        self.store.put_plan(plan)
+
+    def approved(self, plan_id: str) -> bool:
+        return self.store.approved(plan_id)
+
+    def owner(self, observation: Observation) -> str:
+        return observation.properties.get(OWNER_PROPERTY, "")
+
+    def automatic_spent(self, table_uuid: str, since: dt.datetime) -> int:
+        start = int(since.timestamp() * 1000)
+        return sum(
+            entry.outcome.read_bytes
+            for entry in self.store.ledger(table_uuid)
+            if entry.at_ms >= start and not self.store.approved(entry.plan_id)
+        )
+
+    def record_start(self, plan: Plan, action: PlannedAction, files: FileTable) -> None:
+        self.store.record_prediction(plan.id, action.id, action.predicted)
+        if len(files):
+            self.store.record_old_zone_maps(plan.id, action.id, files)
+
+    def record_check(self, table_uuid: str, check: ReadCheck) -> None:
+        self.store.record_read_check(table_uuid, check)
+
+    def outputs(self, table_uuid: str, plan_id: str) -> tuple[str, ...]:
+        """Data files that the plan's committed batches added."""
+        committed = {
+            (entry.outcome.attempt_id, entry.outcome.batch)
+            for entry in self.store.ledger(table_uuid)
+            if entry.committed and entry.plan_id == plan_id
+        }
+        return tuple(
+            path
+            for intent in self.store.intents(table_uuid)
+            if (intent.attempt_id, intent.batch) in committed
+            for path in intent.outputs
+        )
+
+    def execute(
+        self,
+        request: ExecutionRequest,
+        on_event: Callable[[Event], None],
+        should_stop: Callable[[], bool],
+    ) -> ExecutionResult:
+        from reconciler.jobs.execute import execute
+
+        session = self.session(request)
+        return execute(request, session, self.store, self.store.lease(), on_event, should_stop)
+
+    def session(self, request: ExecutionRequest) -> Any:
+        """The Spark session, started at the first call."""
+        if self.spark is None:
+            from reconciler.jobs.session import start
+
+            self.spark = start(spark_conf(request.catalog), f"apply {request.table[-1]}")
+        return self.spark
+
+    def close(self) -> None:
+        if self.spark is not None:
+            self.spark.stop()
+            self.spark = None
+
+
+def _rho_key(table_uuid: str) -> str:
+    return f"rho:{table_uuid}"
+
+
+def spent_since(entries: Sequence[LedgerEntry], since: dt.datetime) -> int:
+    """Bytes read for rewriting since a moment."""
+    start = int(since.timestamp() * 1000)
+    return int(np.sum([e.outcome.read_bytes for e in entries if e.at_ms >= start], dtype=np.int64))
