@@ -17,8 +17,10 @@ from reconciler.core.filetable import Array, Bool, ColumnBounds, FileTable, Int6
 from reconciler.core.schema import Field
 from reconciler.core.values import Kind
 
+Float64 = npt.NDArray[np.float64]
+
 BLUNT_SHARE = 0.5
-"""No verdict above this share of rows in files whose truncated bounds are one and the same prefix."""
+"""No verdict above this share of rows in files whose truncated bounds are one same prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,11 @@ class ColumnDepth:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Value ranges of n files as ranks among the distinct bounds; all arrays [n].
+    """Value ranges of n files as ranks among the m distinct bounds; arrays [n] but for place [m].
 
     first, last: rank of the lower and upper bound. known: both bounds exist. single: first equals
     last. constant: single and proven to hold one value and nothing else (no NULL, NaN, truncation).
+    place: where the distinct bounds lie on a line, for the width of what is between them.
     """
 
     first: Int64
@@ -78,6 +81,21 @@ class Ranges:
     known: Bool
     single: Bool
     constant: Bool
+    place: Float64
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Ranges as runs of elementary intervals: numbers start to end, both included, [n].
+
+    Elementary intervals are the gaps between consecutive distinct bounds, and each value that is
+    a whole range by itself. A range covers the gaps between its ends and the single values
+    strictly between them, so ends that touch share nothing. width: float64[intervals].
+    """
+
+    start: Int64
+    end: Int64
+    width: Float64
 
 
 def rank_columns(table: FileTable) -> list[ColumnDepth]:
@@ -95,8 +113,7 @@ def column_depth(column: ColumnBounds, rows: Int64) -> Depth:
 
 def depth_of(ranges: Ranges, chosen: Bool | Int64, rows: Int64) -> Depth:
     """Depth among the chosen files (a mask or row indexes)."""
-    start, end = elementary(ranges.first[chosen], ranges.last[chosen])
-    return _sweep(start, end, rows[chosen])
+    return sweep(elementary(ranges.first[chosen], ranges.last[chosen], ranges.place), rows[chosen])
 
 
 def value_ranges(column: ColumnBounds) -> Ranges:
@@ -108,30 +125,25 @@ def value_ranges(column: ColumnBounds) -> Ranges:
     known = column.bounded
     lower, upper = column.lower, column.upper
     if column.kind is Kind.BYTES and column.truncated.any():
-        upper = np.where(column.truncated, np.maximum(_predecessor(upper), lower), upper)
+        prefix = _predecessor(upper)
+        upper = np.where(column.truncated, np.where(prefix > lower, prefix, lower), upper)
     elif column.kind is Kind.FLOAT:
         known = known & ~np.isnan(lower) & ~np.isnan(upper)
     filler = lower[np.flatnonzero(known)[:1]]
     filler = filler[0] if len(filler) else np.zeros(1, dtype=lower.dtype)[0]
-    _, rank = np.unique(
+    distinct, rank = np.unique(
         np.concatenate((np.where(known, lower, filler), np.where(known, upper, filler))),
         return_inverse=True,
     )
     first, last = np.split(rank.reshape(-1).astype(np.int64), 2)
     single = known & (first == last)
     other = (column.nulls > 0) | (column.nans > 0) | column.truncated
-    return Ranges(first, np.maximum(first, last), known, single, single & ~other)
+    return Ranges(first, np.maximum(first, last), known, single, single & ~other, _place(distinct))
 
 
-def elementary(first: Int64, last: Int64) -> tuple[Int64, Int64]:
-    """The elementary intervals that each range covers, as first and last number, both included.
-
-    They are the gaps between consecutive distinct bounds, and each value that is a whole range by
-    itself. A range covers the gaps between its ends and the single values strictly between them.
-    """
-    if not len(first):
-        return first, last
-    size = int(last.max()) + 1
+def elementary(first: Int64, last: Int64, place: Float64) -> Pieces:
+    """The elementary intervals of ranges given by ranks, and where each range lies in them."""
+    size = len(place)
     single = first == last
     has_point = np.zeros(size, dtype=np.bool_)
     has_point[first[single]] = True
@@ -139,26 +151,56 @@ def elementary(first: Int64, last: Int64) -> tuple[Int64, Int64]:
     gap = np.arange(size) + np.cumsum(has_point)
     start = np.where(single, gap[first] - 1, gap[first])
     end = np.where(single, start, gap[np.maximum(last - 1, 0)])
-    return start, end
+    width = np.zeros(int(gap[-1]) + 1 if size else 0)
+    width[gap[:-1]] = np.diff(place)
+    return Pieces(start, end, width)
 
 
-def _sweep(start: Int64, end: Int64, rows: Int64) -> Depth:
+def sweep(pieces: Pieces, rows: Int64) -> Depth:
     """Depth per elementary interval, and its mean by rows: sum_k w_k d_k / sum_k w_k.
 
-    w_k is the rows in interval k, every file's rows being spread evenly over its intervals; a
-    file's part of the numerator is its rows times the mean depth along its range.
+    w_k is the rows in interval k, every file's rows being spread evenly over its range: a file's
+    part of the numerator is its rows times the mean depth along its range, by width.
     """
+    start, end = pieces.start, pieces.end
     if not len(start):
         return Depth(0.0, 0)
-    size = int(end.max()) + 1
+    size = len(pieces.width)
     change = np.bincount(start, minlength=size + 1) - np.bincount(end + 1, minlength=size + 1)
     depth = np.cumsum(change[:size])
-    total = np.concatenate(([0], np.cumsum(depth)))
-    along = (total[end + 1] - total[start]) / (end - start + 1)
+    area, length = _sums(depth * pieces.width), _sums(pieces.width)
+    total, span = area[end + 1] - area[start], length[end + 1] - length[start]
+    # Widths that vanish beside others in floating point: count the intervals instead.
+    count = _sums(depth.astype(np.float64))
+    evenly = (count[end + 1] - count[start]) / (end - start + 1)
+    along = np.where(span > 0, total / np.where(span > 0, span, 1.0), evenly)
+    along = np.clip(along, 1.0, float(depth.max()))
     weight = rows.astype(np.float64)
     if not weight.sum():
         weight = np.ones(len(rows))
     return Depth(float((along * weight).sum() / weight.sum()), int(depth.max()))
+
+
+def _sums(values: Float64) -> Float64:
+    """Prefix sums that begin with 0, so that [b] - [a] is the sum of a to b - 1."""
+    return np.concatenate(([0.0], np.cumsum(values)))
+
+
+def _place(distinct: Array) -> Float64:
+    """Numbers lie at their value; byte strings at the 8 bytes that follow their common prefix."""
+    if not len(distinct) or distinct.dtype.kind != "S":
+        # Infinite bounds are taken as very far, so that sums of widths stay numbers.
+        values = np.clip(distinct.astype(np.float64), -1e300, 1e300)
+        return values - values[:1]
+    width = distinct.dtype.itemsize
+    raw = np.ascontiguousarray(distinct).view(np.uint8).reshape(len(distinct), width)
+    differs = np.flatnonzero(raw[0] != raw[-1])
+    common = int(differs[0]) if len(differs) else 0
+    window = np.zeros((len(distinct), 8), dtype=np.uint8)
+    part = raw[:, common : common + 8]
+    window[:, : part.shape[1]] = part
+    places = window.view(">u8").reshape(-1).astype(np.uint64)
+    return (places - places[0]).astype(np.float64)
 
 
 def _column_depth(table: FileTable, field: Field, rows: Int64) -> ColumnDepth:

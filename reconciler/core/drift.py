@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.core.actions import HILBERT
-from reconciler.core.depth import Ranges, depth_of, elementary, value_ranges
+from reconciler.core.depth import Pieces, Ranges, depth_of, elementary, sweep, value_ranges
 from reconciler.core.filetable import Array, Bool, FileTable, Int64, Partition
 from reconciler.core.schema import SortColumn
 
@@ -237,16 +237,14 @@ def _overlaps(table: FileTable, ranges: Ranges, files: Int64, min_input_files: i
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """Files or sets of files at one value, as ranges of elementary intervals. Arrays [units]."""
+    """Files, or sets of files at one value, and where they lie among the elementary intervals."""
 
-    start: Int64
-    end: Int64
+    pieces: Pieces
     members: tuple[Int64, ...]
 
     def take(self, index: Int64) -> _Units:
-        return _Units(
-            self.start[index], self.end[index], tuple(self.members[i] for i in index.tolist())
-        )
+        mine = Pieces(self.pieces.start[index], self.pieces.end[index], self.pieces.width)
+        return _Units(mine, tuple(self.members[i] for i in index.tolist()))
 
     @property
     def files(self) -> Int64:
@@ -254,25 +252,22 @@ class _Units:
 
 
 def _units(ranges: Ranges, files: Int64) -> _Units:
-    start, end = elementary(ranges.first[files], ranges.last[files])
     single = ranges.single[files]
-    members = [files[i : i + 1] for i in np.flatnonzero(~single)]
-    starts = start[~single].tolist()
-    ends = end[~single].tolist()
-    for same in _split_by(np.flatnonzero(single), start[single]):
-        members.append(files[same])
-        starts.append(int(start[same[0]]))
-        ends.append(int(end[same[0]]))
-    return _Units(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), tuple(members))
+    members = [np.array([file]) for file in files[~single]]
+    members += _split_by(files[single], ranges.first[files[single]])
+    heads = np.array([unit[0] for unit in members], dtype=np.int64)
+    pieces = elementary(ranges.first[heads], ranges.last[heads], ranges.place)
+    return _Units(pieces, tuple(members))
 
 
 def _components(units: _Units) -> list[_Units]:
     """Units connected by overlap, only where there are at least two."""
-    if len(units.start) < 2:
+    start, end = units.pieces.start, units.pieces.end
+    if len(start) < 2:
         return []
-    order = np.lexsort((units.end, units.start))
-    reach = np.maximum.accumulate(units.end[order])
-    begins = np.concatenate(([True], units.start[order][1:] > reach[:-1]))
+    order = np.lexsort((end, start))
+    reach = np.maximum.accumulate(end[order])
+    begins = np.concatenate(([True], start[order][1:] > reach[:-1]))
     pieces = np.split(order, np.flatnonzero(begins)[1:])
     return [units.take(piece) for piece in pieces if len(piece) > 1]
 
@@ -317,8 +312,8 @@ def _too_little(min_input_files: int) -> str:
 
 def _heaviest_chain(units: _Units, size: Int64) -> Bool:
     """bool[units]: the subset without overlap that holds most bytes (weighted scheduling)."""
-    order = np.lexsort((units.start, units.end))
-    start, end = units.start[order], units.end[order]
+    order = np.lexsort((units.pieces.start, units.pieces.end))
+    start, end = units.pieces.start[order], units.pieces.end[order]
     before = np.searchsorted(end, start, side="left").tolist()
     weight = size[order].tolist()
     best = [0] * (len(order) + 1)
@@ -337,10 +332,8 @@ def _heaviest_chain(units: _Units, size: Int64) -> Bool:
 
 def _unit_depth(table: FileTable, units: _Units) -> float:
     """Mean depth by rows, units counted once."""
-    rows = np.array([int(np.maximum(table.records[m], 0).sum()) for m in units.members])
-    everywhere = np.zeros(len(rows), dtype=np.bool_)
-    as_ranges = Ranges(units.start, units.end + 1, ~everywhere, everywhere, everywhere)
-    return depth_of(as_ranges, ~everywhere, rows.astype(np.int64)).mean
+    rows = [int(np.maximum(table.records[m], 0).sum()) for m in units.members]
+    return sweep(units.pieces, np.array(rows, dtype=np.int64)).mean
 
 
 def _hilbert_drift(
