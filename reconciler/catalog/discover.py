@@ -14,10 +14,26 @@ from pathlib import Path
 
 from reconciler.api.catalog_properties import is_secret
 from reconciler.api.documents import IcebergCatalog
-from reconciler.catalog.properties import infer_type, properties_from_spark
+from reconciler.catalog.properties import (
+    infer_type,
+    properties_from_spark,
+    pyiceberg_properties,
+    spark_conf,
+)
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
 from reconciler.errors import UserError
+
+__all__ = [
+    "FoundCatalog",
+    "find_catalogs",
+    "parse_identifier",
+    "pyiceberg_properties",
+    "resolve_catalog",
+    "resolve_levels",
+    "resolve_table",
+    "spark_conf",
+]
 
 SUPPORTED = ("rest", "sql")
 NAME_VARIABLE = "LAYOUTCTL_CATALOG"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from reconciler.errors import ReconcilerError, UnavailableError, UserError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
 Result = TypeVar("Result")
@@ -38,12 +40,19 @@ def connect(config: CatalogConfig, timeout: float = 30.0) -> Catalog:
     def build() -> Catalog:
         from pyiceberg.catalog import load_catalog
 
+        quiet_pyiceberg()
+
         kind = {"type": config.type}
         if config.type == "sql":
             kind["init_catalog_tables"] = "false"
         return load_catalog(config.name, **{**pyiceberg_properties(config), **kind})
 
     return within(build, timeout, config)
+
+
+def quiet_pyiceberg() -> None:
+    """Its warnings (a retried commit, a missing type) are not for our users' terminals."""
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
 
 def load_table(
@@ -63,6 +72,18 @@ def load_table(
         if table is not None:
             return table
     raise within(lambda: not_found(catalog, config, identifier), timeout, config)
+
+
+def data_file_io(
+    config: CatalogConfig, identifier: tuple[str, ...] | None, timeout: float = 30.0
+) -> FileIO:
+    """What reads the catalog's files; with an identifier, with that table's own credentials."""
+    catalog = connect(config, timeout)
+    if identifier is not None:
+        return load_table(catalog, config, identifier, timeout).io
+    from pyiceberg.io import load_file_io
+
+    return load_file_io(dict(catalog.properties), catalog.properties.get("warehouse"))
 
 
 def list_namespaces(catalog: Catalog, config: CatalogConfig, timeout: float) -> list[Any]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.catalog.records import Records
 from reconciler.errors import UserError
 
@@ -96,6 +97,7 @@ class StateTables:
         if self._catalog is None:
             from pyiceberg.catalog.sql import SqlCatalog
 
+            quiet_pyiceberg()
             with self._records.transaction():
                 self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self._catalog = SqlCatalog(

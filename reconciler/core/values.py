@@ -21,7 +21,7 @@ import datetime as dt
 import math
 import re
 import uuid
-from decimal import Decimal
+from decimal import Context, Decimal
 from enum import Enum
 from typing import Any
 
@@ -30,6 +30,9 @@ Scalar = int | float | bytes
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+EXACT = Context(prec=80)
+"""Python's own context has 28 digits, Iceberg's decimals up to 38."""
+
 _OFFSET_WIDE = 1 << 135  # 17 bytes hold every 38-digit unscaled value with a sign bit
 
 
@@ -91,7 +94,7 @@ def encode(iceberg_type: str, value: Any) -> Scalar:
     if kind is Kind.FLOAT:
         return float(value)
     if _DECIMAL.fullmatch(iceberg_type):
-        scaled = Decimal(str(value)).scaleb(decimal_scale(iceberg_type))
+        scaled = Decimal(str(value)).scaleb(decimal_scale(iceberg_type), EXACT)
         if scaled != scaled.to_integral_value():
             raise ValueError(f"{value!r} is not exact in {iceberg_type}")
         unscaled = int(scaled)
@@ -155,7 +158,7 @@ def show(iceberg_type: str, value: Scalar | None) -> str:
             lambda: (_EPOCH + dt.timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%SZ"), value
         )
     if _DECIMAL.fullmatch(iceberg_type):
-        return str(Decimal(int(value)).scaleb(-decimal_scale(iceberg_type)))
+        return str(Decimal(int(value)).scaleb(-decimal_scale(iceberg_type), EXACT))
     return str(value)
 
 
@@ -166,7 +169,7 @@ def _show_bytes(iceberg_type: str, value: bytes) -> str:
         return str(uuid.UUID(bytes=value))
     if _DECIMAL.fullmatch(iceberg_type):
         scale = decimal_scale(iceberg_type)
-        return str(Decimal(decode_wide_decimal(value)).scaleb(-scale))
+        return str(Decimal(decode_wide_decimal(value)).scaleb(-scale, EXACT))
     return "0x" + value.hex()
 
 

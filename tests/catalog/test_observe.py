@@ -84,7 +84,7 @@ def row(number: int) -> dict[str, Any]:
         "f": math.nan if number % 4 == 3 else sign * number / 4,
         "d": None if number % 5 == 4 else sign * number / 3,
         "price": D(sign * number) / 4,
-        "wide": D(sign * (10**25 + number)).scaleb(-3),
+        "wide": D(f"{sign * (9 * 10**27 + number)}.0123456789"),
         "day": dt.date(1969, 12, 30) + dt.timedelta(days=number),
         "clock": dt.time(number % 24, 1, 2, number),
         "ts": moment,

@@ -1,0 +1,174 @@
+"""Parquet footers and column chunks in terms of Iceberg: leaf columns by field id, core's domains.
+
+Files that another system wrote without field ids (and that were registered afterwards) are matched
+by column name, as Iceberg's name mapping does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reconciler.catalog.manifest import CAP
+from reconciler.core.schema import Field, Schema
+from reconciler.core.values import EXACT, Kind, Scalar, decimal_scale, encode_wide_decimal
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+Array = npt.NDArray[Any]
+
+FIELD_ID = b"PARQUET:field_id"
+DAY_US = 86_400_000_000
+_NANOS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf column of a Parquet file. index: among the file's columns; path: struct members."""
+
+    index: int
+    path: tuple[str, ...]
+    repeated: bool
+
+
+def open_parquet(io: FileIO, path: str) -> pq.ParquetFile:
+    """The file, its footer read."""
+    return pq.ParquetFile(io.new_input(path).open())
+
+
+def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:
+    """Leaf columns of a file by Iceberg field id."""
+    found: list[tuple[int | None, Leaf]] = []
+    for field in schema:
+        _walk(field, (), False, found)
+    if any(field_id is not None for field_id, _ in found):
+        return {field_id: leaf for field_id, leaf in found if field_id is not None}
+    named = {field.name: field.field_id for field in table.fields}
+    return {named[".".join(leaf.path)]: leaf for _, leaf in found if ".".join(leaf.path) in named}
+
+
+def _walk(
+    field: pa.Field, path: tuple[str, ...], repeated: bool, out: list[tuple[int | None, Leaf]]
+) -> None:
+    """Depth first, which is the order of a Parquet file's columns."""
+    kind, here = field.type, (*path, field.name)
+    if pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            _walk(kind.field(number), here, repeated, out)
+    elif pa.types.is_map(kind):
+        _walk(kind.key_field, (*here, "key"), True, out)
+        _walk(kind.item_field, (*here, "value"), True, out)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        _walk(kind.value_field, (*here, "element"), True, out)
+    else:
+        raw = (field.metadata or {}).get(FIELD_ID)
+        out.append((None if raw is None else int(raw), Leaf(len(out), here, repeated)))
+
+
+def unit_of(column: Any) -> str:
+    """The time unit of a leaf's logical type, "date", or "" for other types."""
+    logical = column.logical_type
+    if logical.type == "DATE":
+        return "date"
+    if logical.type in ("TIMESTAMP", "TIME"):
+        return str(json.loads(logical.to_json())["timeUnit"])
+    return ""
+
+
+def domain_bound(field: Field, raw: Any, unit: str, *, upper: bool) -> Scalar | None:
+    """A column chunk's raw minimum or maximum as a domain scalar; None when it says nothing."""
+    if raw is None:
+        return None
+    if field.type.startswith("decimal"):
+        value = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+        return value if field.kind is Kind.INT else encode_wide_decimal(value)
+    if field.kind is Kind.INT:
+        return _time(field, int(raw), unit, upper=upper)
+    if field.kind is Kind.FLOAT:
+        return None if raw != raw else float(raw)
+    return _capped(bytes(raw), upper=upper)
+
+
+def _capped(value: bytes, *, upper: bool) -> bytes | None:
+    if len(value) <= CAP:
+        return value
+    if not upper:
+        return value[:CAP]
+    kept = value[:CAP].rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def _time(field: Field, value: int, unit: str, *, upper: bool) -> int:
+    """A file's time unit to the column's; a coarser column takes the bound outwards."""
+    wanted = 1 if field.type.endswith("_ns") else 1_000
+    if unit == "date" and field.type.startswith("timestamp"):
+        return value * DAY_US * (1_000 // wanted)
+    if unit not in _NANOS:
+        return value
+    nanos = value * _NANOS[unit]
+    return -(-nanos // wanted) if upper else nanos // wanted
+
+
+def domain_array(field: Field, column: pa.Array) -> tuple[Array, Array]:
+    """A column's values as (domain array, null flags); nulls hold a filler."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    null = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+    if field.type.startswith("decimal"):
+        return _decimals(field, column), null
+    if field.kind is Kind.FLOAT:
+        filled = pc.fill_null(column.cast(pa.float64()), 0.0)
+        return np.asarray(filled.to_numpy(zero_copy_only=False)), null
+    if field.kind is Kind.INT:
+        return _integers(field, column), null
+    texts = column.cast(pa.binary()).to_pylist()
+    return np.array([b"" if text is None else text[:CAP] for text in texts], dtype=np.bytes_), null
+
+
+def _integers(field: Field, column: pa.Array) -> Array:
+    kind = column.type
+    unit = "ns" if field.type.endswith("_ns") else "us"
+    if pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and field.type != "date"):
+        column = column.cast(pa.timestamp(unit), safe=False).cast(pa.int64())
+    elif pa.types.is_time(kind):
+        column = column.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    elif pa.types.is_date(kind):
+        column = column.cast(pa.date32()).cast(pa.int32())
+    filled = pc.fill_null(column.cast(pa.int64()), 0)
+    return np.asarray(filled.to_numpy(zero_copy_only=False))
+
+
+def _decimals(field: Field, column: pa.Array) -> Array:
+    scale = decimal_scale(field.type)
+    values = column.to_pylist()
+    unscaled = [0 if value is None else int(value.scaleb(scale, EXACT)) for value in values]
+    if field.kind is Kind.INT:
+        return np.array(unscaled, dtype=np.int64)
+    return np.array([encode_wide_decimal(value) for value in unscaled], dtype="S17")
+
+
+def column_at(table: pa.Table, leaf: Leaf) -> pa.Array:
+    """A leaf of a read row group as one array; a null struct has null members."""
+    column: Any = table.column(leaf.path[0]).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
+    for member in leaf.path[1:]:
+        column = pc.struct_field(column, member)
+    return column
+
+
+def chunk_sizes(group: Any, leaves: Mapping[int, Leaf]) -> dict[int, int]:
+    """Compressed bytes of every leaf's column chunk."""
+    return {
+        field_id: int(group.column(leaf.index).total_compressed_size)
+        for field_id, leaf in leaves.items()
+    }

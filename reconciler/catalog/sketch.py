@@ -1,0 +1,175 @@
+"""Sketches: a small joint sample of rows of a data file over the predicate columns.
+
+1,024 systematic rows of one row group (definitions: Sketch), so that what depends on two columns
+at once can be judged. Kept in the state store by file path: a data file never changes. Rows that
+delete files have since removed may be among them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.catalog.blobs import pack, unpack
+from reconciler.catalog.footers import MISSING_DATA_FILE
+from reconciler.catalog.load import data_file_io, translate_io
+from reconciler.catalog.parquet import column_at, domain_array, leaves_by_id, open_parquet
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.filetable import FileTable, Int64
+from reconciler.core.sample import RowSample
+from reconciler.core.schema import Field, Schema
+from reconciler.core.values import Kind
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from reconciler.catalog.state import StateStore
+
+Array = npt.NDArray[Any]
+
+SAMPLE_ROWS = 1024
+READERS = 4
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Sampled rows of one file. values, null: by field id, arrays [sampled rows].
+
+    types: the Iceberg type each column was sampled as; a promoted column is sampled anew.
+    """
+
+    types: dict[int, str]
+    values: dict[int, Array]
+    null: dict[int, Array]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.null.values()), ()))
+
+
+def sample_rows(
+    config: CatalogConfig,
+    files: FileTable,
+    rows: Int64,
+    columns: Sequence[int],
+    *,
+    store: StateStore | None = None,
+    table_uuid: str = "",
+    identifier: tuple[str, ...] | None = None,
+    timeout: float = 30.0,
+) -> RowSample:
+    """A sample of the Parquet files at `rows` over the columns with an ordered domain among
+    `columns`, pooled: a sampled row stands for its file's rows divided by the rows sampled of it.
+
+    store: where sketches are kept; without one every file is read.
+    """
+    fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
+    fields = [field for field in fields if field.kind is not None]
+    chosen = np.unique(np.asarray(rows, dtype=np.int64))
+    chosen = chosen[files.parquet[chosen] & (files.records[chosen] > 0)]
+    paths = [str(path) for path in files.path[chosen]]
+    sketches = _stored(store, table_uuid, paths, fields)
+    missing = [path for path in paths if path not in sketches]
+    if missing and fields:
+        io = data_file_io(config, identifier, timeout)
+        with ThreadPoolExecutor(min(READERS, len(missing))) as pool:
+            taken = pool.map(lambda path: sketch_file(io, path, files.schema, fields), missing)
+            fresh = dict(zip(missing, taken, strict=True))
+        sketches |= fresh
+        if store is not None:
+            store.put_sketches(table_uuid, {path: _encode(item) for path, item in fresh.items()})
+    return _pool(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
+
+
+def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) -> Sketch:
+    """Systematic rows of one row group, chosen by the path so that it is always the same."""
+    with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
+        leaves = leaves_by_id(file.schema_arrow, schema)
+        present = [field for field in fields if field.field_id in leaves]
+        filled = [
+            number
+            for number in range(file.metadata.num_row_groups)
+            if file.metadata.row_group(number).num_rows
+        ]
+        if not filled:
+            return _nulls(fields, 0)
+        group = filled[zlib.crc32(path.encode()) % len(filled)]
+        total = file.metadata.row_group(group).num_rows
+        count = min(SAMPLE_ROWS, total)
+        place = ((np.arange(count) + 0.5) * total / count).astype(np.int64)
+        sketch = _nulls(fields, count)
+        names = [".".join(leaves[field.field_id].path) for field in present]
+        table = file.read_row_group(group, columns=names, use_threads=False) if names else None
+        for field in present:
+            column = column_at(table, leaves[field.field_id]).take(place)
+            sketch.values[field.field_id], sketch.null[field.field_id] = domain_array(field, column)
+        return sketch
+
+
+_DTYPES = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BYTES: "S1"}
+
+
+def _nulls(fields: Sequence[Field], count: int) -> Sketch:
+    """A sketch of columns that the file does not have: they read as NULL."""
+    return Sketch(
+        {field.field_id: field.type for field in fields},
+        {f.field_id: np.zeros(count, dtype=_DTYPES[f.kind]) for f in fields if f.kind is not None},
+        {field.field_id: np.ones(count, dtype=bool) for field in fields},
+    )
+
+
+def _stored(
+    store: StateStore | None, table_uuid: str, paths: Sequence[str], fields: Sequence[Field]
+) -> dict[str, Sketch]:
+    """Kept sketches that have all the columns, in their present types."""
+    if store is None or not paths:
+        return {}
+    found: dict[str, Sketch] = {}
+    for path, blobs in store.sketches(table_uuid, paths).items():
+        for blob in blobs:
+            sketch = _decode(blob)
+            if all(sketch.types.get(field.field_id) == field.type for field in fields):
+                found[path] = sketch
+    return found
+
+
+def _encode(sketch: Sketch) -> bytes:
+    arrays = {f"v{key}": value for key, value in sketch.values.items()}
+    arrays |= {f"n{key}": value for key, value in sketch.null.items()}
+    return pack({"types": {str(key): kind for key, kind in sketch.types.items()}}, arrays)
+
+
+def _decode(blob: bytes) -> Sketch:
+    header, arrays = unpack(blob)
+    return Sketch(
+        {int(key): kind for key, kind in header["types"].items()},
+        {int(name[1:]): array for name, array in arrays.items() if name[0] == "v"},
+        {int(name[1:]): array for name, array in arrays.items() if name[0] == "n"},
+    )
+
+
+def _pool(
+    files: FileTable, chosen: Int64, sketches: Sequence[Sketch], fields: Sequence[Field]
+) -> RowSample:
+    counts = np.array([len(sketch) for sketch in sketches], dtype=np.int64)
+    owners = chosen[: len(sketches)]
+    weights = files.records[owners] / np.maximum(counts, 1)
+    return RowSample(
+        values={
+            field.field_id: np.concatenate([sketch.values[field.field_id] for sketch in sketches])
+            for field in fields
+            if sketches
+        },
+        null={
+            field.field_id: np.concatenate([sketch.null[field.field_id] for sketch in sketches])
+            for field in fields
+            if sketches
+        },
+        weight=np.repeat(weights, counts).astype(np.float64),
+        file=np.repeat(owners, counts),
+    )

@@ -1,0 +1,216 @@
+"""Footers and sketches: what the files hold, in the domains that bounds and literals live in."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import DecimalType, DoubleType, LongType
+
+from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.sketch import sample_rows
+from reconciler.catalog.state import StateStore
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.filetable import UNKNOWN
+from reconciler.core.observation import Observation
+from reconciler.core.values import Kind, encode
+from reconciler.errors import UserError
+from tests.catalog.test_observe import EVERYTHING, rows, simple
+
+Look = Callable[..., Observation]
+
+
+def every(seen: Observation) -> np.ndarray:
+    return np.arange(len(seen.files))
+
+
+def test_row_group_bounds_hold_their_rows_and_agree_with_the_manifest(
+    catalog: Any, look: Look, config: CatalogConfig
+) -> None:
+    table = catalog.create_table(
+        "sales.t", EVERYTHING, properties={"write.parquet.row-group-limit": "4"}
+    )
+    for start in range(0, 20, 10):
+        table.append(rows(table, range(start, start + 10)))
+    seen = look()
+    found = read_row_groups(config, seen.files, every(seen))
+    assert found.has_footer.all() and (found.footer_bytes > 0).all()
+    assert np.bincount(found.file).tolist() == [3, 3]
+    assert found.records.tolist() == [4, 4, 2] * 2
+    for field_id, column in seen.files.columns.items():
+        groups = found.columns[field_id]
+        for row in range(len(seen.files)):
+            mine = (found.file == row) & groups.bounded
+            if not column.bounded[row] or column.truncated[row]:
+                continue
+            assert groups.lower[mine].tolist(), field_id
+            assert min(groups.lower[mine].tolist()) == column.lower[row], field_id
+            assert max(groups.upper[mine].tolist()) == column.upper[row], field_id
+            assert groups.nulls[mine].sum() <= column.nulls[row] or column.nulls[row] == UNKNOWN
+    sizes = seen.files.columns[3].sizes
+    by_file = np.bincount(found.file, weights=found.column_sizes[3])
+    assert np.array_equal(by_file.astype(np.int64), sizes)
+
+
+def test_only_the_chosen_files_have_a_footer(
+    catalog: Any, look: Look, config: CatalogConfig
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    for number in range(3):
+        table.append(simple(table, a=[number]))
+    seen = look()
+    found = read_row_groups(config, seen.files, np.array([2]))
+    assert found.has_footer.tolist() == [False, False, True]
+    assert found.footer_bytes.tolist()[:2] == [UNKNOWN, UNKNOWN]
+    assert found.file.tolist() == [2]
+    assert not read_row_groups(config, seen.files, np.array([], dtype=np.int64)).has_footer.any()
+
+
+def test_renamed_added_and_promoted_columns_are_found_by_field_id(
+    catalog: Any, look: Look, config: CatalogConfig
+) -> None:
+    schema = pa.schema([("a", pa.int32()), ("f", pa.float32()), ("n", pa.decimal128(9, 2))])
+    table = catalog.create_table("sales.t", schema)
+    table.append(simple(table, a=[-3, 7], f=[-0.5, 2.5], n=[Decimal("-1.25"), Decimal("2")]))
+    with table.update_schema() as update:
+        update.rename_column("a", "b")
+        update.update_column("a", LongType())
+        update.update_column("f", DoubleType())
+        update.update_column("n", DecimalType(38, 2))
+        update.add_column("extra", LongType())
+    seen = look()
+    found = read_row_groups(config, seen.files, every(seen))
+    assert (found.columns[1].lower[0], found.columns[1].upper[0]) == (-3, 7)
+    assert (found.columns[2].lower[0], found.columns[2].upper[0]) == (-0.5, 2.5)
+    assert found.columns[3].kind is Kind.BYTES
+    assert found.columns[3].lower[0] == encode("decimal(38, 2)", "-1.25")
+    assert 4 not in found.columns
+    sample = sample_rows(config, seen.files, every(seen), [1, 2, 3, 4])
+    assert sample.values[1].tolist() == [-3, 7]
+    assert sample.values[3].tolist() == [
+        encode("decimal(38, 2)", "-1.25"), encode("decimal(38, 2)", "2"),
+    ]  # fmt: skip
+    assert sample.null[4].all()
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_time_units_of_other_writers_are_converted_outwards(tmp_path: Path, unit: str) -> None:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    from reconciler.catalog.footers import read_footer
+    from reconciler.core.schema import Field, Schema
+
+    moment = 1_700_000_000_123
+    scale = {"ms": 1, "us": 10**3, "ns": 10**6}[unit]
+    values = pa.array([moment * scale, (moment + 5) * scale + (1 if unit == "ns" else 0)])
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"ts": values.cast(pa.timestamp(unit))}), path, coerce_timestamps=None)
+    schema = Schema(0, (Field(1, "ts", "timestamp"),))
+    footer = read_footer(PyArrowFileIO(), f"file://{path}", schema)
+    chunk = footer.groups[0].chunks[1]
+    assert chunk.lower == moment * 1000
+    assert chunk.upper == (moment + 5) * 1000 + (1 if unit == "ns" else 0)
+
+
+def test_a_sample_is_systematic_joint_and_weighted(
+    catalog: Any, look: Look, config: CatalogConfig
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    values = list(range(10_000))
+    table.append(simple(table, a=values, b=[-v if v % 3 else None for v in values]))
+    table.append(simple(table, a=[1, 2, 3], b=[-1, -2, None]))
+    seen = look()
+    sample = sample_rows(config, seen.files, every(seen), [1, 2])
+    big = int(np.argmax(seen.files.records))
+    assert np.bincount(sample.file).tolist() in ([1024, 3], [3, 1024])
+    chosen = sample.file == big
+    assert abs(sample.weight[chosen].sum() - 10_000) < 1e-6
+    assert sample.weight[~chosen].tolist() == [1.0, 1.0, 1.0]
+    assert np.diff(sample.values[1][chosen]).min() >= 9
+    known = ~sample.null[2]
+    assert np.array_equal(sample.values[2][known], -sample.values[1][known])
+    assert np.array_equal(sample.null[2], sample.values[1] % 3 == 0)
+
+
+def test_every_type_is_sampled_in_its_domain(
+    catalog: Any, look: Look, config: CatalogConfig
+) -> None:
+    table = catalog.create_table("sales.t", EVERYTHING)
+    data = rows(table, range(16))
+    table.append(data)
+    seen = look()
+    ids = sorted(seen.files.columns)
+    sample = sample_rows(config, seen.files, every(seen), ids)
+    for field_id in ids:
+        field = seen.schema.by_id[field_id]
+        top, _, member = field.name.partition(".")
+        expected = data.column(top).to_pylist()
+        if member:
+            expected = [None if value is None else value[member] for value in expected]
+        for position, value in enumerate(expected):
+            assert sample.null[field_id][position] == (value is None), field.name
+            if value is None or value != value:
+                continue
+            if hasattr(value, "bytes"):
+                value = value.bytes
+            wanted = encode(field.type, value)
+            wanted = wanted[:64].rstrip(b"\0") if isinstance(wanted, bytes) else wanted
+            assert sample.values[field_id][position] == wanted, field.name
+
+
+def test_sketches_are_kept_and_files_are_not_opened_again(
+    catalog: Any, look: Look, config: CatalogConfig, tmp_path: Path
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64()), ("b", pa.string())]))
+    table.append(simple(table, a=[1, 2, 3], b=["x", None, "z"]))
+    seen = look()
+    store = StateStore(tmp_path / "state")
+    first = sample_rows(config, seen.files, every(seen), [1, 2], store=store, table_uuid=seen.uuid)
+    Path(seen.files.path[0].removeprefix("file://")).unlink()
+    again = sample_rows(config, seen.files, every(seen), [2], store=store, table_uuid=seen.uuid)
+    assert again.values[2].tolist() == first.values[2].tolist() == [b"x", b"", b"z"]
+    assert again.null[2].tolist() == [False, True, False]
+
+
+def test_a_missing_data_file_is_named_with_what_to_do(
+    catalog: Any, look: Look, config: CatalogConfig
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    table.append(simple(table, a=[1]))
+    seen = look()
+    path = Path(seen.files.path[0].removeprefix("file://"))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    for action in (
+        lambda: read_row_groups(config, seen.files, every(seen)),
+        lambda: sample_rows(config, seen.files, every(seen), [1]),
+    ):
+        with pytest.raises(UserError, match="cannot be decoded") as raised:
+            action()
+        assert path.name in raised.value.what
+    path.unlink()
+    with pytest.raises(UserError, match="does not exist") as raised:
+        read_row_groups(config, seen.files, every(seen))
+    assert raised.value.do
+
+
+def test_files_without_field_ids_are_matched_by_name(
+    catalog: Any, look: Look, config: CatalogConfig, tmp_path: Path
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64()), ("d", pa.date32())]))
+    path = tmp_path / "imported.parquet"
+    data = pa.table({"d": [dt.date(2024, 1, 2), dt.date(2024, 2, 3)], "a": [5, 6]})
+    pq.write_table(data, path)
+    table.add_files([f"file://{path}"])
+    seen = look()
+    found = read_row_groups(config, seen.files, every(seen))
+    assert (found.columns[1].lower[0], found.columns[1].upper[0]) == (5, 6)
+    assert found.columns[2].lower[0] == encode("date", dt.date(2024, 1, 2))
+    assert sample_rows(config, seen.files, every(seen), [1]).values[1].tolist() == [5, 6]
