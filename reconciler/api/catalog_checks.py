@@ -20,7 +20,7 @@ _CREDENTIAL_KEY = re.compile(
     r"api[-_.]?key|(^|[-_.])sas([-_.]|$)|authorization|jdbc\.user|connection[-_.]?string|cookie",
     re.IGNORECASE,
 )
-_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//)?[^/?#]*@")
+_USER_INFO = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)+(//)?[^/?#]*@")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from reconciler.api.table_patterns import is_exact, split_identifier
 from reconciler.errors import InvalidDocuments, Problem, UserError
 
 STDIN = "-"
+STDIN_NAME = "<stdin>"
 MAX_FILE_BYTES = 4 * 2**20
 _SUFFIXES = (".yaml", ".yml")
 
@@ -139,7 +140,7 @@ def _files(paths: Iterable[str | Path]) -> Iterator[tuple[str, bool]]:
     seen: set[str] = set()
     for given in paths:
         for file, named in _expand(str(given)):
-            identity = file if file == STDIN else os.path.realpath(file)
+            identity = file if file == STDIN_NAME else os.path.realpath(file)
             if identity not in seen:
                 seen.add(identity)
                 yield file, named
@@ -148,7 +149,7 @@ def _files(paths: Iterable[str | Path]) -> Iterator[tuple[str, bool]]:
 def _expand(given: str) -> Iterator[tuple[str, bool]]:
     path = Path(given)
     if given == STDIN:
-        yield given, True
+        yield STDIN_NAME, True
     elif path.is_dir():
         for root, directories, names in os.walk(path):
             directories[:] = sorted(name for name in directories if not name.startswith("."))
@@ -172,7 +173,7 @@ def _text(file: str, reading: Reading) -> str | None:
         reading.problems.append(Problem(file, 0, 0, "", message, hint))
 
     try:
-        if file == STDIN:
+        if file == STDIN_NAME:
             data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
         else:
             with Path(file).open("rb") as stream:

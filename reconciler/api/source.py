@@ -18,8 +18,8 @@ from reconciler.errors import Problem
 
 Path = tuple[str | int, ...]
 MAX_DEPTH = 64
-MAX_VALUES = 200_000
-"""Values of one file after its aliases are expanded."""
+MAX_VALUES = 50_000
+"""Values of one document after its aliases are expanded."""
 
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,29})")

@@ -65,7 +65,7 @@ def _differing(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -
         if name not in value:
             continue
         here = f"{path}.{name}"
-        if "properties" in child:
+        if "properties" in child and name in defaults:
             yield from _differing(value[name], child, here)
         elif not equal_to_default(value[name], defaults.get(name), child):
             yield here

@@ -16,18 +16,18 @@ from reconciler.api.documents import TableLayoutPolicy, TableSelector
 
 _LEVEL = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _SEPARATOR = "\x00"
-_WITHIN, _ACROSS = "*", "**"
+_WITHIN, _ACROSS, _ENTER = "*", "**", ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """tokens: one character each, or _WITHIN or _ACROSS where `wild`. skips: positions of a `**`
-    that is a level of its own with a level after it; from there the next two tokens may be none.
+    """tokens: one character each or, where `wild`, _WITHIN, _ACROSS or _ENTER. The last stands
+    before a `**` that is a level of its own with a level after it: it takes no character, and the
+    level may be passed over from there (but not once some of it has been matched).
     """
 
     tokens: tuple[str, ...]
     wild: tuple[bool, ...]
-    skips: frozenset[int]
 
     @property
     def exact(self) -> bool:
@@ -93,7 +93,7 @@ def _step(states: set[int], compiled: _Compiled, character: str) -> set[int]:
         if not compiled.wild[state]:
             if token == character:
                 out.add(state + 1)
-        elif token == _ACROSS or character != _SEPARATOR:
+        elif token == _ACROSS or (token == _WITHIN and character != _SEPARATOR):
             out.add(state)
     return out
 
@@ -106,8 +106,8 @@ def _closure(states: set[int], compiled: _Compiled) -> set[int]:
         onward = set()
         if state < len(compiled.tokens) and compiled.wild[state]:
             onward.add(state + 1)
-        if state in compiled.skips:
-            onward.add(state + 2)
+            if compiled.tokens[state] == _ENTER:
+                onward.add(state + 3)  # past _ENTER, _ACROSS and the separator
         work += onward - out
         out |= onward
     return out
@@ -117,21 +117,21 @@ def _closure(states: set[int], compiled: _Compiled) -> set[int]:
 def _compile(pattern: str) -> _Compiled:
     tokens: list[str] = []
     wild: list[bool] = []
-    skips: set[int] = set()
     levels = list(_LEVEL.finditer(pattern))
-    if ".".join(match[0] for match in levels) != pattern:
+    if not levels or ".".join(match[0] for match in levels) != pattern:
         raise ValueError(f"{pattern!r} is not a table name or pattern")
     for number, level in enumerate(levels):
         last = number == len(levels) - 1
         if level[2] == _ACROSS and not last:
-            skips.add(len(tokens))
+            tokens.append(_ENTER)
+            wild.append(True)
         for token, is_wild in _level_tokens(level):
             tokens.append(token)
             wild.append(is_wild)
         if not last:
             tokens.append(_SEPARATOR)
             wild.append(False)
-    return _Compiled(tuple(tokens), tuple(wild), frozenset(skips))
+    return _Compiled(tuple(tokens), tuple(wild))
 
 
 def _level_tokens(level: re.Match[str]) -> list[tuple[str, bool]]:

@@ -1,0 +1,300 @@
+"""Condition types and reasons: the constants of status, JSON output and messages, with remedies.
+
+Every reason says what it means and what a person does about it; `status`, `explain`, the operator
+and the reference page print these texts and no other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    READY = "Ready"
+    RECONCILING = "Reconciling"
+    STALLED = "Stalled"
+    CONVERGED = "Converged"
+    APPROVED = "Approved"
+    WITHIN_BUDGET = "WithinBudget"
+    WORKLOAD_FRESH = "WorkloadFresh"
+
+
+class Status(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Reason(StrEnum):
+    # Ready
+    OBSERVED = "Observed"
+    CATALOG_REACHABLE = "CatalogReachable"
+    INVALID_SPEC = "InvalidSpec"
+    UNKNOWN_VALUE = "UnknownValue"
+    CATALOG_NOT_FOUND = "CatalogNotFound"
+    SECRET_NOT_FOUND = "SecretNotFound"
+    ACCESS_DENIED = "AccessDenied"
+    NO_TABLE_MATCHES = "NoTableMatches"
+    NEW_GENERATION = "NewGeneration"
+    # Converged, in the order in which the first that applies is given
+    SUSPENDED = "Suspended"
+    CATALOG_UNAVAILABLE = "CatalogUnavailable"
+    OWNED_ELSEWHERE = "OwnedElsewhere"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    OUTSIDE_WINDOW = "OutsideWindow"
+    OVER_BUDGET = "OverBudget"
+    CONCURRENCY_LIMIT = "ConcurrencyLimit"
+    BACK_OFF = "BackOff"
+    REWRITE_RUNNING = "RewriteRunning"
+    TABLES_PENDING = "TablesPending"
+    OBJECTIVE_UNREACHABLE = "ObjectiveUnreachable"
+    NOTHING_TO_DO = "NothingToDo"
+    # Stalled
+    VERIFICATION_FAILED = "VerificationFailed"
+    ROLLED_BACK = "RolledBack"
+    CONFLICT_LOOP = "ConflictLoop"
+    NO_EFFECT = "NoEffect"
+    LIVE_BRANCHES = "LiveBranches"
+    UNSUPPORTED_TABLE = "UnsupportedTable"
+    KEY_NOT_FOUND = "KeyNotFound"
+    NOT_ACTED_ON = "NotActedOn"
+    TABLE_NOT_FOUND = "TableNotFound"
+    TABLE_DAMAGED = "TableDamaged"
+    # Approved
+    APPROVED_BY_DOCUMENT = "ApprovedByDocument"
+    APPROVED_BY_PERSON = "ApprovedByPerson"
+    APPROVED_BY_SIZE = "ApprovedBySize"
+    AUTOMATIC = "Automatic"
+    PLAN_CHANGED = "PlanChanged"
+    PLAN_EXPIRED = "PlanExpired"
+    # WithinBudget
+    FITS = "Fits"
+    INVALID_BUDGET = "InvalidBudget"
+    # WorkloadFresh
+    FRESH = "Fresh"
+    STALE = "Stale"
+    NO_QUERIES = "NoQueries"
+    LOW_COVERAGE = "LowCoverage"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """types: conditions that carry the reason. remedy: "" where there is nothing to do."""
+
+    types: tuple[ConditionType, ...]
+    cause: str
+    remedy: str = ""
+
+
+_READY, _STALLED = ConditionType.READY, ConditionType.STALLED
+_CONVERGED, _APPROVED = ConditionType.CONVERGED, ConditionType.APPROVED
+_BUDGET, _WORKLOAD = ConditionType.WITHIN_BUDGET, ConditionType.WORKLOAD_FRESH
+
+EXPLANATIONS: dict[Reason, Explanation] = {
+    Reason.OBSERVED: Explanation(
+        (_READY,), "The spec is accepted, its references resolve and its tables are observed."
+    ),
+    Reason.CATALOG_REACHABLE: Explanation((_READY,), "The catalog answers."),
+    Reason.INVALID_SPEC: Explanation(
+        (_READY, _STALLED),
+        "The spec breaks a rule that the API server does not check.",
+        "Run layoutctl validate on the document and correct what it names.",
+    ),
+    Reason.UNKNOWN_VALUE: Explanation(
+        (_READY, _STALLED),
+        "The stored object holds a value that this version does not know, of a newer one perhaps.",
+        "Upgrade the operator, or set a value that the CRD of its version lists.",
+    ),
+    Reason.CATALOG_NOT_FOUND: Explanation(
+        (_READY, _STALLED),
+        "There is no IcebergCatalog of that name in the namespace of the policy.",
+        "Create it, or correct spec.catalogRef.name.",
+    ),
+    Reason.SECRET_NOT_FOUND: Explanation(
+        (_READY, _STALLED),
+        "The Secret that spec.secretRef names is missing, or holds a key that is not allowed.",
+        "Create it in the catalog's namespace with keys of the allow-list only.",
+    ),
+    Reason.ACCESS_DENIED: Explanation(
+        (_READY, _STALLED),
+        "The catalog or the storage refused the credentials.",
+        "Correct the Secret or the rights of the service account.",
+    ),
+    Reason.NO_TABLE_MATCHES: Explanation(
+        (_READY,),
+        "The catalog answers, and no table matches spec.tables.",
+        "Compare the patterns with layoutctl observe; names have no catalog in front.",
+    ),
+    Reason.NEW_GENERATION: Explanation(
+        (ConditionType.RECONCILING, _CONVERGED),
+        "A new generation of the spec is being taken in; nothing is known about it yet.",
+    ),
+    Reason.SUSPENDED: Explanation(
+        (_CONVERGED,),
+        "spec.suspend is set: nothing new starts.",
+        "Set spec.suspend to false.",
+    ),
+    Reason.CATALOG_UNAVAILABLE: Explanation(
+        (_READY, _CONVERGED),
+        "The catalog does not answer; what was last known is not trusted.",
+        "Check that it runs and can be reached; it is tried again by itself.",
+    ),
+    Reason.OWNED_ELSEWHERE: Explanation(
+        (_CONVERGED, _STALLED),
+        "Another reconciler has claimed the table, or another policy matches it first.",
+        "Take the table out of one of the two.",
+    ),
+    Reason.AWAITING_APPROVAL: Explanation(
+        (_CONVERGED, _APPROVED),
+        "A plan stands and waits for a person.",
+        "Read it with layoutctl plan TABLE; run it with layoutctl apply TABLE.",
+    ),
+    Reason.OUTSIDE_WINDOW: Explanation(
+        (_CONVERGED, _BUDGET),
+        "A scheduled budget allows nothing at this time.",
+        "Wait for the window, or change the schedule.",
+    ),
+    Reason.OVER_BUDGET: Explanation(
+        (_CONVERGED, _BUDGET),
+        "The next action does not fit what is left of a budget, or the ledger cannot be read.",
+        "Wait until past work leaves the rolling window, or raise the budget.",
+    ),
+    Reason.CONCURRENCY_LIMIT: Explanation(
+        (_CONVERGED,),
+        "As many jobs run as spec.engine.maxConcurrentJobs allows.",
+        "Wait, or raise the limit.",
+    ),
+    Reason.BACK_OFF: Explanation(
+        (_CONVERGED,),
+        "The last attempt failed or met a conflict; the next one waits.",
+        "Wait; the message says until when and why.",
+    ),
+    Reason.REWRITE_RUNNING: Explanation((_CONVERGED,), "A rewrite is running."),
+    Reason.TABLES_PENDING: Explanation(
+        (_CONVERGED,), "Work is planned and admitted, and has not started yet."
+    ),
+    Reason.OBJECTIVE_UNREACHABLE: Explanation(
+        (_CONVERGED,),
+        "Nothing profitable is left and an objective still fails.",
+        "Relax the objective, or take what the message says it would cost.",
+    ),
+    Reason.NOTHING_TO_DO: Explanation(
+        (_CONVERGED,), "No action is worth its cost and every objective is met."
+    ),
+    Reason.VERIFICATION_FAILED: Explanation(
+        (_STALLED,),
+        "The rows written differed from the rows read. Nothing was committed.",
+        "Report it with the output of layoutctl history TABLE; do not retry on this version.",
+    ),
+    Reason.ROLLED_BACK: Explanation(
+        (_STALLED,),
+        "A person rolled back a commit of the reconciler, which is taken as a veto.",
+        "Change the policy, or exclude the table.",
+    ),
+    Reason.CONFLICT_LOOP: Explanation(
+        (_STALLED,),
+        "Other writers keep replacing the files of the plan.",
+        "Raise spec.layout.files.quietPeriod, or run in a window in which they rest.",
+    ),
+    Reason.NO_EFFECT: Explanation(
+        (_STALLED,),
+        "The same work was planned again after it had been done.",
+        "Report it with the output of layoutctl history TABLE.",
+    ),
+    Reason.LIVE_BRANCHES: Explanation(
+        (_STALLED,),
+        "The table has branches besides main that a rewrite could upset.",
+        "Drop them, or set spec.safety.allowLiveBranches.",
+    ),
+    Reason.UNSUPPORTED_TABLE: Explanation(
+        (_STALLED,),
+        "The table holds what this version does not rewrite: equality deletes, files other than "
+        "Parquet, or encryption.",
+        "Exclude it, or remove what the message names.",
+    ),
+    Reason.KEY_NOT_FOUND: Explanation(
+        (_STALLED,),
+        "A declared key is no column of the table, or cannot be ordered.",
+        "Correct spec.layout.clustering.keys; layoutctl observe TABLE lists the columns.",
+    ),
+    Reason.NOT_ACTED_ON: Explanation(
+        (_STALLED,),
+        "The policy asks for Automatic approval and sets a field that this version ignores.",
+        "Remove the field that layoutctl validate names, or use Manual approval.",
+    ),
+    Reason.TABLE_NOT_FOUND: Explanation(
+        (_STALLED,), "The table is gone.", "Restore it, or take it out of the policy."
+    ),
+    Reason.TABLE_DAMAGED: Explanation(
+        (_STALLED,),
+        "A manifest or data file that the table references is missing or unreadable.",
+        "Restore the file that the message names, or roll the table back.",
+    ),
+    Reason.APPROVED_BY_DOCUMENT: Explanation(
+        (_APPROVED,), "The plan's id is in spec.approval.approvedPlans."
+    ),
+    Reason.APPROVED_BY_PERSON: Explanation((_APPROVED,), "A person approved this very plan."),
+    Reason.APPROVED_BY_SIZE: Explanation(
+        (_APPROVED,), "The plan is below spec.approval.automaticUpTo."
+    ),
+    Reason.AUTOMATIC: Explanation((_APPROVED,), "spec.approval.mode is Automatic."),
+    Reason.PLAN_CHANGED: Explanation(
+        (_APPROVED,),
+        "The approved plan no longer stands; a new one is proposed.",
+        "Read the difference in layoutctl plan TABLE and approve the new plan.",
+    ),
+    Reason.PLAN_EXPIRED: Explanation(
+        (_APPROVED,),
+        "The approved plan is older than spec.approval.planTTL.",
+        "Plan and approve again.",
+    ),
+    Reason.FITS: Explanation((_BUDGET,), "The plan fits all active budgets."),
+    Reason.INVALID_BUDGET: Explanation(
+        (_BUDGET,),
+        "A budget has an invalid schedule or time zone, and so allows nothing.",
+        "Run layoutctl validate on the policy and correct what it names.",
+    ),
+    Reason.FRESH: Explanation((_WORKLOAD,), "Queries were recorded lately."),
+    Reason.STALE: Explanation(
+        (_WORKLOAD,),
+        "The last recorded query is older than 30 days.",
+        "Import newer logs with layoutctl workload import.",
+    ),
+    Reason.NO_QUERIES: Explanation(
+        (_WORKLOAD,),
+        "No query is recorded.",
+        "Import a log with layoutctl workload import.",
+    ),
+    Reason.LOW_COVERAGE: Explanation(
+        (_WORKLOAD,),
+        "The recorded queries explain less than half of the bytes read.",
+        "See what was skipped with layoutctl workload show.",
+    ),
+}
+
+CONVERGED_ORDER: tuple[Reason, ...] = (
+    Reason.SUSPENDED,
+    Reason.CATALOG_UNAVAILABLE,
+    Reason.OWNED_ELSEWHERE,
+    Reason.AWAITING_APPROVAL,
+    Reason.OUTSIDE_WINDOW,
+    Reason.OVER_BUDGET,
+    Reason.CONCURRENCY_LIMIT,
+    Reason.BACK_OFF,
+    Reason.REWRITE_RUNNING,
+    Reason.TABLES_PENDING,
+    Reason.OBJECTIVE_UNREACHABLE,
+)
+"""The one reason why a table is not Converged is the first of these that applies."""
+
+
+def explain(reason: str) -> Explanation | None:
+    """Cause and remedy of a reason, None for one that this version does not know."""
+    known = {item.value: item for item in Reason}
+    return EXPLANATIONS[known[reason]] if reason in known else None
+
+
+def first_reason(applying: set[Reason]) -> Reason:
+    """The reason of Converged when `applying` stand in its way; NothingToDo when none does."""
+    return next((reason for reason in CONVERGED_ORDER if reason in applying), Reason.NOTHING_TO_DO)

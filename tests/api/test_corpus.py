@@ -1,0 +1,153 @@
+"""The corpus of good and bad documents through the loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from reconciler.api import rules
+from reconciler.api.documents import from_document, to_document
+from reconciler.api.load import load, parse_documents, read
+from reconciler.api.schema import (
+    TABLE_LAYOUT,
+    structural_schema,
+    validation_schema,
+    with_defaults,
+)
+from reconciler.api.support import not_acted_on
+from reconciler.errors import InvalidDocuments
+from tests.api.corpus_reader import Case, cases
+
+GOOD, BAD, TRANSITIONS = cases("good"), cases("bad"), cases("transitions")
+
+
+def by_name(case: Case) -> str:
+    return case.name
+
+
+@pytest.mark.parametrize("case", GOOD, ids=by_name)
+def test_a_good_document_loads_and_prints_back_to_itself(case: Case) -> None:
+    (document,) = load([case.path]).all
+    printed = to_document(document)
+    assert from_document(printed) == document
+    assert printed["spec"] == to_document(from_document(printed))["spec"]
+
+
+@pytest.mark.parametrize("case", BAD, ids=by_name)
+def test_a_bad_document_has_exactly_the_expected_problems(case: Case) -> None:
+    reading = read([case.path])
+    found = [f"{problem.field}: {problem.message}" for problem in reading.errors]
+    assert len(found) == len(case.expected), found
+    for text in case.expected:
+        assert any(item.startswith(text) for item in found), (text, found)
+
+
+@pytest.mark.parametrize("case", BAD, ids=by_name)
+def test_a_problem_points_at_the_line_that_holds_its_field(case: Case) -> None:
+    lines = case.path.read_text(encoding="utf-8").splitlines()
+    for problem in read([case.path]).errors:
+        assert problem.file == str(case.path)
+        line = lines[problem.line - 1]
+        assert not line.startswith("#")
+        assert 1 <= problem.column <= len(line)
+
+
+@pytest.mark.parametrize("case", BAD, ids=by_name)
+def test_load_raises_with_an_excerpt_and_never_shows_a_credential(case: Case) -> None:
+    with pytest.raises(InvalidDocuments) as raised:
+        load([case.path])
+    rendered = raised.value.render()
+    assert rendered.count("error: ") == len(case.expected)
+    assert "hunter2" not in rendered
+    assert all("hunter2" not in f"{p.message}{p.hint}" for p in raised.value.problems)
+    assert max(map(len, rendered.replace(f"{case.path.parent}/", "").splitlines())) <= 160
+
+
+@pytest.mark.parametrize("case", GOOD + BAD, ids=by_name)
+def test_the_structural_walk_agrees_with_jsonschema(case: Case) -> None:
+    """Ours finds a structural fault exactly where jsonschema does, and never where it does not."""
+    (document,), _ = parse_documents([case.path])
+    kind = document.value["kind"]
+    schema = validation_schema(kind)
+    theirs = {
+        tuple(error.absolute_path)
+        for error in Validator(schema).iter_errors(_without_nulls(document.value))
+    }
+    from reconciler.api.checks import findings
+
+    ours = {item.path for item in findings(document, kind) if item.severity == "error"}
+    assert all(any(path[: len(fault)] == fault for path in ours) for fault in theirs)
+    if not ours:
+        assert not theirs
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("case", TRANSITIONS, ids=by_name)
+def test_an_immutable_field_may_not_change(case: Case) -> None:
+    old, new = yaml.safe_load_all(case.path.read_text(encoding="utf-8"))
+    kind = old["kind"]
+    schema = structural_schema(kind)
+    found = [
+        f"{'.'.join(map(str, violation.field))}: {violation.rule.message}"
+        for violation in rules.changes(kind, with_defaults(old, schema), with_defaults(new, schema))
+    ]
+    assert found == list(case.expected)
+
+
+def test_every_rule_is_broken_by_some_document_of_the_corpus() -> None:
+    expected = [text for case in BAD + TRANSITIONS for text in case.expected]
+    for rule in rules.RULES:
+        assert any(text.endswith(rule.message) for text in expected), rule.message
+
+
+@pytest.mark.parametrize("case", GOOD, ids=by_name)
+def test_only_documents_that_set_a_later_field_are_told_so(case: Case) -> None:
+    (document,) = load([case.path]).all
+    names = not_acted_on(document)
+    expected = {
+        "declared-partitioning": [
+            "spec.layout.partitioning.mode",
+            "spec.layout.partitioning.fields",
+        ],
+        "every-field": ["spec.approval.approvedPlans"],
+        "anchors": [
+            "spec.engine.driver.cores",
+            "spec.engine.driver.memory",
+            "spec.engine.executors.instances",
+        ],
+        "catalog-rest": [
+            "spec.secretRef",
+            "spec.system.plans.uri",
+            "spec.jobs.serviceAccountName",
+            "spec.jobs.image",
+            "spec.jobs.sparkConf",
+            "spec.jobs.podTemplate",
+            "spec.workload.excludeColumns",
+            "spec.workload.sources",
+        ],
+        "table-layout": ["spec.approvedPlan"],
+    }
+    assert names == expected.get(case.name, [])
+
+
+def test_the_corpus_covers_every_kind() -> None:
+    kinds = {type(document).__name__ for case in GOOD for document in load([case.path]).all}
+    assert TABLE_LAYOUT in kinds and len(kinds) == 3

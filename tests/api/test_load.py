@@ -1,0 +1,199 @@
+"""Files and directories: what is read, skipped, refused, and checked across documents."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.load import MAX_FILE_BYTES, load, read
+from reconciler.errors import InvalidDocuments, UserError
+
+HEAD = "apiVersion: layout.lakehouse.dev/v1alpha1\n"
+CATALOG = (
+    HEAD
+    + "kind: IcebergCatalog\nmetadata: {name: w}\nspec:\n  type: rest\n  catalogName: w\n"
+    + "  properties: {uri: 'http://c'}\n"
+)
+
+
+def policy(name: str = "p", include: str = "a.b", *, catalog: str = "w", extra: str = "") -> str:
+    return (
+        HEAD
+        + f"kind: TableLayoutPolicy\nmetadata: {{name: {name}}}\nspec:\n"
+        + f"  catalogRef: {{name: {catalog}}}\n  tables: {{include: [{include}]}}\n{extra}"
+    )
+
+
+def write(directory: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = directory / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return directory
+
+
+def test_a_directory_is_walked_and_other_documents_are_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("a"), deploy="apiVersion: apps/v1\nkind: Deployment\nspec: {x: [}\n")
+    write(tmp_path, values="replicas: 3\n", empty="", comment="# nothing\n")
+    write(tmp_path, service="apiVersion: v1\nkind: Service\nmetadata: {name: s}\n")
+    write(tmp_path / "deep", b=policy("b", "c.d") + "---\n" + CATALOG)
+    write(tmp_path / ".git", c="kind: TableLayoutPolicy\n")
+    (tmp_path / "notes.txt").write_text("kind: TableLayoutPolicy\n")
+    reading = read([tmp_path])
+    assert [p.name for p in reading.documents.policies] == ["a", "b"]
+    assert [c.name for c in reading.documents.catalogs] == ["w"]
+    assert reading.skipped == 2
+    assert [(p.severity, Path(p.file).name) for p in reading.problems] == [
+        ("warning", "deploy.yaml")
+    ]
+
+
+def test_origin_names_file_and_line_of_each_document(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("a") + "---\n" + policy("b", "c.d"))
+    first, second = load([tmp_path / "a.yaml"]).policies
+    assert str(first.origin) == f"{tmp_path}/a.yaml:1"
+    assert second.origin.line == 8
+
+
+def test_problems_of_all_files_come_at_once_in_order(tmp_path: Path) -> None:
+    write(tmp_path, b=policy("b", extra="  interval: soon\n"), a=policy("A", extra="  x: 1\n"))
+    with pytest.raises(InvalidDocuments) as raised:
+        load([tmp_path])
+    places = [(Path(p.file).name, p.line, p.field) for p in raised.value.problems]
+    assert places == [
+        ("a.yaml", 3, "metadata.name"),
+        ("a.yaml", 7, "spec.x"),
+        ("b.yaml", 7, "spec.interval"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda text: text.encode("utf-8-sig"),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: text.encode("utf-16"),
+    ],
+    ids=["bom", "crlf", "utf-16"],
+)
+def test_files_of_other_systems_are_read(tmp_path: Path, encode: object) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(encode(policy("a", extra="  interval: soon\n")))  # type: ignore[operator]
+    (problem,) = read([path]).errors
+    assert (problem.line, problem.column, problem.field) == (7, 13, "spec.interval")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff\xff\xff", "is not UTF-8 text"),
+        (b"a: \x00\x01\n", "not valid YAML"),
+        (b"x" * (MAX_FILE_BYTES + 1), "is larger than"),
+        (b"just words\n", "is not a document"),
+        (b"- a\n- b\n", "is not a document"),
+        (b"kind: TableLayoutPolcy\napiVersion: layout.lakehouse.dev/v1alpha1\n", "is not a kind"),
+        (b"apiVersion: layout.lakehouse.dev/v1alpha1\n", "is required"),
+        (b"metadata: {name: x}\n", "is required"),
+        (b"kind: TableLayoutPolicy\n", "is required"),
+    ],
+)
+def test_garbage_that_was_named_is_a_problem(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(data)
+    reading = read([path])
+    assert reading.errors
+    assert any(message in problem.message for problem in reading.errors)
+
+
+def test_a_misspelt_kind_says_what_was_meant(tmp_path: Path) -> None:
+    write(tmp_path, a=policy().replace("kind: TableLayoutPolicy", "kind: TableLayoutPolcy"))
+    (problem,) = read([tmp_path]).errors
+    assert (problem.line, problem.field) == (2, "kind")
+    assert problem.hint.endswith("Did you mean TableLayoutPolicy?")
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "missing"])
+def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        load([tmp_path / name])
+
+
+def test_a_directory_without_documents_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, a="apiVersion: v1\nkind: Service\n")
+    with pytest.raises(UserError, match="no document of") as raised:
+        load([tmp_path])
+    assert "1 of other kinds" in raised.value.details[0]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_a_problem(tmp_path: Path) -> None:
+    write(tmp_path, a=policy())
+    (tmp_path / "a.yaml").chmod(0)
+    assert "cannot be read" in read([tmp_path]).errors[0].message
+
+
+def test_links_in_circles_and_one_file_twice_are_read_once(tmp_path: Path) -> None:
+    write(tmp_path, a=policy())
+    (tmp_path / "loop").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "copy.yaml").symlink_to(tmp_path / "a.yaml")
+    assert len(load([tmp_path, tmp_path / "a.yaml"]).policies) == 1
+
+
+def test_a_list_as_kubectl_prints_it_is_taken_apart(tmp_path: Path) -> None:
+    body = policy("a", extra="  interval: soon\n")
+    indented = "".join(f"  {line}\n" for line in body.splitlines())
+    write(tmp_path, a=f"apiVersion: v1\nkind: List\nitems:\n-{indented[1:]}")
+    (problem,) = read([tmp_path]).errors
+    assert (problem.line, problem.field) == (10, "spec.interval")
+
+
+def test_two_policies_that_name_one_table_are_an_error(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("a", "s.t"), b=policy("b", "'`s`.t'"), c=policy("c", "s.*"))
+    (problem,) = read([tmp_path]).errors
+    assert problem.field == "spec.tables.include[0]"
+    assert "has two policies: a and b" in problem.message
+    assert "a.yaml:1" in problem.hint
+
+
+def test_policies_of_other_catalogs_and_namespaces_do_not_meet(tmp_path: Path) -> None:
+    other = policy("b", "s.t").replace("{name: b}", "{name: b, namespace: other}")
+    write(tmp_path, a=policy("a", "s.t"), b=other, c=policy("c", "s.t", catalog="x"))
+    assert not read([tmp_path]).errors
+
+
+def test_one_name_twice_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("a", "s.t"), b=policy("a", "s.u"))
+    (problem,) = read([tmp_path]).errors
+    assert "is defined twice" in problem.message
+
+
+def test_a_catalog_that_no_document_defines_is_a_warning_only(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("a", catalog="v"), b=CATALOG)
+    reading = read([tmp_path])
+    assert not reading.errors
+    assert [p.message for p in reading.problems] == ["no IcebergCatalog v in namespace default"]
+
+
+def test_without_any_catalog_document_nothing_is_said_of_catalogs(tmp_path: Path) -> None:
+    write(tmp_path, a=policy("a", catalog="v"))
+    assert not read([tmp_path]).problems
+
+
+def test_fields_not_acted_on_are_warnings_and_automatic_policies_hear_of_it(tmp_path: Path) -> None:
+    extra = (
+        "  deletes: {compaction: Major, mode: Auto}\n  approval: {mode: Automatic}\n"
+        "  budgets: [{name: a, per: 1h, maxCpuTime: 1h}]\n"
+    )
+    write(tmp_path, a=policy(extra=extra))
+    (warning,) = read([tmp_path]).problems
+    assert warning.severity == "warning"
+    assert (warning.line, warning.field) == (7, "spec.deletes.compaction")
+    assert "Automatic approval refuses" in warning.hint
+
+
+def test_a_pattern_that_begins_with_the_catalog_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, a=policy(include="w.sales.orders"))
+    (warning,) = read([tmp_path]).problems
+    assert warning.severity == "warning" and "Did you mean sales.orders?" in warning.hint

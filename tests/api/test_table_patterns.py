@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.api.documents import TableLayoutPolicy, from_document
+from reconciler.api.schema import API_VERSION, POLICY
+from reconciler.api.table_patterns import (
+    conflicting,
+    is_exact,
+    matches,
+    policies_for,
+    quote_identifier,
+    split_identifier,
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "table", "expected"),
+    [
+        ("sales.lineitem", "sales.lineitem", True),
+        ("sales.lineitem", "sales.LineItem", False),
+        ("sales.orders_*", "sales.orders_eu", True),
+        ("sales.orders_*", "sales.orders_", True),
+        ("sales.*", "sales.a.b", False),
+        ("*", "sales.a", False),
+        ("*.*", "sales.a", True),
+        ("sales.**", "sales.a", True),
+        ("sales.**", "sales.a.b", True),
+        ("sales.**", "sales2.a", False),
+        ("**", "sales.a.b", True),
+        ("**.orders", "sales.eu.orders", True),
+        ("**.orders", "sales.preorders", False),
+        ("sales.**.orders", "sales.orders", True),
+        ("sales.**.orders", "sales.a.b.orders", True),
+        ("sales.**.orders", "sales.aorders", False),
+        ("sales.o**", "sales.orders.x", True),
+        ("**.**.x", "x", True),
+        ("*_tmp", "a_tmp", True),
+        ("a*b*c", "abbc", True),
+        ("a*b*c", "acb", False),
+        ("sales.?", "sales.x", False),
+        ("sales.a+", "sales.aa", False),
+    ],
+)
+def test_patterns(pattern: str, table: str, expected: bool) -> None:
+    assert matches(pattern, tuple(table.split("."))) is expected
+
+
+def test_backticks_quote_dots_blanks_and_stars() -> None:
+    assert matches("`my.db`.`Order Items`", ("my.db", "Order Items"))
+    assert not matches("`my.db`.x", ("my", "db", "x"))
+    assert matches("a.`*`", ("a", "*"))
+    assert not matches("a.`*`", ("a", "b"))
+    assert matches("a.`t``k`", ("a", "t`k"))
+    assert is_exact("a.`*`") and not is_exact("a.*")
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a b", "`a", "a`b`", "``"])
+def test_malformed_names_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        split_identifier(text)
+    with pytest.raises(ValueError):
+        matches(text, ("a",))
+
+
+levels = st.lists(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1),
+    min_size=1,
+    max_size=4,
+).map(tuple)
+
+
+@given(levels)
+def test_a_quoted_identifier_matches_that_table_only(table: tuple[str, ...]) -> None:
+    pattern = quote_identifier(table)
+    assert split_identifier(pattern) == table
+    assert is_exact(pattern)
+    assert matches(pattern, table)
+    assert not matches(pattern, (*table, "x"))
+
+
+@given(
+    st.lists(st.text("ab*", min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4),
+)
+def test_matching_agrees_with_regular_expressions(pattern: list[str], table: list[str]) -> None:
+    parts = []
+    for number, level in enumerate(pattern):
+        last = number == len(pattern) - 1
+        if level == "**" and not last:
+            parts.append(r"(.*\.)?")
+            continue
+        parts.append(re.sub(r"\*\*|\*", lambda m: ".*" if m[0] == "**" else "[^.]*", level))
+        parts.append("" if last else r"\.")
+    # A whole-level ** may also take an empty text, as in the product: "a.**.b" is not "a..b".
+    expected = re.fullmatch("".join(parts), ".".join(table)) is not None
+    assert matches(".".join(pattern), tuple(table)) is expected
+
+
+def test_many_stars_take_no_exponential_time() -> None:
+    assert not matches("a." + "a*" * 200 + "b", ("a", "a" * 250))
+
+
+def policy(
+    name: str, include: list[str], created: str = "", catalog: str = "w"
+) -> TableLayoutPolicy:
+    metadata = {"name": name, **({"creationTimestamp": created} if created else {})}
+    spec = {"catalogRef": {"name": catalog}, "tables": {"include": include, "exclude": ["s.x*"]}}
+    document = from_document(
+        {"apiVersion": API_VERSION, "kind": POLICY, "metadata": metadata, "spec": spec}
+    )
+    assert isinstance(document, TableLayoutPolicy)
+    return document
+
+
+def names(*policies: TableLayoutPolicy, table: tuple[str, ...] = ("s", "t")) -> list[str]:
+    return [item.name for item in policies_for(table, "w", policies)]
+
+
+def test_an_exact_name_beats_a_pattern_even_of_an_older_policy() -> None:
+    assert names(policy("a", ["s.*"], "2020-01-01T00:00:00Z"), policy("b", ["s.t"])) == ["b", "a"]
+
+
+def test_the_older_policy_beats_the_younger_and_a_stored_one_beats_a_file() -> None:
+    old, new = (
+        policy("z", ["s.*"], "2020-01-01T00:00:00Z"),
+        policy("a", ["**"], "2021-01-01T00:00:00Z"),
+    )
+    assert names(policy("0", ["*.*"]), new, old) == ["z", "a", "0"]
+
+
+def test_equal_policies_are_taken_by_name() -> None:
+    assert names(policy("b", ["s.*"]), policy("a", ["s.*"])) == ["a", "b"]
+
+
+def test_exclusion_and_the_catalog_hold() -> None:
+    assert names(policy("a", ["s.*"]), table=("s", "xy")) == []
+    assert names(policy("a", ["s.*"], catalog="other")) == []
+
+
+def test_two_policies_that_name_a_table_conflict_and_patterns_do_not() -> None:
+    exact = policies_for(("s", "t"), "w", [policy("a", ["s.t"]), policy("b", ["s.t"])])
+    assert conflicting(exact, ("s", "t"))
+    mixed = policies_for(("s", "t"), "w", [policy("a", ["s.t"]), policy("b", ["s.*"])])
+    assert not conflicting(mixed, ("s", "t"))
