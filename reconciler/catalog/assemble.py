@@ -199,6 +199,9 @@ def column_bounds(field: Field, stats: FieldStats, count: int, truncation: int) 
     assert kind is not None
     lower, has_lower = _decode(field.type, kind, stats.lower, count)
     upper, has_upper = _decode(field.type, kind, stats.upper, count)
+    if field.type in ("string", "binary") and stats.upper is not None:
+        kept = np.minimum(stats.upper.length, stats.upper.data.shape[1])
+        upper = beyond_trailing_nul(upper, kept.astype(np.int64))
     return ColumnBounds(
         field_id=field.field_id,
         kind=kind,

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from reconciler.catalog.properties import pyiceberg_properties, redact, sqlite_path
 from reconciler.core.execution import CatalogConfig
@@ -191,7 +192,11 @@ def _what_there_is(catalog: Catalog, identifier: tuple[str, ...]) -> tuple[str, 
     try:
         tables = [item[-1] for item in catalog.list_tables(namespace)]
     except Exception:  # a nested namespace that does not exist, in the catalog's own words
-        return (f'There is no namespace "{quoted_name(namespace)}".',)
+        names = [".".join(item) for item in namespaces]
+        return (
+            f'There is no namespace "{quoted_name(namespace)}".',
+            *_near(".".join(namespace), names, "namespaces"),
+        )
     if not tables:
         return (f'The namespace "{quoted_name(namespace)}" holds no table.',)
     return _near(identifier[-1], tables, f'tables in "{quoted_name(namespace)}"')
@@ -235,14 +240,16 @@ def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) ->
     return results[0]
 
 
-def _where(config: CatalogConfig) -> str:
-    """The catalog's address without user info or query string."""
-    from urllib.parse import urlsplit
-
+def address(config: CatalogConfig) -> str:
+    """The catalog's uri without user info and query string, "" where there is none."""
     parts = urlsplit(config.properties.get("uri", ""))
     host = parts.hostname or ""
     port = f":{parts.port}" if parts.port else ""
-    return f"uri: {parts.scheme}://{host}{port}{parts.path}" if parts.scheme else "uri: not set"
+    return f"{parts.scheme}://{host}{port}{parts.path}" if parts.scheme else ""
+
+
+def _where(config: CatalogConfig) -> str:
+    return f"uri: {address(config) or 'not set'}"
 
 
 def _translated(error: BaseException, config: CatalogConfig) -> BaseException:

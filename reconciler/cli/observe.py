@@ -1,0 +1,218 @@
+"""`layoutctl observe`: how a table, or every table of a namespace, lies; metadata only."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reconciler.cli.options import (
+    CatalogName,
+    Exclude,
+    Files,
+    Format,
+    Output,
+    Quiet,
+    Select,
+    Timeout,
+)
+from reconciler.errors import ReconcilerError
+
+if TYPE_CHECKING:
+    from reconciler.cli.observe_text import TableSummary, WorkloadSummary
+    from reconciler.core.execution import CatalogConfig
+    from reconciler.core.observation import Observation
+
+API_VERSION = "layout.lakehouse.dev/v1alpha1"
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Look")
+    def observe(
+        target: Annotated[
+            str | None,
+            typer.Argument(
+                metavar="[NAMESPACE|TABLE]",
+                help="catalog.namespace.table, or a namespace. Without: every table.",
+                show_default=False,
+            ),
+        ] = None,
+        file: Files = None,
+        catalog: CatalogName = None,
+        output: Format = Output.TABLE,
+        select: Select = None,
+        exclude: Exclude = None,
+        timeout: Timeout = 30.0,
+        quiet: Quiet = False,
+    ) -> None:
+        """Show how tables lie now: file sizes, clustering, deletes. Reads metadata only."""
+        from reconciler.catalog.load import connect
+
+        config, levels = _resolve(target, file or [], catalog)
+        connection = connect(config, timeout)
+        table = _find_table(connection, config, levels, timeout) if len(levels) > 1 else None
+        if table is not None:
+            typer.echo(_one(config, levels, table, output), nl=False)
+            return
+        names = _names(connection, config, levels, timeout, select or (), exclude or ())
+        seen, failed = _look_at_all(connection, config, names, timeout, quiet=quiet)
+        typer.echo(_many(config, levels, seen, output), nl=False)
+        if failed:
+            raise typer.Exit(max(error.exit_code for error in failed))
+
+
+def _resolve(
+    target: str | None, files: Sequence[str], catalog: str | None
+) -> tuple[CatalogConfig, tuple[str, ...]]:
+    from reconciler.api.load import load
+    from reconciler.catalog.discover import resolve_levels
+
+    documents = load(files).catalogs if files else ()
+    return resolve_levels(target, catalog, documents)
+
+
+def _find_table(
+    connection: Any, config: CatalogConfig, levels: tuple[str, ...], timeout: float
+) -> Any:
+    """The table of that name; None when the name is a namespace's. Neither: says what is near."""
+    from reconciler.catalog.load import list_namespaces, load_table
+
+    try:
+        return load_table(connection, config, levels, timeout)
+    except ReconcilerError as error:
+        if error.exit_code == 1 and levels in map(
+            tuple, list_namespaces(connection, config, timeout)
+        ):
+            return None
+        raise
+
+
+def _one(config: CatalogConfig, levels: tuple[str, ...], table: Any, output: Output) -> str:
+    from reconciler.catalog.observe import observe_loaded
+    from reconciler.catalog.state import cache_directory
+    from reconciler.cli import observe_text
+    from reconciler.cli.serialise import serialise
+
+    seen = observe_loaded(table, config.name, levels, cache_directory())
+    if output is Output.NAME:
+        return seen.name + "\n"
+    workload = _workload(seen)
+    if output in (Output.JSON, Output.YAML):
+        head = {"apiVersion": API_VERSION, "kind": "TableObservation"}
+        return serialise({**head, **observe_text.document(seen, workload)}, output)
+    if output is Output.MARKDOWN:
+        return observe_text.markdown_table(seen, workload) + "\n"
+    wide = output is Output.WIDE
+    now = int(time.time() * 1000)
+    return observe_text.render_table(seen, now, workload, width=terminal_width(), wide=wide) + "\n"
+
+
+def terminal_width() -> int:
+    """Columns to print for: the terminal's, at least 60 and at most 100; 100 in a pipe."""
+    if not sys.stdout.isatty():
+        return 100
+    return max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+
+
+def _workload(seen: Observation) -> WorkloadSummary:
+    """What has been imported for the table: how many queries, which columns they filter on."""
+    from reconciler.catalog.state import StateStore, state_directory
+    from reconciler.cli.observe_text import WorkloadSummary, filtered_columns
+    from reconciler.core.format import utc
+    from reconciler.core.predicate import fields_of
+
+    fragments = StateStore(state_directory()).fragments(seen.uuid)
+    total = sum(item.weight for item in fragments)
+    if not total:
+        return WorkloadSummary()
+    shares: dict[str, float] = {}
+    for item in fragments:
+        for field_id in fields_of(item.predicate):
+            name = seen.schema.name_of(field_id)
+            shares[name] = shares.get(name, 0.0) + item.weight / total
+    until = max(item.event_ms for item in fragments)
+    return WorkloadSummary(total, utc(until), filtered_columns(shares))
+
+
+def _names(
+    connection: Any,
+    config: CatalogConfig,
+    levels: tuple[str, ...],
+    timeout: float,
+    select: Sequence[str],
+    exclude: Sequence[str],
+) -> list[tuple[str, ...]]:
+    """Tables of the namespace and of those below it; of the whole catalog without one."""
+    from reconciler.api.table_patterns import matches
+    from reconciler.catalog.load import list_namespaces, list_tables
+
+    namespaces = [tuple(item) for item in list_namespaces(connection, config, timeout)]
+    inside = [item for item in namespaces if item[: len(levels)] == levels]
+    if levels and not inside:
+        inside = [levels]  # says that it does not exist, and what is near
+    names = [name for item in inside for name in list_tables(connection, config, item, timeout)]
+    return [
+        name
+        for name in sorted(set(names))
+        if (not select or any(matches(pattern, name) for pattern in select))
+        and not any(matches(pattern, name) for pattern in exclude)
+    ]
+
+
+def _look_at_all(
+    connection: Any,
+    config: CatalogConfig,
+    names: Sequence[tuple[str, ...]],
+    timeout: float,
+    *,
+    quiet: bool,
+) -> tuple[list[TableSummary], list[ReconcilerError]]:
+    """One summary a table; a table that cannot be read is reported and the others are shown."""
+    from reconciler.catalog.load import load_table
+    from reconciler.catalog.observe import observe_loaded
+    from reconciler.catalog.state import cache_directory
+    from reconciler.cli.observe_text import summarise
+
+    found: list[TableSummary] = []
+    failed: list[ReconcilerError] = []
+    for number, name in enumerate(names, start=1):
+        _progress(f"{number} of {len(names)}  {'.'.join(name)}", quiet=quiet)
+        try:
+            table = load_table(connection, config, name, timeout)
+            found.append(summarise(observe_loaded(table, config.name, name, cache_directory())))
+        except ReconcilerError as error:
+            _progress("", quiet=quiet)
+            sys.stderr.write(error.render() + "\n")
+            failed.append(error)
+    _progress("", quiet=quiet)
+    return found, failed
+
+
+def _progress(text: str, *, quiet: bool) -> None:
+    """One line on a terminal, overwritten; nothing elsewhere."""
+    if not quiet and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text[:100]}")
+        sys.stderr.flush()
+
+
+def _many(
+    config: CatalogConfig, levels: tuple[str, ...], tables: list[TableSummary], output: Output
+) -> str:
+    from reconciler.cli import observe_text
+    from reconciler.cli.serialise import serialise
+
+    ordered = observe_text.worst_first(tables)
+    if output is Output.NAME:
+        return "".join(f"{table.name}\n" for table in ordered)
+    if output in (Output.JSON, Output.YAML):
+        items = [observe_text.summary_document(table) for table in ordered]
+        body = {"apiVersion": API_VERSION, "kind": "TableObservationList", "items": items}
+        return serialise(body, output)
+    if output is Output.MARKDOWN:
+        return observe_text.markdown_tables(tables) + "\n"
+    where = observe_text.where_text(config.name, levels)
+    return observe_text.render_tables(tables, where, width=terminal_width()) + "\n"
