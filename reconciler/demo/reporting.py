@@ -23,6 +23,7 @@ from reconciler.errors import UnavailableError
 from reconciler.jobs import runtime
 
 MARK = "demo-result "
+AFTERWARDS = "afterwards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,17 @@ class Run:
     seconds: float
 
 
-def run_round(place: Place, queries: Sequence[Query], title: str) -> tuple[tuple[Run, ...], Path]:
-    """Runs the queries in the given order; returns what each did, and the event log's path."""
+def run_round(
+    place: Place, queries: Sequence[Query], title: str, afterwards: Sequence[str] = ()
+) -> tuple[tuple[Run, ...], Path]:
+    """Runs the queries in the given order; returns what each did, and the event log's path.
+
+    afterwards: further statements of the same session, which are not measured.
+    """
     before = set(place.logs.iterdir())
-    printed = spark_sql(place, [_statement(query) for query in queries], title)
+    statements = [_statement(query) for query in queries]
+    statements += [f"select '{MARK}{AFTERWARDS}';\n{extra};\n" for extra in afterwards]
+    printed = spark_sql(place, statements, title)
     log = _new_log(before, place.logs)
     recorded = read_event_log(log)
     checksums = _checksums(printed)
@@ -105,6 +113,9 @@ def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
+        "spark.sql.extensions": (
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        ),
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "jdbc",
         f"{prefix}.uri": f"jdbc:sqlite:{place.database}?busy_timeout=30000",

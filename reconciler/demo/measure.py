@@ -1,0 +1,112 @@
+"""What queries read from one layout or another, in planned bytes, template by template.
+
+Planned bytes are the projected column chunks of surviving row groups plus footers, over the
+footers of all files: what an engine that prunes as Iceberg does has to read, whatever its caches
+and clocks do. The same queries can be asked of any layout of the same rows, which is how the demo
+compares before, after, and Iceberg's own sort. Spark's own count of files stands beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.observe import observe_table
+from reconciler.core.cost import Demand, TableView, read_shape, table_view
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.schema import Schema
+from reconciler.core.workload import Fragment, ShapeBatch, batch_fragments
+from reconciler.demo.tpch import Query
+from reconciler.workload_log.sql import SqlReader
+from reconciler.workload_log.tables import KnownTable, SchemaMap
+
+DIALECT = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Planned bytes and data files of one execution, over all tables measured."""
+
+    bytes: float
+    files: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Fact tables as scans see them, by the name that queries use."""
+
+    views: Mapping[str, TableView]
+
+
+def layout_of(config: CatalogConfig, tables: Mapping[str, tuple[str, ...]], cache: Path) -> Layout:
+    """The present layout of tables, with every footer. tables: name in queries -> identifier."""
+    views = {}
+    for name, identifier in tables.items():
+        seen = observe_table(config, identifier, cache)
+        every = np.arange(len(seen.files), dtype=np.int64)
+        groups = read_row_groups(config, seen.files, every)
+        views[name] = table_view(seen.files, groups, None, row_group_bytes=128 << 20)
+    return Layout(views)
+
+
+def readings(
+    layout: Layout, queries: Sequence[Query], others: Mapping[str, Schema]
+) -> list[Reading]:
+    """Per query, in their order, what it reads from the layout. others: schemas that it joins."""
+    total = [np.zeros(len(queries)), np.zeros(len(queries))]
+    for name, fragments in _fragments(layout, queries, others).items():
+        for batch in batch_fragments(fragments).shapes:
+            read = read_shape(layout.views[name], _demand(batch))
+            # Fragments carry the query's number as their event time, and batches keep that order.
+            np.add.at(total[0], batch.event_ms, read.bytes)
+            np.add.at(total[1], batch.event_ms, read.files)
+    return [Reading(float(size), float(files)) for size, files in zip(*total, strict=True)]
+
+
+def _fragments(
+    layout: Layout, queries: Sequence[Query], others: Mapping[str, Schema]
+) -> dict[str, list[Fragment]]:
+    """What the queries ask of each table of the layout, read from their SQL."""
+    schemas = {name: view.files.schema for name, view in layout.views.items()}
+    known: dict[tuple[str, ...], KnownTable] = {
+        (name,): KnownTable(name, name, schema) for name, schema in {**others, **schemas}.items()
+    }
+    reader = SqlReader(DIALECT, SchemaMap(known))
+    found: dict[str, list[Fragment]] = {name: [] for name in schemas}
+    for number, query in enumerate(queries):
+        demands = reader.extract(query.sql, event_ms=number)
+        for place, demand in enumerate(demands if isinstance(demands, list) else ()):
+            if demand.table.name in found:
+                found[demand.table.name].append(
+                    Fragment(
+                        source="demo",
+                        position=place,
+                        table_uuid=demand.table.uuid,
+                        predicate=demand.predicate,
+                        literals=demand.literals,
+                        moving=demand.moving,
+                        projection=demand.projection,
+                        weight=1.0,
+                        event_ms=number,
+                        engine=DIALECT,
+                        full_scan=demand.full_scan,
+                    )
+                )
+    return found
+
+
+def _demand(batch: ShapeBatch) -> Demand:
+    return Demand(
+        shape_id=batch.shape_id,
+        predicate=batch.predicate,
+        projection=batch.projection,
+        literals=batch.literals,
+        weight=batch.weight,
+        executions=batch.weight,
+        moving=False,
+        full_scan=batch.full_scan,
+    )
