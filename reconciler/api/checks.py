@@ -66,7 +66,7 @@ def check(document: RawDocument, kind: str) -> list[Problem]:
 def findings(document: RawDocument, kind: str) -> Iterator[Finding]:
     """Structure first; then the rules and the offline checks where the structure holds."""
     body = document.value
-    structure = list(_Walk(document, kind).value((), body, structural_schema(kind)))
+    structure = list(structural_findings(document, kind))
     yield from structure
     if not isinstance(body, dict):
         return
@@ -85,6 +85,11 @@ def findings(document: RawDocument, kind: str) -> Iterator[Finding]:
         yield from _policy_findings(whole, blocked)
     if kind == CATALOG:
         yield from _catalog_findings(whole, blocked)
+
+
+def structural_findings(document: RawDocument, kind: str) -> Iterator[Finding]:
+    """Types, enums, bounds, patterns, required, unknown and repeated fields."""
+    yield from _Walk(document, kind).value((), document.value, structural_schema(kind))
 
 
 def _unclear(value: Any, path: Path = ()) -> Iterator[Path]:
@@ -187,17 +192,18 @@ class _Walk:
         if wrong is not None:
             yield wrong
             return
-        text = self._text(path, value)
         choices = schema.get("enum")
         if choices is not None and value not in choices:
-            yield Finding(path, f"{text} is not allowed", _choose(str(value), choices))
-            return
-        if isinstance(value, str):
+            hint = _choose(str(value), choices)
+            yield Finding(path, f"{self._text(path, value)} is not allowed", hint)
+        elif isinstance(value, str):
             yield from self._string(path, value, schema)
         elif "minimum" in schema and value < schema["minimum"]:
-            yield Finding(path, f"{text} is too small", f"at least {_bound(schema, 'minimum')}")
+            hint = f"at least {_bound(schema, 'minimum')}"
+            yield Finding(path, f"{self._text(path, value)} is too small", hint)
         elif "maximum" in schema and value > schema["maximum"]:
-            yield Finding(path, f"{text} is too large", f"at most {_bound(schema, 'maximum')}")
+            hint = f"at most {_bound(schema, 'maximum')}"
+            yield Finding(path, f"{self._text(path, value)} is too large", hint)
 
     def _string(self, path: Path, value: str, schema: Schema) -> Iterator[Finding]:
         patterns = [schema.get("pattern"), *(part["pattern"] for part in schema.get("allOf", ()))]

@@ -15,6 +15,7 @@ from reconciler.errors import Problem
 
 WIDTH = 100
 _GUTTER = 8  # "   14 | "
+_LONG = 8_000
 _CREDENTIAL = re.compile(
     r"(?i)\b(?!secretRef\b)[\w.\-]*(?:token|credential|secret|passw|passphrase|private[-_.]?key|"
     r"access[-_.]?key|account[-_.]?key|api[-_.]?key|sas|authorization|cookie)[\w.\-]*[\"']?\s*[:=]"
@@ -50,6 +51,9 @@ def _caret_and_hint(caret: int, hint: str) -> list[str]:
 
 def _excerpt(line: str, at: int) -> tuple[str, int]:
     """The line without what must not be shown, cut to the page, and the caret's column."""
+    if len(line) > _LONG:  # a document on one line
+        cut = max(0, at - _LONG // 2)
+        line, at = line[cut : cut + _LONG], at - cut
     masked = mask(line)
     before = line[:at]
     if not masked.startswith(before):

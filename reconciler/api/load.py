@@ -27,7 +27,7 @@ from reconciler.api.documents import (
 from reconciler.api.excerpt import render_problems
 from reconciler.api.schema import API_VERSION, GROUP, KINDS
 from reconciler.api.source import RawDocument, parse_yaml
-from reconciler.api.support import not_acted_on
+from reconciler.api.support import instead, not_acted_on
 from reconciler.api.table_patterns import is_exact, split_identifier
 from reconciler.errors import InvalidDocuments, Problem, UserError
 
@@ -255,9 +255,11 @@ def _unsupported(document: RawDocument, value: Document) -> list[Problem]:
     automatic = (
         isinstance(value, TableLayoutPolicy) and value.spec.approval.mode.value == "Automatic"
     )
-    hint = "Automatic approval refuses this policy until it is" if automatic else ""
+    refused = "; Automatic approval refuses this policy" if automatic else ""
+    message = "not acted on yet by this version"
+    kind = type(value).__name__
     return [
-        document.problem(_path(item), "not acted on yet by this version", hint, severity="warning")
+        document.problem(_path(item), message, instead(kind, item) + refused, severity="warning")
         for item in not_acted_on(value)
     ]
 

@@ -44,12 +44,29 @@ quoted; `layoutctl validate` says where. An absent field and `null` mean the def
 """
 
 
+_RESULT = """\
+## Validation result
+
+`layoutctl validate -o json` and `-o yaml` print one object of kind `ValidationResult`:
+
+| Field | Meaning |
+|---|---|
+| `valid` | false if any problem is an error; the exit code is then 1 |
+| `files` | YAML files read |
+| `skipped` | documents of other kinds, which were left alone |
+| `documents[]` | each valid document: `kind`, `namespace`, `name`, `file`, `line` |
+| `problems[]` | `severity` (error, warning), `file`, `line`, `column`, `field`, `message`, `hint` |
+
+`line` and `column` count from 1 and are null where a problem has no place. `hint` may be empty.
+"""
+
+
 def reference() -> str:
     """The whole page."""
     parts = [_HEAD]
     for kind in (POLICY, CATALOG, *(k for k in KINDS if k not in (POLICY, CATALOG))):
         parts += _kind(kind)
-    parts += [_properties(), _conditions()]
+    parts += [_properties(), _conditions(), _RESULT]
     return "\n".join(parts)
 
 

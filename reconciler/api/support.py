@@ -44,18 +44,22 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
 """Kind -> (field, what holds instead). A field stands for everything below it."""
 
 
+def instead(kind: str, path: str) -> str:
+    """What holds instead of a field that is not acted on, "" for any other."""
+    return next((text for field, text in NOT_ACTED_ON[kind] if _covers(field, path)), "")
+
+
+def _covers(field: str, path: str) -> bool:
+    return path == field or path.startswith(f"{field}.")
+
+
 def not_acted_on(document: Document) -> list[str]:
     """Paths of the fields that this version ignores although they are not at their default."""
     body = to_document(document)
     kind = body["kind"]
     schema = spec_schema(kind)
     differing = list(_differing(body["spec"], schema, "spec"))
-    listed = [path for path, _ in NOT_ACTED_ON[kind]]
-    return [
-        path
-        for path in differing
-        if any(path == prefix or path.startswith(f"{prefix}.") for prefix in listed)
-    ]
+    return [path for path in differing if instead(kind, path)]
 
 
 def _differing(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:

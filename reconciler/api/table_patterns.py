@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from reconciler.api.documents import TableLayoutPolicy, TableSelector
+from reconciler.errors import UserError
 
 _LEVEL = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _SEPARATOR = "\x00"
@@ -170,6 +171,19 @@ def _precedence(policy: TableLayoutPolicy, table: tuple[str, ...]) -> tuple[obje
     return (not exact, not policy.created, policy.created, policy.name, policy.namespace)
 
 
-def conflicting(policies: tuple[TableLayoutPolicy, ...], table: tuple[str, ...]) -> bool:
-    """Whether the first two policies both name the table exactly, so that no one can be meant."""
-    return len(policies) > 1 and not any(_precedence(p, table)[0] for p in policies[:2])
+def choose_policy(
+    table: tuple[str, ...], catalog: str, policies: Iterable[TableLayoutPolicy]
+) -> TableLayoutPolicy | None:
+    """The policy that lays the table out, None where no policy selects it.
+
+    Raises UserError when two policies name the table exactly: neither can be meant to win.
+    """
+    found = policies_for(table, catalog, policies)
+    named = [policy for policy in found if not _precedence(policy, table)[0]]
+    if len(named) > 1 and not any(policy.created for policy in named):
+        raise UserError(
+            f"table {quote_identifier(table)} has {len(named)} policies that name it",
+            details=tuple(f"{policy.name} ({policy.origin})" for policy in named),
+            do="keep its name in one of them; patterns may overlap, exact names may not",
+        )
+    return found[0] if found else None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
+import subprocess
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -45,7 +48,8 @@ def raw(kind: str) -> Node:
 def nodes() -> Iterator[tuple[str, Node]]:
     for kind in KINDS:
         for path, node in walk_schema(raw(kind), kind):
-            yield path, dict(node)
+            if path.partition(".")[2] not in ("apiVersion", "kind", "metadata"):  # Kubernetes' own
+                yield path, dict(node)
 
 
 def test_every_node_has_a_type_and_a_description() -> None:
@@ -249,3 +253,22 @@ def test_the_one_reason_of_converged_is_the_first_that_applies() -> None:
     assert first_reason({Reason.OVER_BUDGET, Reason.SUSPENDED}) is Reason.SUSPENDED
     assert first_reason(set()) is Reason.NOTHING_TO_DO
     assert CONVERGED_ORDER[-1] is Reason.OBJECTIVE_UNREACHABLE
+
+
+def test_an_installed_package_finds_the_crds_beside_its_modules(tmp_path: Path) -> None:
+    top = Path(__file__).parents[2]
+    installed = tmp_path / "site" / "reconciler"
+    shutil.copytree(top / "reconciler" / "api", installed / "api")
+    shutil.copytree(top / "crds", installed / "api" / "crds")
+    for name in ("__init__.py", "errors.py"):
+        shutil.copy(top / "reconciler" / name, installed / name)
+    script = (
+        "from reconciler.api.schema import crd, crd_directory, KINDS\n"
+        "print(crd_directory(), [crd(kind)['kind'] for kind in KINDS])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "site")},
+    )  # fmt: skip
+    assert done.stdout.startswith(f"{installed / 'api' / 'crds'} ["), done.stderr

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from reconciler.api.documents import TableLayoutPolicy, from_document
 from reconciler.api.schema import API_VERSION, POLICY
 from reconciler.api.table_patterns import (
-    conflicting,
+    choose_policy,
     is_exact,
     matches,
     policies_for,
     quote_identifier,
     split_identifier,
 )
+from reconciler.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,11 @@ def test_exclusion_and_the_catalog_hold() -> None:
     assert names(policy("a", ["s.*"], catalog="other")) == []
 
 
-def test_two_policies_that_name_a_table_conflict_and_patterns_do_not() -> None:
-    exact = policies_for(("s", "t"), "w", [policy("a", ["s.t"]), policy("b", ["s.t"])])
-    assert conflicting(exact, ("s", "t"))
-    mixed = policies_for(("s", "t"), "w", [policy("a", ["s.t"]), policy("b", ["s.*"])])
-    assert not conflicting(mixed, ("s", "t"))
+def test_two_files_that_name_one_table_are_an_error_and_patterns_are_not() -> None:
+    both = [policy("a", ["s.t"]), policy("b", ["s.t"])]
+    with pytest.raises(UserError, match="has 2 policies") as raised:
+        choose_policy(("s", "t"), "w", both)
+    assert len(raised.value.details) == 2
+    chosen = choose_policy(("s", "t"), "w", [policy("a", ["s.*"]), policy("b", ["s.t"])])
+    assert chosen is not None and chosen.name == "b"
+    assert choose_policy(("x", "t"), "w", both) is None

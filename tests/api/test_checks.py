@@ -1,0 +1,138 @@
+"""Mutated documents: the checks never fail themselves, and judge structure as jsonschema does."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.api.checks import check, structural_findings
+from reconciler.api.documents import from_document, to_document
+from reconciler.api.schema import KINDS, validation_schema
+from reconciler.api.source import RawDocument, Unclear, parse_yaml
+from tests.api.corpus_reader import cases
+
+GOOD = {case.name: yaml.safe_load(case.path.read_text(encoding="utf-8")) for case in cases("good")}
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+)
+VALIDATORS = {kind: Validator(validation_schema(kind)) for kind in KINDS}
+
+garbage = st.one_of(
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["10m", "1h", "0s", "Auto", "512Mi", "1.5", "Keep", "Declared", "Hilbert", "Manual", "a.b"]
+    ),
+    st.just(Unclear("y", "a boolean to some YAML tools")),
+    st.lists(st.sampled_from(["a", "a", "b", 1, None]), max_size=3),
+    st.dictionaries(st.sampled_from(["name", "mode", "x", ""]), st.sampled_from(["a", 1, None])),
+    st.none(),
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path] if path else []
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, item in pairs:
+        found += places(item, (*path, key))
+    return found
+
+
+@st.composite
+def mutated(draw: Any) -> tuple[str, Any]:
+    body = copy.deepcopy(GOOD[draw(st.sampled_from(sorted(GOOD)))])
+    kind = body["kind"]
+    for _ in range(draw(st.integers(1, 3))):
+        candidates = [place for place in places(body) if place[0] not in ("kind", "status")]
+        *parents, last = draw(st.sampled_from(candidates))
+        target = body
+        for part in parents:
+            target = target[part]
+        action = draw(st.sampled_from(["replace", "delete", "add"]))
+        if action == "replace":
+            target[last] = draw(garbage)
+        elif action == "delete":
+            del target[last]
+        elif isinstance(target, dict):
+            target[draw(st.sampled_from(["keys", "per", "bogus", "name", "fields"]))] = draw(
+                garbage
+            )
+    return kind, body
+
+
+@settings(max_examples=250, deadline=None)
+@given(mutated())
+def test_structure_is_judged_as_jsonschema_does(case: tuple[str, Any]) -> None:
+    kind, body = case
+    document = RawDocument("f", 1, body)
+    repeated_or_worse = [f for f in structural_findings(document, kind) if not _unknown(f.message)]
+    theirs = VALIDATORS[kind].is_valid(_without_nulls(body))
+    map_keys = [f for f in repeated_or_worse if f.path[-1:] == ("name",) and "twice" in f.message]
+    assert (len(repeated_or_worse) > len(map_keys)) == (not theirs), repeated_or_worse
+    problems = check(document, kind)
+    if not [problem for problem in problems if problem.severity == "error"]:
+        value = from_document(_without_nulls(body))
+        assert from_document(to_document(value)) == value
+
+
+def _unknown(message: str) -> bool:
+    return message.startswith("is not a field of")
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def hints(spec: str) -> list[str]:
+    head = (
+        "apiVersion: layout.lakehouse.dev/v1alpha1\nkind: TableLayoutPolicy\nmetadata: {name: p}\n"
+    )
+    text = head + "spec:\n  catalogRef: {name: w}\n  tables: {include: [a.b]}\n  " + spec
+    (document,), _ = parse_yaml(text, "f")
+    return [problem.hint for problem in check(document, "TableLayoutPolicy")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("interval: 7d", "Did you mean 168h?"),
+        ("interval: 10 minutes", "Did you mean 10m?"),
+        ("layout: {files: {targetSize: 512MB}}", "Did you mean 512Mi?"),
+        ("layout: {files: {targetSize: 1.5Gi}}", "Did you mean 1536Mi?"),
+        ("layout: {files: {targetSize: 512mi}}", "Did you mean 512Mi?"),
+        ("layout: {files: {targetSize: auto}}", "Auto, or a whole number of bytes"),
+        ("objectives: {maxScanAmplification: 1.5}", 'quote it: "1.5"'),
+        ("layout: {clustering: {mode: workloadaware}}", "Did you mean WorkloadAware?"),
+        ("recluster: {agressiveness: Balanced}", "Did you mean aggressiveness?"),
+        ("targetSize: Auto", "targetSize belongs to spec.layout.files"),
+        ("layout: {clustering: {mode: Declared, keys: [yes]}}", 'quote it: "yes"'),
+        ("layout: {clustering: {mode: Declared, keys: l_shipdate}}", '["l_shipdate"]'),
+        ("suspend: 'no'", "true | false"),
+    ],
+)
+def test_hints_say_what_was_meant(spec: str, hint: str) -> None:
+    (found,) = hints(spec)
+    assert hint in found
