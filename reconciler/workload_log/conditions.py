@@ -357,11 +357,11 @@ def _compare(operand: _Operand, op: str, const: Const, binding: Binding) -> Tree
     return _compare_bytes(field, op, const.value)
 
 
-def _point(kind: str, value: Any, binding: Binding) -> tuple[Fraction, int, int]:
+def _point(kind: str, value: Any, binding: Binding) -> tuple[int | Fraction, int, int]:
     """The constant on the column's integer axis, and the axis' least and greatest value."""
     if kind in ("int", "long"):
         bits = 31 if kind == "int" else 63
-        return _fraction(value), -(1 << bits), (1 << bits) - 1
+        return _scaled(value, 0), -(1 << bits), (1 << bits) - 1
     if kind.startswith("decimal"):
         precision = int(re.findall(r"\d+", kind)[0])
         if isinstance(value, float):
@@ -369,28 +369,33 @@ def _point(kind: str, value: Any, binding: Binding) -> tuple[Fraction, int, int]
                 raise NotPushed("compared as doubles")
             value = Decimal(repr(value))
         edge = 10**precision - 1
-        return _fraction(value) * 10 ** decimal_scale(kind), -edge, edge
+        return _scaled(value, decimal_scale(kind)), -edge, edge
     if kind == "boolean":
         if not isinstance(value, bool):
             raise NotPushed("not boolean")
-        return Fraction(int(value)), 0, 1
+        return int(value), 0, 1
     if kind == "time":
         if not isinstance(value, dt.time):
             raise NotPushed("not a time of day")
         seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return Fraction(seconds * 1_000_000 + value.microsecond), 0, _DAY_US - 1
-    us = Fraction(_instant(kind, value, binding))
+        return seconds * 1_000_000 + value.microsecond, 0, _DAY_US - 1
+    us = _instant(kind, value, binding)
     if kind == "date":
-        return us / _DAY_US, -(1 << 31), (1 << 31) - 1
+        days = us // _DAY_US if us % _DAY_US == 0 else Fraction(us, _DAY_US)
+        return days, -(1 << 31), (1 << 31) - 1
     return us * (1000 if kind.endswith("_ns") else 1), -(1 << 63), (1 << 63) - 1
 
 
-def _fraction(value: Any) -> Fraction:
+def _scaled(value: Any, scale: int) -> int | Fraction:
+    """A number times a power of ten, exactly."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, float)):
         raise NotPushed("not a number")
+    if isinstance(value, int):
+        return int(value * 10**scale)
     if not math.isfinite(value):
         raise NotPushed("not finite")
-    return Fraction(value)
+    exact = Fraction(value)
+    return exact * 10**scale
 
 
 def _instant(kind: str, value: Any, binding: Binding) -> int:
@@ -417,7 +422,13 @@ def _instant(kind: str, value: Any, binding: Binding) -> int:
 
 
 def _rounded(
-    field: Field, op: str, point: Fraction, low: int, high: int, const: Const, binding: Binding
+    field: Field,
+    op: str,
+    point: int | Fraction,
+    low: int,
+    high: int,
+    const: Const,
+    binding: Binding,
 ) -> Tree:
     """`column op point` over integers: exact for a point between two of them or beyond all."""
     present = Refuse(Leaf(field.field_id, "null"))
@@ -439,7 +450,7 @@ def _rounded(
 
 
 def _compare_float(field: Field, op: str, value: Any) -> Tree:
-    point = float(_fraction(value))
+    point = float(_scaled(value, 0))
     if field.type == "double":
         return Leaf(field.field_id, op, point)
     narrow = _single(point)

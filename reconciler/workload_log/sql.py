@@ -202,9 +202,10 @@ class SqlReader:
         return self._tables.resolve(parts)
 
     def _named(self, text: str, levels: tuple[str, ...]) -> tuple[KnownTable, ...]:
-        """Known tables that follow FROM, JOIN and the like in text that cannot be parsed."""
+        """Known tables that text which cannot be parsed names, by FROM and the like or in full."""
         found: dict[str, KnownTable] = {}
-        for name in _TABLE_NAME.findall(text[:MAX_SQL]):
+        for match in _TABLE_NAME.finditer(text[:MAX_SQL]):
+            name = match.group(1) or match.group(2)
             parts = tuple(_QUOTES.sub("", part) for part in _NAME_PART.findall(name))
             table = self._resolve(parts, levels)
             if table is not None:
@@ -215,8 +216,8 @@ class SqlReader:
 _IDENTIFIER = r"(?:\"[^\"]+\"|`[^`]+`|\[[^\]]+\]|\w+)"
 _NAME_PART = re.compile(_IDENTIFIER)
 _TABLE_NAME = re.compile(
-    rf"(?:(?:\bFROM|\bJOIN|\bINTO|\bUSING|\bUPDATE|,)\s+{_IDENTIFIER}|{_IDENTIFIER}\s*\.)"
-    rf"(?:\s*\.?\s*{_IDENTIFIER})*",
+    rf"({_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})+)"
+    rf"|\b(?:FROM|JOIN|INTO|USING|UPDATE)\s+({_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})*)",
     re.IGNORECASE,
 )
 _QUOTES = re.compile(r"[\"`\[\]]")

@@ -1,0 +1,114 @@
+"""What every reader shares: where fragments go, what is counted, how a file is opened.
+
+The sink is the state store of `reconciler.catalog`; the CLI passes it in. Storing the same fragment
+twice must change nothing there: an import that died before its cursor was set is repeated.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+
+from reconciler.core.workload import Fragment
+from reconciler.errors import UserError
+
+BATCH = 20_000
+"""Fragments stored in one commit: bounds memory and the number of commits."""
+
+MAX_LINE = 32 << 20
+"""A longer line is skipped unread."""
+
+
+class FragmentSink(Protocol):
+    def append_fragments(self, fragments: Iterable[Fragment]) -> None: ...
+
+    def cursor(self, source: str) -> str | None: ...
+
+    def set_cursor(self, source: str, value: str) -> None: ...
+
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None: ...
+
+
+@dataclass
+class Tally:
+    """Counts of one import. read = kept + skipped; kept queries may read several tables.
+
+    queries: kept by table name. full_scans: kept but not understood, by reason. earlier: lines or
+    queries found again that an earlier import had read. since_ms, until_ms: of kept events.
+    """
+
+    read: int = 0
+    kept: int = 0
+    fragments: int = 0
+    earlier: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    full_scans: Counter[str] = field(default_factory=Counter)
+    queries: Counter[str] = field(default_factory=Counter)
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def skip(self, reason: str) -> None:
+        self.read += 1
+        self.skipped[reason] += 1
+
+    def keep(self, tables: Iterable[str], fragments: int, event_ms: int) -> None:
+        self.read += 1
+        self.kept += 1
+        self.fragments += fragments
+        self.queries.update(set(tables))
+        self.since_ms = event_ms if self.since_ms is None else min(self.since_ms, event_ms)
+        self.until_ms = event_ms if self.until_ms is None else max(self.until_ms, event_ms)
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """The file's bytes, decompressed by its suffix (.gz, .zst, .lz4). Raises UserError."""
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rb")  # type: ignore[return-value]
+        if path.suffix in (".zst", ".zstd", ".lz4"):
+            import pyarrow as pa
+
+            codec = "lz4" if path.suffix == ".lz4" else "zstd"
+            return io.BufferedReader(pa.input_stream(str(path), compression=codec), 1 << 20)
+        return path.open("rb", buffering=1 << 20)
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {error.strerror or error}",
+            do="check the path and its permissions",
+        ) from error
+
+
+class Unreadable(Exception):
+    """The rest of a compressed file is damaged or was cut off."""
+
+
+def lines_of(stream: IO[bytes]) -> Iterator[tuple[bytes | None, bool]]:
+    """Lines without their end, and whether the end was there; None for one that is too long."""
+    while True:
+        line = _readline(stream)
+        if not line:
+            return
+        ended = line.endswith(b"\n")
+        if len(line) > MAX_LINE and not ended:
+            yield None, _skip_rest(stream)
+        else:
+            yield line.rstrip(b"\r\n"), ended
+
+
+def _readline(stream: IO[bytes]) -> bytes:
+    try:
+        return stream.readline(MAX_LINE + 1)
+    except (OSError, EOFError) as error:
+        raise Unreadable(str(error)) from error
+
+
+def _skip_rest(stream: IO[bytes]) -> bool:
+    while True:
+        piece = _readline(stream)
+        if not piece or piece.endswith(b"\n"):
+            return bool(piece)

@@ -1,0 +1,113 @@
+"""How far a log has been read, by its content: renamed, rotated, appended or compressed, the
+longest prefix that was imported before is never imported again.
+
+A stream remembers running hashes of its lines at up to MARKS places. A file that starts like a
+stream and goes on where it ended continues it; one that parts from it earlier (truncated, written
+anew) forks a stream of its own, so that positions of different lines never collide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+MARKS = 512
+
+
+@dataclass
+class Stream:
+    """id: the fragments' source. lines: read so far. marks: hash of all lines up to a line."""
+
+    id: str
+    lines: int = 0
+    stride: int = 1
+    marks: dict[int, str] = field(default_factory=dict)
+
+    def advance(self, digest: str) -> None:
+        """One more line was read; digest: of all lines up to it."""
+        self.lines += 1
+        if self.lines % self.stride == 0:
+            self.marks[self.lines] = digest
+            if len(self.marks) > MARKS:
+                self.stride *= 2
+                self.marks = {n: h for n, h in self.marks.items() if n % self.stride == 0}
+
+    def body(self, digest: str) -> dict[str, Any]:
+        """JSON-able form; the place reached so far is always a mark."""
+        marks = {**self.marks, self.lines: digest} if self.lines else self.marks
+        return {"id": self.id, "lines": self.lines, "stride": self.stride,
+                "marks": [[n, h] for n, h in sorted(marks.items())]}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where reading starts: after `lines` lines; stream: the one to continue, None for a fork of
+    `parent` (or for a log never seen)."""
+
+    lines: int
+    stream: Stream | None
+    parent: str
+
+
+def key_of(first_line: bytes) -> str:
+    """Cursor key of all streams that begin with a line."""
+    return "sql:" + hashlib.sha256(first_line).hexdigest()[:32]
+
+
+class Running:
+    """Hash of the lines seen so far, readable at every line."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, line: bytes) -> None:
+        self._hash.update(line)
+        self._hash.update(b"\n")
+
+    @property
+    def digest(self) -> str:
+        return self._hash.copy().hexdigest()[:16]
+
+
+def parse_streams(cursor: str | None) -> list[Stream]:
+    if cursor is None:
+        return []
+    return [
+        Stream(s["id"], s["lines"], s["stride"], {int(n): h for n, h in s["marks"]})
+        for s in json.loads(cursor)["streams"]
+    ]
+
+
+def render_streams(others: Iterable[Stream], current: Stream, digest: str) -> str:
+    bodies = [s.body(s.marks.get(s.lines, "")) for s in others if s.id != current.id]
+    return json.dumps({"streams": [*bodies, current.body(digest)]}, separators=(",", ":"))
+
+
+def place_in(streams: list[Stream], lines: Iterable[bytes]) -> Place:
+    """The furthest marked place of any stream that the file's lines agree with."""
+    wanted = {n for stream in streams for n in stream.marks}
+    last = max(wanted, default=0)
+    seen: dict[int, str] = {}
+    running = Running()
+    for number, line in enumerate(lines, start=1):
+        running.add(line)
+        if number in wanted:
+            seen[number] = running.digest
+        if number >= last:
+            break
+    best = Place(0, None, "")
+    for stream in streams:
+        reached = max((n for n, h in stream.marks.items() if seen.get(n) == h), default=0)
+        if reached > best.lines or (reached == best.lines and reached and best.stream is None):
+            at_end = reached == stream.lines
+            best = Place(reached, stream if at_end else None, stream.id)
+    return best
+
+
+def forked(parent: str, lines: int, next_line: bytes) -> Stream:
+    """A new stream; its id depends on content only, so that a repeated import finds it again."""
+    text = f"{parent}|{lines}|".encode() + next_line
+    return Stream("sql-" + hashlib.sha256(text).hexdigest()[:20])

@@ -1,0 +1,310 @@
+"""Import of SQL logs: JSON lines with `sql` and `timestamp`, one query each.
+
+A line that cannot be used is counted with its reason and never stops an import. Fragments keep
+neither the SQL text nor who ran it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.core.workload import Fragment
+from reconciler.workload_log.fold import named_zone
+from reconciler.workload_log.importing import (
+    BATCH,
+    FragmentSink,
+    Tally,
+    Unreadable,
+    lines_of,
+    open_log,
+)
+from reconciler.workload_log.progress import (
+    Place,
+    Running,
+    Stream,
+    forked,
+    key_of,
+    parse_streams,
+    place_in,
+    render_streams,
+)
+from reconciler.workload_log.sql import Demand, Session, Skipped, SqlReader
+
+EARLIEST_MS = 631_152_000_000  # 1990
+DAY_MS = 86_400_000
+SCANS_PER_LINE = 256
+OWN_AGENT = "layoutctl"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A usable line. engine: "" where the log does not name it."""
+
+    sql: str
+    event_ms: int
+    weight: float
+    session: Session
+    engine: str
+    duration_ms: int | None
+    recorded_bytes: int | None
+
+
+@dataclass
+class SqlLogImport:
+    """Imports SQL logs of one dialect against one catalog; the reader keeps its templates."""
+
+    reader: SqlReader
+    sink: FragmentSink
+    defaults: Session = field(default_factory=Session)
+    latest_ms: int = 0
+
+    def run(self, path: Path) -> Tally:
+        """Imports what is new in one file. Raises UserError if it cannot be opened."""
+        self.latest_ms = int(time.time() * 1000) + DAY_MS
+        tally = Tally()
+        first = _first_line(path)
+        if first is None:
+            return tally
+        key = key_of(first)
+        streams = parse_streams(self.sink.cursor(key))
+        place = place_in(streams, _complete_lines(path)) if streams else Place(0, None, "")
+        tally.earlier = place.lines
+        self._import_from(path, place, key, streams, tally)
+        return tally
+
+    def _import_from(
+        self, path: Path, place: Place, key: str, streams: list[Stream], tally: Tally
+    ) -> None:
+        running = Running()
+        stream = place.stream
+        pending = _Pending(self.sink, tally)
+        with open_log(path) as file:
+            try:
+                for number, (line, ended) in enumerate(lines_of(file), start=1):
+                    content = b"" if line is None else line
+                    if number <= place.lines:
+                        running.add(content)
+                        continue
+                    if not ended and not _is_object(content):
+                        if content.strip():
+                            tally.skip("last line is incomplete; read again when it has ended")
+                        break
+                    if stream is None:
+                        stream = forked(place.parent, place.lines, content)
+                        stream.lines = place.lines
+                    running.add(content)
+                    stream.advance(running.digest)
+                    self._line(line, stream, pending)
+                    if len(pending.fragments) >= BATCH:
+                        pending.store()
+                        self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
+            except Unreadable:
+                tally.skip("the rest of the file is damaged")
+        pending.store()
+        if stream is not None and stream.lines > place.lines:
+            self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
+
+    def _line(self, line: bytes | None, stream: Stream, pending: _Pending) -> None:
+        if line is not None and not line.strip(b" \t\r\n\xef\xbb\xbf"):
+            return
+        record = "line is too long" if line is None else self.record(line)
+        if isinstance(record, str):
+            pending.skip(record)
+            return
+        try:
+            found = self.reader.extract(record.sql, record.event_ms, record.session)
+        except Exception as error:  # a fault of ours in one query must not stop the import
+            pending.skip(f"could not be analysed ({type(error).__name__})")
+            return
+        if isinstance(found, Skipped):
+            pending.skip(found.reason)
+            return
+        source, position = stream.id, stream.lines * SCANS_PER_LINE
+        pending.keep(fragments_of(found, record, source, position, self.reader.dialect), found)
+
+    def record(self, line: bytes) -> Record | str:
+        """The line's values, or why it cannot be used."""
+        try:
+            body = json.loads(line.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            return "not valid JSON"
+        if not isinstance(body, dict):
+            return "not a JSON object"
+        sql = body.get("sql")
+        if not isinstance(sql, str) or not sql.strip():
+            return "no SQL text"
+        event_ms = event_time(body.get("timestamp"), self.defaults.zone)
+        if event_ms is None:
+            return "no usable timestamp"
+        if not EARLIEST_MS <= event_ms <= self.latest_ms:
+            return "absurd timestamp"
+        weight = _number(body.get("weight", 1))
+        if weight is None or weight <= 0 or weight > 1e12:
+            return "weight is not a positive number"
+        if _own(body):
+            return "our own job"
+        return Record(
+            sql,
+            event_ms,
+            weight,
+            self._session(body),
+            body["engine"][:40] if isinstance(body.get("engine"), str) else "",
+            _count(body.get("durationMs")),
+            _first_count(body, ("recordedBytes", "bytesRead", "bytes")),
+        )
+
+    def _session(self, body: dict[str, Any]) -> Session:
+        levels: list[str] = []
+        for name in ("catalog", "schema"):
+            value = body.get(name)
+            if isinstance(value, str) and value:
+                levels += [value] if name == "catalog" else value.split(".")
+        zone = self.defaults.zone
+        if isinstance(body.get("timezone"), str):
+            try:
+                zone = named_zone(body["timezone"])
+            except ValueError:
+                zone = self.defaults.zone
+        return Session(tuple(levels) or self.defaults.levels, zone)
+
+
+@dataclass
+class _Pending:
+    """Fragments and counts not stored yet."""
+
+    sink: FragmentSink
+    tally: Tally
+
+    def __post_init__(self) -> None:
+        self.fragments: list[Fragment] = []
+        self.skips: Counter[str] = Counter()
+        self.unread: dict[str, Counter[str]] = {}
+
+    def skip(self, reason: str) -> None:
+        self.tally.skip(reason)
+        self.skips[reason] += 1
+
+    def keep(self, fragments: list[Fragment], demands: list[Demand]) -> None:
+        self.fragments += fragments
+        names = [demand.table.name for demand in demands]
+        self.tally.keep(names, len(fragments), fragments[0].event_ms)
+        for demand in demands:
+            if demand.full_scan:
+                self.tally.full_scans[demand.note] += 1
+                counts = self.unread.setdefault(demand.table.uuid, Counter())
+                counts[demand.note] += 1
+
+    def store(self) -> None:
+        if self.fragments:
+            self.sink.append_fragments(self.fragments)
+        if self.skips:
+            self.sink.record_skips(None, dict(self.skips))
+        for uuid, counts in self.unread.items():
+            self.sink.record_skips(uuid, dict(counts))
+        self.__post_init__()
+
+
+def fragments_of(
+    demands: list[Demand], record: Record, source: str, position: int, dialect: str
+) -> list[Fragment]:
+    """One fragment per scan. Recorded bytes belong to a scan only if it is the query's one."""
+    alone = len(demands) == 1
+    return [
+        Fragment(
+            source=source,
+            position=position + ordinal,
+            table_uuid=demand.table.uuid,
+            predicate=demand.predicate,
+            literals=demand.literals,
+            moving=demand.moving,
+            projection=demand.projection,
+            weight=record.weight,
+            event_ms=record.event_ms,
+            engine=record.engine or dialect or "sql",
+            recorded_bytes=record.recorded_bytes if alone else None,
+            duration_ms=record.duration_ms,
+            full_scan=demand.full_scan,
+            unbound=demand.unbound,
+        )
+        for ordinal, demand in enumerate(demands[:SCANS_PER_LINE])
+    ]
+
+
+def event_time(value: Any, zone: dt.tzinfo) -> int | None:
+    """Epoch milliseconds of an ISO 8601 text or of a number of milliseconds."""
+    if isinstance(value, str):
+        text = value.strip()
+        if re.fullmatch(r"\d{10,17}", text):
+            return int(text)
+        try:
+            at = dt.datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        at = at if at.tzinfo is not None else at.replace(tzinfo=zone)
+        try:
+            return int((at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
+        except OverflowError:
+            return None
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None or not 0 <= number < 1 << 62 else int(number)
+
+
+def _first_count(body: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    counts = (_count(body.get(name)) for name in names)
+    return next((count for count in counts if count is not None), None)
+
+
+def _own(body: dict[str, Any]) -> bool:
+    """Our own statements, where the engine logs the client's name."""
+    names = ("application", "applicationName", "client", "clientInfo", "source", "userAgent")
+    return any(str(body.get(name, "")).lower().startswith(OWN_AGENT) for name in names)
+
+
+def _first_line(path: Path) -> bytes | None:
+    with open_log(path) as file:
+        try:
+            for line, ended in lines_of(file):
+                content = b"" if line is None else line
+                return content if ended or _is_object(content) else None
+        except Unreadable:
+            return None
+    return None
+
+
+def _complete_lines(path: Path) -> Iterator[bytes]:
+    with open_log(path) as file:
+        try:
+            for line, _ in lines_of(file):
+                yield b"" if line is None else line
+        except Unreadable:
+            return
+
+
+def _is_object(content: bytes) -> bool:
+    try:
+        return isinstance(json.loads(content.decode("utf-8-sig")), dict)
+    except (ValueError, RecursionError):
+        return False

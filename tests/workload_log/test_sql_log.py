@@ -1,0 +1,293 @@
+"""Importing SQL logs: every line counted, none imported twice, no bad line stops it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import UserError
+from reconciler.workload_log import sql_log
+from reconciler.workload_log.importing import Tally
+from reconciler.workload_log.sql import SqlReader
+from reconciler.workload_log.sql_log import SqlLogImport
+from reconciler.workload_log.tables import SchemaMap
+from tests.workload_log.oracle import known_tables
+from tests.workload_log.sinks import MemorySink
+
+TABLES = known_tables({"t": (("id", "long"), ("day", "date")), "u": (("id", "long"),)})
+BY_NAME = SchemaMap({("cat", "db", name): table for name, table in TABLES.items()})
+AT = "2026-03-01T10:00:00Z"
+
+
+def entry(number: int, **extra: Any) -> str:
+    return json.dumps({"sql": f"SELECT id FROM db.t WHERE id = {number}", "timestamp": AT, **extra})
+
+
+def run(sink: MemorySink, path: Path, dialect: str = "trino") -> Tally:
+    return SqlLogImport(SqlReader(dialect, BY_NAME), sink).run(path)
+
+
+def write(path: Path, *lines: str, end: str = "\n") -> Path:
+    path.write_text("".join(line + end for line in lines))
+    return path
+
+
+def test_each_line_becomes_a_fragment_with_its_measures(tmp_path: Path) -> None:
+    sink = MemorySink()
+    line = entry(5, durationMs=12, weight=3, recordedBytes=4096, user="someone")
+    tally = run(sink, write(tmp_path / "q.jsonl", line))
+    (fragment,) = sink.fragments
+    assert (fragment.literals, fragment.weight, fragment.duration_ms) == ((5,), 3.0, 12)
+    assert fragment.recorded_bytes == 4096 and fragment.engine == "trino"
+    assert (tally.read, tally.kept, dict(tally.queries)) == (1, 1, {"t": 1})
+    assert "someone" not in repr(fragment) and "SELECT" not in repr(fragment)
+
+
+def test_recorded_bytes_of_a_join_belong_to_no_single_table(tmp_path: Path) -> None:
+    sink = MemorySink()
+    line = json.dumps(
+        {"sql": "SELECT * FROM db.t JOIN db.u USING (id)", "timestamp": AT, "recordedBytes": 9}
+    )
+    run(sink, write(tmp_path / "q.jsonl", line))
+    assert [f.recorded_bytes for f in sink.fragments] == [None, None]
+
+
+def test_epoch_milliseconds_and_iso_times_are_the_same_instant(tmp_path: Path) -> None:
+    sink = MemorySink()
+    stamps = [1772359200000, AT, "2026-03-01T11:00:00+01:00", "2026-03-01 10:00:00"]
+    lines = [json.dumps({"sql": "SELECT * FROM db.t", "timestamp": s}) for s in stamps]
+    run(sink, write(tmp_path / "q.jsonl", *lines))
+    assert {f.event_ms for f in sink.fragments} == {1772359200000}
+    assert len(sink.fragments) == 4
+
+
+BAD = {
+    "not valid JSON": ["{", "\x00\x00", '{"sql": "x"', "[" * 100_000],
+    "not a JSON object": ["[1]", "42", '"text"', "null"],
+    "no SQL text": ['{"timestamp": 1}', '{"sql": 7, "timestamp": 1}', '{"sql": " "}'],
+    "no usable timestamp": [
+        '{"sql": "SELECT 1"}',
+        '{"sql": "SELECT 1", "timestamp": "yesterday"}',
+        '{"sql": "SELECT 1", "timestamp": true}',
+        '{"sql": "SELECT 1", "timestamp": 1e999}',
+        '{"sql": "SELECT 1", "timestamp": {"a": 1}}',
+    ],
+    "absurd timestamp": [
+        '{"sql": "SELECT 1", "timestamp": 0}',
+        '{"sql": "SELECT 1", "timestamp": "9998-01-01T00:00:00Z"}',
+        '{"sql": "SELECT 1", "timestamp": 99999999999999999999}',
+    ],
+    "weight is not a positive number": [
+        entry(1, weight=0), entry(1, weight=-1), entry(1, weight="much"), entry(1, weight=True),
+    ],
+    "our own job": [
+        entry(1, application="layoutctl 0.1"),
+        json.dumps({"sql": "/* layoutctl noop */ SELECT id FROM db.t", "timestamp": AT}),
+    ],
+    "not a query": [
+        json.dumps({"sql": s, "timestamp": AT})
+        for s in ("SHOW TABLES", "SET a = b", "CALL system.run()", "DROP TABLE db.t", ";")
+    ],
+    "no table of this catalog": [
+        json.dumps({"sql": s, "timestamp": AT})
+        for s in ("SELECT 1", "SELECT * FROM elsewhere.x", 'SELECT * FROM db."t$files"')
+    ],
+    "not parsable": [json.dumps({"sql": "SELEC * FRM nowhere (((", "timestamp": AT})],
+}  # fmt: skip
+
+
+def test_a_bad_line_is_counted_by_reason_and_stops_nothing(tmp_path: Path) -> None:
+    sink = MemorySink()
+    path = tmp_path / "q.jsonl"
+    bad = [line for lines in BAD.values() for line in lines]
+    raw = "\n".join([entry(1), *bad, "", "   ", entry(2)]) + "\n"
+    path.write_bytes(raw.encode() + b"\xff\xfe\x80\n" + entry(3).encode() + b"\n")
+    tally = run(sink, path)
+    expected = {reason: len(lines) for reason, lines in BAD.items()}
+    expected["not valid JSON"] += 1
+    assert dict(tally.skipped) == expected
+    assert [f.literals for f in sink.fragments] == [(1,), (2,), (3,)]
+    assert tally.read == tally.kept + sum(tally.skipped.values())
+    assert {reason: n for (_, reason), n in sink.skips.items()} == expected
+
+
+def test_a_line_of_many_megabytes_is_skipped_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.workload_log.importing.MAX_LINE", 1 << 16)
+    sink = MemorySink()
+    long = json.dumps({"sql": "SELECT '" + "x" * (1 << 20) + "'", "timestamp": AT})
+    tally = run(sink, write(tmp_path / "q.jsonl", entry(1), long, entry(2)))
+    assert dict(tally.skipped) == {"line is too long": 1}
+    assert len(sink.fragments) == 2
+
+
+def test_a_huge_query_that_names_a_table_counts_as_a_full_scan(tmp_path: Path) -> None:
+    sink = MemorySink()
+    numbers = ",".join(str(n) for n in range(300_000))
+    line = json.dumps({"sql": f"SELECT * FROM db.t WHERE id IN ({numbers})", "timestamp": AT})
+    tally = run(sink, write(tmp_path / "q.jsonl", line))
+    assert [f.full_scan for f in sink.fragments] == [True]
+    assert sum(tally.full_scans.values()) == 1
+
+
+def test_a_query_that_cannot_be_parsed_is_a_full_scan_of_the_tables_it_names(
+    tmp_path: Path,
+) -> None:
+    sink = MemorySink()
+    line = json.dumps({"sql": "SELECT ((( FROM db.t, cat.db.u WHERE", "timestamp": AT})
+    tally = run(sink, write(tmp_path / "q.jsonl", line))
+    assert [(f.table_uuid, f.full_scan) for f in sink.fragments] == [
+        ("uuid-t", True),
+        ("uuid-u", True),
+    ]
+    assert tally.kept == 1 and dict(tally.full_scans) == {"not parsable": 2}
+    assert sink.skips["uuid-t", "not parsable"] == 1
+
+
+def test_importing_again_adds_nothing(tmp_path: Path) -> None:
+    sink = MemorySink()
+    path = write(tmp_path / "q.jsonl", *(entry(n) for n in range(40)))
+    run(sink, path)
+    before = list(sink.fragments)
+    again = run(sink, path)
+    assert (again.read, again.earlier) == (0, 40)
+    assert sink.fragments == before
+
+
+def test_an_appended_log_continues(tmp_path: Path) -> None:
+    sink = MemorySink()
+    path = write(tmp_path / "q.jsonl", entry(1), entry(2))
+    run(sink, path)
+    with path.open("a") as file:
+        file.write(entry(3) + "\n")
+    tally = run(sink, path)
+    assert (tally.read, tally.earlier) == (1, 2)
+    assert len({f.source for f in sink.fragments}) == 1
+    assert [f.literals for f in sink.fragments] == [(1,), (2,), (3,)]
+
+
+def test_a_line_still_being_written_is_read_when_it_has_ended(tmp_path: Path) -> None:
+    sink = MemorySink()
+    path = tmp_path / "q.jsonl"
+    path.write_text(entry(1) + "\n" + entry(2)[:20])
+    first = run(sink, path)
+    assert (first.kept, sum(first.skipped.values())) == (1, 1) and not sink.skips
+    path.write_text(entry(1) + "\n" + entry(2) + "\n")
+    assert run(sink, path).kept == 1
+    assert [f.literals for f in sink.fragments] == [(1,), (2,)]
+
+
+def test_a_last_line_without_a_newline_counts_once(tmp_path: Path) -> None:
+    sink = MemorySink()
+    path = tmp_path / "q.jsonl"
+    path.write_text(entry(1) + "\n" + entry(2))
+    assert run(sink, path).kept == 2
+    path.write_text(entry(1) + "\n" + entry(2) + "\n" + entry(3) + "\n")
+    assert run(sink, path).kept == 1
+
+
+def test_rotation_keeps_the_old_file_known_and_reads_the_new_one(tmp_path: Path) -> None:
+    sink = MemorySink()
+    path = write(tmp_path / "q.jsonl", *(entry(n) for n in range(5)))
+    run(sink, path)
+    path.rename(tmp_path / "q.jsonl.1")
+    with gzip.open(tmp_path / "q.jsonl.2.gz", "wb") as file:
+        file.write((tmp_path / "q.jsonl.1").read_bytes())
+    write(path, *(entry(n) for n in range(10, 13)))
+    assert run(sink, path).kept == 3
+    assert run(sink, tmp_path / "q.jsonl.1").read == 0
+    assert run(sink, tmp_path / "q.jsonl.2.gz").read == 0
+    assert len(sink.fragments) == 8
+
+
+def test_a_truncated_log_doubles_nothing_and_new_lines_are_read(tmp_path: Path) -> None:
+    sink = MemorySink()
+    lines = [entry(n) for n in range(10)]
+    path = write(tmp_path / "q.jsonl", *lines)
+    run(sink, path)
+    write(path, *lines[:4])
+    assert run(sink, path).read == 0
+    write(path, *lines[:4], entry(77), entry(78))
+    assert run(sink, path).kept == 2
+    assert run(sink, write(path, *lines)).read == 0
+    assert run(sink, write(path, *lines[:4], entry(77), entry(78), entry(79))).kept == 1
+    assert sorted(f.literals[0] for f in sink.fragments) == [*range(10), 77, 78, 79]
+
+
+def test_an_import_that_died_between_batch_and_cursor_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_log, "BATCH", 4)
+    sink = MemorySink()
+    path = write(tmp_path / "q.jsonl", *(entry(n) for n in range(20)))
+
+    def refuse(source: str, value: str) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sink, "set_cursor", refuse)
+        with pytest.raises(OSError, match="killed"):
+            run(sink, path)
+    assert 0 < len(sink.fragments) < 20
+    run(sink, path)
+    assert [f.literals[0] for f in sink.fragments] == list(range(20))
+    assert sink.commits >= 5
+
+
+def test_a_large_log_that_grows_is_never_read_twice(tmp_path: Path) -> None:
+    """More lines than marks: the place reached is always remembered exactly."""
+    sink = MemorySink()
+    path = tmp_path / "q.jsonl"
+    for size in (700, 1500, 1501, 3000):
+        write(path, *(entry(n) for n in range(size)))
+        run(sink, path)
+        assert len(sink.fragments) == size
+    (cursor,) = sink.cursors.values()
+    assert len(cursor) < 40_000
+
+
+def test_a_damaged_compressed_log_gives_what_can_be_read(tmp_path: Path) -> None:
+    sink = MemorySink()
+    body = gzip.compress("".join(entry(n) + "\n" for n in range(5000)).encode())
+    path = tmp_path / "q.jsonl.gz"
+    path.write_bytes(body[: len(body) // 2])
+    tally = run(sink, path)
+    assert 0 < tally.kept < 5000
+    assert tally.skipped["the rest of the file is damaged"] == 1
+
+
+def test_zstd_logs_are_read(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    sink = MemorySink()
+    path = tmp_path / "q.jsonl.zst"
+    with pa.output_stream(str(path), compression="zstd") as file:
+        file.write((entry(1) + "\n" + entry(2) + "\n").encode())
+    assert run(sink, path).kept == 2
+
+
+def test_a_missing_file_is_a_users_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read"):
+        run(MemorySink(), tmp_path / "none.jsonl")
+
+
+def test_session_catalog_schema_and_zone_complete_names_and_times(tmp_path: Path) -> None:
+    sink = MemorySink()
+    night = "2026-03-01T23:30:00Z"
+    lines = [
+        json.dumps({"sql": "SELECT id FROM t WHERE day = current_date", "timestamp": night,
+                    "catalog": "cat", "schema": "db", "timezone": zone})
+        for zone in ("UTC", "Asia/Tokyo", "No/Where")
+    ]  # fmt: skip
+    lines.append(json.dumps({"sql": "SELECT id FROM t", "timestamp": night, "schema": "other"}))
+    tally = run(sink, write(tmp_path / "q.jsonl", *lines))
+    days = [f.literals[0] for f in sink.fragments]
+    assert isinstance(days[0], int)
+    assert days == [days[0], days[0] + 1, days[0]]
+    assert [f.moving for f in sink.fragments] == [(0,), (1,), (0,)]
+    assert dict(tally.skipped) == {"no table of this catalog": 1}
