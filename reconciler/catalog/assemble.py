@@ -25,7 +25,13 @@ from reconciler.catalog.manifest import (
     RawBounds,
     select,
 )
-from reconciler.core.filetable import UNKNOWN, ColumnBounds, FileTable, Partition
+from reconciler.core.filetable import (
+    UNKNOWN,
+    ColumnBounds,
+    FileTable,
+    Partition,
+    beyond_trailing_nul,
+)
 from reconciler.core.observation import SnapshotInfo
 from reconciler.core.schema import Field, PartitionSpec, Schema
 from reconciler.core.values import Kind

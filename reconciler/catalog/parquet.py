@@ -100,7 +100,8 @@ def domain_bound(field: Field, raw: Any, unit: str, *, upper: bool) -> Scalar | 
 
 def _capped(value: bytes, *, upper: bool) -> bytes | None:
     if len(value) <= CAP:
-        return value
+        # numpy strips trailing NULs, which would lower an upper bound.
+        return value + b"\x01" if upper and value.endswith(b"\0") else value
     if not upper:
         return value[:CAP]
     kept = value[:CAP].rstrip(b"\xff")

@@ -143,3 +143,18 @@ class FileTable:
             (*self.partitions[int(number)], piece.astype(np.int64))
             for number, piece in zip(ids, pieces, strict=True)
         ]
+
+
+def beyond_trailing_nul(upper: Array, length: Int64) -> Array:
+    """Upper bounds S<w> of the given true lengths, one byte \\x01 longer where they end in NUL.
+
+    numpy strips trailing NULs, which would lower the bound below values that the file holds.
+    """
+    stripped = np.flatnonzero(length > np.char.str_len(upper))
+    if not len(stripped):
+        return upper
+    width = max(upper.dtype.itemsize, int(length[stripped].max()) + 1)
+    raised = upper.astype(f"S{width}")
+    raw = raised.view(np.uint8).reshape(len(raised), width)
+    raw[stripped, length[stripped]] = 1
+    return raised
