@@ -95,13 +95,15 @@ def domain_bound(field: Field, raw: Any, unit: str, *, upper: bool) -> Scalar | 
         return _time(field, int(raw), unit, upper=upper)
     if field.kind is Kind.FLOAT:
         return None if raw != raw else float(raw)
+    if upper and field.type in ("string", "binary") and bytes(raw).endswith(b"\0"):
+        # numpy strips trailing NULs, which would lower the bound.
+        return _capped(bytes(raw) + b"\x01", upper=True)
     return _capped(bytes(raw), upper=upper)
 
 
 def _capped(value: bytes, *, upper: bool) -> bytes | None:
     if len(value) <= CAP:
-        # numpy strips trailing NULs, which would lower an upper bound.
-        return value + b"\x01" if upper and value.endswith(b"\0") else value
+        return value
     if not upper:
         return value[:CAP]
     kept = value[:CAP].rstrip(b"\xff")
