@@ -198,7 +198,9 @@ class _Run:
         from reconciler.loop.step import run_step, run_until_converged
 
         proposal = self.step.propose(self.actor)
-        self.say(_opening(proposal))
+        if self.actor.resume(self.step.target, proposal.observation, self.on_event):
+            proposal = self.step.propose(self.actor)
+        self.say(_opening(proposal, self.plan))
         approvals = self._approvals(proposal)
         if not self.until_converged:
             result = run_step(
@@ -229,10 +231,12 @@ class _Run:
         return given
 
 
-def _opening(proposal: Proposal) -> str:
+def _opening(proposal: Proposal, asked: Plan | None) -> str:
     inputs = sum(len(a.action.inputs) for a in proposal.plan.actions)
     live = sum(len(a.action.inputs) for a in proposal.pending)
     name = proposal.observation.name
+    if asked is not None and asked.id != proposal.plan.id:
+        return f"{name}  plan {asked.id} is done: all of its inputs were rewritten by it"
     if not proposal.plan.actions:
         return f"{name}  nothing to do"
     return f"{name}  plan {proposal.plan.id}   {live:,} of {inputs:,} input files still live"

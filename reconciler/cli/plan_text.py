@@ -64,6 +64,8 @@ def _workload_line(evidence: Mapping[str, Any]) -> str:
 
 def _actions(document: Mapping[str, Any]) -> str:
     rows = [_action_row(item) for item in document["actions"]]
+    if not rows:
+        return ""
     return "\n".join(align(rows, "l" + "r" * 6, indent=INDENT, gap="  "))
 
 

@@ -16,11 +16,10 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.load import Documents, load
 from reconciler.api.support import not_acted_on
-from reconciler.api.table_patterns import conflicting, matches, policies_for
+from reconciler.api.table_patterns import choose_policy, matches
 from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
 from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import quoted_name
 from reconciler.core.plan import policy_hash
 from reconciler.errors import UserError
 from reconciler.loop.propose import Target
@@ -83,7 +82,7 @@ def _any_match(patterns: Sequence[str], identifier: tuple[str, ...]) -> bool:
 def _governed(documents: Documents, catalog: str | None, timeout: float) -> Iterable[Step]:
     for config in _catalogs(documents, catalog):
         for identifier in sorted(_tables(config, timeout)):
-            if _policies(documents, config, identifier):
+            if _policy(documents, config, identifier) is not None:
                 yield step_for(Target(config, identifier), documents)
 
 
@@ -106,33 +105,26 @@ def _tables(config: CatalogConfig, timeout: float) -> Iterable[tuple[str, ...]]:
         yield from list_tables(connection, config, tuple(namespace), timeout)
 
 
-def _policies(
+def _policy(
     documents: Documents, config: CatalogConfig, identifier: tuple[str, ...]
-) -> tuple[TableLayoutPolicy, ...]:
-    """The policies that select the table, first the one that governs it."""
+) -> TableLayoutPolicy | None:
+    """The policy that governs the table. Raises UserError when two name it exactly."""
     references = {d.name for d in documents.catalogs if d.spec.catalog_name == config.name}
-    names = references or {config.name}
-    for name in sorted(names):
-        found = policies_for(identifier, name, documents.policies)
-        if found:
+    for name in sorted(references or {config.name}):
+        found = choose_policy(identifier, name, documents.policies)
+        if found is not None:
             return found
-    return ()
+    return None
 
 
 def step_for(target: Target, documents: Documents) -> Step:
     """The step of a table under the policy that governs it, or under the built-in one."""
-    found = _policies(documents, target.catalog, target.identifier)
-    if conflicting(found, target.identifier):
-        named = ", ".join(f"{policy.name} ({policy.origin})" for policy in found[:2])
-        raise UserError(
-            f"two policies name the table {quoted_name(target.identifier)}: {named}",
-            do="exclude it from one of them, or use a pattern in one",
-        )
-    if found:
-        policy, name = found[0], f"{found[0].name} ({found[0].origin})"
-    else:
+    policy = _policy(documents, target.catalog, target.identifier)
+    if policy is None:
         policy = builtin_policy(target.identifier, target.catalog.name)
         name = "built-in defaults"
+    else:
+        name = f"{policy.name} ({policy.origin})"
     ignored = tuple(not_acted_on(policy))
     return Step(
         target=target,

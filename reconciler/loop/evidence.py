@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from reconciler.advisor.advice import (
     Advice,
@@ -263,10 +263,10 @@ def _shape_texts(workload: Workload, schema: Schema, show_literals: bool) -> Map
 
 def _last_literals(batch: ShapeBatch) -> list[Literal]:
     """The literals of the shape's latest query, as an example."""
-    last: list[Literal] = []
-    for slot in batch.literals:
-        last.append(slot[-1] if isinstance(slot, tuple) else slot[-1].item())
-    return last
+    return [
+        cast(Literal, values[-1] if isinstance(values, tuple) else values[-1].item())
+        for values in batch.literals
+    ]
 
 
 def _shape(shape: ShapeEffect, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from reconciler.catalog.properties import spark_conf
 from reconciler.catalog.sketch import sample_rows
 from reconciler.catalog.state import StateStore
 from reconciler.core.coverage import coverage
-from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.core.execution import CatalogConfig, Event, ExecutionRequest, ExecutionResult
 from reconciler.core.filetable import FileTable, Int64
 from reconciler.core.ledger import LedgerEntry, ReadCheck
 from reconciler.core.moving import with_detected_movement
@@ -59,7 +59,13 @@ class LocalActor:
         return Evidence(workload, CoverageInfo(found.share, found.basis))
 
     def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
-        return read_row_groups(target.catalog, observation.files, files, timeout=self.timeout)
+        return read_row_groups(
+            target.catalog,
+            observation.files,
+            files,
+            identifier=target.identifier,
+            timeout=self.timeout,
+        )
 
     def sketch(
         self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
@@ -71,6 +77,7 @@ class LocalActor:
             columns,
             store=self.store,
             table_uuid=observation.uuid,
+            identifier=target.identifier,
             timeout=self.timeout,
         )
 
@@ -129,17 +136,37 @@ class LocalActor:
         on_event: Callable[[Event], None],
         should_stop: Callable[[], bool],
     ) -> ExecutionResult:
-        from reconciler.jobs.execute import execute
+        from reconciler.jobs.rewrite import execute
 
-        session = self.session(request)
+        session = self.session(request.catalog, request.table[-1])
         return execute(request, session, self.store, self.store.lease(), on_event, should_stop)
 
-    def session(self, request: ExecutionRequest) -> Any:
+    def resume(
+        self, target: Target, observation: Observation, on_event: Callable[[Event], None]
+    ) -> int:
+        """Settles what earlier attempts on the table left open; how many there were.
+
+        Costs one look at the ledger, and a Spark session only when something was left.
+        """
+        if not self.store.open_intents(observation.uuid):
+            return 0
+        from reconciler.jobs.rewrite import resume
+
+        return resume(
+            target.catalog,
+            target.identifier,
+            self.session(target.catalog, target.identifier[-1]),
+            self.store,
+            self.store.lease(),
+            on_event,
+        )
+
+    def session(self, catalog: CatalogConfig, subject: str) -> Any:
         """The Spark session, started at the first call."""
         if self.spark is None:
             from reconciler.jobs.session import start
 
-            self.spark = start(spark_conf(request.catalog), f"apply {request.table[-1]}")
+            self.spark = start(spark_conf(catalog), f"apply {subject}")
         return self.spark
 
     def close(self) -> None:

@@ -49,6 +49,12 @@ class Actor(Ports, Protocol):
         """Write-ahead: the prediction and the inputs' zone maps, before the work starts."""
         ...
 
+    def resume(
+        self, target: Target, observation: Observation, on_event: Callable[[Event], None]
+    ) -> int:
+        """Settles what earlier attempts on the table left open; how many there were."""
+        ...
+
     def record_check(self, table_uuid: str, check: ReadCheck) -> None: ...
 
     def execute(
