@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,11 @@ class FileTable:
 
     def __len__(self) -> int:
         return len(self.path)
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What is derived from this table once and used often; a table never changes."""
+        return {}
 
     @property
     def total_bytes(self) -> int:

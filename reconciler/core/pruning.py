@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -68,12 +69,39 @@ class Partitions:
     values: tuple[tuple[int, tuple[object, ...]], ...]
     index: Array
 
+    @cached_property
+    def by_spec(self) -> tuple[_SpecPartitions, ...]:
+        spec_ids = np.array([spec_id for spec_id, _ in self.values], dtype=np.int64)
+        return tuple(
+            _spec_partitions(self, self.specs[number], np.flatnonzero(spec_ids == number))
+            for number in np.unique(spec_ids).tolist()
+            if number in self.specs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _SpecPartitions:
+    """The partitions of one spec. members: their places in Partitions.values.
+
+    columns: per field of the spec its values in their domain and which are NULL, [members]; None
+    where the field says nothing (void, unknown transform, dropped source column).
+    """
+
+    spec: PartitionSpec
+    members: Int64
+    columns: tuple[tuple[Array, Bool] | None, ...]
+
 
 def partitions_of(table: FileTable) -> Partitions | None:
     """The table's partition values, None when no file is partitioned."""
     if all(spec.unpartitioned for spec in table.specs.values()):
         return None
-    return Partitions(table.schema, table.specs, table.partitions, table.partition)
+    if "partitions" not in table.derived:
+        table.derived["partitions"] = Partitions(
+            table.schema, table.specs, table.partitions, table.partition
+        )
+    found: Partitions = table.derived["partitions"]
+    return found
 
 
 def prune(
@@ -356,39 +384,34 @@ def _partitions_may_match(
 ) -> Bool | None:
     """bool[queries, distinct partitions], or None when no spec partitions by a filtered column."""
     filtered = set(fields_of(predicate))
-    kept = np.ones((queries, len(partitions.values)), dtype=np.bool_)
-    judged = False
-    spec_ids = np.array([spec_id for spec_id, _ in partitions.values], dtype=np.int64)
-    for spec_id in np.unique(spec_ids):
-        spec = partitions.specs.get(int(spec_id))
-        if spec is None or not any(part.source_id in filtered for part in spec.fields):
+    kept: Bool | None = None
+    for part in partitions.by_spec:
+        if not any(one.source_id in filtered for one in part.spec.fields):
             continue
-        judged = True
-        members = np.flatnonzero(spec_ids == spec_id)
-        values = [partitions.values[i][1] for i in members]
-        kept[:, members] = _spec_may_match(
-            predicate, literals, partitions.schema, spec, values, queries
+        if kept is None:
+            kept = np.ones((queries, len(partitions.values)), dtype=np.bool_)
+        kept[:, part.members] = _spec_may_match(
+            predicate, literals, partitions.schema, part, queries
         )
-    return kept if judged else None
+    return kept
 
 
 def _spec_may_match(
     predicate: Predicate,
     literals: Sequence[SlotLiterals],
     schema: Schema,
-    spec: PartitionSpec,
-    values: list[tuple[object, ...]],
+    part: _SpecPartitions,
     queries: int,
 ) -> Bool:
     def compile_leaf(leaf: Leaf) -> Test:
         tests = [
-            _projected_leaf(leaf, literals, schema, part, [row[place] for row in values])
-            for place, part in enumerate(spec.fields)
-            if part.source_id == leaf.ref.field_id
+            _projected_leaf(leaf, literals, schema, one, *column)
+            for one, column in zip(part.spec.fields, part.columns, strict=True)
+            if one.source_id == leaf.ref.field_id and column is not None
         ]
         return conjunction([_unjudged(leaf, literals), *tests])
 
-    return evaluate(predicate, compile_leaf, queries, len(values))
+    return evaluate(predicate, compile_leaf, queries, len(part.members))
 
 
 def _unjudged(leaf: Leaf, literals: Sequence[SlotLiterals]) -> Test:
@@ -404,29 +427,36 @@ def _projected_leaf(
     literals: Sequence[SlotLiterals],
     schema: Schema,
     part: PartitionField,
-    values: list[object],
+    values: Array,
+    null: Bool,
 ) -> Test:
     """One condition on one partition field; a condition on that very transform applies as is."""
-    field = schema.by_id.get(part.source_id)
-    kind = transforms.result_kind(part.transform, field.type) if field else None
-    if field is None or kind is None:
-        return always(True)
     literal = literals[leaf.slot] if leaf.slot >= 0 else None
     if leaf.ref.transform == part.transform:
         condition: tuple[str, SlotLiterals | None] | None = (leaf.op, literal)
     elif leaf.ref.transform == "identity":
-        condition = transforms.project(leaf.op, literal, part.transform, field.type)
+        source_type = schema.by_id[part.source_id].type
+        condition = transforms.project(leaf.op, literal, part.transform, source_type)
     else:
-        return always(True)
-    if condition is None:
-        return always(True)
-    return _point_test(*condition, *_partition_column(values, kind))
+        condition = None
+    return always(True) if condition is None else _point_test(*condition, values, null)
 
 
-def _partition_column(values: list[object], kind: Kind) -> tuple[Array, Bool]:
-    null = np.array([value is None for value in values], dtype=np.bool_)
-    filled = [_ZERO[kind] if value is None else value for value in values]
-    return np.array(filled, dtype=_DTYPE[kind]), null
+def _spec_partitions(
+    partitions: Partitions, spec: PartitionSpec, members: Int64
+) -> _SpecPartitions:
+    rows = [partitions.values[i][1] for i in members.tolist()]
+    columns: list[tuple[Array, Bool] | None] = []
+    for place, part in enumerate(spec.fields):
+        field = partitions.schema.by_id.get(part.source_id)
+        kind = transforms.result_kind(part.transform, field.type) if field else None
+        if kind is None:
+            columns.append(None)
+            continue
+        null = np.array([row[place] is None for row in rows], dtype=np.bool_)
+        filled = [_ZERO[kind] if row[place] is None else row[place] for row in rows]
+        columns.append((np.array(filled, dtype=_DTYPE[kind]), null))
+    return _SpecPartitions(spec, members, tuple(columns))
 
 
 _ZERO: dict[Kind, object] = {Kind.INT: 0, Kind.FLOAT: 0.0, Kind.BYTES: b""}
