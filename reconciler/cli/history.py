@@ -146,7 +146,7 @@ def _plan_row(plan: PastPlan) -> list[str]:
     cpu = sum(int(p.get("cpuMillis", 0)) for p in predicted) / 1000
     spent = sum(e.outcome.cpu_seconds for e in plan.entries)
     return [
-        utc(plan.at_ms), plan.plan_id[:12], "", iec(plan.read_bytes), f"{cpu:.0f} -> {spent:.0f} s",
+        utc(plan.at_ms), plan.plan_id[:12], "", iec(plan.read_bytes), _cpu(cpu, spent),
         iec(saving) if saving else "-", _realised_text(plan),
     ]  # fmt: skip
 
@@ -158,9 +158,14 @@ def _action_row(entry: LedgerEntry) -> list[str]:
     return [
         "", f"  {entry.outcome.action_id} {label}"[:44], entry.outcome.state,
         iec(entry.outcome.read_bytes),
-        f"{entry.predicted.get('cpuMillis', 0) / 1000:.0f} -> {entry.outcome.cpu_seconds:.0f} s",
+        _cpu(entry.predicted.get("cpuMillis", 0) / 1000, entry.outcome.cpu_seconds),
         "", "",
     ]  # fmt: skip
+
+
+def _cpu(predicted: float, actual: float) -> str:
+    """Work that was settled after a crash has no measured CPU time."""
+    return f"{predicted:.0f} -> {actual:.0f} s" if actual > 0 else f"{predicted:.0f} -> - s"
 
 
 def _realised_text(plan: PastPlan) -> str:

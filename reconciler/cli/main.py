@@ -21,7 +21,19 @@ from reconciler.errors import (
     ReconcilerError,
 )
 
-VERBS = ("validate", "schema_verb", "version")
+VERBS = (
+    "catalogs",
+    "observe",
+    "status",
+    "history",
+    "explain",
+    "init",
+    "validate",
+    "plan",
+    "apply",
+    "schema_verb",
+    "version",
+)
 """Modules in the order of the help: Look, Decide, Act, Run."""
 
 
@@ -31,7 +43,6 @@ def build() -> typer.Typer:
         help="Plan, carry out and keep the physical layout of Apache Iceberg tables.",
         no_args_is_help=True,
         add_completion=True,
-        rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
     for verb in VERBS:

@@ -78,7 +78,10 @@ def charges(entries: Iterable[LedgerEntry]) -> tuple[Spent, ...]:
 
 
 def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
-    """The throughput model, from committed rewrites of a known kind."""
+    """The throughput model, from committed rewrites of a known kind.
+
+    A commit that was settled after a crash has no measured CPU time and says nothing.
+    """
     return throughput_from(
         [
             ThroughputSample(
@@ -88,7 +91,7 @@ def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
                 entry.outcome.seconds,
             )
             for entry in entries
-            if entry.committed and entry.action_type in KINDS and entry.outcome.read_bytes > 0
+            if entry.committed and entry.action_type in KINDS and entry.outcome.cpu_seconds > 0
         ]
     )
 

@@ -124,8 +124,8 @@ def _pool_column(
     exact = bool(bounds.bounded.all())
     return PoolColumn(
         bounds.kind, full, distinct, share,
-        bounds.lower.min() if exact else None,
-        bounds.upper.max() if exact else None,
+        np.sort(bounds.lower)[0] if exact else None,  # byte strings sort but have no minimum
+        np.sort(bounds.upper)[-1] if exact else None,
         bool((bounds.nulls != 0).any()),
     )  # fmt: skip
 

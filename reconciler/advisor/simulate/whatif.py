@@ -277,8 +277,9 @@ def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
             lower = _rank_values(column.lower, live, edges[:-1])
             upper = _rank_values(column.upper, live, edges[1:])
         else:
-            lower = np.repeat(column.lower.min(keepdims=True), count)
-            upper = np.repeat(column.upper.max(keepdims=True), count)
+            # numpy has no minimum of byte strings, but sorts them
+            lower = np.repeat(np.sort(column.lower)[:1], count)
+            upper = np.repeat(np.sort(column.upper)[-1:], count)
         nulls = -1 if (column.nulls < 0).any() else int(column.nulls.sum())
         columns[field] = ColumnBounds(
             field, column.kind, lower, upper, np.full(count, whole), np.full(count, whole),
