@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions.visitors import (
     _InclusiveMetricsEvaluator,
     _StrictMetricsEvaluator,
     expression_evaluator,
     inclusive_projection,
+    manifest_evaluator,
 )
+from pyiceberg.manifest import ManifestFile, PartitionFieldSummary
 from pyiceberg.partitioning import PartitionField as IcebergPartitionField
 from pyiceberg.partitioning import PartitionSpec as IcebergSpec
 from pyiceberg.schema import Schema as IcebergSchema
@@ -196,6 +199,20 @@ def inward(schema: Schema, spec: PartitionSpec, values: tuple[Any, ...]) -> tupl
     return tuple(out)
 
 
+def manifest_of(struct: IcebergSchema, values: tuple[Any, ...]) -> ManifestFile:
+    """A manifest that lists one file, so that its summaries are that file's partition values."""
+    summaries = [
+        PartitionFieldSummary(
+            value is None,
+            value is not None and value != value,
+            None if value is None or value != value else to_bytes(field.field_type, value),
+            None if value is None or value != value else to_bytes(field.field_type, value),
+        )
+        for field, value in zip(struct.fields, values, strict=True)
+    ]
+    return ManifestFile.from_args(partitions=summaries)
+
+
 @settings(max_examples=300, deadline=None)
 @given(partitioned())
 def test_partition_pruning_equals_pyicebergs_projection_and_never_drops_a_match(
@@ -227,7 +244,10 @@ def test_partition_pruning_equals_pyicebergs_projection_and_never_drops_a_match(
             expression(predicate, literals, world.schema)
         )
         evaluator = expression_evaluator(struct, projected, True)
-        assert kept[q].tolist() == [evaluator(Record(*value)) for value in values]
+        manifests = manifest_evaluator(theirs, schema, projected)
+        assert kept[q].tolist() == [
+            manifests(manifest_of(struct, value)) and evaluator(Record(*value)) for value in values
+        ]
         for f, rows in enumerate(world.files):
             if any(holds(predicate, literals, dict(zip(ids, r, strict=True))) for r in rows):
                 assert kept[q, f]
