@@ -27,10 +27,12 @@ VERBS = (
     "status",
     "history",
     "explain",
+    "report",
     "init",
     "validate",
     "plan",
     "apply",
+    "demo",
     "schema_verb",
     "version",
 )

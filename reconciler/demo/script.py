@@ -159,10 +159,10 @@ def first_round(demo: Demo, queries: Sequence[Query]) -> tuple[Run, ...]:
     ]
     _table(demo, ("TEMPLATE", "RUNS", "FILES OPENED / RUN", "SPARK bytesRead"), rows)
     demo.say(
-        "Spark's bytesRead is a lower bound here: Iceberg reads column chunks on threads of its\n"
-        "own, which Spark does not count. Planned bytes, from the footers, are used below.\n"
+        "Spark's bytesRead is a rough witness: it misses column chunks that Iceberg reads on threads\n"
+        "of its own, and counts gaps read along. Below, planned bytes from the footers lead.\n"
     )
-    verb(demo, "workload", "import", "--spark-events", str(log))
+    verb(demo, "workload", "import", str(log))
     return runs
 
 
@@ -304,7 +304,7 @@ def second_reconcile(demo: Demo, generated: Path) -> None:
     runs, log = reporting.run_round(demo.place, queries, "reporting")
     rows = [(name, count(len(group)), _mean_files(group)) for name, group in _by_name(runs).items()]
     _table(demo, ("TEMPLATE", "RUNS", "FILES OPENED / RUN"), rows)
-    verb(demo, "workload", "import", "--spark-events", str(log))
+    verb(demo, "workload", "import", str(log))
     verb(demo, "plan", "-f", "layouts", "demo.tpch.lineitem")
     verb(demo, "apply", "-f", "layouts", "--until-converged")
     demo.title("And now?")
