@@ -1,0 +1,168 @@
+"""Catalogs that are missing, dead, locked or read-only end in one clear message, or just work."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.load import (
+    connect,
+    list_namespaces,
+    list_tables,
+    load_table,
+    normalise_path,
+)
+from reconciler.catalog.observe import observe_table
+from reconciler.core.execution import CatalogConfig
+from reconciler.errors import EXIT_UNAVAILABLE, UnavailableError, UserError
+
+
+def test_a_table_under_another_catalog_name_is_explained(
+    catalog: Any, config: CatalogConfig
+) -> None:
+    catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    catalog.create_table("sales.u", pa.schema([("a", pa.int64())]))
+    other = replace(config, name="warehouse", source=".pyiceberg.yaml")
+    with pytest.raises(UserError) as raised:
+        load_table(connect(other), other, ("sales", "t"))
+    assert raised.value.render() == (
+        'error: table "sales.t" not found in catalog "warehouse" (sql, .pyiceberg.yaml)\n'
+        '  The database is reachable but holds no table under the catalog name "warehouse".\n'
+        '  It holds 2 under "rec": SQL catalogs key every row by that name.\n'
+        '  do: name the catalog "rec", or pass --catalog rec'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (("sales", "lineitm"), 'Did you mean "lineitem"?'),
+        (("sale", "lineitem"), 'Did you mean "sales"?'),
+        (("zzz", "lineitem"), "namespaces: empty, sales"),
+        (("sales", "zzz"), 'tables in "sales": lineitem'),
+        (("empty", "t"), 'The namespace "empty" holds no table.'),
+        (("lineitem",), "A table is named NAMESPACE.TABLE."),
+    ],
+)
+def test_a_wrong_name_is_met_with_what_there_is(
+    catalog: Any, config: CatalogConfig, name: tuple[str, ...], hint: str
+) -> None:
+    catalog.create_namespace("empty")
+    catalog.create_table("sales.lineitem", pa.schema([("a", pa.int64())]))
+    with pytest.raises(UserError) as raised:
+        load_table(connect(config), config, name)
+    assert hint in raised.value.details
+
+
+def test_a_missing_namespace_is_named(catalog: Any, config: CatalogConfig) -> None:
+    with pytest.raises(UserError, match='namespace "sals" not found') as raised:
+        list_tables(connect(config), config, ("sals",), 10)
+    assert 'Did you mean "sales"?' in raised.value.details
+    assert [tuple(n) for n in list_namespaces(connect(config), config, 10)] == [("sales",)]
+
+
+def test_a_missing_database_is_not_created(tmp_path: Path) -> None:
+    path = tmp_path / "no.db"
+    config = CatalogConfig("rec", "sql", {"uri": f"sqlite:///{path}"}, "--catalog")
+    with pytest.raises(UserError, match="no SQLite database"):
+        connect(config)
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_database_is_one_message(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_text("this is no database at all, just text" * 100)
+    config = CatalogConfig("rec", "sql", {"uri": f"sqlite:///{path}"}, "--catalog")
+    with pytest.raises((UnavailableError, UserError)) as raised:
+        load_table(connect(config), config, ("sales", "t"))
+    assert "rec" in raised.value.what
+
+
+def test_a_dead_rest_catalog_is_unavailable(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = CatalogConfig("far", "rest", {"uri": f"http://127.0.0.1:{port}", "token": "hush-hush"})
+    with pytest.raises(UnavailableError) as raised:
+        connect(config, timeout=20)
+    assert raised.value.exit_code == EXIT_UNAVAILABLE
+    assert f"127.0.0.1:{port}" in raised.value.render()
+    assert "hush" not in raised.value.render()
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A server that accepts connections and never answers."""
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen(8)
+    kept: list[socket.socket] = []
+
+    def accept() -> None:
+        while True:
+            try:
+                kept.append(server.accept()[0])
+            except OSError:
+                return
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield server.getsockname()[1]
+    server.close()
+    for connection in kept:
+        connection.close()
+
+
+def test_a_hanging_catalog_ends_with_the_timeout(silent_port: int) -> None:
+    config = CatalogConfig("far", "rest", {"uri": f"http://127.0.0.1:{silent_port}"})
+    with pytest.raises(UnavailableError, match="did not answer within"):
+        connect(config, timeout=0.5)
+
+
+def test_a_missing_metadata_file_is_named(catalog: Any, config: CatalogConfig) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    Path(table.metadata_location.removeprefix("file://")).unlink()
+    with pytest.raises(UserError) as raised:
+        load_table(connect(config), config, ("sales", "t"))
+    assert "metadata" in raised.value.render()
+
+
+def test_reading_needs_read_rights_only(
+    catalog: Any, config: CatalogConfig, tmp_path: Path
+) -> None:
+    """A catalog opened read-only, and a warehouse that refuses writes."""
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    table.append(pa.table({"a": [1, 2]}))
+    database = tmp_path / "catalog.db"
+    before = database.read_bytes()
+    read_only = replace(
+        config,
+        properties={**config.properties, "uri": f"sqlite:///file:{database}?mode=ro&uri=true"},
+    )
+    with (
+        sqlite3.connect(f"file:{database}?mode=ro", uri=True) as probe,
+        pytest.raises(sqlite3.OperationalError),
+    ):
+        probe.execute("CREATE TABLE x (y)")
+    files = sorted(path for path in (tmp_path / "warehouse").rglob("*"))
+    stamps = {path: path.stat().st_mtime_ns for path in files}
+    seen = observe_table(read_only, ("sales", "t"), tmp_path / "cache")
+    assert len(seen.files) == 1
+    assert read_row_groups(read_only, seen.files, pa.array([0]).to_numpy()).has_footer.all()
+    assert [tuple(n) for n in list_namespaces(connect(read_only), read_only, 10)] == [("sales",)]
+    assert database.read_bytes() == before
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "warehouse").rglob("*")}
+    assert after == stamps
+
+
+def test_locations_compare_without_their_spelling() -> None:
+    assert normalise_path("file:/a/b") == normalise_path("file:///a/b") == "/a/b"
+    assert normalise_path("s3://b/k") == "s3://b/k"
