@@ -107,7 +107,11 @@ def declared_drift(
             continue
         judged, found = _judgeable(table, key, ranges, members)
         if hilbert:
-            found += _hilbert_drift(table, ranges, judged, min_input_files)
+            known = np.logical_and.reduce([r.known[judged] for r in ranges])
+            if not known.all():
+                why = "no bounds of some key column, so its place on the curve is not known"
+                found.append((judged[~known], False, why, 0.0, 0.0))
+            found += _hilbert_drift(table, ranges, judged[known], min_input_files)
         else:
             found += _sorted_drift(table, ranges, judged, min_input_files)
         decisions += [Decision(spec_id, partition, *one) for one in _merged(found)]
@@ -344,8 +348,6 @@ def _hilbert_drift(
     A curve cuts each of d axes into n^(1/d) parts. Files at one value of a key are left out of
     that key's depth, and a key with v distinct bounds cannot get below n/v: no curve parts them.
     """
-    known = np.logical_and.reduce([r.known[files] for r in ranges])
-    files = files[known]
     count = len(files)
     if count < 2:
         return []

@@ -278,6 +278,17 @@ def test_a_wide_append_to_a_hilbert_table_waits() -> None:
     assert not any(d.rewrite for d in decided([*files, wide()], TWO, HILBERT))
 
 
+def test_hilbert_leaves_files_out_whose_second_key_has_no_bounds() -> None:
+    files = spread(30)
+    table = table_of(files, ("long", "long"))
+    bare = replace(table.columns[2], has_lower=np.arange(30) > 4)
+    found = declared_drift(
+        replace(table, columns={**table.columns, 2: bare}), TWO, HILBERT, MIN_FILES
+    )
+    assert [d.files.tolist() for d in found if not d.rewrite] == [[0, 1, 2, 3, 4]]
+    assert [d.files.tolist() for d in found if d.rewrite] == [list(range(5, 30))]
+
+
 def rewritten_per_byte(appends: int, each: Callable[[int], File], key: Any) -> float:
     """Bytes rewritten per byte of the table when the table is reconciled after every append."""
     files: list[File] = []
