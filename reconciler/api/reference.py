@@ -145,7 +145,7 @@ def _list_type(node: Mapping[str, Any]) -> str:
 
 def _default(node: Mapping[str, Any]) -> str:
     default = node.get("default")
-    if default is None or default == {}:
+    if default is None or "properties" in node:
         return "-"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"

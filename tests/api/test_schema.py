@@ -142,6 +142,15 @@ def test_the_rules_and_their_twins_are_the_same() -> None:
     assert len(RULES) < 15
 
 
+def test_a_default_satisfies_its_rules_as_it_is_written() -> None:
+    """The API server evaluates them on the default alone, before nested defaults are filled in."""
+    for rule in RULES:
+        nodes_by_path = dict(walk_schema(raw(rule.kind)))
+        default = nodes_by_path[rule.path].get("default")
+        if default is not None and rule.holds is not None:
+            assert rule.holds(default), rule
+
+
 def immutable(rule: Node) -> bool:
     return "oldSelf" in rule["rule"]
 
