@@ -146,14 +146,14 @@ class _Walk:
         if most is not None and len(value) > most:
             yield Finding(path, f"holds {len(value)} entries, at most {most} are allowed")
         for name, item in value.items():
-            if item is None or (path == () and name == "status"):
-                continue  # nulls are dropped, and only the operator writes the status
+            if path == () and name == "status":
+                continue  # only the operator writes it
             child = (properties or {}).get(name)
             if child is None and isinstance(schema.get("additionalProperties"), dict):
                 child = schema["additionalProperties"]
-            if child is not None:
+            if child is not None and item is not None:  # nulls of known fields are dropped
                 yield from self.value((*path, name), item, child)
-            elif not (path == ("metadata",) and name in SERVER_METADATA):
+            elif child is None and not (path == ("metadata",) and name in SERVER_METADATA):
                 yield self._unknown((*path, name), schema)
 
     def _array(self, path: Path, value: Any, schema: Schema) -> Iterator[Finding]:
