@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
         kind: Annotated[
             str | None,
             typer.Argument(
-                metavar="[KIND]",
+                metavar="KIND",
                 help="TableLayoutPolicy, TableLayout or IcebergCatalog, or their short names; "
                 "without it, one schema for all.",
                 show_default=False,

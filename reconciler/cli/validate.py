@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
         paths: Annotated[
             list[str] | None,
             typer.Argument(
-                metavar="[PATH]...",
+                metavar="PATH",
                 help="Files or directories of documents, - for standard input. "
                 f"Without any: {DEFAULT_DIRECTORY}/ where it exists.",
                 show_default=False,
