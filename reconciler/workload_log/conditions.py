@@ -68,6 +68,7 @@ class Leaf:
     test: str
     literal: Any = None
     offset: int | None = None
+    transform: str = "identity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,11 @@ class Bound:
 
 def bind(conditions: list[exp.Expr], schema: Schema, binding: Binding) -> Bound:
     """The conjunction of conditions (in negation normal form) for one query of a template."""
-    tree = _branch(True, [_tree(node, schema, binding) for node in conditions])
+    return bound(branch(True, [_tree(node, schema, binding) for node in conditions]))
+
+
+def bound(tree: Tree) -> Bound:
+    """A tree with its slots numbered, without the conditions whose value is unknown."""
     known = _known(tree)
     predicate, literals, moving = _number(known)
     unbound = None if known == tree else _number(tree)[0]
@@ -112,7 +117,7 @@ def _tree(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
         return _tree(node.this, schema, binding)
     if isinstance(node, (exp.And, exp.Or)):
         sides = [_tree(side, schema, binding) for side in node.flatten()]
-        return _branch(isinstance(node, exp.And), sides)
+        return branch(isinstance(node, exp.And), sides)
     try:
         return _condition(node, schema, binding)
     except (NotConstant, NotPushed):
@@ -341,6 +346,18 @@ def _holds(op: str, order: int) -> bool:
             "!=": order != 0, ">": order > 0, ">=": order >= 0}[op]  # fmt: skip
 
 
+def compare_value(field: Field, op: str, value: Any, binding: Binding) -> Tree:
+    """`column op value` for a Python value. Raises NotPushed."""
+    return _compare(_Operand(field), op, Const(value), binding)
+
+
+def member_of(field: Field, values: list[Any], negated: bool, binding: Binding) -> Tree:
+    """`column IN values`, or NOT IN. Raises NotPushed."""
+    found = {leaf.literal for leaf in (compare_value(field, "=", v, binding) for v in values)
+             if isinstance(leaf, Leaf) and leaf.test == "="}  # fmt: skip
+    return _membership(field, found, negated)
+
+
 def _compare(operand: _Operand, op: str, const: Const, binding: Binding) -> Tree:
     if const.value is None:
         return FALSE
@@ -394,8 +411,8 @@ def _scaled(value: Any, scale: int) -> int | Fraction:
         return int(value * 10**scale)
     if not math.isfinite(value):
         raise NotPushed("not finite")
-    exact = Fraction(value)
-    return exact * 10**scale
+    exact: Fraction = Fraction(value) * 10**scale
+    return exact
 
 
 def _instant(kind: str, value: Any, binding: Binding) -> int:
@@ -504,11 +521,11 @@ def _compare_truncated(operand: _Operand, op: str, const: Const, binding: Bindin
         return _compare(_Operand(operand.field), op, Const(edge, const.relative), binding)
 
     if op == "=":
-        return _branch(True, [side(">=", start), side("<", after)]) if at == start else FALSE
+        return branch(True, [side(">=", start), side("<", after)]) if at == start else FALSE
     if op == "!=":
         if at != start:
             return Refuse(Leaf(operand.field.field_id, "null"))
-        return _branch(False, [side("<", start), side(">=", after)])
+        return branch(False, [side("<", start), side(">=", after)])
     if op in ("<", ">="):
         return side(op, start if at == start else after)
     return side("<" if op == "<=" else ">=", after)
@@ -617,7 +634,7 @@ def _is(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False)
         raise NotPushed("not boolean")
     if not negated:
         return Leaf(field.field_id, "=", int(right.this))
-    return _branch(False, [Leaf(field.field_id, "=", int(not right.this)), null])
+    return branch(False, [Leaf(field.field_id, "=", int(not right.this)), null])
 
 
 def _is_nan(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
@@ -639,7 +656,7 @@ def _null_safe(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
         return null if const.value is None else _compare(operand, "=", const, binding)
     if const.value is None:
         return Refuse(null)
-    return _branch(False, [_compare(operand, "!=", const, binding), null])
+    return branch(False, [_compare(operand, "!=", const, binding), null])
 
 
 _Rule = Callable[[exp.Expr, Schema, Binding], Tree]
@@ -659,7 +676,7 @@ _RULES: dict[type[exp.Expr], _Rule] = {
 # The tree: simplified, in one order, with slots
 
 
-def _branch(conjunction: bool, children: list[Tree]) -> Tree:
+def branch(conjunction: bool, children: list[Tree]) -> Tree:
     """AND or OR of trees: flat, without duplicates and constants, in the order of columns."""
     flat: dict[Tree, None] = {}
     for child in children:
@@ -670,10 +687,28 @@ def _branch(conjunction: bool, children: list[Tree]) -> Tree:
         inner = isinstance(child, Branch) and child.conjunction == conjunction
         for item in child.children if inner and isinstance(child, Branch) else (child,):
             flat[item] = None
+    if conjunction:
+        flat = dict.fromkeys(_without_implied(list(flat)))
     if not flat:
         return Always(conjunction)
     ordered = sorted(flat, key=_rank)
     return ordered[0] if len(ordered) == 1 else Branch(conjunction, tuple(ordered))
+
+
+def _without_implied(conjuncts: list[Tree]) -> list[Tree]:
+    """IS NOT NULL says nothing beside a condition on the same column that NULL never meets."""
+    judged = {
+        leaf.field_id
+        for leaf in (c.leaf if isinstance(c, Refuse) else c for c in conjuncts)
+        if isinstance(leaf, Leaf)
+        and leaf.test not in ("null", "nan")
+        and leaf.literal is not UNBOUND
+    }
+    return [
+        c
+        for c in conjuncts
+        if not (isinstance(c, Refuse) and c.leaf.test == "null" and c.leaf.field_id in judged)
+    ]
 
 
 _TEST_ORDER = (">=", ">", "=", "in", "starts", "<=", "<", "!=", "null", "nan")
@@ -681,7 +716,7 @@ _TEST_ORDER = (">=", ">", "=", "in", "starts", "<=", "<", "!=", "null", "nan")
 
 def _rank(tree: Tree) -> tuple[Any, ...]:
     if isinstance(tree, Leaf):
-        return (0, tree.field_id, _TEST_ORDER.index(tree.test), repr(tree.literal))
+        return (0, tree.field_id, tree.transform, _TEST_ORDER.index(tree.test), repr(tree.literal))
     if isinstance(tree, Refuse):
         return (1, *_rank(tree.leaf)[1:])
     if isinstance(tree, Branch):
@@ -695,7 +730,7 @@ def _known(tree: Tree) -> Tree:
     if isinstance(leaf, Leaf):
         return TRUE if leaf.literal is UNBOUND else tree
     if isinstance(tree, Branch):
-        return _branch(tree.conjunction, [_known(child) for child in tree.children])
+        return branch(tree.conjunction, [_known(child) for child in tree.children])
     return tree
 
 
@@ -711,7 +746,7 @@ def _number(tree: Tree) -> tuple[Predicate, tuple[Literal, ...], tuple[int | Non
             return Not(visit(node.leaf))
         if isinstance(node, Always):
             return node
-        ref = Ref(node.field_id)
+        ref = Ref(node.field_id, node.transform)
         if node.test in ("null", "nan"):
             return IsNull(ref) if node.test == "null" else IsNaN(ref)
         literals.append(node.literal)

@@ -7,6 +7,7 @@ that a log of a hundred thousand queries from fifty templates is parsed fifty ti
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import logging
 import re
 from collections import OrderedDict
@@ -15,12 +16,14 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialects
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.core.schema import Schema
+from reconciler.errors import UserError
 from reconciler.workload_log.conditions import Bound, bind
 from reconciler.workload_log.fold import Binding, Const
 from reconciler.workload_log.lift import lift
@@ -82,6 +85,20 @@ def extract(
 ) -> list[Demand] | Skipped:
     """What one query asks. dialect: sqlglot's name, "" for plain SQL."""
     return SqlReader(dialect, tables).extract(sql, event_ms, session)
+
+
+def check_dialect(name: str) -> str:
+    """sqlglot's name of a dialect, "" for plain SQL. Raises UserError with what there is."""
+    known = sorted(d.value for d in Dialects if d.value)
+    folded = _DIALECT_NAMES.get(name.strip().lower(), name.strip().lower())
+    if folded and folded not in known:
+        near = difflib.get_close_matches(folded, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}, ansi"
+        raise UserError(f'"{name}" is not a dialect', do=hint)
+    return folded
+
+
+_DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,25 +27,36 @@ class TableSchemas(Protocol):
         ...
 
 
-class SchemaMap:
-    """Schemas in memory, found by the longest given suffix of their full name, never guessed.
+class NameIndex:
+    """Full names, found by any suffix that only one of them ends in; never guessed.
 
-    Names compare without case, as engines do. A shorter name than the full one matches only
-    if exactly one table ends in it.
+    Names compare without case, as engines do.
     """
 
+    def __init__(self, names: Iterable[tuple[str, ...]]):
+        full = list(names)
+        self._by_suffix: dict[tuple[str, ...], tuple[str, ...] | None] = {}
+        for name in full:
+            for start in range(len(name)):
+                suffix = _fold(name[start:])
+                self._by_suffix[suffix] = None if suffix in self._by_suffix else name
+        for name in full:  # a whole name is meant even where a longer one ends in it
+            self._by_suffix[_fold(name)] = name
+
+    def find(self, parts: tuple[str, ...]) -> tuple[str, ...] | None:
+        return self._by_suffix.get(_fold(parts))
+
+
+class SchemaMap:
+    """Tables in memory by their full names."""
+
     def __init__(self, tables: dict[tuple[str, ...], KnownTable]):
-        self._by_suffix: dict[tuple[str, ...], KnownTable | None] = {}
-        for parts, table in tables.items():
-            self._by_suffix[_fold(parts)] = table
-        for parts, table in tables.items():
-            for start in range(1, len(parts)):
-                suffix = _fold(parts[start:])
-                known = self._by_suffix.get(suffix, table)
-                self._by_suffix[suffix] = table if known is table else None
+        self._tables = dict(tables)
+        self._index = NameIndex(tables)
 
     def resolve(self, parts: tuple[str, ...]) -> KnownTable | None:
-        return self._by_suffix.get(_fold(parts))
+        name = self._index.find(parts)
+        return None if name is None else self._tables[name]
 
 
 def _fold(parts: tuple[str, ...]) -> tuple[str, ...]:

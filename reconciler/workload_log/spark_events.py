@@ -1,0 +1,405 @@
+"""Import of Spark event logs: what Iceberg scans were given, and what their tasks read.
+
+Filters and columns come from the scan's line in the plan (the last plan of an adaptive execution),
+bytes from the metrics of the tasks that ran it. Runtime filters are ignored: they only narrow a
+scan further. Executions that have not ended are left for the next import.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from reconciler.core.predicate import TRUE, fields_of
+from reconciler.core.schema import Schema
+from reconciler.core.workload import Fragment
+from reconciler.workload_log.fold import Binding
+from reconciler.workload_log.importing import (
+    BATCH,
+    FragmentSink,
+    Tally,
+    Unreadable,
+    lines_of,
+    open_log,
+)
+from reconciler.workload_log.spark_filters import Unreadable as UnreadableFilters
+from reconciler.workload_log.spark_filters import read_filters
+from reconciler.workload_log.tables import KnownTable, TableSchemas
+
+ROLLING = "eventlog_v2_"
+OWN_APPLICATION = "layoutctl"
+SCANS_PER_EXECUTION = 256
+UNKNOWN_TABLES = "no table of this catalog"
+OTHER_BRANCH = "reads another branch"
+MAINTENANCE = "maintenance job"
+FAILED = "query failed"
+UNREADABLE_FILTERS = "filters not understood"
+
+_EVENTS = (b"SparkListenerSQL", b"SparkListenerApplicationStart", b"DriverAccumUpdates",
+           b"SparkListenerTaskEnd")  # fmt: skip
+
+
+def is_event_log(path: Path) -> bool:
+    """A rolling log's directory, or a file that starts with an event."""
+    if path.is_dir():
+        return path.name.startswith(ROLLING)
+    try:
+        with _open(path) as file:
+            first, _ = next(lines_of(file), (b"", False))
+        return isinstance(json.loads(first or b"{}").get("Event"), str)
+    except (ValueError, AttributeError, Unreadable):
+        return False
+
+
+def event_logs(directory: Path) -> list[Path]:
+    """The logs in a directory: rolling ones as their directory, plain files as they are."""
+    if directory.name.startswith(ROLLING):
+        return [directory]
+    return sorted(
+        path
+        for path in directory.iterdir()
+        if not path.name.startswith((".", "appstatus_", "_"))
+        and not path.name.endswith(".crc")
+        and (path.is_file() or path.name.startswith(ROLLING))
+    )
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files of one application's log in order; a compacted one replaces those before it."""
+    if not path.is_dir():
+        return [path]
+    numbered = []
+    for part in path.iterdir():
+        match = re.match(r"events_(\d+)_", part.name)
+        if match:
+            numbered.append((int(match.group(1)), ".compact" in part.name, part))
+    numbered.sort()
+    compacted = [index for index, item in enumerate(numbered) if item[1]]
+    return [part for _, _, part in numbered[compacted[-1] if compacted else 0 :]]
+
+
+def _open(path: Path) -> IO[bytes]:
+    """By suffix; an unfinished log carries .inprogress after its codec's."""
+    if path.suffix in (".inprogress", ".compact"):
+        inner = Path(path.stem).suffix
+        if inner in (".zstd", ".zst", ".lz4"):
+            import pyarrow as pa
+
+            codec = "lz4" if inner == ".lz4" else "zstd"
+            return io.BufferedReader(pa.input_stream(str(path), compression=codec), 1 << 20)
+    return open_log(path)
+
+
+@dataclass
+class _Scan:
+    """One scan node of a plan. accumulators: ids of its metrics; bytes: read by its tasks."""
+
+    text: str
+    accumulators: frozenset[int]
+    file_bytes_id: int | None
+    ran: bool = False
+    bytes: float = 0.0
+    measured: bool = False
+
+
+@dataclass
+class _Execution:
+    """A SQL execution between its start and its end."""
+
+    id: int
+    start_ms: int
+    scans: list[_Scan] = field(default_factory=list)
+    file_bytes: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class SparkEventImport:
+    """Imports event logs against one catalog."""
+
+    tables: TableSchemas
+    sink: FragmentSink
+    zone: dt.tzinfo = dt.UTC
+
+    def run(self, path: Path) -> Tally:
+        """Imports the executions of one application that ended since the last import."""
+        return _Application(self, Tally()).run(path)
+
+
+class _Application:
+    """The state of reading one application's log."""
+
+    def __init__(self, importer: SparkEventImport, tally: Tally):
+        self.importer, self.tally = importer, tally
+        self.source = ""
+        self.own = False
+        self.done: set[int] = set()
+        self.executions: dict[int, _Execution] = {}
+        self.by_accumulator: dict[int, _Scan] = {}
+        self.fragments: list[Fragment] = []
+        self.skips: Counter[str] = Counter()
+        self.unread: dict[str, Counter[str]] = {}
+
+    def run(self, path: Path) -> Tally:
+        for part in _parts(path):
+            with _open(part) as file:
+                try:
+                    for line, ended in lines_of(file):
+                        self._line(line, ended)
+                except Unreadable:
+                    if not part.name.endswith(".inprogress"):
+                        self.tally.skip("the rest of the file is damaged")
+        self._store()
+        return self.tally
+
+    def _line(self, line: bytes | None, ended: bool) -> None:
+        if line is None:
+            self._skip("line is too long")
+            return
+        if not any(name in line[:200] for name in _EVENTS):
+            return
+        try:
+            self._event(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            if ended:
+                self._skip("event is not readable")
+
+    def _event(self, event: dict[str, Any]) -> None:
+        name = event["Event"].rpartition(".")[2]
+        if name == "SparkListenerApplicationStart":
+            self._application(event)
+        elif name == "SparkListenerTaskEnd":
+            self._task_end(event)
+        elif name == "SparkListenerSQLExecutionStart":
+            execution = _Execution(int(event["executionId"]), int(event["time"]))
+            if execution.id in self.done:
+                self.tally.earlier += 1
+            else:
+                self.executions[execution.id] = execution
+                self._plan(execution, event["sparkPlanInfo"])
+        else:
+            self._execution_event(name, event)
+
+    def _application(self, event: dict[str, Any]) -> None:
+        attempt = event.get("App Attempt ID")
+        self.source = f"spark:{event['App ID']}" + (f":{attempt}" if attempt else "")
+        self.own = str(event.get("App Name", "")).startswith(OWN_APPLICATION)
+        cursor = self.importer.sink.cursor(self.source)
+        for first, last in json.loads(cursor)["done"] if cursor else []:
+            self.done.update(range(first, last + 1))
+
+    def _execution_event(self, name: str, event: dict[str, Any]) -> None:
+        execution = self.executions.get(int(event.get("executionId", -1)))
+        if execution is None:
+            return
+        if name == "SparkListenerSQLAdaptiveExecutionUpdate":
+            self._plan(execution, event["sparkPlanInfo"])
+        elif name == "SparkListenerDriverAccumUpdates":
+            for accumulator, value in event["accumUpdates"]:
+                scan = self.by_accumulator.get(accumulator)
+                if scan is not None:
+                    scan.ran = True
+                    execution.file_bytes[accumulator] = int(value)
+        elif name == "SparkListenerSQLExecutionEnd":
+            self._end(execution, int(event["time"]), str(event.get("errorMessage") or ""))
+
+    def _plan(self, execution: _Execution, plan: dict[str, Any]) -> None:
+        """Takes in the scans of a plan; those of earlier plans of the execution that it keeps
+        have the same metrics."""
+        known = {scan.accumulators: scan for scan in execution.scans}
+        current: dict[frozenset[int], _Scan] = {}
+        for node in _nodes(plan):
+            text = node.get("simpleString", "")
+            if "Scan(table=" not in text or "Iceberg" not in text:
+                continue
+            metrics = {m["name"]: m["accumulatorId"] for m in node.get("metrics", [])}
+            key = frozenset(metrics.values())
+            size = next((i for n, i in metrics.items() if "data file size" in n), None)
+            current[key] = known.get(key) or _Scan(text, key, size)
+        for key, scan in known.items():
+            if scan.ran or scan.measured:
+                current.setdefault(key, scan)
+        execution.scans = list(current.values())
+        for scan in execution.scans:
+            self.by_accumulator.update(dict.fromkeys(scan.accumulators, scan))
+
+    def _task_end(self, event: dict[str, Any]) -> None:
+        """A task's input bytes belong to the scan whose metrics it updated; to several by size."""
+        accumulables = event.get("Task Info", {}).get("Accumulables", [])
+        scans = {
+            id(scan): scan
+            for scan in (self.by_accumulator.get(a.get("ID")) for a in accumulables)
+            if scan is not None
+        }
+        metrics = event.get("Task Metrics") or {}
+        read = (metrics.get("Input Metrics") or {}).get("Bytes Read", 0)
+        for scan in scans.values():
+            scan.ran = True
+            scan.measured = True
+            scan.bytes += float(read) / len(scans)
+
+    def _end(self, execution: _Execution, end_ms: int, error: str) -> None:
+        del self.executions[execution.id]
+        self.done.add(execution.id)
+        ran = [scan for scan in execution.scans if scan.ran]
+        scans = ran or execution.scans
+        for scan in execution.scans:
+            for accumulator in scan.accumulators:
+                self.by_accumulator.pop(accumulator, None)
+        if not scans:
+            return
+        if self.own or error:
+            self._skip("our own job" if self.own else FAILED)
+            return
+        found = [self._fragment(execution, scan, end_ms, n) for n, scan in enumerate(scans)]
+        kept = [item for item in found if not isinstance(item, str)]
+        if not kept:
+            self._skip(next(item for item in found if isinstance(item, str)))
+            return
+        self.fragments += [fragment for _, fragment in kept]
+        self.tally.keep([table.name for table, _ in kept], len(kept), execution.start_ms)
+        if len(self.fragments) >= BATCH:
+            self._store()
+
+    def _fragment(
+        self, execution: _Execution, scan: _Scan, end_ms: int, ordinal: int
+    ) -> tuple[KnownTable, Fragment] | str:
+        """The scan's fragment with its table, or why there is none."""
+        parsed = parse_scan(scan.text)
+        if parsed is None:
+            return MAINTENANCE
+        if parsed.branch:
+            return OTHER_BRANCH
+        table = self.importer.tables.resolve(parsed.table)
+        if table is None:
+            return UNKNOWN_TABLES
+        binding = Binding(execution.start_ms, self.importer.zone, "spark", {})
+        predicate, literals, full_scan = TRUE, (), False
+        projection = _projection(table.schema, parsed.columns)
+        try:
+            found = read_filters(parsed.filters, table.schema, binding)
+            predicate, literals = found.predicate, found.literals  # type: ignore[assignment]
+        except (UnreadableFilters, RecursionError):
+            full_scan = True
+            self.tally.full_scans[UNREADABLE_FILTERS] += 1
+            self.unread.setdefault(table.uuid, Counter())[UNREADABLE_FILTERS] += 1
+        return table, Fragment(
+            source=self.source,
+            position=execution.id * SCANS_PER_EXECUTION + min(ordinal, SCANS_PER_EXECUTION - 1),
+            table_uuid=table.uuid,
+            predicate=predicate,
+            literals=literals,
+            moving=(None,) * len(literals),
+            projection=tuple(sorted({*projection, *fields_of(predicate)})),
+            weight=1.0,
+            event_ms=execution.start_ms,
+            engine="spark",
+            recorded_bytes=_bytes_read(scan, execution),
+            duration_ms=max(0, end_ms - execution.start_ms),
+            full_scan=full_scan,
+        )
+
+    def _skip(self, reason: str) -> None:
+        self.tally.skip(reason)
+        self.skips[reason] += 1
+
+    def _store(self) -> None:
+        sink = self.importer.sink
+        if self.fragments:
+            sink.append_fragments(self.fragments)
+        if self.skips:
+            sink.record_skips(None, dict(self.skips))
+        for uuid, counts in self.unread.items():
+            sink.record_skips(uuid, dict(counts))
+        self.fragments, self.skips, self.unread = [], Counter(), {}
+        if self.source:
+            body = {"done": _ranges(sorted(self.done))}
+            sink.set_cursor(self.source, json.dumps(body, separators=(",", ":")))
+
+
+def _bytes_read(scan: _Scan, execution: _Execution) -> int | None:
+    """Of the scan's tasks; a scan that planned no file had none."""
+    if scan.measured:
+        return int(scan.bytes)
+    planned = execution.file_bytes.get(scan.file_bytes_id) if scan.file_bytes_id else None
+    return 0 if planned == 0 else None
+
+
+def _ranges(numbers: list[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("children", []):
+        yield from _nodes(child)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanText:
+    """A scan's line. columns: None if Spark cut the list off. branch: "" for the main one."""
+
+    table: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    branch: str
+    filters: str
+
+
+_SCAN = re.compile(r"Iceberg(?:CopyOnWrite|BatchQuery)?Scan\(table=(?P<table>.*?), ", re.DOTALL)
+_OUTPUT = re.compile(r"\[(.*)\]\s*$", re.DOTALL)
+_ATTRIBUTE = re.compile(r"#\d+L?$")
+
+
+def parse_scan(text: str) -> ScanText | None:
+    """A BatchScan's line as Iceberg 1.12 on Spark 4.1 prints it; None for other kinds of scan."""
+    found = _SCAN.search(text)
+    if found is None:
+        return None
+    end = text.rfind(", groupedBy=")
+    body = text[found.end() : end if end > 0 else len(text)]
+    filters, marker, _ = body.rpartition(", runtimeFilters=")
+    if not marker:
+        filters = body
+    head, marker, conditions = filters.partition("filters=")
+    if not marker:
+        return None
+    branch = re.search(r"branch=(.*?), $", head)
+    name = branch.group(1) if branch else "null"
+    output = _OUTPUT.search(text[: found.start()])
+    columns = None if output is None else _attributes(output.group(1))
+    table = tuple(found.group("table").split("."))
+    return ScanText(table, columns, "" if name in ("null", "main") else name, conditions)
+
+
+def _attributes(text: str) -> tuple[str, ...] | None:
+    """`id#12L, d#13` as names; None if "... 5 more fields" hides some."""
+    if not text.strip():
+        return ()
+    names = []
+    for item in re.split(r"(?<=\d), |(?<=\dL), ", text):
+        name, count = _ATTRIBUTE.subn("", item.strip())
+        if not count:
+            return None
+        names.append(name)
+    return tuple(names)
+
+
+def _projection(schema: Schema, columns: Iterable[str] | None) -> tuple[int, ...]:
+    if columns is None:
+        return tuple(sorted(f.field_id for f in schema.fields))
+    wanted = {name.lower() for name in columns}
+    return tuple(
+        sorted(f.field_id for f in schema.fields if f.name.partition(".")[0].lower() in wanted)
+    )
