@@ -61,6 +61,8 @@ Decision = Callable[[Situation], Verdict]
 def decide(given: AdviceInput) -> Advice:
     """Everything that a plan of this table needs."""
     situation = look(given)
+    # Also of files that an action takes below: without a sample it was chosen by bounds alone.
+    wanted = files_to_sketch(situation)
     chosen: list[Chosen] = []
     turned: list[Rejected] = []
     for decision in DECISIONS:
@@ -72,7 +74,7 @@ def decide(given: AdviceInput) -> Advice:
             taken[item.candidate.rows] = True
         spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
         situation = replace(situation, taken=taken, spent=spent)
-    return _advice(situation, chosen, turned)
+    return replace(_advice(situation, chosen, turned), wanted_sketches=wanted)
 
 
 def workload_aware(situation: Situation) -> Verdict:
@@ -159,7 +161,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         cpu_seconds=sum(s.cpu_seconds for s in scored),
         seconds=sum(s.seconds for s in scored),
         yearly_read=situation.yearly,
-        wanted_sketches=files_to_sketch(situation),
+        wanted_sketches=np.zeros(0, dtype=np.int64),
     )
 
 
