@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.advisor.advice import Advice, Settings
+from reconciler.advisor.advice import Advice, AdviceInput, Settings
+from reconciler.advisor.situation import look
+from reconciler.advisor.wair.cut import cut
 from reconciler.core.cost import rewrite_cost
 from reconciler.core.filetable import ColumnBounds, FileTable
 from reconciler.core.format import count, iec, utc
@@ -25,6 +27,7 @@ from reconciler.core.values import Kind, show
 from reconciler.core.workload import MIN_SPAN_MS, ShapeBatch, Workload
 from reconciler.report.model import (
     Candidate,
+    CutCurve,
     FileSizes,
     Float64,
     Forecast,
@@ -74,7 +77,7 @@ def gather(sources: Sources) -> ReportData:
         queries=_queries(sources, missing),
         payoff=_payoff(sources, missing),
         forecasts=_forecasts(sources, missing),
-        candidates=_candidates(sources, missing),
+        cut=_cut(sources, missing),
         missing=missing,
     )
 
@@ -379,22 +382,30 @@ def _read_interval(document: Document | None, predicted: float) -> tuple[float, 
     return predicted * UNCALIBRATED[0], predicted * UNCALIBRATED[1]
 
 
-def _candidates(sources: Sources, missing: dict[str, str]) -> tuple[Candidate, ...]:
+def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
+    """Algorithm 2's curve of the present files, and what became of its candidates."""
+    if sources.workload.empty:
+        missing["cut"] = "no queries were imported for this table"
+        return None
+    files = sources.observation.files
+    situation = look(AdviceInput(files, sources.workload, sources.settings))
+    saving = situation.savings.saving * situation.life
+    found = cut(saving, situation.cost, situation.alpha, limit=float("inf"))
+    if not len(found.net):
+        missing["cut"] = "no file is only partly needed: there is nothing to cut"
+        return None
+    return CutCurve(found.net, len(found.chosen), len(files), _candidates(sources))
+
+
+def _candidates(sources: Sources) -> tuple[Candidate, ...]:
+    chosen = [
+        Candidate(told["label"], told["filesIn"], told["saving"], told["cost"], True)
+        for told in (item["predicted"] for item in sources.plan["actions"])
+        if told.get("cost", 0) > 0
+    ]
     rejected = [
         Candidate(item.title, item.files, item.saving, item.cost, False)
         for item in sources.advice.rejected
         if item.files and item.cost > 0 and np.isfinite(item.saving)
     ]
-    plans = [sources.plan, *reversed(list(sources.executed.values()))]
-    chosen: list[Candidate] = []
-    for document in plans:
-        chosen = [
-            Candidate(told["label"], told["filesIn"], told["saving"], told["cost"], True)
-            for told in (item["predicted"] for item in document["actions"])
-            if told.get("cost", 0) > 0 and told.get("evidence") == "workload"
-        ]
-        if chosen:
-            break
-    if not chosen and not rejected:
-        missing["candidates"] = "no candidate's saving was estimated: no workload, or no drift"
     return (*chosen, *rejected)

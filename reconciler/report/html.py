@@ -16,7 +16,7 @@ import numpy as np
 from reconciler.core.format import count, cpu, duration, iec, percent, utc
 from reconciler.report import plots
 from reconciler.report.model import (
-    Candidate,
+    CutCurve,
     FileSizes,
     Forecast,
     KeyFiles,
@@ -68,7 +68,7 @@ def _sections(data: ReportData) -> list[Section | None]:
         _if(data.queries if data.queries and data.queries.shapes else None, _queries),
         _if(data.payoff if data.payoff and data.payoff.investments else None, _payoff),
         _if(data.forecasts or None, _forecasts),
-        _if(data.candidates or None, _candidates),
+        _if(data.cut, _cut),
     ]
 
 
@@ -107,7 +107,7 @@ def _missing(data: ReportData) -> str:
         "queries": "Bytes per query before and after",
         "payoff": "Cost against saving over time",
         "forecasts": "Predicted against actual",
-        "candidates": "The cut curve",
+        "cut": "The cut curve",
     }
     absent = [name for name in names if not getattr(data, name)]
     items = [
@@ -271,22 +271,23 @@ def _amount(item: Forecast, value: float) -> str:
     return {"bytes": iec, "seconds": duration, "cpu": cpu}[item.unit](value)
 
 
-def _candidates(data: Sequence[Candidate]) -> Section:
-    ordered = plots.by_saving_per_cost(data)
-    chosen = sum(item.files for item in ordered if item.chosen)
-    total = sum(item.files for item in ordered)
-    finding = f"{count(chosen)} of {count(total)} candidate files are worth rewriting"
+def _cut(data: CutCurve) -> Section:
+    ordered = plots.by_saving_per_cost(data.candidates)
+    finding = (
+        f"{count(data.chosen)} of {count(data.files)} files could save more than they cost; "
+        f"{count(sum(item.files for item in ordered if item.chosen))} are rewritten"
+    )
     rows = [
         [
-            str(number), item.label, count(item.files), iec(max(0.0, item.saving)), iec(item.cost),
+            item.label, count(item.files), iec(max(0.0, item.saving)), iec(item.cost),
             f"{item.saving / item.cost:.1f}x" if item.cost > 0 else "-",
             "chosen" if item.chosen else "not done",
         ]
-        for number, item in enumerate(ordered, start=1)
+        for item in ordered
     ]  # fmt: skip
-    heads = ("", "Candidate", "Files", "Would save", "Costs", "Saving / cost", "")
+    heads = ("Candidate", "Files", "Would save by what-if", "Costs", "Saving / cost", "")
     question = (
-        "Why these files, no more? Savings over the payback horizon; the curve turns down where "
-        "the next file costs more than it saves."
+        "Why these files, no more? The curve is an ideal layout's net saving over the payback "
+        "horizon; the table has what the what-if left of it."
     )
-    return finding, question, plots.cut_curve(data), _table(heads, rows, (0, 1, 6))
+    return finding, question, plots.cut_curve(data), _table(heads, rows, (0, 5))

@@ -128,6 +128,20 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class CutCurve:
+    """net: float64[files], cumulative net saving of the files that save anything, best first.
+
+    chosen: length of the prefix with the greatest net saving (WAIR, Algorithm 2). files: of the
+    table. candidates: what the decision made of it, each judged by its own what-if.
+    """
+
+    net: Float64
+    chosen: int
+    files: int
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """table: catalog.namespace.name; facts: (name, value) lines of the head, already as text."""
 
@@ -139,6 +153,6 @@ class ReportData:
     queries: QueryBytes | None = None
     payoff: Payoff | None = None
     forecasts: tuple[Forecast, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
+    cut: CutCurve | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     """By part ("key_files", "queries", ...): why it is absent, as one sentence."""

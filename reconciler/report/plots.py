@@ -17,6 +17,7 @@ from reconciler.core.format import iec
 from reconciler.errors import UserError
 from reconciler.report.model import (
     Candidate,
+    CutCurve,
     FileSizes,
     Forecast,
     KeyFiles,
@@ -271,23 +272,22 @@ def forecasts(data: Sequence[Forecast]) -> str:
         return _svg(figure, "predicted against actual")
 
 
-def cut_curve(data: Sequence[Candidate]) -> str:
-    """Net saving over files, candidates in order of saving per cost (WAIR, Algorithm 2)."""
-    ordered = by_saving_per_cost(data)
-    files = np.concatenate([[0], np.cumsum([item.files for item in ordered])])
-    net = np.concatenate([[0.0], np.cumsum([item.saving - item.cost for item in ordered])])
+def cut_curve(data: CutCurve) -> str:
+    """Net saving over files, best first, with the cut at its top (WAIR, Algorithm 2)."""
+    files = np.arange(len(data.net) + 1)
+    net = np.concatenate([[0.0], data.net])
     with _figure(height=2.8) as (figure, axes):
         ax = axes[0]
-        ax.plot(files, net, color="black", linewidth=1)
-        for number, item in enumerate(ordered, start=1):
-            colour, marker = (AFTER, "o") if item.chosen else (BEFORE, "X")
-            ax.plot([files[number]], [net[number]], color=colour, marker=marker)
-            ax.annotate(str(number), (files[number], net[number]), xytext=(4, 4),
-                        textcoords="offset points", fontsize=7)  # fmt: skip
+        chosen = files <= data.chosen
+        ax.plot(files[chosen], net[chosen], color=AFTER, linewidth=2, label="worth it")
+        ax.plot(files[data.chosen :], net[data.chosen :], color=BEFORE, linestyle="--",
+                label="costs more than it saves")  # fmt: skip
+        ax.plot([data.chosen], [net[data.chosen]], color="black", marker="o")
         ax.axhline(0.0, color=QUERIED, linewidth=0.8)
-        ax.set_xlabel("files rewritten, best first (o chosen, X not)")
-        ax.set_ylabel("net saving")
+        ax.set_xlabel("files rewritten, in order of saving per cost")
+        ax.set_ylabel("net saving at most")
         ax.yaxis.set_major_formatter(_signed_bytes)
+        ax.legend(frameon=False)
         return _svg(figure, "the cut curve")
 
 

@@ -17,6 +17,7 @@ from reconciler.report import plots
 from reconciler.report.html import mean_depth, render_html
 from reconciler.report.model import (
     Candidate,
+    CutCurve,
     FileSizes,
     Forecast,
     Investment,
@@ -57,9 +58,14 @@ def everything(**changes: Any) -> ReportData:
         ),
         "payoff": Payoff((Investment("p-1", 0, 1e9, 1e9 / (5 * HOUR)),), HOUR),
         "forecasts": (Forecast("bytes read", "bytes", 1e9, 0.8e9, 1.25e9, 1.1e9),),
-        "candidates": (
-            Candidate("recluster by l_shipdate", 9, 5e9, 1e9, True),
-            Candidate("2 more files", 2, 1e8, 4e8, False),
+        "cut": CutCurve(
+            np.array([3e8, 4e8, 3.5e8, 1e8]),
+            2,
+            9,
+            (
+                Candidate("recluster by l_shipdate", 2, 5e8, 1e8, True),
+                Candidate("2 more files", 2, 1e8, 4e8, False),
+            ),
         ),
     }
     return ReportData(**{**parts, **changes})
@@ -88,7 +94,7 @@ def test_titles_are_the_findings() -> None:
         "Recorded queries read 100.1 MiB instead of 954.6 MiB (-90 %); 1 of 2 read more",
         "The rewrites pay back after 5.0 h of such queries",
         "Predictions were off by 10 % at the median; 1 of 1 fell into their interval",
-        "9 of 11 candidate files are worth rewriting",
+        "2 of 9 files could save more than they cost; 2 are rewritten",
     ]
 
 
