@@ -30,6 +30,9 @@ from reconciler.core.schema import SortColumn
 
 Float64 = npt.NDArray[np.float64]
 
+TENTH_PERCENTILE = 1.2816
+"""Standard errors between a mean and its 10th percentile."""
+
 FLOOR = 0.001
 """An action saves at least this share of the table's yearly read cost (definitions: Floor)."""
 
@@ -98,11 +101,12 @@ def weigh(
     outcome: Outcome,
 ) -> Candidate:
     """The candidate with its saving and the saving's 10th percentile over the bootstrap."""
-    saving = _saving(situation, before, outcome.readings)
-    low = saving
+    gains = shape_gains(situation, before, outcome.readings)
+    saving = low = float(gains.sum())
     if outcome.replicates:
-        drawn = [_saving(situation, before, replicate) for replicate in outcome.replicates]
+        drawn = [shape_gains(situation, before, r).sum() for r in outcome.replicates]
         low = min(saving, float(np.quantile(np.array(drawn), 0.1)))
+    low -= TENTH_PERCENTILE * _rate_error(situation, gains)
     return Candidate(
         rows=rows,
         key=rewrite.key,
@@ -126,14 +130,29 @@ def sharpen(
     return weigh(situation, candidate.rows, rewrite, candidate.before, drawn)
 
 
-def _saving(
+def shape_gains(
     situation: Situation, before: tuple[ShapeReading, ...], after: tuple[ShapeReading, ...]
-) -> float:
-    """sum over shapes of expected executions x (read now - read after), files opened included."""
-    total = 0.0
-    for demand, now, then in zip(situation.demands, before, after, strict=True):
-        total += float(demand.executions @ (now.cost - then.cost))
-    return total * situation.life
+) -> Float64:
+    """Per shape: expected executions x (read now - read after), files opened included.
+
+    A shape that loses counts at the greater of its present and its mean rate over the window: a
+    workload that left for a while may come back, and a layout that it has is not given up for one
+    that only the last days asked for (design: First do no harm).
+    """
+    gains = np.zeros(len(situation.demands))
+    for number, demand in enumerate(situation.demands):
+        gain = before[number].cost - after[number].cost
+        present = float(demand.executions @ gain)
+        usual = float(demand.weight @ gain) * situation.per_window
+        gains[number] = present if min(present, usual) >= 0.0 else min(present, usual)
+    return gains * situation.life
+
+
+def _rate_error(situation: Situation, gains: Float64) -> float:
+    """Standard error of the summed gains from the rates alone: n recorded executions of a shape
+    estimate its rate to within 1 / sqrt(n)."""
+    counts = np.array([max(float(d.weight.sum()), 1.0) for d in situation.demands])
+    return float(np.sqrt((gains**2 / counts).sum())) if len(counts) else 0.0
 
 
 def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[str, str] | None:
@@ -162,7 +181,13 @@ def debt_room(situation: Situation) -> float:
     """Eq. 2: what reclustering may still owe. The limit is a share of a year's reading, so that
     whatever the workload turns into, the loss against doing nothing stays within that share."""
     settings = situation.settings
-    return spending_limit(settings.debt.outstanding, settings.debt_share * situation.yearly, None)
+    return spending_limit(settings.debt.outstanding, cost_limit(situation), None)
+
+
+def cost_limit(situation: Situation) -> float:
+    """Eq. 2's limit: a share of a year's reading, by the lower of present and mean rate: a burst
+    must not raise what may be lost."""
+    return situation.settings.debt_share * min(situation.yearly, situation.yearly_mean)
 
 
 def spending_room(situation: Situation) -> float:

@@ -12,6 +12,7 @@ from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.core.cost import Demand, TableView, table_view
 from reconciler.core.filetable import Bool, FileTable, Int64, Partition
+from reconciler.core.workload import MIN_SPAN_MS
 
 YEAR_MS = 365 * 86_400_000
 
@@ -21,7 +22,8 @@ class Situation:
     """The input with its readings. taken: bool[files], inputs of an earlier decision's actions;
     spent: their cost.
 
-    yearly: bytes-equivalent that a year of the workload reads at present. rewritable: bool[files],
+    yearly: bytes-equivalent that a year of the workload reads at present rates; yearly_mean: at
+    the mean rate of the recorded window. rewritable: bool[files],
     formats and deletes that a rewrite handles. recent: written by us within the horizon.
     """
 
@@ -30,6 +32,7 @@ class Situation:
     demands: tuple[Demand, ...]
     savings: FileSavings
     yearly: float
+    yearly_mean: float
     rewritable: Bool
     recent: Bool
     groups: tuple[tuple[int, Partition, Int64], ...]
@@ -49,6 +52,12 @@ class Situation:
         """Share of the horizon that rows of this table live (retention)."""
         horizon, retention = self.settings.horizon_ms, self.settings.retention_ms
         return 1.0 if retention is None else min(1.0, max(retention, 0) / horizon)
+
+    @property
+    def per_window(self) -> float:
+        """Horizons per recorded window: turns its executions into those of a horizon's mean."""
+        span = self.given.workload.until_ms - self.given.workload.since_ms
+        return self.settings.horizon_ms / max(span, MIN_SPAN_MS)
 
     @property
     def trusted(self) -> bool:
@@ -77,6 +86,11 @@ def look(given: AdviceInput) -> Situation:
         float(demand.executions @ reading.cost)
         for demand, reading in zip(wanted, savings.readings, strict=True)
     )
+    window_reads = sum(
+        float(demand.weight @ reading.cost)
+        for demand, reading in zip(wanted, savings.readings, strict=True)
+    )
+    span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
     age = settings.now_ms - table.added_ms
     return Situation(
         given=given,
@@ -84,6 +98,7 @@ def look(given: AdviceInput) -> Situation:
         demands=wanted,
         savings=savings,
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
+        yearly_mean=window_reads * YEAR_MS / span,
         rewritable=table.parquet & ~table.encrypted & (table.equality_deletes == 0),
         recent=table.layout_written & (table.added_ms >= 0) & (age < settings.horizon_ms),
         groups=tuple(table.groups()) if len(table) else (),
