@@ -6,6 +6,7 @@ started, so that secrets appear neither on a command line nor in an event log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Mapping
@@ -51,11 +52,13 @@ def start(conf: Mapping[str, str], app: str, master: str = "local[*]") -> Any:
     spark_conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with log.open("w") as stderr:
         try:
-            gateway = launch_gateway(spark_conf, {"stderr": stderr, "stdout": stderr})
+            launch: Any = launch_gateway
+            gateway = launch(spark_conf, {"stderr": stderr, "stdout": stderr})
             context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
         except (PySparkException, OSError) as error:
             raise _start_error(error, log) from error
-    ensure_callback_server_started(gateway)
+    start_callbacks: Any = ensure_callback_server_started
+    start_callbacks(gateway)
     spark = SparkSession(context)
     spark._layoutctl_scratch = scratch  # type: ignore[attr-defined]  # lives as long as the session
     for key, value in conf.items():
@@ -141,19 +144,23 @@ def _start_error(error: Exception, log: Path) -> UnavailableError:
 
 
 def stop(spark: Any) -> None:
-    """Ends the session and its JVM, and waits for the process to be gone."""
+    """Ends the session and its JVM, and waits for the process to be gone.
+
+    The JVM goes first: closing our end of a callback connection waits for its reader otherwise.
+    """
     from pyspark import SparkContext
 
     gateway = spark.sparkContext._gateway
     process = getattr(gateway, "proc", None)
-    spark.stop()
-    gateway.shutdown_callback_server()
-    gateway.shutdown()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    with contextlib.suppress(Exception):  # the JVM may be dead already
+        spark.stop()
     if process is not None:
         process.stdin.close()
         process.wait()
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
     scratch = getattr(spark, "_layoutctl_scratch", None)
     if scratch is not None:
         scratch.cleanup()

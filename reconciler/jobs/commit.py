@@ -1,0 +1,264 @@
+"""One commit batch: exactly once, on a table that is still what the rewrite was made from.
+
+Our checks run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through
+py4j's callback server. Only a CleanableFailure proves that nothing was committed; whatever else
+goes wrong leaves the outcome unknown (design: "Unknown is not failure").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.core.execution import Intent
+from reconciler.jobs import iceberg
+from reconciler.jobs.iceberg import Deletes, SnapshotInfo
+from reconciler.jobs.translate import java_exception, lost_jvm
+
+CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
+COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
+RESENDS = 5
+RESEND_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a batch was made from. deletes: per input, those that were applied when it was read."""
+
+    table_uuid: str
+    schema_id: int
+    base_snapshot_id: int
+    sequence_number: int
+    deletes: Mapping[str, Deletes]
+    tasks: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was committed. conflict: another writer's change, inputs must be looked at again;
+    otherwise the catalog would not take the commit although nothing was in its way.
+    """
+
+    why: str
+    conflict: bool
+    rolled_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Sent, and no one knows. lost: the JVM that sent it is gone too."""
+
+    why: str
+    lost: bool
+
+
+Sent = Committed | Refused | Unknown
+
+
+@dataclass
+class Guard:
+    """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop.
+
+    own: snapshots that this execution committed, which must not have been rolled back. `refusal`
+    is why the last call refused, "" if it did not; `already` the snapshot that carries the batch.
+    """
+
+    spark: Any
+    table: Any
+    staged: Staged
+    intent: Intent
+    own: Collection[int]
+    refusal: str = ""
+    rolled_back: bool = False
+    already: int | None = None
+    calls: int = field(default=0)
+
+    def validate(self, snapshots: Any) -> bool:
+        self.calls += 1
+        try:
+            self.refusal = self._check(_until(snapshots, self.staged.base_snapshot_id))
+        except Exception as error:  # an exception that left this method would not be cleanable
+            self.refusal = f"the table could not be checked: {error}"
+        return not self.refusal
+
+    def errorMessage(self) -> str:
+        return self.refusal
+
+    class Java:
+        implements = ["org.apache.iceberg.SnapshotAncestryValidator"]
+
+    def _check(self, line: Sequence[SnapshotInfo]) -> str:
+        """line: from the head back to the base, the base included if it was reached."""
+        newer = [s for s in line if s.id != self.staged.base_snapshot_id]
+        for snapshot in newer:
+            if snapshot.is_batch(self.intent.attempt_id, self.intent.batch):
+                self.already = snapshot.id
+                return "this batch is committed already"
+        if len(newer) == len(line):
+            return "the snapshot it was made from is no longer in the table's history"
+        missing = set(self.own) - {snapshot.id for snapshot in newer}
+        if missing:
+            self.rolled_back = True
+            return f"commit {iceberg.short(missing.pop())} of this plan was rolled back"
+        metadata = self.table.operations().current()
+        if metadata.uuid() != self.staged.table_uuid:
+            return "the table was dropped and created again"
+        if int(metadata.currentSchemaId()) != self.staged.schema_id:
+            return "the table's schema was changed"
+        foreign = [s for s in newer if s.summary.get(iceberg.ATTEMPT_ID) != self.intent.attempt_id]
+        changing = [s for s in foreign if s.operation != "append"]
+        if not changing:
+            return ""
+        return changed_inputs(
+            self.spark, self.table, line[0].id, self.staged, self.intent.inputs, changing
+        )
+
+
+def _until(snapshots: Any, base: int) -> list[SnapshotInfo]:
+    """Snapshots from the head back to the base, base included; all of them if it is missing."""
+    found = []
+    iterator = snapshots.iterator()
+    while iterator.hasNext():
+        found.append(iceberg.snapshot_info(iterator.next()))
+        if found[-1].id == base:
+            break
+    return found
+
+
+def changed_inputs(
+    spark: Any,
+    table: Any,
+    head: int,
+    staged: Staged,
+    inputs: Sequence[str],
+    changing: Sequence[SnapshotInfo],
+) -> str:
+    """Why the inputs are not what was read any more, "" if they are.
+
+    Equality deletes added since do not count: the outputs keep the inputs' sequence number, so
+    that they apply to them too.
+    """
+    live = iceberg.scan_tasks(spark, table, head, inputs)
+    gone = [path for path in inputs if path not in live]
+    deleted = [
+        path
+        for path, task in live.items()
+        if (
+            iceberg.deletes_of(task).positions != staged.deletes[path].positions
+            or staged.deletes[path].equality - iceberg.deletes_of(task).equality
+        )
+    ]
+    by = describe(changing[0])
+    if gone:
+        return f"{by} replaced {len(gone)} of its files"
+    if deleted:
+        return f"{by} changed the deletes of {len(deleted)} of its files"
+    return ""
+
+
+def describe(snapshot: SnapshotInfo) -> str:
+    """Another writer's snapshot in a few words."""
+    verb = {"overwrite": "an overwrite or MERGE", "delete": "a DELETE", "replace": "a rewrite"}
+    what = verb.get(snapshot.operation, snapshot.operation)
+    return f"{what} (snapshot {iceberg.short(snapshot.id)})"
+
+
+def send(
+    spark: Any,
+    table: Any,
+    staged: Staged,
+    intent: Intent,
+    files: Sequence[Any],
+    own: Collection[int],
+) -> Sent:
+    """Commits a batch; sends it again while the catalog only loses races."""
+    sent: Sent = Refused("not sent", conflict=False)
+    for attempt in range(RESENDS):
+        if attempt:
+            time.sleep(RESEND_SECONDS * attempt)
+        table.refresh()
+        guard = Guard(spark, table, staged, intent, own)
+        sent = _send_once(spark, table, staged, intent, files, guard)
+        if not isinstance(sent, Refused) or sent.conflict:
+            break
+    return sent
+
+
+def _send_once(
+    spark: Any, table: Any, staged: Staged, intent: Intent, files: Sequence[Any], guard: Guard
+) -> Sent:
+    try:
+        _rewrite_files(spark, table, staged, intent, files, guard).commit()
+    except Exception as error:
+        return _classify(spark, error, guard)
+    return (
+        find_batch(table, intent)
+        or find_batch_anywhere(table, intent)
+        or Unknown("the catalog accepted the commit but does not show it", lost=False)
+    )
+
+
+def _rewrite_files(
+    spark: Any, table: Any, staged: Staged, intent: Intent, files: Sequence[Any], guard: Guard
+) -> Any:
+    """newRewrite() with every input, every file-scoped delete of it, and our checks."""
+    content = spark._jvm.org.apache.iceberg.util.ContentFileUtil
+    update = (
+        table.newRewrite()
+        .validateFromSnapshot(staged.base_snapshot_id)
+        .dataSequenceNumber(staged.sequence_number)
+    )
+    for path in intent.inputs:
+        task = staged.tasks[path]
+        update.deleteFile(task.file())
+        for delete in task.deletes():
+            if content.isFileScoped(delete):
+                update.deleteFile(delete)
+    for file in files:
+        update.addFile(file)
+    update.set(iceberg.PLAN_ID, intent.plan_id)
+    update.set(iceberg.ACTION_IDS, ",".join(intent.action_ids))
+    update.set(iceberg.ATTEMPT_ID, intent.attempt_id)
+    update.set(iceberg.BATCH, str(intent.batch))
+    return update.validateWith(guard)
+
+
+def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
+    if lost_jvm(error):
+        return Unknown(str(error), lost=True)
+    thrown = java_exception(error)
+    message = str(thrown.getMessage()) if thrown is not None else str(error)
+    if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
+        return Unknown(message.splitlines()[0] if message else type(error).__name__, lost=False)
+    if guard.already is not None:
+        return Committed(guard.already)
+    lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)
+    why = guard.refusal or message.splitlines()[0]
+    return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
+
+
+def find_batch(table: Any, intent: Intent) -> Committed | None:
+    """The snapshot of main's history that carries the batch, on freshly read metadata."""
+    table.refresh()
+    for snapshot in iceberg.ancestors(table):
+        if snapshot.is_batch(intent.attempt_id, intent.batch):
+            return Committed(snapshot.id)
+        if snapshot.id == intent.base_snapshot_id:
+            return None
+    return None
+
+
+def find_batch_anywhere(table: Any, intent: Intent) -> Committed | None:
+    """The batch's snapshot even if it is not in main's history any more (rolled back)."""
+    for snapshot in table.snapshots():
+        info = iceberg.snapshot_info(snapshot)
+        if info.is_batch(intent.attempt_id, intent.batch):
+            return Committed(info.id)
+    return None

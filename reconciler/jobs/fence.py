@@ -1,0 +1,195 @@
+"""Settling attempts whose outcome is not known: committed, or fenced and cleaned (design 5).
+
+An attempt is fenced when a late request of it can no longer succeed: the head has moved past its
+base without it, or its catalog is a local SQLite file and its processes are gone; else an empty
+append that carries `layout.fence` moves the head. Only then may its files be removed, and only
+then may another attempt touch its inputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reconciler.core.execution import (
+    ATTEMPT_CLOSED,
+    COMMITTED,
+    FAILED,
+    CatalogConfig,
+    Event,
+    Intent,
+    Lease,
+    Ledger,
+    Outcome,
+)
+from reconciler.core.format import count, iec
+from reconciler.errors import BlockedError, UnavailableError
+from reconciler.jobs import cleanup, iceberg, processes
+from reconciler.jobs.commit import Committed, find_batch, find_batch_anywhere
+
+JVM_EXIT_SECONDS = 90.0
+"""A JVM that lost its driver ends by itself once its commit in flight has returned."""
+REQUEST_TIMEOUT_SECONDS = 60.0
+"""After this long no catalog still works on a request whose sender gave up."""
+
+OnEvent = Callable[[Event], None]
+
+
+def resolve(
+    spark: Any,
+    catalog: CatalogConfig,
+    table: Any,
+    name: str,
+    ledger: Ledger,
+    lease: Lease,
+    on_event: OnEvent,
+) -> int:
+    """Settles every open attempt of the table and says how many there were.
+
+    Call with the lease held, before any work.
+    """
+    intents = ledger.open_intents(str(table.operations().current().uuid()))
+    by_attempt: dict[str, list[Intent]] = {}
+    for intent in intents:
+        by_attempt.setdefault(intent.attempt_id, []).append(intent)
+    for attempt_id, members in sorted(by_attempt.items()):
+        members.sort(key=lambda intent: intent.batch)
+        gone = _sender_gone(members, lease, attempt_id, name)
+        for intent in members:
+            if intent.batch > 0:
+                ledger.record_outcomes(intent, settle(catalog, table, intent, gone, on_event))
+        removed, size = cleanup.remove_leftovers(spark, table, name, members[0].prefix)
+        _close(ledger, members)
+        on_event(
+            Event(
+                "resumed",
+                f"an earlier attempt was cut short: settled, {count(removed)} leftover files "
+                f"({iec(size)}) removed",
+                bytes=size,
+            )
+        )
+    return len(by_attempt)
+
+
+def _close(ledger: Ledger, members: Sequence[Intent]) -> None:
+    opened = [intent for intent in members if intent.batch == 0]
+    for intent in opened:
+        ledger.record_outcomes(intent, (closed(intent),))
+
+
+def closed(intent: Intent) -> Outcome:
+    """The one outcome of batch 0: the attempt's prefix holds only what is referenced."""
+    return Outcome(intent.attempt_id, 0, "", ATTEMPT_CLOSED, None, 0, 0, 0, 0, 0, 0.0, 0.0)
+
+
+def _sender_gone(members: Sequence[Intent], lease: Lease, attempt_id: str, name: str) -> bool:
+    """True if its processes are known to be dead; a lingering JVM is waited for. False if they ran
+    on another host, where no one can tell. An attempt that still runs here is not ours to settle.
+    """
+    writer = members[0].writer
+    if writer and not processes.is_local(writer):
+        return False
+    if writer and processes.wait_until_dead(writer, JVM_EXIT_SECONDS):
+        return True
+    if not writer and lease.writer_is_dead(members[0].table_uuid, attempt_id):
+        return True
+    raise BlockedError(
+        f"another attempt on {name} is still running ({attempt_id})",
+        do="wait for it to end, or stop it, then run the command again",
+    )
+
+
+def settle(
+    catalog: CatalogConfig,
+    table: Any,
+    intent: Intent,
+    sender_gone: bool,
+    on_event: OnEvent,
+) -> tuple[Outcome, ...]:
+    """Outcomes of one batch: committed if history has it, else failed once it is fenced.
+
+    sender_gone: the processes that sent the commit are dead, or the call has returned.
+    """
+    found = find_batch(table, intent) or find_batch_anywhere(table, intent)
+    if found is None and not _fenced(table, intent, catalog, sender_gone):
+        found = _fence_by_append(table, intent, on_event)
+    if found is not None:
+        return committed_outcomes(table, intent, found)
+    return tuple(
+        Outcome(intent.attempt_id, intent.batch, action, FAILED, None, 0, 0, 0, 0, 0, 0.0, 0.0,
+                "never reached the table")
+        for action in intent.action_ids
+    )  # fmt: skip
+
+
+def _fenced(table: Any, intent: Intent, catalog: CatalogConfig, sender_gone: bool) -> bool:
+    if sender_gone and is_local_sqlite(catalog):
+        return True
+    head = table.currentSnapshot()
+    moved = head is not None and int(head.snapshotId()) != intent.base_snapshot_id
+    return moved and iceberg.ancestors_until(table, intent.base_snapshot_id)[1]
+
+
+def is_local_sqlite(catalog: CatalogConfig) -> bool:
+    """Its commits are system calls of the sender: none can arrive after its death."""
+    return str(catalog.properties.get("uri", "")).startswith("sqlite")
+
+
+def _fence_by_append(table: Any, intent: Intent, on_event: OnEvent) -> Committed | None:
+    """Waits out the request timeout, then moves the head unless someone else did."""
+    on_event(
+        Event(
+            "fence",
+            f"the outcome of a commit is unknown; waiting {REQUEST_TIMEOUT_SECONDS:.0f} s, then an "
+            "empty append makes sure that it cannot arrive late",
+        )
+    )
+    time.sleep(REQUEST_TIMEOUT_SECONDS)
+    found = find_batch(table, intent)
+    if found is not None:
+        return found
+    try:
+        update = table.newFastAppend()
+        update.set(iceberg.FENCE, f"{intent.attempt_id}/{intent.batch}")
+        update.commit()
+    except Exception as error:
+        raise UnavailableError(
+            f"attempt {intent.attempt_id} could not be fenced: the catalog does not take commits",
+            details=("Its files stay where they are, and nothing is rewritten, until it is.",),
+            do="run the command again when the catalog works",
+        ) from error
+    return find_batch(table, intent)
+
+
+def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Outcome, ...]:
+    """What the snapshot's summary says about a batch whose executor died before recording it.
+
+    A batch of several actions has one summary: its sums are given to the first of them.
+    """
+    summary = dict(table.snapshot(found.snapshot_id).summary())
+
+    def number(key: str) -> int:
+        return int(summary.get(key, "0"))
+
+    first = Outcome(
+        intent.attempt_id,
+        intent.batch,
+        intent.action_ids[0],
+        COMMITTED,
+        found.snapshot_id,
+        number("removed-files-size"),
+        number("added-files-size"),
+        number("added-records"),
+        number("deleted-data-files"),
+        number("added-data-files"),
+        0.0,
+        0.0,
+        "from the snapshot's summary",
+    )
+    rest = tuple(
+        Outcome(intent.attempt_id, intent.batch, action, COMMITTED, found.snapshot_id,
+                0, 0, 0, 0, 0, 0.0, 0.0, f"counted with {intent.action_ids[0]}")
+        for action in intent.action_ids[1:]
+    )  # fmt: skip
+    return (first, *rest)

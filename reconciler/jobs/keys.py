@@ -1,0 +1,232 @@
+"""Clustering keys as Spark columns: sort orders, scores, and the Hilbert curve on ranks.
+
+A score maps a key column to a double that never reverses its order, so that quantile cuts and
+ranks work alike for every type. The curve runs over ranks, not values: columns of unequal width
+would otherwise leave all of it to one of them. Nothing here passes rows through Python.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.advisor.simulate.hilbert import hilbert_index
+from reconciler.core.schema import SortColumn
+from reconciler.errors import UserError
+
+CURVE_BITS = 16
+"""Bits of a Hilbert cell over all columns: a table of 65,536 entries is looked up per row."""
+STRING_BYTES = 6  # fit a double exactly
+
+Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """One key column: its path of names from the top, its type in Spark, its direction."""
+
+    names: tuple[str, ...]
+    data_type: Any
+    descending: bool
+
+    @property
+    def column(self) -> Any:
+        from pyspark.sql import functions as f
+
+        return f.col(".".join("`" + name.replace("`", "``") + "`" for name in self.names))
+
+    @property
+    def order(self) -> Any:
+        """Iceberg's default null order: first when ascending, last when descending."""
+        return self.column.desc_nulls_last() if self.descending else self.column.asc_nulls_first()
+
+
+def resolve(schema: Any, frame_schema: Any, key: Sequence[SortColumn]) -> tuple[KeyColumn, ...]:
+    """Key columns by field id in an Iceberg schema, typed by the frame that holds them."""
+    return tuple(_resolve(schema, frame_schema, part) for part in key)
+
+
+def _resolve(schema: Any, frame_schema: Any, part: SortColumn) -> KeyColumn:
+    names = _path(schema.asStruct(), part.field_id)
+    if names is None:
+        raise UserError(
+            f"the clustering key's column with field id {part.field_id} is not in the table",
+            details=("It was dropped after the plan was made.",),
+            do="plan again",
+        )
+    data_type = frame_schema
+    for name in names:
+        data_type = data_type[name].dataType
+    return KeyColumn(names, data_type, part.direction == "desc")
+
+
+def _path(struct: Any, field_id: int) -> tuple[str, ...] | None:
+    for field in struct.fields():
+        if field.fieldId() == field_id:
+            return (field.name(),)
+        if field.type().isStructType():
+            below = _path(field.type().asStructType(), field_id)
+            if below is not None:
+                return (field.name(), *below)
+    return None
+
+
+def score(key: KeyColumn, prefix: str = "") -> Any:
+    """A double that never reverses the sort order; null and NaN are its ends.
+
+    prefix: what all sampled strings begin with; the bytes after it are what tells them apart.
+    """
+    from pyspark.sql import functions as f
+
+    value = _ascending_score(key.column, key.data_type, prefix)
+    lowest, highest = f.lit(-math.inf), f.lit(math.inf)
+    value = f.when(f.isnan(value), highest).otherwise(value)
+    ordered = f.when(key.column.isNull(), lowest).otherwise(value)
+    return -ordered if key.descending else ordered
+
+
+def _ascending_score(column: Any, data_type: Any, prefix: str) -> Any:
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if isinstance(data_type, t.DateType):
+        return f.unix_date(column).cast("double")
+    if isinstance(data_type, (t.TimestampType, t.TimestampNTZType)):
+        return f.unix_micros(column.cast("timestamp")).cast("double")
+    if isinstance(data_type, t.BooleanType):
+        return column.cast("int").cast("double")
+    if isinstance(data_type, (t.StringType, t.BinaryType)):
+        return _string_score(column.cast("binary"), prefix.encode())
+    return column.cast("double")
+
+
+def _string_score(raw: Any, prefix: bytes) -> Any:
+    """The bytes after the prefix as a number; strings without the prefix lie outside its range."""
+    from pyspark.sql import functions as f
+
+    head = f.substring(raw, len(prefix) + 1, STRING_BYTES)
+    digits = f.rpad(f.hex(head), 2 * STRING_BYTES, "0")
+    number = f.conv(digits, 16, 10).cast("double")
+    if not prefix:
+        return number
+    start = f.substring(raw, 1, len(prefix))
+    literal = f.lit(prefix)
+    return (
+        f.when(start == literal, number)
+        .when(start < literal, f.lit(-math.inf))
+        .otherwise(f.lit(math.inf))
+    )
+
+
+def common_prefix(low: bytes, high: bytes) -> str:
+    """What every string between two UTF-8 bounds begins with, in whole characters."""
+    length = next(
+        (i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b),
+        min(len(low), len(high)),
+    )
+    return low[:length].decode("utf-8", "ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How rows are ordered and cut: the scores' names, per column the rank cuts (Hilbert only).
+
+    cuts[i]: ascending, strictly increasing scores; the rank of a score is how many are <= it.
+    bits: per column.
+    """
+
+    cuts: tuple[tuple[float, ...], ...]
+    bits: int
+
+    def position(self, scores: Scores) -> npt.NDArray[np.int64]:
+        """Cell along the curve of sampled rows. scores: float64[columns, rows]."""
+        ranks = np.stack(
+            [np.searchsorted(c, s, side="right") for c, s in zip(self.cuts, scores, strict=True)]
+        )
+        return hilbert_index(ranks.astype(np.int64), self.bits).astype(np.int64)
+
+
+def fit_curve(scores: Scores) -> Curve:
+    """Rank cuts at the sample's quantiles. scores: float64[columns, rows]."""
+    bits = max(1, CURVE_BITS // len(scores))
+    levels = np.linspace(0.0, 1.0, (1 << bits) + 1)[1:-1]
+    cuts = []
+    for column in scores:
+        chosen = np.quantile(column, levels, method="lower") if column.size else np.array([])
+        # A cut at the minimum would leave rank 0 empty, and infinite ends are bucket bounds.
+        finite = np.unique(chosen[np.isfinite(chosen)])
+        cuts.append(tuple(finite[finite > column.min()].tolist()) if column.size else ())
+    return Curve(tuple(cuts), bits)
+
+
+def with_curve_position(
+    spark: Any, frame: Any, names: Sequence[str], curve: Curve, out: str
+) -> Any:
+    """Adds the int column `out`, the cell along the curve, from score columns."""
+    from pyspark.ml.feature import Bucketizer
+    from pyspark.sql import Column
+    from pyspark.sql import functions as f
+
+    ranked, cell = frame, f.lit(0)
+    for name, cuts in zip(names, curve.cuts, strict=True):
+        cell = f.shiftleft(cell, curve.bits)
+        if cuts:
+            bucketizer = Bucketizer(
+                splits=[-math.inf, *cuts, math.inf], inputCol=name, outputCol=f"{name}_rank"
+            )
+            ranked = bucketizer.transform(ranked)
+            cell = cell.bitwiseOR(f.col(f"{name}_rank").cast("int"))
+    table = Column(spark._jvm.org.apache.spark.sql.functions.lit(_java_ints(spark, _table(curve))))
+    return ranked.withColumn(out, f.get(table, cell)).drop(*(f"{name}_rank" for name in names))
+
+
+def _table(curve: Curve) -> npt.NDArray[np.int32]:
+    """Position along the curve by cell number, the first column in the highest bits."""
+    columns = len(curve.cuts)
+    cell = np.arange(1 << (curve.bits * columns), dtype=np.int64)
+    shifts = [curve.bits * (columns - 1 - i) for i in range(columns)]
+    ranks = np.stack([(cell >> shift) & ((1 << curve.bits) - 1) for shift in shifts])
+    return hilbert_index(ranks, curve.bits).astype(np.int32)
+
+
+def _java_ints(spark: Any, values: npt.NDArray[np.int32]) -> Any:
+    """An int[] in the JVM, filled by one call."""
+    gateway = spark.sparkContext._gateway
+    array = gateway.new_array(spark._jvm.int, len(values))
+    raw = bytearray(values.astype(">i4").tobytes())
+    spark._jvm.java.nio.ByteBuffer.wrap(raw).asIntBuffer().get(array)
+    return array
+
+
+def slice_cuts(keys: Sequence[tuple[float, ...]], slices: int) -> list[tuple[float, ...]]:
+    """Quantiles of sampled key tuples that divide the rows into `slices` parts, fewer on ties."""
+    ordered = sorted(keys)
+    picks = [ordered[len(ordered) * i // slices] for i in range(1, slices)] if ordered else []
+    return sorted({cut for cut in picks if bisect.bisect_left(ordered, cut) > 0})
+
+
+def slice_number(names: Sequence[str], cuts: Sequence[tuple[float, ...]]) -> Any:
+    """How many cuts are at or below the row's tuple of scores: every row has exactly one number."""
+    from pyspark.sql import functions as f
+
+    number = f.lit(0)
+    for cut in cuts:
+        number = number + f.when(_at_or_above(names, cut), 1).otherwise(0)
+    return number
+
+
+def _at_or_above(names: Sequence[str], cut: tuple[float, ...]) -> Any:
+    """Lexicographic (scores) >= (cut)."""
+    from pyspark.sql import functions as f
+
+    condition = f.col(names[-1]) >= f.lit(cut[-1])
+    for name, value in reversed(list(zip(names[:-1], cut[:-1], strict=True))):
+        column = f.col(name)
+        condition = (column > f.lit(value)) | ((column == f.lit(value)) & condition)
+    return condition

@@ -1,0 +1,41 @@
+"""What Spark measured about the jobs of one group: CPU seconds and job counts, by job group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """cpu_seconds: of all tasks. input_bytes: read from storage. jobs, stages: that ran."""
+
+    cpu_seconds: float = 0.0
+    input_bytes: int = 0
+    jobs: int = 0
+    stages: int = 0
+
+    def __add__(self, other: TaskMetrics) -> TaskMetrics:
+        return TaskMetrics(
+            self.cpu_seconds + other.cpu_seconds,
+            self.input_bytes + other.input_bytes,
+            self.jobs + other.jobs,
+            self.stages + other.stages,
+        )
+
+
+def of_job_group(spark: Any, group: str) -> TaskMetrics:
+    """Sums over the stages of a job group that has ended; skipped stages count nothing."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    store = context.statusStore()
+    total = TaskMetrics()
+    for job_id in context.statusTracker().getJobIdsForGroup(group):
+        stages = store.job(job_id).stageIds()
+        ran = [stages.apply(i) for i in range(stages.size())]
+        total += TaskMetrics(jobs=1)
+        for stage_id in ran:
+            stage = store.lastStageAttempt(stage_id)
+            if stage.numCompleteTasks() > 0:
+                total += TaskMetrics(stage.executorCpuTime() / 1e9, stage.inputBytes(), 0, 1)
+    return total

@@ -1,0 +1,89 @@
+"""Which processes may still send a commit, and whether they are gone (definitions: Fenced, b).
+
+A writer is the Python process and its JVM. A killed Python process leaves the JVM a moment to
+live, in which it can still finish a commit, so both are written down before the commit is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def identity(*pids: int) -> str:
+    """An opaque text that names these processes of this host and boot."""
+    started = [[pid, _start_time(pid)] for pid in pids]
+    return json.dumps(
+        {"host": platform.node(), "boot": _boot(), "processes": started}, separators=(",", ":")
+    )
+
+
+def is_dead(writer: str) -> bool:
+    """True only if every process of the writer is known to be gone."""
+    try:
+        body = json.loads(writer)
+        host, boot, processes = body["host"], body["boot"], body["processes"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    if host != platform.node():
+        return False
+    return boot != _boot() or not any(_alive(pid, start) for pid, start in processes)
+
+
+def is_local(writer: str) -> bool:
+    """True if the writer ran on this host, so that its death can be told at all."""
+    try:
+        return bool(json.loads(writer)["host"] == platform.node())
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def wait_until_dead(writer: str, seconds: float) -> bool:
+    """Waits for a JVM that lost its driver to end by itself."""
+    deadline = time.monotonic() + seconds
+    while not is_dead(writer):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _alive(pid: int, start: str) -> bool:
+    return bool(start) and _start_time(pid) == start
+
+
+def _boot() -> str:
+    if _BOOT_ID.is_file():
+        return _BOOT_ID.read_text().strip()
+    return _output(["sysctl", "-n", "kern.boottime"])
+
+
+def _start_time(pid: int) -> str:
+    """A text that differs between two processes that had the same pid; "" for a dead process."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not _BOOT_ID.is_file():
+        return _output(["ps", "-o", "lstart=", "-p", str(pid)])
+    try:
+        fields = stat.read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    state, started = fields[0], fields[19]
+    return "" if state in ("Z", "X") else started
+
+
+def _output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def own_identity(jvm_pid: int | None) -> str:
+    return identity(os.getpid(), *([jvm_pid] if jvm_pid else []))

@@ -1,0 +1,602 @@
+"""Executes a plan on one table: attempts of groups, verified, committed in batches, exactly once.
+
+`execute` is what the CLI, the demo and the driver call; `resume` settles what a crash left. The
+order of virtues: never lose or double a row, never leave files behind, keep going after conflicts.
+Contract: design section 5 (safety) and the definitions of plan, group, batch, lease and fence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.execution import (
+    COMMITTED,
+    CONFLICT,
+    FAILED,
+    UNKNOWN_OUTCOME,
+    ActionResult,
+    CatalogConfig,
+    Event,
+    ExecutionRequest,
+    ExecutionResult,
+    Intent,
+    Lease,
+    Ledger,
+    Outcome,
+)
+from reconciler.core.format import count, iec
+from reconciler.core.plan import Validity
+from reconciler.errors import BlockedError, UnknownCommitError
+from reconciler.jobs import (
+    cleanup,
+    commit,
+    fence,
+    iceberg,
+    inputs,
+    metadata,
+    processes,
+    stage,
+    standing,
+    write,
+)
+from reconciler.jobs.group import Group, batches, make_groups
+from reconciler.jobs.standing import Standing
+from reconciler.jobs.translate import lost_jvm, translated
+from reconciler.jobs.write import Attempt, Written
+
+RENEW_SECONDS = 20.0
+POLL_SECONDS = 0.2
+MEMORY_SHARE = 0.6 * 0.8
+"""Share of the heap that Spark gives to tasks, with room for what is not the sort buffer."""
+RESERVED_BYTES = 300 << 20
+WORDS = {
+    ActionType.RECLUSTER: "recluster",
+    ActionType.CLUSTER: "cluster",
+    ActionType.BIN_PACK: "bin-pack",
+    ActionType.SET_PROPERTIES: "set",
+    ActionType.SET_SORT_ORDER: "set",
+}
+
+OnEvent = Callable[[Event], None]
+
+
+def execute(
+    request: ExecutionRequest,
+    spark: Any,
+    ledger: Ledger,
+    lease: Lease,
+    on_event: OnEvent,
+    should_stop: Callable[[], bool],
+) -> ExecutionResult:
+    """Runs the request's actions; returns what became of them.
+
+    Conflicts are worked around within the request's bounds. Raises when nothing more can be done:
+    BlockedError (lease, veto, live branch), VerificationError, UnknownCommitError, UserError,
+    UnavailableError. Whatever is raised, the table holds whole verified commits only.
+    """
+    with translated(f"rewrite {'.'.join(request.table)}"):
+        return _Execution(request, spark, ledger, lease, on_event, should_stop).run()
+
+
+def resume(
+    catalog: CatalogConfig,
+    table: tuple[str, ...],
+    spark: Any,
+    ledger: Ledger,
+    lease: Lease,
+    on_event: OnEvent,
+) -> int:
+    """Settles what earlier attempts on the table left open; how many there were."""
+    with translated(f"resume work on {'.'.join(table)}"):
+        name = iceberg.qualified(catalog, table)
+        loaded = iceberg.load(spark, name)
+        uuid = str(loaded.operations().current().uuid())
+        with _holding(lease, uuid, _attempt_id("resume", loaded)):
+            return fence.resolve(spark, catalog, loaded, name, ledger, lease, on_event)
+
+
+def _attempt_id(plan_id: str, table: Any) -> str:
+    """planId + attempt + read snapshot; the attempt is a time, so that none is used twice."""
+    snapshot = table.currentSnapshot()
+    return f"{plan_id}-{time.time_ns() // 1000:x}-{snapshot.snapshotId() if snapshot else 0}"
+
+
+@contextlib.contextmanager
+def _holding(lease: Lease, uuid: str, attempt_id: str) -> Iterator[Callable[[], str]]:
+    """Holds the lease and renews it; yields a function that says why it was lost, "" if held."""
+    lease.acquire(uuid, attempt_id)
+    lost: list[str] = []
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(RENEW_SECONDS):
+            try:
+                lease.renew()
+            except BlockedError as error:
+                lost.append(error.what)
+                return
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield lambda: lost[0] if lost else ""
+    finally:
+        ended.set()
+        thread.join()
+        if not lost:
+            lease.release()
+
+
+class _Execution:
+    """The state of one execution; `run` is its only entry."""
+
+    def __init__(
+        self,
+        request: ExecutionRequest,
+        spark: Any,
+        ledger: Ledger,
+        lease: Lease,
+        on_event: OnEvent,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.request, self.spark, self.ledger, self.lease = request, spark, ledger, lease
+        self.on_event, self.should_stop = on_event, should_stop
+        self.name = iceberg.qualified(request.catalog, request.table)
+        self.shown = ".".join((request.catalog.name, *request.table))
+        self.table = iceberg.load(spark, self.name)
+        self.writer = processes.own_identity(iceberg.jvm_pid(spark))
+        self.cores = max(1, int(spark.sparkContext.defaultParallelism))
+        self.attempts: list[str] = []
+        self.outcomes: list[Outcome] = []
+        self.own: set[int] = set()
+        self.conflicts = 0
+        self.stopped = False
+        self.lease_lost: Callable[[], str] = lambda: ""
+
+    def run(self) -> ExecutionResult:
+        started = time.monotonic()
+        first = _attempt_id(self.request.plan_id, self.table)
+        with _holding(self.lease, self.request.table_uuid, first) as self.lease_lost:
+            fence.resolve(
+                self.spark, self.request.catalog, self.table, self.name, self.ledger, self.lease,
+                self.on_event,
+            )  # fmt: skip
+            self._check_table()
+            self._change_metadata()
+            self._rewrite_until_done()
+            results = self._results()
+        return ExecutionResult(
+            tuple(self.attempts),
+            results,
+            tuple(self.outcomes),
+            len(self.own),
+            self.conflicts,
+            self.stopped,
+            time.monotonic() - started,
+        )
+
+    def _check_table(self) -> None:
+        """Refusals that hold for the whole request, before anything is written."""
+        self.table.refresh()
+        standing.require_base(self.table, self.request, self.shown)
+        standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
+        if not self.request.allow_live_branches:
+            standing.refuse_live_branches(self.table, self.shown)
+        tasks, self.base_deletes = standing.base_deletes(self.spark, self.table, self.request)
+        standing.check_inputs(self.request, list(tasks), self.shown)
+        inputs.refuse_unsafe(self.spark, self.table, tasks, self.shown)
+
+    # Metadata actions
+
+    def _change_metadata(self) -> None:
+        for action_id, action in self._items():
+            if action.type.rewrites:
+                continue
+            self.table.refresh()
+            state = metadata.judge(self.table, action)
+            if state.validity is Validity.PENDING:
+                self._commit_metadata(action_id, action)
+            elif state.validity is Validity.LOST:
+                self._say("skipped", f"{WORDS[action.type]}  SKIPPED: {state.why}", action_id)
+
+    def _commit_metadata(self, action_id: str, action: Action) -> None:
+        started = time.monotonic()
+        attempt_id = _attempt_id(self.request.plan_id, self.table)
+        self.attempts.append(attempt_id)
+        intent = self._intent(attempt_id, 1, "", (action_id,), (), ())
+        detail = metadata.apply(self.spark, self.table, action)
+        self.ledger.record_intent(intent)  # it leaves no files: nothing to settle after a crash
+        seconds = time.monotonic() - started
+        outcome = Outcome(
+            attempt_id, 1, action_id, COMMITTED, None, 0, 0, 0, 0, 0, 0.0, seconds, detail
+        )
+        self._record(intent, (outcome,))
+        self._say("property", f"{WORDS[action.type]} {detail}", action_id)
+
+    def _items(self) -> list[tuple[str, Action]]:
+        return list(zip(self.request.action_ids, self.request.actions, strict=True))
+
+    # Attempts
+
+    def _rewrite_until_done(self) -> None:
+        for number in range(self.request.max_attempts):
+            pending, tasks = self._pending()
+            if not pending or self._stopping():
+                return
+            if number:
+                self._back_off(number, sum(len(action.inputs) for _, action in pending))
+            if not self._attempt(pending, tasks):
+                return
+
+    def _pending(self) -> tuple[list[tuple[str, Action]], dict[str, Any]]:
+        """Rewriting actions cut down to the inputs that still stand, and the head's scan tasks."""
+        states, tasks = self._judge()
+        pending = [
+            (action_id, replace(action, inputs=states[action_id].inputs))
+            for action_id, action in self._items()
+            if action_id in states and states[action_id].validity is Validity.PENDING
+        ]
+        return pending, tasks
+
+    def _judge(self) -> tuple[dict[str, Standing], dict[str, Any]]:
+        self.table.refresh()
+        standing.require_base(self.table, self.request, self.shown)
+        head = int(self.table.currentSnapshot().snapshotId())
+        wanted = [path for _, action in self._items() for path in action.inputs]
+        tasks = iceberg.scan_tasks(self.spark, self.table, head, wanted, stats=True)
+        done = standing.actions_in_history(self.table, self.request)
+        states = {
+            action_id: standing.judge(action, action_id in done, self.base_deletes, tasks)
+            for action_id, action in self._items()
+            if action.type.rewrites
+        }
+        return states, tasks
+
+    def _back_off(self, number: int, files: int) -> None:
+        seconds = self.request.backoff_seconds * 2 ** (number - 1)
+        self._say("retry", f"planned again: {files} files; next attempt in {seconds:.0f} s")
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self._stopping():
+            time.sleep(POLL_SECONDS)
+
+    def _attempt(self, pending: Sequence[tuple[str, Action]], tasks: Mapping[str, Any]) -> bool:
+        """One attempt on the current head; True if conflicts left something to do."""
+        attempt = self._open_attempt()
+        opened = self._intent(
+            attempt.id, 0, attempt.prefix, tuple(i for i, _ in pending), (), (), attempt.snapshot_id
+        )
+        self.ledger.record_intent(opened)
+        try:
+            groups = [group for item in pending for group in self._groups(*item, tasks)]
+            conflicts = self._run_batches(attempt, groups, tasks)
+        except UnknownCommitError:
+            raise
+        except BaseException as error:
+            if not lost_jvm(error):
+                self._close_attempt(attempt, opened)
+            raise
+        self._close_attempt(attempt, opened)
+        return conflicts
+
+    def _open_attempt(self) -> Attempt:
+        snapshot = self.table.currentSnapshot()
+        attempt_id = _attempt_id(self.request.plan_id, self.table)
+        self.attempts.append(attempt_id)
+        return Attempt(
+            spark=self.spark,
+            id=attempt_id,
+            name=self.shown,
+            table=iceberg.load(self.spark, self.name),
+            snapshot_id=int(snapshot.snapshotId()),
+            sequence_number=int(snapshot.sequenceNumber()),
+            prefix=f"{stage.data_location(self.table)}/layout-{attempt_id}",
+            verify=self.request.verify,
+        )
+
+    def _close_attempt(self, attempt: Attempt, opened: Intent) -> None:
+        cleanup.remove_leftovers(self.spark, attempt.table, self.name, attempt.prefix)
+        self.ledger.record_outcomes(opened, (fence.closed(opened),))
+
+    def _groups(self, action_id: str, action: Action, tasks: Mapping[str, Any]) -> list[Group]:
+        own = {path: tasks[path] for path in action.inputs}
+        files = inputs.describe(self.spark, self.table, own, action.key)
+        target = action.target_bytes or int(
+            self.table.properties().get(stage.TARGET_SIZE) or stage.DEFAULT_TARGET
+        )
+        return make_groups(action_id, action, files, target, self._task_bytes(), self.cores)
+
+    def _task_bytes(self) -> int:
+        if self.request.group_bytes:
+            return self.request.group_bytes
+        heap = int(self.spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
+        return max(64 << 20, int((heap - RESERVED_BYTES) * MEMORY_SHARE / self.cores))
+
+    # Groups and batches
+
+    def _run_batches(
+        self, attempt: Attempt, groups: Sequence[Group], tasks: Mapping[str, Any]
+    ) -> bool:
+        conflicts = False
+        pool = ThreadPoolExecutor(self.cores, thread_name_prefix="group")
+        futures = [
+            pool.submit(self._rewrite, attempt, number, len(groups), group, tasks)
+            for number, group in enumerate(groups)
+        ]
+        try:
+            for batch, members in enumerate(batches(groups, self.request.max_commits), start=1):
+                written = self._collect(attempt, [futures[i] for i in members], groups, members)
+                if self.stopped:
+                    break
+                if written is None or not self._commit(attempt, batch, written, len(groups)):
+                    conflicts = True
+        finally:
+            for future in futures:
+                future.cancel()
+            if any(not future.done() for future in futures):
+                self._cancel_jobs(attempt, len(groups))
+            pool.shutdown(wait=True)
+        return conflicts
+
+    def _rewrite(
+        self,
+        attempt: Attempt,
+        number: int,
+        groups: int,
+        group: Group,
+        tasks: Mapping[str, Any],
+    ) -> Written:
+        self.on_event(
+            Event(
+                "start", f"{_title(group, number, groups)}  reading", group.action_id, number + 1,
+                groups, group.bytes,
+            )
+        )  # fmt: skip
+        own = {file.path: tasks[file.path] for file in group.inputs}
+        written = write.rewrite_group(attempt, number, group, own)
+        self.on_event(
+            Event(
+                "verified", f"{_title(group, number, groups)}  {_checks(written)}",
+                group.action_id, number + 1, groups, group.bytes,
+            )
+        )  # fmt: skip
+        return written
+
+    def _collect(
+        self,
+        attempt: Attempt,
+        futures: Sequence[Future[Written]],
+        groups: Sequence[Group],
+        members: Sequence[int],
+    ) -> list[Written] | None:
+        """The batch's groups when all are written; None if another writer took their inputs."""
+        waiting = set(futures)
+        while waiting:
+            if self._stopping():
+                return []
+            finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
+            for future in finished:
+                error = future.exception()
+                if error is not None and not self._is_conflict(attempt, groups, members, error):
+                    raise error
+        failed = [i for i, f in zip(members, futures, strict=True) if f.exception() is not None]
+        if not failed:
+            return [future.result() for future in futures]
+        self.conflicts += 1
+        title = _title(groups[failed[0]], failed[0], len(groups))
+        self._say("conflict", f"{title}  CONFLICT: its files were removed while it was read")
+        return None
+
+    def _is_conflict(
+        self,
+        attempt: Attempt,
+        groups: Sequence[Group],
+        members: Sequence[int],
+        error: BaseException,
+    ) -> bool:
+        """A file that could not be read is a conflict if the head does not refer to it any more."""
+        if lost_jvm(error) or "NotFound" not in str(error):
+            return False
+        paths = [file.path for i in members for file in groups[i].inputs]
+        self.table.refresh()
+        head = int(self.table.currentSnapshot().snapshotId())
+        return len(iceberg.scan_tasks(self.spark, self.table, head, paths)) < len(paths)
+
+    def _stopping(self) -> bool:
+        if self.lease_lost():
+            raise BlockedError(self.lease_lost(), details=("Uncommitted work was dropped.",))
+        if self.should_stop() and not self.stopped:
+            self.stopped = True
+            self._say("stopped", "stopping: dropping what is not committed")
+        return self.stopped
+
+    def _cancel_jobs(self, attempt: Attempt, groups: int) -> None:
+        for number in range(groups):
+            for step in ("write", "verify"):
+                self.spark.sparkContext.cancelJobGroup(f"{attempt.id}/{number}/{step}")
+
+    # Commits
+
+    def _commit(
+        self, attempt: Attempt, batch: int, written: Sequence[Written], groups: int
+    ) -> bool:
+        """Sends one batch; False if it was refused and its files were dropped."""
+        paths = tuple(sorted(file.path for part in written for file in part.group.inputs))
+        actions = tuple(dict.fromkeys(part.group.action_id for part in written))
+        intent = self._intent(
+            attempt.id, batch, attempt.prefix, actions, paths,
+            tuple(path for part in written for path in part.paths), attempt.snapshot_id,
+        )  # fmt: skip
+        self.ledger.record_intent(intent)
+        self._say("commit", f"committing batch {batch}: {count(len(paths))} files", actions[0])
+        staged = self._staged(attempt, paths)
+        sent = commit.send(
+            self.spark, self.table, staged, intent,
+            [file for part in written for file in part.files], self.own,
+        )  # fmt: skip
+        if isinstance(sent, commit.Unknown):
+            sent = self._settle(intent, sent, written)
+        if isinstance(sent, commit.Committed):
+            self.own.add(sent.snapshot_id)
+            self._record(intent, _outcomes(intent, written, COMMITTED, sent.snapshot_id, ""))
+            self._say_committed(written, groups, sent.snapshot_id)
+            return True
+        assert isinstance(sent, commit.Refused)
+        self._refused(attempt, intent, written, sent, groups)
+        return False
+
+    def _staged(self, attempt: Attempt, paths: Sequence[str]) -> commit.Staged:
+        tasks = iceberg.scan_tasks(self.spark, attempt.table, attempt.snapshot_id, paths)
+        return commit.Staged(
+            self.request.table_uuid,
+            int(attempt.table.operations().current().currentSchemaId()),
+            attempt.snapshot_id,
+            attempt.sequence_number,
+            {path: iceberg.deletes_of(task) for path, task in tasks.items()},
+            tasks,
+        )
+
+    def _settle(
+        self, intent: Intent, sent: commit.Unknown, written: Sequence[Written]
+    ) -> commit.Sent:
+        """What became of a commit whose call failed in an unknown way."""
+        if sent.lost:
+            raise UnknownCommitError(
+                f"the Spark process ended while it committed to {self.shown}",
+                details=("Whether the commit arrived is not known; its files were left alone.",),
+                do="run the command again: it finds out, cleans up and goes on",
+            )
+        self._record(intent, _outcomes(intent, written, UNKNOWN_OUTCOME, None, sent.why))
+        self._say("unknown", f"the commit's outcome is unknown ({sent.why}); finding out")
+        outcomes = fence.settle(self.request.catalog, self.table, intent, True, self.on_event)
+        if outcomes[0].state == COMMITTED:
+            assert outcomes[0].snapshot_id is not None
+            return commit.Committed(outcomes[0].snapshot_id)
+        return commit.Refused(sent.why, conflict=False)
+
+    def _refused(
+        self,
+        attempt: Attempt,
+        intent: Intent,
+        written: Sequence[Written],
+        sent: commit.Refused,
+        groups: int,
+    ) -> None:
+        write.discard(attempt.table, intent.outputs)
+        state = CONFLICT if sent.conflict else FAILED
+        self._record(intent, _outcomes(intent, written, state, None, sent.why))
+        self.conflicts += 1
+        for part in written:
+            title = _title(part.group, part.number, groups)
+            self._say("conflict", f"{title}  CONFLICT: {sent.why}", part.group.action_id)
+        size = sum(part.bytes for part in written)
+        self._say(
+            "removed",
+            f"removed {count(len(intent.outputs))} files this run wrote ({iec(size)}); "
+            "table unchanged by it",
+        )
+        if sent.rolled_back:
+            standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
+
+    # Records and words
+
+    def _intent(
+        self,
+        attempt_id: str,
+        batch: int,
+        prefix: str,
+        actions: tuple[str, ...],
+        read: tuple[str, ...],
+        outputs: tuple[str, ...],
+        snapshot_id: int | None = None,
+    ) -> Intent:
+        if snapshot_id is None:
+            snapshot_id = int(self.table.currentSnapshot().snapshotId())
+        return Intent(
+            self.request.table_uuid,
+            self.request.table,
+            self.request.plan_id,
+            attempt_id,
+            batch,
+            actions,
+            snapshot_id,
+            prefix,
+            read,
+            outputs,
+            self.writer,
+        )
+
+    def _record(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None:
+        self.ledger.record_outcomes(intent, outcomes)
+        if outcomes[0].state != UNKNOWN_OUTCOME:
+            self.outcomes.extend(outcomes)
+
+    def _say(self, phase: str, text: str, action_id: str = "") -> None:
+        self.on_event(Event(phase, text, action_id))
+
+    def _say_committed(self, written: Sequence[Written], groups: int, snapshot_id: int) -> None:
+        for part in written:
+            text = f"{_title(part.group, part.number, groups)}  {_checks(part)}"
+            self.on_event(
+                Event(
+                    "committed", f"{text}  commit {iceberg.short(snapshot_id)}",
+                    part.group.action_id, part.number + 1, groups, part.group.bytes, snapshot_id,
+                )
+            )  # fmt: skip
+
+    def _results(self) -> tuple[ActionResult, ...]:
+        """Where every action stands on the head that this execution leaves."""
+        states, _ = self._judge()
+        results = []
+        for action_id, action in self._items():
+            state = states.get(action_id) or metadata.judge(self.table, action)
+            results.append(ActionResult(action_id, state.validity, state.inputs, state.why))
+        return tuple(results)
+
+
+def _title(group: Group, number: int, groups: int) -> str:
+    files = count(len(group.inputs))
+    word = WORDS[group.action.type]
+    return f"{word} {number + 1}/{groups}  {files} files {iec(group.bytes)}"
+
+
+def _checks(written: Written) -> str:
+    done = "read ok  sort ok" if written.group.action.key else "read ok"
+    rows = count(written.rows)
+    compared = ", hash equal" if written.hashed else " (counts only)"
+    return f"{done}  verify rows {rows} = {rows}{compared}"
+
+
+def _outcomes(
+    intent: Intent, written: Sequence[Written], state: str, snapshot_id: int | None, detail: str
+) -> tuple[Outcome, ...]:
+    """One outcome per action of the batch: sums over its groups."""
+    outcomes = []
+    for action_id in intent.action_ids:
+        parts = [part for part in written if part.group.action_id == action_id]
+        verify_cpu = sum(part.verify_metrics.cpu_seconds for part in parts)
+        outcomes.append(
+            Outcome(
+                intent.attempt_id,
+                intent.batch,
+                action_id,
+                state,
+                snapshot_id,
+                sum(part.group.bytes for part in parts),
+                sum(part.bytes for part in parts),
+                sum(part.rows for part in parts),
+                sum(len(part.group.inputs) for part in parts),
+                sum(len(part.files) for part in parts),
+                sum(part.metrics.cpu_seconds for part in parts) + verify_cpu,
+                sum(part.seconds for part in parts),
+                detail,
+                verify_cpu,
+            )
+        )
+    return tuple(outcomes)

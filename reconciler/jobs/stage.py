@@ -1,0 +1,83 @@
+"""Staging: exactly these files in, exactly these properties out, through Iceberg's set ids.
+
+A set id stands for a set of scan tasks when read, and for a rewrite when written. The table cached
+under it carries overridden properties, so that output prefix, row-group size and codec hold for
+the rewrite while the real table's properties stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.jobs import iceberg
+
+DATA_PATH = "write.data.path"
+ROW_GROUP = "write.parquet.row-group-size-bytes"
+TARGET_SIZE = "write.target-file-size-bytes"
+DEFAULT_TARGET = 512 * 1024 * 1024
+
+
+def data_location(table: Any) -> str:
+    """Where the table's writers put data files."""
+    properties = dict(table.properties())
+    return str(properties.get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip("/")
+
+
+def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
+    """The table as of now with changed properties, for staging only; nothing is committed."""
+    core = spark._jvm.org.apache.iceberg
+    merged = spark._jvm.java.util.HashMap()
+    merged.putAll(table.properties())
+    for name, value in changes.items():
+        merged.put(name, value)
+    locations = core.LocationProviders.locationsFor(table.location(), merged)
+    metadata = table.operations().current().replaceProperties(merged)
+    operations = core.StaticTableOperations(metadata, table.io(), locations)
+    return core.BaseTable(operations, table.name())
+
+
+@contextlib.contextmanager
+def staged(spark: Any, table: Any, set_id: str, tasks: Iterable[Any]) -> Iterator[str]:
+    """Registers a set of scan tasks under `set_id` for reading, and the table for writing to it."""
+    cache = iceberg.table_cache(spark)
+    tasks_of = iceberg.task_set_manager(spark)
+    cache.add(set_id, table)
+    try:
+        tasks_of.stageTasks(table, set_id, iceberg.java_list(spark, tasks))
+        yield set_id
+    finally:
+        cache.remove(set_id)
+        tasks_of.removeTasks(table, set_id)
+
+
+@contextlib.contextmanager
+def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
+    """Registers `set_id` as a rewrite to write to; yields a function that lists the new files."""
+    cache, rewrites = iceberg.table_cache(spark), iceberg.rewrite_coordinator(spark)
+    cache.add(set_id, table)
+    try:
+        yield lambda: list(rewrites.fetchNewFiles(table, set_id))
+    finally:
+        cache.remove(set_id)
+        rewrites.clearRewrite(table, set_id)
+
+
+def read(spark: Any, set_id: str) -> Any:
+    """The rows of a staged set, deletes applied; with row lineage columns from format 3 on."""
+    return spark.read.format("iceberg").load(set_id)
+
+
+def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:
+    """A scan task over an uncommitted data file, so that it is read back through Iceberg."""
+    core = spark._jvm.org.apache.iceberg
+    gateway = spark.sparkContext._gateway
+    spec = table.specs().get(data_file.specId())
+    return core.BaseFileScanTask(
+        data_file,
+        gateway.new_array(core.DeleteFile, 0),
+        core.SchemaParser.toJson(table.schema()),
+        core.PartitionSpecParser.toJson(spec),
+        core.expressions.ResidualEvaluator.unpartitioned(core.expressions.Expressions.alwaysTrue()),
+    )

@@ -1,0 +1,160 @@
+"""Which inputs of an action still stand on the live head (definitions: "Validity is per action").
+
+An input stands while it is live and the deletes on it are those of the plan's snapshot. What
+remains after a conflict is planned again on this subset, which the approval covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.execution import ExecutionRequest
+from reconciler.core.plan import Validity
+from reconciler.errors import BlockedError, UserError
+from reconciler.jobs import iceberg
+from reconciler.jobs.iceberg import Deletes
+
+STALE = "layoutctl plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """inputs: those that still stand, sorted. why: what happened to the others, "" if nothing."""
+
+    validity: Validity
+    inputs: tuple[str, ...] = ()
+    why: str = ""
+
+
+def require_base(table: Any, request: ExecutionRequest, name: str) -> None:
+    """Raises unless the table is the plan's, and its snapshot is in main's history."""
+    if str(table.operations().current().uuid()) != request.table_uuid:
+        raise UserError(
+            f"{name} is not the table that was planned: it was dropped and created again",
+            do=f"{STALE} {name}",
+        )
+    base = request.base_snapshot_id
+    if base is None or table.currentSnapshot() is None:
+        raise UserError(f"{name} has no snapshot to rewrite", do=f"{STALE} {name}")
+    if table.snapshot(base) is None:
+        raise UserError(
+            f"the snapshot {base} that {name} was planned on has expired",
+            details=("What changed since cannot be told from the table's history any more.",),
+            do=f"{STALE} {name} --refresh",
+        )
+    if not iceberg.ancestors_until(table, base)[1]:
+        raise BlockedError(
+            f"the snapshot {base} that {name} was planned on is not in its history any more",
+            details=("The table was rolled back or replaced after the plan was made.",),
+            do=f"{STALE} {name} --refresh",
+        )
+
+
+def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
+    """A rolled-back commit of the plan is a human's veto (design section 5)."""
+    in_history: set[int] | None = None
+    for snapshot in table.snapshots():
+        if snapshot.summary().get(iceberg.PLAN_ID) != plan_id:
+            continue
+        if in_history is None:
+            in_history = {info.id for info in iceberg.ancestors(table)}
+        if int(snapshot.snapshotId()) not in in_history:
+            raise BlockedError(
+                f"RolledBack: commit {snapshot.snapshotId()} of plan {plan_id} was rolled back",
+                details=(f"Someone undid this plan on {name}; it will not be done again.",),
+                do=f"exclude the table or change its policy, then {STALE} {name}",
+            )
+
+
+def refuse_live_branches(table: Any, name: str) -> None:
+    """Write-audit-publish: a rewrite of main would keep a live branch from being published."""
+    on_main = {info.id for info in iceberg.ancestors(table)}
+    published = table.properties().get("write.wap.enabled") == "true"
+    for branch, reference in dict(table.refs()).items():
+        if branch == "main" or not reference.isBranch():
+            continue
+        head = int(reference.snapshotId())
+        at_head = published and head == int(table.currentSnapshot().snapshotId())
+        if head not in on_main or at_head:
+            raise _live(name, f"branch {branch}")
+    for snapshot in table.snapshots() if published else ():
+        info = iceberg.snapshot_info(snapshot)
+        staged = info.summary.get("wap.id")
+        if staged and info.id not in on_main and not _was_published(table, staged):
+            raise _live(name, f"staged snapshot {info.id} (wap.id {staged})")
+
+
+def _was_published(table: Any, wap_id: str) -> bool:
+    return any(info.summary.get("published-wap-id") == wap_id for info in iceberg.ancestors(table))
+
+
+def _live(name: str, what: str) -> BlockedError:
+    return BlockedError(
+        f"{name} has a live {what}",
+        details=("A rewrite of main would keep it from being published by fast-forward.",),
+        do="publish or drop it first, or set spec.safety.allowLiveBranches: true",
+    )
+
+
+def base_deletes(
+    spark: Any, table: Any, request: ExecutionRequest
+) -> tuple[dict[str, Any], dict[str, Deletes]]:
+    """Scan tasks and deletes, at the plan's snapshot, of every input of the request."""
+    wanted = [path for action in request.actions for path in action.inputs]
+    assert request.base_snapshot_id is not None
+    tasks = iceberg.scan_tasks(spark, table, request.base_snapshot_id, wanted)
+    return tasks, {path: iceberg.deletes_of(task) for path, task in tasks.items()}
+
+
+def judge(
+    action: Action,
+    done: bool,
+    base: Mapping[str, Deletes],
+    live: Mapping[str, Any],
+) -> Standing:
+    """One rewriting action. done: the head's ancestors carry its id. live: head tasks by path."""
+    unchanged = [
+        path
+        for path in action.inputs
+        if path in live and iceberg.deletes_of(live[path]) == base.get(path)
+    ]
+    gone = len(action.inputs) - sum(path in live for path in action.inputs)
+    changed = len(action.inputs) - gone - len(unchanged)
+    if gone == len(action.inputs):
+        why = "" if done else f"all of its {gone} inputs were replaced by someone else"
+        return Standing(Validity.DONE if done else Validity.LOST, why=why)
+    parts = [f"{gone} of {len(action.inputs)} inputs were replaced"] if gone and not done else []
+    parts += [f"rows of {changed} inputs were deleted since"] if changed else []
+    if not unchanged or (
+        action.type is ActionType.BIN_PACK and len(unchanged) < 2 <= gone + changed
+    ):
+        return Standing(
+            Validity.DONE if done and not changed else Validity.LOST, why=", ".join(parts)
+        )
+    return Standing(Validity.PENDING, tuple(sorted(unchanged)), ", ".join(parts))
+
+
+def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:
+    """Ids of the request's actions that commits in main's history since the plan carry."""
+    assert request.base_snapshot_id is not None
+    newer, _ = iceberg.ancestors_until(table, request.base_snapshot_id)
+    found: set[str] = set()
+    for snapshot in newer:
+        if snapshot.summary.get(iceberg.PLAN_ID) == request.plan_id:
+            found.update(snapshot.summary.get(iceberg.ACTION_IDS, "").split(","))
+    return frozenset(found)
+
+
+def check_inputs(request: ExecutionRequest, tasks: Sequence[str], name: str) -> None:
+    """Raises if an input was not live even when the plan was made: the plan is not this table's."""
+    known = set(tasks)
+    foreign = [p for action in request.actions for p in action.inputs if p not in known]
+    if foreign:
+        raise UserError(
+            f"{len(foreign)} input files of the plan are not in {name}'s snapshot it names",
+            details=(f"for example {foreign[0]}",),
+            do=f"{STALE} {name} --refresh",
+        )

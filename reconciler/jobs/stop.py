@@ -1,0 +1,32 @@
+"""SIGINT and SIGTERM as a question: `should_stop` is true from the first signal on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+
+@contextlib.contextmanager
+def stop_signals(on_first: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Yields should_stop; enter after the session has started, which sets a handler of its own.
+
+    The first signal asks to stop at the next commit boundary and calls `on_first`; a second
+    SIGINT interrupts at once.
+    """
+    received: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:
+            on_first()
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,135 @@
+"""Foreign exceptions of Spark, Iceberg and py4j, translated once into errors for people."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
+
+_PATH = re.compile(r"(?:[a-z0-9]+:/|/)[^\s,;'\"]+")
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Runs a block; `doing` ("rewrite sales.lineitem") is the subject of whatever goes wrong."""
+    try:
+        yield
+    except ReconcilerError:
+        raise
+    except Exception as error:
+        raise translate(error, doing) from error
+
+
+def translate(error: BaseException, doing: str) -> ReconcilerError:
+    if lost_jvm(error):
+        return UnavailableError(
+            f"could not {doing}: the Spark process ended",
+            details=("It ran out of memory or was killed. Nothing half-written is in the table.",),
+            do="run the command again; give Spark more memory with LAYOUTCTL_DRIVER_MEMORY",
+        )
+    causes = _causes(error)
+    text = " | ".join(f"{name}: {message}" for name, message in causes) or str(error)
+    for pattern, build in _TRANSLATIONS:
+        if re.search(pattern, text):
+            return build(doing, text)
+    if not causes and not _foreign(error):
+        raise error
+    name, message = causes[-1] if causes else (type(error).__name__, str(error))
+    first = message.splitlines()[0][:200] if message else ""
+    return InternalError(
+        f"could not {doing}",
+        details=(f"{name.rpartition('.')[2]}: {first}",),
+        do="the table was not changed by this step; run the command again",
+    )
+
+
+def _missing_file(doing: str, text: str) -> ReconcilerError:
+    paths = [path for path in _PATH.findall(text) if path.endswith((".parquet", ".puffin"))]
+    name = paths[0] if paths else "see below"
+    return UserError(
+        f"could not {doing}: a file that the table refers to is missing: {name}",
+        details=("The table was left as it was; its snapshots cannot be read completely.",),
+        do="restore the file, or roll the table back to a snapshot that does not need it",
+    )
+
+
+def _disk_full(doing: str, text: str) -> ReconcilerError:
+    return UnavailableError(
+        f"could not {doing}: no space left on the device",
+        details=("Sorting needs room for spills in the temporary directory, and for the output.",),
+        do="free space, or point spark.local.dir to a larger disk, and run the command again",
+    )
+
+
+def _out_of_memory(doing: str, text: str) -> ReconcilerError:
+    return UnavailableError(
+        f"could not {doing}: Spark ran out of memory",
+        do="give it more with LAYOUTCTL_DRIVER_MEMORY (for example 8g) and run the command again",
+    )
+
+
+def _no_table(doing: str, text: str) -> ReconcilerError:
+    return UserError(f"could not {doing}: the table does not exist", do="layoutctl catalogs")
+
+
+def _catalog_down(doing: str, text: str) -> ReconcilerError:
+    reason = text.rpartition(" | ")[2].splitlines()[0][:200]
+    return UnavailableError(
+        f"could not {doing}: the catalog or storage did not answer",
+        details=(reason,),
+        do="check that it is reachable, then run the command again",
+    )
+
+
+def _corrupt(doing: str, text: str) -> ReconcilerError:
+    reason = text.rpartition(" | ")[2].splitlines()[0][:200]
+    return UserError(
+        f"could not {doing}: a file of the table cannot be read",
+        details=(reason, "The table was left as it was."),
+        do="restore the file, or roll the table back to a snapshot that does not need it",
+    )
+
+
+_TRANSLATIONS = (
+    (r"No space left on device|Disk quota exceeded", _disk_full),
+    (r"OutOfMemoryError|Java heap space|GC overhead limit", _out_of_memory),
+    (r"FileNotFoundException|FAILED_READ_FILE\.FILE_NOT_EXIST|NoSuchFileException"
+     r"|exceptions\.NotFoundException", _missing_file),
+    (r"NoSuchTableException|TABLE_OR_VIEW_NOT_FOUND", _no_table),
+    (r"is not a Parquet file|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic"
+     r"|AvroRuntimeException|could not read (page|footer)|can not read class", _corrupt),
+    (r"SQLiteException|UncheckedSQLException|SQLTransientException|ConnectException"
+     r"|UnknownHostException|SocketTimeout|ServiceFailure|ServiceUnavailable|RESTException"
+     r"|NotAuthorized|Forbidden", _catalog_down),
+)  # fmt: skip
+
+
+def _foreign(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
+
+
+def lost_jvm(error: BaseException) -> bool:
+    """True if the connection to the JVM broke: whatever was under way, its outcome is unknown."""
+    from py4j.protocol import Py4JNetworkError
+
+    if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
+        return True
+    return "Answer from Java side is empty" in str(error)
+
+
+def java_exception(error: BaseException) -> Any | None:
+    """The Throwable behind a Python exception, None for one of Python's own."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def _causes(error: BaseException) -> list[tuple[str, str]]:
+    """Class name and message of the Java exception and its causes, outermost first."""
+    found: list[tuple[str, str]] = []
+    current = java_exception(error)
+    while current is not None and len(found) < 12:
+        found.append((current.getClass().getName(), str(current.getMessage() or "")))
+        current = current.getCause()
+    return found

@@ -1,0 +1,177 @@
+"""Rewrites one group: read, arrange, write, read back, compare. Nothing is committed here.
+
+Runs in a thread of its own beside other groups (see `rewrite`); rows never leave the JVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.core.format import count
+from reconciler.errors import UserError, VerificationError
+from reconciler.jobs import arrange, metrics, stage, verify
+from reconciler.jobs.group import Group
+from reconciler.jobs.metrics import TaskMetrics
+from reconciler.jobs.verify import Fingerprint
+
+
+BUFFER_SLACK = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What every group of an attempt shares.
+
+    id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
+    table as of the read snapshot. prefix: directory of all output. verify: the mode.
+    """
+
+    spark: Any
+    id: str
+    name: str
+    table: Any
+    snapshot_id: int
+    sequence_number: int
+    prefix: str
+    verify: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A group's verified, uncommitted output. files: org.apache.iceberg.DataFile objects."""
+
+    number: int
+    group: Group
+    files: tuple[Any, ...]
+    rows: int
+    bytes: int
+    hashed: bool
+    metrics: TaskMetrics
+    verify_metrics: TaskMetrics
+    seconds: float
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(str(file.location()) for file in self.files)
+
+
+def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: Mapping[str, Any]) -> Written:
+    """Writes the rows of `tasks` (by path) anew under the attempt's prefix, and verifies them."""
+    started = time.monotonic()
+    spark, base = attempt.spark, f"{attempt.id}/{number}"
+    hashed = verify.checks_hashes(attempt.verify, base)
+    table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
+    with stage.rewriting(spark, table, f"{base}/out") as new_files:
+        try:
+            _job_group(attempt, group, f"{base}/write")
+            with arrange.Source(spark, table, base, tasks, hashed) as source:
+                frame = arrange.arranged(source, group)
+                _write(frame, f"{base}/out", group, attempt.table)
+                expected = source.fingerprint()
+            files = tuple(new_files())
+            _check_prefix(attempt, files)
+            _job_group(attempt, group, f"{base}/verify")
+            found = read_back(spark, table, f"{base}/verify", files, hashed)
+            if found != expected:
+                raise _mismatch(attempt, expected, found)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                discard(attempt.table, [str(file.location()) for file in new_files()])
+            raise
+    return Written(
+        number,
+        group,
+        files,
+        found.rows,
+        sum(int(file.fileSizeInBytes()) for file in files),
+        hashed,
+        metrics.of_job_group(spark, f"{base}/write"),
+        metrics.of_job_group(spark, f"{base}/verify"),
+        time.monotonic() - started,
+    )
+
+
+def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
+    changes = {stage.DATA_PATH: attempt.prefix}
+    if group.action.row_group_bytes:
+        changes[stage.ROW_GROUP] = str(group.action.row_group_bytes)
+    return changes
+
+
+def _job_group(attempt: Attempt, group: Group, name: str) -> None:
+    description = f"layoutctl {group.action.type.value} {attempt.name}"
+    attempt.spark.sparkContext.setJobGroup(name, description)
+
+
+def _write(frame: Any, set_id: str, group: Group, table: Any) -> None:
+    (
+        frame.write.format("iceberg")
+        .option("use-table-distribution-and-ordering", "false")
+        .option("target-file-size-bytes", str(roll_bytes(group)))
+        .option("output-spec-id", str(group.action.spec_id))
+        .option("write-format", "parquet")
+        .mode("append")
+        .save(set_id)
+    )
+
+
+def roll_bytes(group: Group) -> int:
+    """File size at which a task begins its next file.
+
+    A task of f files gets f equal parts and half a part's slack, spread over them: without it, a
+    task slightly larger than estimated would end in a tiny file. A writer counts what it has not
+    compressed yet at its full size, hence the constant.
+    """
+    per_task = group.files / group.tasks
+    part = group.bytes / group.files
+    return int(part * (1.0 + 0.5 / max(per_task, 1.0))) + BUFFER_SLACK
+
+
+def _check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
+    marker = f"/{attempt.prefix.rpartition('/')[2]}/"
+    strays = [str(file.location()) for file in files if marker not in str(file.location())]
+    if strays:
+        raise UserError(
+            f"{attempt.name} has a location provider that ignores write.data.path",
+            details=(f"It placed an output file at {strays[0]}.", "Nothing was committed."),
+            do="leave the table out of the policy, or use Iceberg's own location provider",
+        )
+
+
+def read_back(
+    spark: Any, table: Any, set_id: str, files: Sequence[Any], hashed: bool
+) -> Fingerprint:
+    """The fingerprint of uncommitted files, read through Iceberg as anyone would read them."""
+    from pyspark.sql import Observation
+
+    if not files:
+        return Fingerprint(0)
+    tasks = [stage.task_of_new_file(spark, table, file) for file in files]
+    with stage.staged(spark, table, set_id, tasks):
+        frame = stage.read(spark, set_id)
+        observation = Observation(set_id)
+        observed = frame.observe(observation, *verify.aggregates(frame.schema, hashed))
+        observed.write.format("noop").mode("overwrite").save()
+        return verify.fingerprint(observation.get)
+
+
+def discard(table: Any, paths: Sequence[str]) -> None:
+    """Deletes output files that were never sent in a commit, or whose commit was refused."""
+    for path in paths:
+        table.io().deleteFile(path)
+
+
+def _mismatch(attempt: Attempt, expected: Fingerprint, found: Fingerprint) -> VerificationError:
+    if expected.rows != found.rows:
+        difference = f"read {count(expected.rows)} rows, wrote {count(found.rows)}"
+    else:
+        difference = f"{count(found.rows)} rows both, but their contents differ"
+    return VerificationError(
+        f"verification of {attempt.name} failed: {difference}",
+        details=("Nothing of this group was committed; its files were removed.",),
+        do="keep the plan and report it as a bug; the table is as it was",
+    )

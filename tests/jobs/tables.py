@@ -1,0 +1,108 @@
+"""Small real tables and requests over them, for tests of the executor."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.execution import CatalogConfig, Event, ExecutionRequest, ExecutionResult
+from reconciler.core.schema import SortColumn
+from reconciler.jobs import iceberg, rewrite
+from tests.jobs.ledger import FileLease, FileLedger
+
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class Bench:
+    """One catalog with its session and ledger; makes tables and runs actions on them."""
+
+    spark: Any
+    config: CatalogConfig
+    directory: Path
+    events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.ledger = FileLedger(self.directory / "ledger.db")
+        self.lease = FileLease(self.directory / "ledger.db")
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.config.name}.jobs")
+
+    def create(self, columns: str, properties: str = "", partitioned: str = "") -> str:
+        """A new empty table; its name within the namespace."""
+        name = f"t{next(_NUMBERS)}"
+        by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+        with_properties = f"TBLPROPERTIES ({properties})" if properties else ""
+        self.sql(f"CREATE TABLE {self.full(name)} ({columns}) USING iceberg {by} {with_properties}")
+        return name
+
+    def full(self, name: str) -> str:
+        return f"{self.config.name}.jobs.{name}"
+
+    def sql(self, text: str) -> list[Any]:
+        return self.spark.sql(text).collect()
+
+    def table(self, name: str) -> Any:
+        return iceberg.load(self.spark, self.full(name))
+
+    def files(self, name: str) -> list[Any]:
+        return self.sql(
+            f"SELECT * FROM {self.full(name)}.files WHERE content = 0 ORDER BY file_path"
+        )
+
+    def rows(self, name: str) -> Counter[str]:
+        return Counter(str(row) for row in self.spark.table(self.full(name)).collect())
+
+    def action(self, name: str, kind: ActionType, *key: str, **more: Any) -> Action:
+        """An action on all live files of one partition spec (all files must share the partition)."""
+        schema = self.table(name).schema()
+        columns = []
+        for part in key:
+            column, _, direction = part.partition(" ")
+            columns.append(SortColumn(schema.findField(column).fieldId(), direction or "asc"))
+        more.setdefault("inputs", tuple(sorted(row.file_path for row in self.files(name))))
+        return Action(kind, key=tuple(columns), **more)
+
+    def request(
+        self, name: str, *actions: Action, plan: str = "p-1", **more: Any
+    ) -> ExecutionRequest:
+        table = self.table(name)
+        return ExecutionRequest(
+            catalog=self.config,
+            table=("jobs", name),
+            table_uuid=str(table.operations().current().uuid()),
+            plan_id=plan,
+            actions=actions,
+            action_ids=tuple(f"a{i + 1:02d}" for i in range(len(actions))),
+            base_snapshot_id=int(table.currentSnapshot().snapshotId()),
+            **{"backoff_seconds": 0.0, **more},
+        )
+
+    def run(
+        self,
+        request: ExecutionRequest,
+        on_event: Callable[[Event], None] = lambda event: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ExecutionResult:
+        def note(event: Event) -> None:
+            self.events.append(event)
+            on_event(event)
+
+        return rewrite.execute(request, self.spark, self.ledger, self.lease, note, should_stop)
+
+    def leftovers(self, name: str) -> list[str]:
+        """Files below prefixes of ours that no snapshot references, by listing the directory."""
+        location = self.table(name).location().removeprefix("file:").replace("//", "")
+        on_disk = {
+            str(path).removeprefix(location)
+            for path in Path(location).rglob("layout-*/**/*")
+            if path.is_file() and not path.name.endswith(".crc")
+        }
+        known = self.sql(f"SELECT DISTINCT file_path FROM {self.full(name)}.all_files")
+        referenced = {row.file_path.partition(location)[2] for row in known}
+        return sorted(on_disk - referenced)
