@@ -18,6 +18,7 @@ from typing import Any
 
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.format import count, duration, iec, percent
+from reconciler.core.ledger import ReadCheck
 from reconciler.core.schema import Schema
 from reconciler.demo import data, measure, reporting, tpch
 from reconciler.demo.measure import Reading
@@ -159,8 +160,8 @@ def first_round(demo: Demo, queries: Sequence[Query]) -> tuple[Run, ...]:
     ]
     _table(demo, ("TEMPLATE", "RUNS", "FILES OPENED / RUN", "SPARK bytesRead"), rows)
     demo.say(
-        "Spark's bytesRead is a rough witness: it misses column chunks that Iceberg reads on threads\n"
-        "of its own, and counts gaps read along. Below, planned bytes from the footers lead.\n"
+        "Spark's bytesRead is a rough witness: it misses column chunks that Iceberg reads on\n"
+        "threads of its own, and counts gaps read along. Planned bytes, from footers, lead below.\n"
     )
     verb(demo, "workload", "import", str(log))
     return runs
@@ -183,6 +184,20 @@ def apply_first(demo: Demo) -> None:
     started = time.monotonic()
     verb(demo, "apply", "-f", "layouts", "--until-converged")
     demo.facts["apply seconds"] = time.monotonic() - started
+    demo.facts["checks"] = _checks(demo)
+
+
+def _checks(demo: Demo) -> list[ReadCheck]:
+    """What the ledger holds on predicted and found reading, of both fact tables."""
+    from reconciler.catalog.observe import observe_table
+    from reconciler.catalog.state import StateStore
+
+    store = StateStore(demo.place.state)
+    found: list[ReadCheck] = []
+    for name in data.FACTS:
+        seen = observe_table(demo.config, (data.NAMESPACE, name), demo.cache)
+        found += store.read_checks(seen.uuid)
+    return found
 
 
 def again(
