@@ -1,0 +1,503 @@
+"""`layoutctl workload import FILE...` and `layoutctl workload show [TABLE]`.
+
+Import reads query logs into the local state and says what it kept, what it skipped and why; show
+lists the shapes of a table's queries. Literals are printed only with --show-literals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reconciler.cli.options import (
+    CatalogName,
+    Files,
+    Format,
+    Output,
+    ShowLiterals,
+    Timeout,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from reconciler.catalog.state import StateStore
+    from reconciler.core.coverage import Coverage
+    from reconciler.core.execution import CatalogConfig
+    from reconciler.core.observation import Observation
+    from reconciler.core.workload import ShapeBatch, Workload
+    from reconciler.workload_log.importing import Tally
+    from reconciler.workload_log.tables import TableSchemas
+
+TABLES_NOTE = "workload.tables"
+STATE_NAMESPACE = "layout_reconciler"
+STALE_DAYS = 30
+WIDTH = 100
+DAY_MS = 86_400_000.0
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    SQL = "sql"
+    SPARK_EVENTS = "spark-events"
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="Import query logs and show what they ask.")
+    app.add_typer(verbs, name="workload", rich_help_panel="Look")
+
+    @verbs.command("import")
+    def import_(
+        logs: Annotated[
+            list[Path], typer.Argument(metavar="LOG...", help="Log files or directories.")
+        ],
+        dialect: Annotated[
+            str, typer.Option("--dialect", help="SQL dialect: spark, trino, duckdb, snowflake, ...")
+        ] = "spark",
+        form: Annotated[
+            LogFormat, typer.Option("--format", help="auto looks at the first line.")
+        ] = LogFormat.AUTO,
+        catalog: CatalogName = None,
+        log_catalog: Annotated[
+            str | None,
+            typer.Option(
+                "--log-catalog", metavar="NAME", help="The catalog's name in the log, if another."
+            ),
+        ] = None,
+        schema: Annotated[
+            str | None, typer.Option("--schema", help="Namespace of names that have none.")
+        ] = None,
+        timezone: Annotated[
+            str, typer.Option("--timezone", help="Of dates and times without a zone.")
+        ] = "UTC",
+        file: Files = None,
+        output: Format = Output.TABLE,
+        timeout: Timeout = 30.0,
+    ) -> None:
+        """Read query logs: which conditions on which columns, how often. Safe to repeat."""
+        from reconciler.catalog.discover import resolve_catalog
+        from reconciler.catalog.state import StateStore, state_directory
+
+        documents = _documents(file)
+        config = resolve_catalog(catalog, documents)
+        store = StateStore(state_directory())
+        tables = CatalogTables(config, timeout, log_catalog)
+        levels = (config.name, *schema.split(".")) if schema else ()
+        tallies = [
+            (path, _import_one(path, form, dialect, tables, store, levels, _zone(timezone)))
+            for path in _logs(logs)
+        ]
+        touched = tables.touched(Counter(_queries(tallies)))
+        known = store.note(TABLES_NOTE) or {}
+        store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
+        body = _import_document(tallies, touched)
+        _emit(body, output, lambda: render_import(body, dialect))
+
+    @verbs.command("show")
+    def show(
+        table: Annotated[
+            str | None, typer.Argument(metavar="[TABLE]", help="catalog.namespace.table")
+        ] = None,
+        catalog: CatalogName = None,
+        file: Files = None,
+        output: Format = Output.TABLE,
+        show_literals: ShowLiterals = False,
+        verbose: Verbose = False,
+        timeout: Timeout = 30.0,
+    ) -> None:
+        """Show the shapes of imported queries: how often, how recent, what they explain."""
+        from reconciler.catalog.state import StateStore, state_directory
+
+        store = StateStore(state_directory())
+        documents = _documents(file)
+        items = [
+            _table_document(store, config, identifier, show_literals, timeout, table is None)
+            for config, identifier in _chosen(store, table, catalog, documents)
+        ]
+        body = {
+            "apiVersion": "layout.lakehouse.dev/v1alpha1",
+            "kind": "WorkloadList",
+            "items": items,
+            "skipped": dict(sorted(store.skips(None).items())),
+        }
+        wide = verbose or output is Output.WIDE
+        _emit(body, output, lambda: render_show(body, 10_000 if wide else WIDTH))
+
+
+def _emit(body: dict[str, Any], output: Output, text: Any) -> None:
+    if output in (Output.JSON, Output.YAML):
+        from reconciler.cli.serialise import serialise
+
+        typer.echo(serialise(body, output), nl=False)
+    else:
+        typer.echo(text())
+
+
+def _documents(files: list[str] | None) -> Sequence[Any]:
+    if not files:
+        return ()
+    from reconciler.api.load import load
+
+    return load(files).catalogs
+
+
+def _zone(name: str) -> dt.tzinfo:
+    from reconciler.errors import UserError
+    from reconciler.workload_log.fold import named_zone
+
+    try:
+        return named_zone(name)
+    except ValueError as error:
+        raise UserError(str(error), do="use a name such as Europe/Berlin or UTC") from error
+
+
+# Tables of the catalog, by the names that queries use
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedTable:
+    """levels: catalog, namespace levels and name."""
+
+    uuid: str
+    levels: tuple[str, ...]
+
+
+class CatalogTables:
+    """Tables by name, listed once and loaded when a query first names them."""
+
+    def __init__(self, config: CatalogConfig, timeout: float, log_catalog: str | None = None):
+        from reconciler.catalog.load import connect, list_namespaces, list_tables
+        from reconciler.workload_log.tables import NameIndex
+
+        self._config, self._timeout = config, timeout
+        self._catalog = connect(config, timeout)
+        names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for namespace in list_namespaces(self._catalog, config, timeout):
+            if tuple(namespace)[:1] == (STATE_NAMESPACE,):
+                continue
+            for identifier in list_tables(self._catalog, config, tuple(namespace), timeout):
+                names[(log_catalog or config.name, *identifier)] = tuple(identifier)
+        self._index = NameIndex(names)
+        self._identifiers = names
+        self._loaded: dict[tuple[str, ...], Any] = {}
+
+    def resolve(self, parts: tuple[str, ...]) -> Any:
+        full = self._index.find(parts)
+        if full is None:
+            return None
+        identifier = self._identifiers[full]
+        if identifier not in self._loaded:
+            self._loaded[identifier] = self._load(identifier)
+        return self._loaded[identifier]
+
+    def _load(self, identifier: tuple[str, ...]) -> Any:
+        """A table that cannot be loaded is told of and left out; the import goes on."""
+        from reconciler.catalog.load import load_table
+        from reconciler.catalog.metadata import schema_of
+        from reconciler.core.observation import quoted_name
+        from reconciler.errors import UnavailableError, UserError
+        from reconciler.workload_log.tables import KnownTable
+
+        name = quoted_name((self._config.name, *identifier))
+        try:
+            table = load_table(self._catalog, self._config, identifier, self._timeout)
+        except UnavailableError:
+            raise
+        except UserError as error:
+            typer.echo(f"warning: {name} is left out: {error.what}", err=True)
+            return None
+        return KnownTable(str(table.metadata.table_uuid), name, schema_of(table.metadata))
+
+    def touched(self, queries: Counter[str]) -> list[tuple[TouchedTable, int]]:
+        """Loaded tables that queries were kept for, busiest first."""
+        found = [
+            (TouchedTable(known.uuid, (self._config.name, *identifier)), queries[known.name])
+            for identifier, known in self._loaded.items()
+            if known is not None and queries[known.name]
+        ]
+        return sorted(found, key=lambda item: (-item[1], item[0].levels))
+
+
+# Import
+
+
+def _logs(paths: Iterable[Path]) -> list[Path]:
+    from reconciler.errors import UserError
+    from reconciler.workload_log.spark_events import event_logs
+
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist", do="check the path of the log")
+        found += event_logs(path) if path.is_dir() else [path]
+    return found
+
+
+def _import_one(
+    path: Path,
+    form: LogFormat,
+    dialect: str,
+    tables: TableSchemas,
+    store: StateStore,
+    levels: tuple[str, ...],
+    zone: dt.tzinfo,
+) -> Tally:
+    from reconciler.workload_log.spark_events import SparkEventImport, is_event_log
+    from reconciler.workload_log.sql import Session, SqlReader, check_dialect
+    from reconciler.workload_log.sql_log import SqlLogImport
+
+    if form is LogFormat.SPARK_EVENTS or (form is LogFormat.AUTO and is_event_log(path)):
+        return SparkEventImport(tables, store, zone).run(path)
+    reader = SqlReader(check_dialect(dialect), tables)
+    return SqlLogImport(reader, store, Session(levels, zone)).run(path)
+
+
+def _queries(tallies: Sequence[tuple[Path, Tally]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for _, tally in tallies:
+        total.update(tally.queries)
+    return total
+
+
+def _import_document(
+    tallies: Sequence[tuple[Path, Tally]], touched: Sequence[tuple[TouchedTable, int]]
+) -> dict[str, Any]:
+    from reconciler.core.format import utc
+    from reconciler.core.observation import quoted_name
+
+    skipped: Counter[str] = Counter()
+    full_scans: Counter[str] = Counter()
+    for _, tally in tallies:
+        skipped.update(tally.skipped)
+        full_scans.update(tally.full_scans)
+    until = [tally.until_ms for _, tally in tallies if tally.until_ms is not None]
+    since = [tally.since_ms for _, tally in tallies if tally.since_ms is not None]
+    return {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "WorkloadImport",
+        "files": [
+            {"path": str(path), "read": t.read, "kept": t.kept, "skipped": sum(t.skipped.values()),
+             "earlier": t.earlier, "fragments": t.fragments}
+            for path, t in tallies
+        ],
+        "tables": [{"table": quoted_name(t.levels), "queries": n} for t, n in touched],
+        "skipped": dict(skipped.most_common()),
+        "fullScans": dict(full_scans.most_common()),
+        "since": utc(min(since)) if since else None,
+        "until": utc(max(until)) if until else None,
+    }  # fmt: skip
+
+
+def render_import(body: dict[str, Any], dialect: str) -> str:
+    from reconciler.core.format import count
+
+    rows = [("LOG", "READ", "KEPT", "SKIPPED", "EARLIER")]
+    rows += [
+        (item["path"], *(count(item[k]) for k in ("read", "kept", "skipped", "earlier")))
+        for item in body["files"]
+    ]
+    lines = _columns(rows)
+    if body["tables"]:
+        found = [(item["table"], count(item["queries"])) for item in body["tables"]]
+        lines += ["", *_columns([("TABLE", "QUERIES"), *found])]
+    for title, key in (("SKIPPED", "skipped"), ("COUNTED AS FULL SCANS", "fullScans")):
+        if body[key]:
+            reasons = [(reason, count(number)) for reason, number in body[key].items()]
+            lines += ["", *_columns([(title, ""), *reasons])]
+    if body["since"]:
+        lines += ["", f"queries from {body['since']} to {body['until']}"]
+    return "\n".join([*lines, "", *_next_after_import(body, dialect)])
+
+
+def _next_after_import(body: dict[str, Any], dialect: str) -> list[str]:
+    if body["tables"]:
+        name = body["tables"][0]["table"]
+        return [f"next: layoutctl workload show {name}      layoutctl plan {name}"]
+    if any(item["earlier"] for item in body["files"]) and not any(
+        item["read"] for item in body["files"]
+    ):
+        return ["nothing new since the last import", "next: layoutctl workload show"]
+    return [
+        "No query of a table in this catalog was found.",
+        f"  do: check --catalog, --log-catalog and --schema, and --dialect (now {dialect})",
+    ]
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Left-aligned first column, the others right-aligned."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+# Show
+
+
+def _chosen(
+    store: StateStore, table: str | None, catalog: str | None, documents: Sequence[Any]
+) -> list[tuple[CatalogConfig, tuple[str, ...]]]:
+    from reconciler.catalog.discover import find_catalogs, resolve_table
+    from reconciler.errors import UserError
+
+    if table is not None:
+        return [resolve_table(table, catalog, documents)]
+    names: list[list[str]] = sorted((store.note(TABLES_NOTE) or {}).values())
+    if not names:
+        raise UserError(
+            "no queries have been imported", do="layoutctl workload import --dialect trino FILE"
+        )
+    configs = {item.config.name: item.config for item in find_catalogs(documents)}
+    return [
+        (configs[levels[0]], tuple(levels[1:]))
+        for levels in names
+        if levels[0] in configs and catalog in (None, levels[0])
+    ]
+
+
+def _table_document(
+    store: StateStore,
+    config: CatalogConfig,
+    identifier: tuple[str, ...],
+    show_literals: bool,
+    timeout: float,
+    tolerant: bool,
+) -> dict[str, Any]:
+    """tolerant: a table that is gone is an entry of the list, not the end of it."""
+    from reconciler.cli.plan import local_actor
+    from reconciler.core.coverage import coverage
+    from reconciler.core.format import utc
+    from reconciler.core.moving import with_detected_movement
+    from reconciler.core.observation import quoted_name
+    from reconciler.core.workload import batch_fragments
+    from reconciler.errors import UserError
+    from reconciler.loop.propose import Target
+
+    name = quoted_name((config.name, *identifier))
+    try:
+        seen: Observation = local_actor(timeout).observe(Target(config, identifier))
+    except UserError as error:
+        if not tolerant:
+            raise
+        return {"table": name, "error": error.what, "shapes": []}
+    fragments = with_detected_movement(store.fragments(seen.uuid), seen.schema)
+    workload = batch_fragments(fragments, tuple(sorted(store.skips(seen.uuid).items())))
+    found: Coverage = coverage(workload, seen.files)
+    shapes = sorted(workload.shapes, key=lambda b: (-float(b.weight.sum()), b.shape_id))
+    return {
+        "table": name,
+        "queries": workload.queries,
+        "since": None if workload.empty else utc(workload.since_ms),
+        "until": None if workload.empty else utc(workload.until_ms),
+        "stale": _stale(workload),
+        "coveragePercent": int(found.share * 100),
+        "coverageBasis": found.basis,
+        "skipped": dict(workload.skipped),
+        "shapes": [_shape(batch, workload, seen, show_literals) for batch in shapes],
+    }
+
+
+def _stale(workload: Workload) -> bool:
+    """Whether Automatic approval waits for newer queries."""
+    import time
+
+    return not workload.empty and time.time() * 1000 - workload.until_ms > STALE_DAYS * DAY_MS
+
+
+def _shape(
+    batch: ShapeBatch, workload: Workload, seen: Observation, show_literals: bool
+) -> dict[str, Any]:
+    import numpy as np
+
+    from reconciler.core.format import utc
+    from reconciler.core.predicate import TRUE, render
+
+    recorded = batch.recorded_bytes[np.isfinite(batch.recorded_bytes)]
+    values = _latest_literals(batch) if show_literals and batch.unbound is None else None
+    predicate = batch.predicate if batch.unbound is None else batch.unbound
+    text = "no condition" if predicate == TRUE else render(predicate, seen.schema, values)
+    if batch.full_scan:
+        text = "not understood: counts as a full scan"
+    return {
+        "shape": batch.shape_id,
+        "condition": text,
+        "moving": any(bool(np.isfinite(offsets).any()) for offsets in batch.moving),
+        "valuesUnknown": batch.unbound is not None,
+        "fullScan": batch.full_scan,
+        "columns": [seen.schema.name_of(field_id) for field_id in batch.projection],
+        "weight": float(batch.weight.sum()),
+        "sharePercent": round(100 * float(batch.weight.sum()) / max(workload.queries, 1e-9), 1),
+        "ratePerDay": round(float(batch.rate.sum()) * DAY_MS, 3),
+        "lastSeen": utc(int(batch.event_ms.max())),
+        "recordedBytesMean": int(recorded.mean()) if len(recorded) else None,
+    }
+
+
+def _latest_literals(batch: ShapeBatch) -> list[Any]:
+    last = int(batch.event_ms.argmax())
+    return [
+        values[last] if isinstance(values, tuple) else values[last].item()
+        for values in batch.literals
+    ]
+
+
+def render_show(body: dict[str, Any], width: int) -> str:
+    lines: list[str] = []
+    for item in body["items"]:
+        lines += [*_table_lines(item, width), ""]
+    if body["skipped"]:
+        rows = [(reason, f"{number:,}") for reason, number in body["skipped"].items()]
+        lines += [*_columns([("SKIPPED, ALL IMPORTS", ""), *rows])]
+    return "\n".join(lines).rstrip("\n")
+
+
+def _table_lines(item: dict[str, Any], width: int) -> list[str]:
+    from reconciler.core.format import count
+
+    if "error" in item:
+        return [f"{item['table']}   {item['error']}"]
+    if not item["shapes"]:
+        hint = "  next: layoutctl workload import --dialect trino FILE"
+        return [f"{item['table']}   no queries imported", hint]
+    shapes = len(item["shapes"])
+    head = f"{item['table']}   {count(item['queries'])} queries of {shapes} "
+    head += f"{'shape' if shapes == 1 else 'shapes'}, {item['since']} to {item['until']}"
+    lines = [head, f"explains {item['coveragePercent']} % of {item['coverageBasis']}"]
+    if item["stale"]:
+        lines.append(f"warning: no query of the last {STALE_DAYS} days; Automatic approval waits")
+    lines.append("")
+    lines.append("  WEIGHT  SHARE   PER DAY  LAST SEEN             CONDITION")
+    for shape in item["shapes"]:
+        marks = [
+            text
+            for text, on in (
+                ("moving", shape["moving"]),
+                ("values unknown", shape["valuesUnknown"]),
+            )
+            if on
+        ]
+        mark = f"  ({', '.join(marks)})" if marks else ""
+        room = width - 54 - len(mark)
+        text = shape["condition"]
+        text = text if len(text) <= room else text[: max(room - 3, 10)] + "..."
+        lines.append(
+            f"{count(shape['weight']):>8}  {shape['sharePercent']:>3.0f} %  "
+            f"{shape['ratePerDay']:>8,.1f}  {shape['lastSeen']:<20}  {text}{mark}"
+        )
+    if item["skipped"]:
+        rows = [(f"  {reason}", f"{number:,}") for reason, number in item["skipped"].items()]
+        lines += ["", *_columns([("  SKIPPED", ""), *rows])]
+    return lines
