@@ -48,9 +48,10 @@ class ChunkStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """One row group: rows, compressed bytes by field id, statistics by field id."""
+    """One row group: rows, bytes before compression, compressed bytes and statistics by field."""
 
     records: int
+    encoded: int
     sizes: dict[int, int]
     chunks: dict[int, ChunkStats]
 
@@ -110,6 +111,7 @@ def read_footer(io: FileIO, path: str, schema: Schema) -> Footer:
             tuple(
                 GroupStats(
                     group.num_rows,
+                    group.total_byte_size,
                     chunk_sizes(group, leaves),
                     {
                         field.field_id: _chunk(group, field, leaf, unit)
@@ -148,6 +150,7 @@ def _assemble(files: FileTable, chosen: list[int], footers: Sequence[Footer]) ->
     return RowGroups(
         file=np.repeat(np.array(chosen, dtype=np.int64), counts),
         records=np.array([group.records for group in groups], dtype=np.int64),
+        encoded=np.array([group.encoded for group in groups], dtype=np.int64),
         columns={
             field.field_id: _bounds(field, groups)
             for field in files.schema.fields

@@ -18,6 +18,7 @@ from reconciler.catalog.avro import Container, CorruptContainer, decode_together
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.catalog.load import connect, load_table, translate_io
 from reconciler.catalog.manifest import (
+    CAP,
     Entries,
     concatenate,
     entries_of,
@@ -45,7 +46,9 @@ HOUR_MS = 3_600_000
 READERS = 8
 """Manifests fetched side by side: on an object store the time is latency."""
 
-ROWS_AT_ONCE = 65_536
+UNCUT = 1 << 16
+
+ROWS_AT_ONCE = 16_384
 """Entries decoded together: bounds the memory of a look at a very large table."""
 
 
@@ -186,10 +189,11 @@ class ManifestReader:
         self.read += len(keys)
         groups: dict[tuple[Any, ...], list[tuple[Key, Container]]] = {}
         for key, container in zip(keys, containers, strict=True):
-            shape = (entry_schema(container), partition_columns(container))
+            deletes = container.metadata.get("content") == b"deletes"
+            shape = (entry_schema(container), partition_columns(container), deletes)
             groups.setdefault(shape, []).append((key, container))
         parts = [
-            _decode_group(shape[0], shape[1], batch)
+            _decode_group(*shape, batch)
             for shape, members in groups.items()
             for batch in _batches(members)
         ]
@@ -224,13 +228,16 @@ def _batches(members: list[tuple[Key, Container]]) -> list[list[tuple[Key, Conta
     return batches
 
 
-def _decode_group(schema: str, columns: Any, members: list[tuple[Key, Container]]) -> Entries:
-    """Manifests of one schema as arrays; when that fails, the one to blame is named."""
+def _decode_group(
+    schema: str, columns: Any, deletes: bool, members: list[tuple[Key, Container]]
+) -> Entries:
+    """Manifests of one schema as arrays; when that fails, the one to blame is named.
+
+    Delete files are matched by their exact path bounds, so nothing of theirs is cut.
+    """
     keys, containers = [key for key, _ in members], [container for _, container in members]
     rows = [container.rows for container in containers]
-    # Delete files are matched by their exact path bounds, so nothing of theirs is cut.
-    deletes = containers[0].metadata.get("content") == b"deletes"
-    cap = 1 << 16 if deletes else 64
+    cap = UNCUT if deletes else CAP
     try:
         table = decode_together(schema, containers)
         if table.num_rows != sum(rows):
@@ -238,7 +245,9 @@ def _decode_group(schema: str, columns: Any, members: list[tuple[Key, Container]
         return entries_of(table, keys, rows, columns, cap)
     except Exception as error:
         if len(members) > 1:
-            return concatenate([_decode_group(schema, columns, [member]) for member in members])
+            return concatenate(
+                [_decode_group(schema, columns, deletes, [member]) for member in members]
+            )
         raise UserError(
             f'the manifest "{keys[0][0]}" cannot be decoded',
             details=(_first_line(error),),

@@ -1,0 +1,168 @@
+"""Delete load follows the specification's rules on sequence numbers, scope and vectors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from reconciler.catalog.assemble import DeleteFiles, no_entries
+from reconciler.catalog.deletes import FILE_PATH_FIELD, apply_deletes
+from reconciler.catalog.manifest import NULL, Entries, FieldStats, RawBounds
+from reconciler.core.filetable import FileTable
+from reconciler.core.schema import PartitionField, PartitionSpec, Schema
+
+SPECS = {
+    0: PartitionSpec(0),
+    1: PartitionSpec(1, (PartitionField(1, 1000, "identity", "p"),)),
+}
+
+
+def texts(values: list[str]) -> Any:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def data_files(*rows: tuple[str, int, Any, int, int]) -> FileTable:
+    """(path, spec id, partition value, sequence number, records) per file."""
+    partitions: dict[tuple[int, tuple[Any, ...]], int] = {}
+    index = [
+        partitions.setdefault((spec, () if spec == 0 else (value,)), len(partitions))
+        for _, spec, value, _, _ in rows
+    ]
+    count = len(rows)
+    zeros = np.zeros(count, dtype=np.int64)
+    return FileTable(
+        schema=Schema(0, ()),
+        specs=SPECS,
+        default_spec_id=0,
+        path=texts([row[0] for row in rows]),
+        spec_id=np.array([row[1] for row in rows], dtype=np.int32),
+        partition=np.array(index, dtype=np.int32),
+        partitions=tuple(partitions),
+        records=np.array([row[4] for row in rows], dtype=np.int64),
+        bytes=zeros,
+        sequence=np.array([row[3] for row in rows], dtype=np.int64),
+        added_ms=zeros,
+        layout_written=zeros.astype(bool),
+        sort_order_id=zeros,
+        parquet=~zeros.astype(bool),
+        encrypted=zeros.astype(bool),
+        position_deleted=zeros,
+        delete_files=zeros,
+        delete_bytes=zeros,
+        equality_deletes=zeros,
+    )
+
+
+def delete_files(*rows: dict[str, Any]) -> DeleteFiles:
+    """Keys: content, spec, value, sequence, records, bytes, referenced, vector (blob size), paths
+    (lower and upper bound)."""
+    count = len(rows)
+    longest = max([len(p) for row in rows for p in row.get("paths", ())], default=1)
+
+    def bounds(side: int) -> RawBounds:
+        data = np.zeros((count, longest), dtype=np.uint8)
+        length = np.full(count, -1, dtype=np.int32)
+        for number, row in enumerate(rows):
+            if "paths" in row:
+                raw = row["paths"][side].encode()
+                data[number, : len(raw)] = np.frombuffer(raw, dtype=np.uint8)
+                length[number] = len(raw)
+        return RawBounds(data, length)
+
+    def longs(key: str, default: int) -> Any:
+        return np.array([row.get(key, default) for row in rows], dtype=np.int64)
+
+    empty = no_entries()
+    entries: Entries = replace(
+        empty,
+        path=texts([f"delete-{n}" for n in range(count)]),
+        content=longs("content", 1),
+        records=longs("records", 1),
+        bytes=longs("bytes", 100),
+        referenced=texts([row.get("referenced", "") for row in rows]),
+        content_bytes=longs("vector", NULL),
+        stats={FILE_PATH_FIELD: FieldStats(lower=bounds(0), upper=bounds(1))},
+    )
+    return DeleteFiles(
+        entries,
+        spec_id=np.array([row.get("spec", 0) for row in rows], dtype=np.int32),
+        sequence=longs("sequence", 5),
+        partition=tuple((row["value"],) if row.get("spec") else () for row in rows),
+    )
+
+
+def test_position_deletes_reach_older_and_equally_old_files_of_their_partition() -> None:
+    files = data_files(
+        ("a", 1, 1, 4, 30), ("b", 1, 1, 5, 10), ("c", 1, 1, 6, 10), ("d", 1, 2, 4, 10),
+        ("e", 0, None, 4, 10),
+    )  # fmt: skip
+    seen, load = apply_deletes(
+        files, delete_files({"spec": 1, "value": 1, "sequence": 5, "records": 8}), SPECS
+    )
+    assert seen.delete_files.tolist() == [1, 1, 0, 0, 0]
+    assert seen.position_deleted.tolist() == [6, 2, 0, 0, 0]
+    assert seen.delete_bytes.tolist() == [100, 100, 0, 0, 0]
+    assert seen.equality_deletes.sum() == 0
+    assert (load.position_files, load.position_rows, load.files) == (1, 8, 1)
+
+
+def test_path_bounds_narrow_a_position_delete_and_equal_ones_name_one_file() -> None:
+    files = data_files(*((name, 0, None, 1, 10) for name in "abcd"))
+    seen, _ = apply_deletes(
+        files,
+        delete_files({"paths": ("b", "c"), "records": 4}, {"paths": ("d", "d"), "records": 3}),
+        SPECS,
+    )
+    assert seen.delete_files.tolist() == [0, 1, 1, 1]
+    assert seen.position_deleted.tolist() == [0, 2, 2, 3]
+
+
+def test_a_named_file_that_is_newer_or_gone_is_not_touched() -> None:
+    files = data_files(("a", 0, None, 9, 10))
+    seen, load = apply_deletes(
+        files, delete_files({"referenced": "a"}, {"referenced": "gone", "sequence": 99}), SPECS
+    )
+    assert seen.delete_files.tolist() == [0]
+    assert load.position_files == 2
+
+
+def test_a_vector_replaces_the_position_deletes_of_its_file() -> None:
+    files = data_files(("a", 0, None, 1, 10), ("b", 0, None, 1, 10))
+    seen, load = apply_deletes(
+        files,
+        delete_files(
+            {"referenced": "a", "records": 2},
+            {"paths": ("a", "b"), "records": 4},
+            {"referenced": "a", "records": 5, "vector": 7, "bytes": 1000, "sequence": 6},
+        ),
+        SPECS,
+    )
+    assert seen.position_deleted.tolist() == [5, 4]
+    assert seen.delete_files.tolist() == [1, 1]
+    assert seen.delete_bytes.tolist() == [7, 100]
+    assert (load.vectors, load.vector_rows, load.position_files) == (1, 5, 2)
+
+
+def test_equality_deletes_reach_strictly_older_files_and_all_partitions_when_global() -> None:
+    files = data_files(
+        ("a", 1, 1, 4, 10), ("b", 1, 1, 5, 10), ("c", 1, 2, 4, 10), ("d", 0, None, 4, 10)
+    )
+    partitioned = {"content": 2, "spec": 1, "value": 1, "sequence": 5}
+    seen, load = apply_deletes(files, delete_files(partitioned), SPECS)
+    assert seen.equality_deletes.tolist() == [1, 0, 0, 0]
+    assert seen.position_deleted.sum() == 0
+    everywhere = {"content": 2, "spec": 0, "sequence": 5}
+    seen, load = apply_deletes(files, delete_files(partitioned, everywhere), SPECS)
+    assert seen.equality_deletes.tolist() == [2, 0, 1, 1]
+    assert seen.delete_files.tolist() == [2, 0, 1, 1]
+    assert load.equality_files == 2
+
+
+def test_more_deleted_rows_than_rows_are_capped() -> None:
+    files = data_files(("a", 0, None, 1, 3))
+    seen, _ = apply_deletes(files, delete_files({"referenced": "a", "records": 9}), SPECS)
+    assert seen.position_deleted.tolist() == [3]
