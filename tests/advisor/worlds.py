@@ -54,16 +54,27 @@ def arriving_rows(
 
 
 def arrived(
-    random: np.random.Generator, rows: int = 100_000, rows_per_file: int = 2_000, *,
-    days: int = 1000, jitter: int = 120,
+    random: np.random.Generator,
+    rows: int = 100_000,
+    rows_per_file: int = 2_000,
+    *,
+    days: int = 1000,
+    jitter: int = 120,
 ) -> SimulatedTable:
     data = arriving_rows(random, rows, days=days, jitter=jitter)
     return empty_table(SCHEMA).append(data, rows_per_file, 0, rows_per_file)  # fmt: skip
 
 
 def range_query(
-    position: int, column: int, low: int, high: int, *, event_ms: int, weight: float = 1.0,
-    moving: tuple[int | None, int | None] = (None, None), projection: Sequence[int] = (VALUE,),
+    position: int,
+    column: int,
+    low: int,
+    high: int,
+    *,
+    event_ms: int,
+    weight: float = 1.0,
+    moving: tuple[int | None, int | None] = (None, None),
+    projection: Sequence[int] = (VALUE,),
 ) -> Fragment:
     return Fragment(
         source="log", position=position, table_uuid="u", predicate=between(column),
@@ -74,8 +85,15 @@ def range_query(
 
 
 def range_workload(
-    random: np.random.Generator, column: int, count: int, width: int, domain: int, *,
-    days: int = 10, start: int = 0, weight: float = 1.0,
+    random: np.random.Generator,
+    column: int,
+    count: int,
+    width: int,
+    domain: int,
+    *,
+    days: int = 10,
+    start: int = 0,
+    weight: float = 1.0,
 ) -> list[Fragment]:
     """Ranges of one column, uniform over the domain, spread over some days."""
     lows = random.integers(0, max(domain - width, 1), count)
@@ -134,7 +152,10 @@ class Convergence:
 
 
 def converge(
-    table: SimulatedTable, work: Workload, settings: Settings = SETTINGS, limit: int = 6,
+    table: SimulatedTable,
+    work: Workload,
+    settings: Settings = SETTINGS,
+    limit: int = 6,
     step_ms: int = 0,
 ) -> Convergence:
     """Decide and apply until nothing is left; step_ms: how much later each round happens."""

@@ -1,0 +1,371 @@
+"""What the advisor does and, as much, what it leaves alone and says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.advisor.advice import AdviceInput, Debt, Objectives
+from reconciler.advisor.decide import decide
+from reconciler.advisor.simulate.table import empty_table
+from reconciler.core import explain
+from reconciler.core.actions import HILBERT, ActionType
+from reconciler.core.schema import SortColumn
+from tests.advisor.worlds import (
+    DATE,
+    DAY,
+    KEY,
+    PART,
+    ROW_BYTES,
+    SCHEMA,
+    SETTINGS,
+    advise,
+    apply,
+    arrived,
+    arriving_rows,
+    converge,
+    range_query,
+    range_workload,
+    window_read,
+    workload,
+)
+
+NONE = workload()
+
+
+def _selective(seed: int = 0, count: int = 60, weight: float = 1.0, column: int = PART):
+    random = np.random.default_rng(seed)
+    domain = {PART: 100_000, DATE: 1_000, KEY: 100_000}[column]
+    return workload(range_workload(random, column, count, domain // 100, domain, weight=weight))
+
+
+def _table(seed: int = 0, **kwargs):
+    return arrived(np.random.default_rng(seed), rows=60_000, **kwargs)
+
+
+def _reasons(advice):
+    return [item.reason for item in advice.rejected]
+
+
+# What it does.
+
+
+def test_a_selective_workload_gets_a_recluster_that_pays_back_and_then_nothing():
+    table, work = _table(), _selective()
+    advice = advise(table, work)
+    (scored,) = advice.actions
+    assert scored.action.type is ActionType.RECLUSTER
+    assert scored.action.key == (SortColumn(PART),)
+    assert scored.saving_low > scored.cost
+    assert advice.payback_hours < 7 * 24
+    after = apply(table, advice)
+    assert window_read(after, work) == pytest.approx(advice.read_after.mid, rel=0.1)
+    assert window_read(after, work) < 0.2 * window_read(table, work)
+    assert advise(after, work).actions == ()
+
+
+def test_two_filtered_columns_get_a_hilbert_pair_and_the_single_keys_are_listed_as_worse():
+    random = np.random.default_rng(5)
+    work = workload(
+        range_workload(random, DATE, 60, 20, 1_000),
+        range_workload(random, PART, 60, 1_500, 100_000, start=500),
+    )
+    advice = advise(_table(jitter=1_000), work)
+    (scored,) = advice.actions
+    assert scored.action.curve == HILBERT
+    assert {column.field_id for column in scored.action.key} == {DATE, PART}
+    others = [item for item in advice.rejected if item.reason == explain.OTHER_KEY]
+    assert others
+    assert all(item.read_after > advice.read_after.mid for item in others)
+
+
+def test_who_loses_is_named():
+    random = np.random.default_rng(5)
+    work = workload(
+        range_workload(random, PART, 200, 1_000, 100_000),
+        [range_query(900 + i, KEY, i, i, event_ms=i * DAY) for i in range(10)],
+    )
+    advice = advise(_table(), work)
+    by_worse = {shape.queries: shape.worse for shape in advice.shapes}
+    assert by_worse == {200.0: False, 10.0: True}
+    assert sum(s.bytes_now for s in advice.shapes) == pytest.approx(advice.read_now)
+    assert sum(s.bytes_after for s in advice.shapes) == pytest.approx(advice.read_after.mid)
+
+
+def test_small_files_are_packed_without_a_workload_and_once():
+    table = _table(rows_per_file=200)
+    advice = advise(table, NONE)
+    assert {item.action.type for item in advice.actions} == {ActionType.BIN_PACK}
+    assert advice.files_after.mid < 0.2 * advice.files_now
+    after = apply(table, advice)
+    assert len(after.files) == advice.files_after.mid
+    assert advise(after, NONE).actions == ()
+
+
+def test_a_declared_key_is_clustered_whatever_the_queries_and_says_who_loses():
+    declared = replace(SETTINGS, mode="Declared", key=(SortColumn(PART),))
+    work = _selective(column=KEY)
+    advice = advise(_table(), work, declared)
+    assert {item.action.type for item in advice.actions} == {ActionType.CLUSTER}
+    assert all(item.evidence == "drift" for item in advice.actions)
+    assert any(shape.worse for shape in advice.shapes)
+
+
+def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with_apply_to_writes():
+    named = replace(SETTINGS, target_explicit=True, properties={"x": "y"}, mode="Declared",
+                    key=(SortColumn(KEY),), apply_to_writes=True)  # fmt: skip
+    table = _table(jitter=1)
+    types = [item.action.type for item in advise(table, NONE, named).actions]
+    assert types == [ActionType.SET_PROPERTIES, ActionType.SET_SORT_ORDER]
+    (first, _) = advise(table, NONE, named).actions
+    assert first.action.properties_old == (("write.target-file-size-bytes", None),)
+    size = {"write.target-file-size-bytes": str(named.target_bytes)}
+    done = replace(named, sort_order=named.key, properties=size)
+    assert advise(table, NONE, done).actions == ()
+    assert advise(table, NONE, SETTINGS).actions == ()
+
+
+# What it leaves alone, and why.
+
+
+def test_queries_that_match_nearly_every_row_get_nothing():
+    random = np.random.default_rng(0)
+    work = workload(range_workload(random, PART, 60, 98_000, 100_000))
+    advice = advise(_table(), work)
+    assert advice.actions == ()
+    assert _reasons(advice)[0] == explain.NOT_PRUNABLE
+
+
+def test_a_rate_too_low_to_pay_back_gets_nothing_with_the_number():
+    advice = advise(_table(), _selective(count=20, weight=0.02))
+    assert advice.actions == ()
+    assert _reasons(advice)[0] == explain.BELOW_COST
+    assert "of what it costs" in advice.rejected[0].message
+
+
+def test_a_window_that_has_moved_past_the_data_gets_nothing():
+    until = 2_000
+    random = np.random.default_rng(0)
+    table = _table(jitter=400)
+    fixed = [
+        range_query(i, DATE, day := int(random.integers(1_000, 1_100)), day + 7, weight=20,
+                    event_ms=(until - 60 + i) * DAY)
+        for i in range(60)
+    ]  # fmt: skip
+    moving = [
+        replace(f, moving=(f.literals[0] - until - 60 + i, f.literals[1] - until - 60 + i))
+        for i, f in enumerate(fixed)
+    ]
+    settled = replace(SETTINGS, now_ms=until * DAY)
+    assert advise(table, workload(fixed), settled).actions != ()
+    # The same queries as a window: by now it asks for days that no file holds.
+    ahead = [replace(f, moving=(3, 10)) for f in moving]
+    advice = advise(table, workload(ahead), settled)
+    assert advice.actions == ()
+    assert _reasons(advice)[0] == explain.WINDOW_MOVED
+
+
+def test_a_layout_that_serves_its_queries_gets_nothing():
+    work = workload(range_workload(np.random.default_rng(0), KEY, 80, 30_000, 60_000, weight=20))
+    advice = advise(_table(jitter=1), work)
+    assert advice.actions == ()
+    assert _reasons(advice)[0] == explain.WELL_CLUSTERED
+
+
+def test_without_queries_or_with_too_little_coverage_nothing_is_reclustered():
+    assert _reasons(advise(_table(), NONE)) == [explain.NO_WORKLOAD]
+    low = advise(_table(), _selective(), replace(SETTINGS, coverage=0.4))
+    assert low.actions == ()
+    assert _reasons(low)[0] == explain.LOW_COVERAGE
+    assert "40 %" in low.rejected[0].message
+
+
+def test_partitions_in_their_quiet_period_are_left_alone():
+    quiet = replace(SETTINGS, quiet_partitions=frozenset({0}))
+    assert advise(_table(), _selective(), quiet).actions == ()
+    packed = advise(_table(rows_per_file=200), NONE, quiet)
+    assert packed.actions == ()
+    assert explain.QUIET_PERIOD in _reasons(packed)
+
+
+def test_files_with_equality_deletes_or_encryption_are_never_inputs():
+    table, work = _table(), _selective()
+    files = table.file_table()
+    marked = replace(
+        files,
+        equality_deletes=(np.arange(len(files)) % 3 == 0).astype(np.int64),
+        encrypted=np.arange(len(files)) % 5 == 0,
+    )
+    sample = table.sample(np.arange(len(files)), 128)
+    advice = decide(AdviceInput(marked, work, SETTINGS, table.row_groups(), sample))
+    refused = {path for i, path in enumerate(files.path) if i % 3 == 0 or i % 5 == 0}
+    assert advice.actions
+    for item in advice.actions:
+        assert not refused & set(item.action.inputs)
+
+
+def test_what_we_wrote_within_the_horizon_needs_twice_the_saving():
+    table, work = _table(), _selective(count=40)
+    base = advise(table, work)
+    (scored,) = base.actions
+    # A rho at which the saving is between once and twice the cost.
+    rho = replace(SETTINGS.rho, value=SETTINGS.rho.value * scored.saving_low / scored.cost / 1.5)
+    strict = replace(SETTINGS, rho=rho)
+    assert advise(table, work, strict).actions != ()
+    ours = replace(
+        table, files=tuple(replace(f, ours=True, added_ms=SETTINGS.now_ms) for f in table.files)
+    )
+    assert advise(ours, work, strict).actions == ()
+    later = replace(strict, now_ms=SETTINGS.now_ms + 8 * DAY)
+    assert advise(ours, work, later).actions != ()
+
+
+def test_debt_that_is_not_paid_back_stops_further_spending():
+    table, work = _table(), _selective()
+    yearly = advise(table, work).yearly_read
+    owing = replace(SETTINGS, debt=Debt(spent=0.05 * yearly, realised=0.0))
+    assert advise(table, work, owing).actions == ()
+    paid = replace(SETTINGS, debt=Debt(spent=0.05 * yearly, realised=0.05 * yearly))
+    assert advise(table, work, paid).actions != ()
+
+
+def test_the_allowance_of_the_aggressive_setting_bounds_a_start_without_savings():
+    table = _table()
+    generous = replace(SETTINGS, alpha=0.5, allowance=10.0)
+    assert advise(table, _selective(count=60), generous).actions != ()
+    mean = replace(generous, allowance=0.001)
+    assert advise(table, _selective(count=60), mean).actions == ()
+
+
+def test_without_a_sample_nothing_is_reclustered_and_the_files_to_sketch_are_named():
+    table, work = _table(), _selective()
+    advice = advise(table, work, rows_per_file=0)
+    assert advice.actions == ()
+    assert len(advice.wanted_sketches) > 0
+    sample = table.sample(advice.wanted_sketches, 512)
+    sketched = decide(AdviceInput(table.file_table(), work, SETTINGS, table.row_groups(), sample))
+    assert sketched.actions != ()
+    assert len(sketched.wanted_sketches) == 0
+
+
+def test_no_sketch_is_wanted_where_no_sample_could_change_the_decision():
+    assert len(advise(_table(), _selective(weight=1e-6), rows_per_file=0).wanted_sketches) == 0
+    assert len(advise(_table(), NONE, rows_per_file=0).wanted_sketches) == 0
+
+
+def test_a_merge_that_mixes_what_queries_keep_apart_is_vetoed():
+    # Each file holds one far-apart part; every query wants one file's rows. Opening is free.
+    rows = 100
+    data = {
+        KEY: np.arange(20 * rows),
+        DATE: np.repeat(np.random.default_rng(0).permutation(20), rows),
+        PART: np.repeat(np.arange(20), rows),
+        4: np.zeros(20 * rows),
+    }
+    table = empty_table(SCHEMA).append(data, rows, 0, rows)
+    work = workload(
+        [range_query(i, PART, i % 20, i % 20, event_ms=i * DAY // 10) for i in range(100)]
+    )
+    big = replace(SETTINGS, mode="None", open_bytes=0, target_bytes=ROW_BYTES * rows * 20,
+                  row_group_bytes=ROW_BYTES * rows * 20)  # fmt: skip
+    vetoed = advise(table, work, big)
+    assert vetoed.actions == ()
+    assert explain.RAISES_READS in _reasons(vetoed)
+    assert advise(table, NONE, big).actions != ()
+
+
+def test_an_objective_on_small_files_forces_a_merge_that_does_not_pay_back():
+    table, work = _table(rows_per_file=500), _selective(weight=1e-5)
+    assert advise(table, work).actions == ()
+    wanted = replace(SETTINGS, objectives=Objectives(max_small_file_percent=10.0))
+    forced = advise(table, work, wanted)
+    assert {item.evidence for item in forced.actions} == {"objective"}
+    (judged,) = forced.objectives
+    assert judged.now > 10.0
+    assert judged.state == "met"
+
+
+def test_a_tiny_tables_one_file_is_not_small():
+    table = empty_table(SCHEMA).append(arriving_rows(np.random.default_rng(0), 50), 50, 0, 50)
+    wanted = replace(SETTINGS, objectives=Objectives(max_small_file_percent=0.0))
+    advice = advise(table, NONE, wanted)
+    assert advice.actions == ()
+    assert advice.objectives[0].state == "met"
+
+
+def test_an_objective_that_nothing_profitable_reaches_is_unreachable():
+    wanted = replace(SETTINGS, objectives=Objectives(max_scan_amplification=1.01))
+    (judged,) = advise(_table(), _selective(weight=1e-5), wanted).objectives
+    assert judged.state == "unreachable"
+
+
+# Laws.
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), step_days=st.sampled_from([0, 8]))
+def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(seed, step_days):
+    random = np.random.default_rng(seed)
+    table = arrived(
+        random, rows=int(random.integers(10_000, 50_000)),
+        rows_per_file=int(random.choice([300, 1_000, 2_000, 3_000])),
+        jitter=int(random.choice([1, 50, 300, 1_000])),
+    )  # fmt: skip
+    domain = {KEY: len(table), DATE: 1_000, PART: 100_000}
+    work = workload(*[
+        range_workload(
+            random, column, int(random.integers(5, 80)),
+            int(domain[column] * random.choice([0.001, 0.01, 0.1, 0.5])), domain[column],
+            start=1_000 * number, weight=float(random.choice([0.1, 1.0, 5.0])),
+        )
+        for number, column in enumerate(random.choice([KEY, DATE, PART], 2, replace=False))
+    ])  # fmt: skip
+    result = converge(table, work, limit=5, step_ms=step_days * DAY)
+    assert result.rounds < 5
+    now = table
+    for number, advice in enumerate(result.advice[:-1]):
+        taken = [path for item in advice.actions for path in item.action.inputs]
+        assert len(taken) == len(set(taken))
+        at = replace(SETTINGS, now_ms=SETTINGS.now_ms + number * step_days * DAY)
+        before = window_read(now, work)
+        now = apply(now, advice, at)
+        assert window_read(now, work) <= before * 1.001
+        assert advice.read_after.mid == pytest.approx(window_read(now, work), rel=0.15)
+    rows = np.sort(np.concatenate([f.rows for f in now.files]))
+    assert (rows == np.arange(len(table))).all()
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), mode=st.sampled_from(["Declared", "None", "Hilbert"]),
+       queries=st.booleans())  # fmt: skip
+def test_declared_and_packed_tables_have_an_empty_plan(seed, mode, queries):
+    random = np.random.default_rng(seed)
+    table = arrived(
+        random, rows=int(random.integers(5_000, 30_000)),
+        rows_per_file=int(random.choice([100, 700, 2_000, 5_000])),
+        jitter=int(random.choice([1, 100, 1_000])),
+    )  # fmt: skip
+    chosen = replace(SETTINGS, mode="None" if mode == "None" else "Declared")
+    if mode == "Declared":
+        chosen = replace(chosen, key=(SortColumn(DATE),))
+    if mode == "Hilbert":
+        chosen = replace(chosen, key=(SortColumn(DATE), SortColumn(PART)), curve=HILBERT)
+    work = _selective(seed) if queries else NONE
+    result = converge(table, work, chosen, limit=5)
+    assert result.rounds < 5
+    grown = result.table.append(
+        arriving_rows(random, 2_000, first=len(table)), 300, chosen.now_ms, 300
+    )
+    assert converge(grown, work, chosen, limit=6).rounds < 6
+
+
+def test_the_same_inputs_give_the_same_advice():
+    table, work = _table(), _selective()
+    first, second = advise(table, work), advise(table, work)
+    assert repr(first.actions) == repr(second.actions)
+    assert repr(first.rejected) == repr(second.rejected)
+    assert first.read_after == second.read_after

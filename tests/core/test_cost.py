@@ -1,0 +1,166 @@
+"""Read cost, utilization, rho and throughput: what the gate's numbers are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.advisor.simulate.demand import demands
+from reconciler.core.cost import (
+    OPEN_BYTES,
+    PRIOR_RHO,
+    Throughput,
+    ThroughputSample,
+    projected_bytes,
+    read_shape,
+    realised_saving,
+    rho_from,
+    scan_amplification,
+    table_view,
+    throughput_from,
+)
+from reconciler.core.filetable import UNKNOWN
+from reconciler.core.interval import calibrate
+from reconciler.core.rowfilter import matches
+from tests.advisor.worlds import (
+    DATE,
+    DAY,
+    KEY,
+    PART,
+    ROW_BYTES,
+    SCHEMA,
+    VALUE,
+    arrived,
+    range_query,
+    workload,
+)
+
+
+def _one(column: int, low: int, high: int, projection: tuple[int, ...] = (VALUE,)):
+    work = workload([range_query(0, column, low, high, event_ms=0, projection=projection)])
+    (demand,) = demands(work, SCHEMA, 7 * DAY)
+    return demand
+
+
+def test_read_cost_is_the_projected_bytes_of_surviving_row_groups():
+    table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=1_000, jitter=1)
+    table = replace(table, files=tuple(replace(f, group_rows=250) for f in table.files))
+    view = table_view(table.file_table(), table.row_groups(), None, 1 << 20)
+    reading = read_shape(view, _one(KEY, 1_300, 1_400))
+    # ids 1300..1400 lie in the second row group of the second file: 250 rows of id and amount.
+    assert reading.bytes.tolist() == pytest.approx([250 * 16], rel=1e-4)
+    assert reading.files.tolist() == [1.0]
+    assert reading.cost.tolist() == pytest.approx([250 * 16 + OPEN_BYTES], rel=1e-4)
+
+
+def test_without_a_footer_the_share_read_is_at_least_one_row_group_and_at_most_the_file():
+    table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=1_000, jitter=1)
+    file_bytes = 1_000 * ROW_BYTES
+    for row_group, share in ((file_bytes // 4, 0.25), (file_bytes, 1.0)):
+        view = table_view(table.file_table(), None, None, row_group)
+        reading = read_shape(view, _one(KEY, 1_300, 1_310))
+        assert reading.bytes.tolist() == pytest.approx([share * 1_000 * 16], rel=1e-4)
+        assert view.label == "bound"
+
+
+def test_delete_files_cost_their_bytes_and_an_open_each():
+    table = arrived(np.random.default_rng(0), rows=2_000, rows_per_file=1_000, jitter=1)
+    files = table.file_table()
+    loaded = replace(files, delete_files=np.array([2, 0]), delete_bytes=np.array([5_000, 0]))
+    demand = _one(KEY, 0, 10)
+    clean = read_shape(table_view(files, table.row_groups(), None, 1 << 20), demand)
+    dirty = read_shape(table_view(loaded, table.row_groups(), None, 1 << 20), demand)
+    assert dirty.bytes[0] - clean.bytes[0] == pytest.approx(5_000, rel=1e-3)
+    assert dirty.cost[0] - clean.cost[0] == pytest.approx(5_000 + 2 * OPEN_BYTES, rel=1e-3)
+
+
+def test_missing_column_sizes_are_estimated_from_the_other_files():
+    files = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=1_000).file_table()
+    known = projected_bytes(files, (DATE, VALUE))
+    holes = files.column_sizes[VALUE].copy()
+    holes[1] = UNKNOWN
+    partial = replace(files, column_sizes={**files.column_sizes, VALUE: holes})
+    assert projected_bytes(partial, (DATE, VALUE)) == pytest.approx(known)
+    nothing = replace(files, column_sizes={})
+    assert (projected_bytes(nothing, (DATE, VALUE)) > 0).all()
+    assert (projected_bytes(nothing, tuple(SCHEMA.by_id)) <= files.bytes).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    column=st.sampled_from([KEY, DATE, PART]),
+    low=st.integers(0, 1_000),
+    width=st.integers(0, 50_000),
+    seed=st.integers(0, 5),
+    with_sample=st.booleans(),
+)
+def test_needed_never_exceeds_read_and_matching_rows_are_always_read(
+    column, low, width, seed, with_sample
+):
+    table = arrived(np.random.default_rng(seed), rows=3_000, rows_per_file=300, jitter=80)
+    sample = table.sample(range(0, 10, 2), 100) if with_sample else None
+    view = table_view(table.file_table(), table.row_groups(), sample, 300 * ROW_BYTES)
+    demand = _one(column, low, low + width)
+    reading = read_shape(view, demand)
+    assert (reading.matching <= reading.bytes + 1.0).all()
+    assert (reading.saving >= 0).all()
+    hit = matches(demand.predicate, demand.literals, table.values, {})
+    files_with_rows = sum(hit[0][file.rows].any() for file in table.files)
+    assert reading.files[0] >= files_with_rows
+
+
+def test_scan_amplification_is_one_when_only_matching_row_groups_are_read():
+    demand = _one(KEY, 0, 10)
+    read, matching = [np.array([400.0])], [np.array([100.0])]
+    assert scan_amplification([demand], read, matching, [50.0]) == pytest.approx(4.0)
+    # A query of a few rows cannot read less than one row group.
+    assert scan_amplification([demand], read, [np.array([1.0])], [400.0]) == pytest.approx(1.0)
+    assert np.isnan(scan_amplification([], [], [], []))
+
+
+def test_realised_savings_are_negative_for_a_layout_that_hurts():
+    table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=500, jitter=1)
+    ordered = table_view(table.file_table(), table.row_groups(), None, 1 << 20, 1_000)
+    shuffled_files = tuple(
+        replace(f, rows=np.sort(np.arange(i, 4_000, 8))) for i, f in enumerate(table.files)
+    )
+    mixed_table = replace(table, files=shuffled_files)
+    mixed = table_view(mixed_table.file_table(), mixed_table.row_groups(), None, 1 << 20, 1_000)
+    demand = _one(KEY, 100, 200)
+    assert realised_saving(mixed, ordered, [demand]) > 0
+    assert realised_saving(ordered, mixed, [demand]) == -realised_saving(mixed, ordered, [demand])
+
+
+def test_rho_is_the_geometric_mean_with_the_prior_counted_once():
+    assert rho_from([]) == PRIOR_RHO
+    assert rho_from([float("nan"), -1.0]) == PRIOR_RHO
+    measured = rho_from([9.0])
+    assert measured.value == pytest.approx(6.0)
+    assert (measured.label, measured.measurements) == ("measured", 1)
+    assert rho_from([9.0] * 50).value == pytest.approx(9.0, rel=0.05)
+
+
+def test_throughput_is_the_median_and_an_unseen_kind_scales_from_the_seen_one():
+    prior = Throughput()
+    runs = [ThroughputSample("sort", 100, cpu, 2 * cpu) for cpu in (1.0, 2.0, 90.0)]
+    learned = throughput_from(runs)
+    assert learned.cpu_seconds("sort", 100) == pytest.approx(2.0)
+    assert learned.seconds("sort", 100) == pytest.approx(4.0)
+    faster = prior.cpu_per_byte["pack"] / prior.cpu_per_byte["sort"]
+    assert learned.cpu_seconds("pack", 100) == pytest.approx(2.0 * faster)
+    assert learned.label == "measured"
+    assert throughput_from([ThroughputSample("sort", 0, 1.0, 1.0)]) == prior
+
+
+def test_intervals_are_fixed_below_five_outcomes_and_quantiles_after():
+    young = calibrate([1.0, 1.1])
+    assert (young.low, young.high, young.label) == (0.8, 1.25, "uncalibrated")
+    grown = calibrate([0.9, 1.0, 1.0, 1.1, 1.2, float("inf"), 0.0])
+    assert grown.label == "calibrated"
+    interval = grown.around(200.0)
+    assert interval.low < 200.0 <= interval.high
+    assert interval.mid == 200.0
