@@ -79,7 +79,7 @@ def plan_rewrite(
     for number, members in enumerate(groups):
         chunk[members] = number
     return Rewrite(
-        key, curve, settings.target_bytes, settings.row_group_bytes, chunk, settings.open_bytes
+        key, curve, settings.target_bytes, situation.stored_row_group, chunk, settings.open_bytes
     )
 
 

@@ -12,6 +12,7 @@ from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.core.cost import Demand, TableView, table_view
 from reconciler.core.filetable import Bool, FileTable, Int64, Partition
+from reconciler.core.row_groups import stored_row_group_bytes
 from reconciler.core.workload import MIN_SPAN_MS
 
 YEAR_MS = 365 * 86_400_000
@@ -25,6 +26,7 @@ class Situation:
     yearly: bytes-equivalent that a year of the workload reads at present rates; yearly_mean: at
     the mean rate of the recorded window. rewritable: bool[files],
     formats and deletes that a rewrite handles. recent: written by us within the horizon.
+    stored_row_group: compressed bytes of a full row group that a rewrite will write.
     """
 
     given: AdviceInput
@@ -37,6 +39,7 @@ class Situation:
     recent: Bool
     groups: tuple[tuple[int, Partition, Int64], ...]
     taken: Bool
+    stored_row_group: int
     spent: float = 0.0
 
     @property
@@ -94,6 +97,7 @@ def look(given: AdviceInput) -> Situation:
     age = settings.now_ms - table.added_ms
     return Situation(
         given=given,
+        stored_row_group=stored_row_group_bytes(settings.row_group_bytes, given.row_groups),
         view=view,
         demands=wanted,
         savings=savings,

@@ -200,7 +200,7 @@ class _Run:
         proposal = self.step.propose(self.actor)
         if self.actor.resume(self.step.target, proposal.observation, self.on_event):
             proposal = self.step.propose(self.actor)
-        self.say(_opening(proposal, self.plan))
+        self._show(proposal)
         approvals = self._approvals(proposal)
         if not self.until_converged:
             result = run_step(
@@ -212,6 +212,14 @@ class _Run:
             self.step, self.actor, approvals, self.on_event, should_stop,
             self.steps.append, proposal,
         )  # fmt: skip
+
+    def _show(self, proposal: Proposal) -> None:
+        """What is about to be approved: a saved plan in one line, any other in full."""
+        from reconciler.cli.plan_text import render_plan
+
+        if self.plan is None and proposal.pending and not proposal.frozen:
+            self.say(render_plan(proposal.plan.document(), preview=False, ending=False) + "\n")
+        self.say(_opening(proposal, self.plan))
 
     def _approvals(self, proposal: Proposal) -> Approvals:
         from reconciler.loop.step import Approvals, judge_gate

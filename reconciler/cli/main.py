@@ -24,6 +24,7 @@ from reconciler.errors import (
 VERBS = (
     "catalogs",
     "observe",
+    "workload",
     "status",
     "history",
     "explain",

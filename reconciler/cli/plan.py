@@ -1,5 +1,8 @@
 """`layoutctl plan`: what would change, what it costs, what it saves, who loses; writes nothing.
 
+A printed plan is a preview, made anew each time; `--out` freezes it: it then stands, and is what
+`plan` and `apply` take, until it is carried out, expires, or another writer takes an input.
+
 One table in full; many tables one line each, by saving, with details behind -v or a table's name.
 """
 
@@ -66,11 +69,13 @@ def register(app: typer.Typer) -> None:
             table, file or [], catalog, include=select or (), exclude=exclude or (),
             timeout=timeout,
         )  # fmt: skip
+        actor = local_actor(timeout)
         planned, failed = _plan_all(
-            chosen, timeout, refresh=refresh, show_literals=show_literals, many=table is None
+            chosen, actor, refresh=refresh, show_literals=show_literals, many=table is None
         )
         if out is not None:
             _save(out, planned)
+            actor.put_plan(planned[0][1].plan)
         _print(planned, failed, output, verbose or table is not None, saved=out)
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
@@ -81,12 +86,11 @@ def register(app: typer.Typer) -> None:
 
 
 def _plan_all(
-    chosen: Selection, timeout: float, *, refresh: bool, show_literals: bool, many: bool
+    chosen: Selection, actor: LocalActor, *, refresh: bool, show_literals: bool, many: bool
 ) -> tuple[list[Planned], list[tuple[Step, Any]]]:
     """Every table's proposal; among many tables one that fails does not hide the others."""
     from reconciler.errors import ReconcilerError
 
-    actor = local_actor(timeout)
     planned: list[Planned] = []
     failed: list[tuple[Step, Any]] = []
     for step in chosen.steps:
@@ -103,8 +107,6 @@ def _plan_one(step: Step, actor: LocalActor, refresh: bool, show_literals: bool)
     from reconciler.loop.step import Approvals, judge_gate
 
     proposal = step.propose(actor, refresh=refresh, show_literals=show_literals)
-    if not proposal.plan.empty and not show_literals:
-        actor.put_plan(proposal.plan)
     return step, proposal, judge_gate(step, proposal, actor, Approvals())
 
 

@@ -15,9 +15,17 @@ INDENT = "  "
 
 
 def render_plan(
-    document: Mapping[str, Any], *, preview: bool = True, approval: str = "", verbose: bool = False
+    document: Mapping[str, Any],
+    *,
+    preview: bool = True,
+    approval: str = "",
+    verbose: bool = False,
+    ending: bool = True,
 ) -> str:
-    """The whole text, without a trailing newline. approval: a line about who may approve."""
+    """The whole text, without a trailing newline. approval: a line about who may approve.
+
+    ending: with how long it is valid and the next commands.
+    """
     evidence = document["evidence"]
     name = ".".join([document["catalog"], *document["table"]])
     sections = [
@@ -28,7 +36,7 @@ def render_plan(
         _cost(document, evidence) if document["actions"] else "",
         _rejected(evidence, verbose),
         _not_acted_on(evidence),
-        _ending(document, name, approval),
+        _ending(document, name, approval) if ending else "",
     ]
     return "\n\n".join(section for section in sections if section)
 

@@ -21,6 +21,7 @@ class RowGroups:
 
     file: row of the file table. records: rows. columns: zone maps by field id (sizes = compressed
     column chunk bytes). column_sizes: compressed chunk bytes by field id, every leaf column.
+    encoded: bytes of the row group before compression, None where that was not read.
     footer_bytes: int64[files], UNKNOWN where the footer has not been read; has_footer likewise.
     """
 
@@ -30,6 +31,7 @@ class RowGroups:
     column_sizes: Mapping[int, Int64]
     footer_bytes: Int64
     has_footer: Bool
+    encoded: Int64 | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.core.budget import Spent
 from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
@@ -20,6 +22,7 @@ from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
 from reconciler.core.ledger import ReadCheck, charges
 from reconciler.core.observation import Observation
 from reconciler.core.plan import Plan, PlannedAction
+from reconciler.loop.measure import window_read
 from reconciler.loop.propose import Ports, Proposal, Target, files_of, propose
 from reconciler.loop.settings import budgets_of
 
@@ -27,6 +30,9 @@ CONVERGED = "Converged"
 PENDING = "Pending"
 BLOCKED = "Blocked"
 IDLE = "Idle"
+
+MOST_FOOTERS = 5_000
+"""Files whose footers are read to measure what a plan achieved."""
 
 MAX_REPEATS = 2
 """Executions of one plan that change nothing, after which the loop stops and says so."""
@@ -194,7 +200,7 @@ def run_step(
         actor.record_start(before.plan, item, files_of(item, before.observation.files))
     result = actor.execute(request_for(step, before, admitted, decision), on_event, should_stop)
     after = step.propose(actor)
-    check = _read_check(before, after, result, step.clock())
+    check = _read_check(before, after, result, actor, step.clock())
     if check is not None:
         actor.record_check(before.observation.uuid, check)
     later = judge_gate(step, after, actor, approvals)
@@ -224,9 +230,9 @@ def request_for(
 
 
 def _read_check(
-    before: Proposal, after: Proposal, result: ExecutionResult, now: dt.datetime
+    before: Proposal, after: Proposal, result: ExecutionResult, ports: Ports, now: dt.datetime
 ) -> ReadCheck | None:
-    """The same queries against the new zone maps; None where no queries are known."""
+    """The same queries against the new zone maps, by the footers; None without queries."""
     predicted = _predicted_read(before)
     if before.evidence.workload.empty or predicted is None or not result.commits:
         return None
@@ -235,9 +241,20 @@ def _read_check(
         at_ms=int(now.timestamp() * 1000),
         before=round(before.advice.read_now),
         predicted=predicted,
-        actual=round(after.advice.read_now),
+        actual=round(planned_read(after, ports)),
         complete=result.done and len(result.actions) == len(before.plan.actions),
     )
+
+
+def planned_read(proposal: Proposal, ports: Ports) -> float:
+    """What the window reads of the table as observed; by bounds alone for a very large table."""
+    files = proposal.observation.files
+    footers = None
+    if len(files) <= MOST_FOOTERS:
+        everything = np.arange(len(files), dtype=np.int64)
+        footers = ports.footers(proposal.target, proposal.observation, everything)
+    size = proposal.settings.row_group_bytes
+    return window_read(files, proposal.evidence.workload, footers, size)
 
 
 def _predicted_read(proposal: Proposal) -> int | None:

@@ -1,0 +1,307 @@
+"""The step on real tables: propose, gate, rewrite, observe again, until nothing is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reconciler.api.documents import TableLayoutPolicy, from_document
+from reconciler.api.identity import hash_inputs
+from reconciler.catalog.state import StateStore
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.plan import policy_hash
+from reconciler.core.predicate import TRUE, And, Comparison, Ref
+from reconciler.core.workload import Fragment
+from reconciler.loop.local import LocalActor
+from reconciler.loop.propose import Target
+from reconciler.loop.step import (
+    BLOCKED,
+    CONVERGED,
+    Approvals,
+    Step,
+    run_step,
+    run_until_converged,
+)
+
+NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
+DAY_MS = 86_400_000
+EVERYTHING = Approvals(everything=True)
+
+
+def policy(name: str, **spec: Any) -> TableLayoutPolicy:
+    document = from_document(
+        {
+            "apiVersion": "layout.lakehouse.dev/v1alpha1",
+            "kind": "TableLayoutPolicy",
+            "metadata": {"name": "test"},
+            "spec": {
+                "catalogRef": {"name": "rec"},
+                "tables": {"include": [f"loop.{name}"]},
+                **spec,
+            },
+        }
+    )
+    assert isinstance(document, TableLayoutPolicy)
+    return document
+
+
+def step_of(config: CatalogConfig, name: str, now: dt.datetime = NOW, **spec: Any) -> Step:
+    made = policy(name, **spec)
+    return Step(
+        target=Target(config, ("loop", name)),
+        policy=made,
+        policy_digest=policy_hash(hash_inputs(made)),
+        policy_name="test",
+        not_acted_on=(),
+        unacted_for_automatic=(),
+        cores=2,
+        clock=lambda: now,
+    )
+
+
+DECLARED = {"layout": {"clustering": {"mode": "Declared", "keys": ["day"]}}}
+
+
+@pytest.fixture
+def actor(tmp_path: Path) -> LocalActor:
+    """Without a session: what starts one anyway fails the test by a second JVM's catalog."""
+    return LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+
+
+@pytest.fixture
+def make_table(iceberg_catalog: Any) -> Callable[..., Any]:
+    """A table of `files` appended in arrival order; `day` and `k` scatter over all of them."""
+
+    def make(name: str, files: int = 8, rows: int = 2_000, target: int = 1 << 20) -> Any:
+        iceberg_catalog.create_namespace_if_not_exists("loop")
+        table = None
+        for number in range(files):
+            batch = rows_of(number, rows)
+            if table is None:
+                table = iceberg_catalog.create_table(
+                    f"loop.{name}",
+                    schema=batch.schema,
+                    properties={
+                        "write.target-file-size-bytes": str(target),
+                        "write.parquet.row-group-size-bytes": str(1 << 18),
+                    },
+                )
+            table.append(batch)
+        return table
+
+    return make
+
+
+def rows_of(number: int, rows: int) -> pa.Table:
+    random = np.random.default_rng(number)
+    return pa.table(
+        {
+            "id": np.arange(number * rows, (number + 1) * rows),
+            "day": random.integers(0, 400, rows),
+            "k": random.integers(0, 100_000, rows),
+            "v": [None if x % 7 == 0 else float(x) for x in range(rows)],
+            "pad": [random.bytes(32).hex() for _ in range(rows)],
+        }
+    )
+
+
+def multiset(table: Any) -> Counter[tuple[Any, ...]]:
+    rows = table.refresh().scan().to_arrow().to_pylist()
+    return Counter(tuple(row.values()) for row in rows)
+
+
+def queries_on(
+    table: Any, column: str, count: int, width: int, highest: int, days: int = 7
+) -> list[Fragment]:
+    """BETWEEN queries over one column, evenly over `days` up to NOW, reading column and v."""
+    random = np.random.default_rng(3)
+    fields = {f.name: f.field_id for f in table.schema().fields}
+    ref = Ref(fields[column])
+    until = int(NOW.timestamp() * 1000)
+    made = []
+    for number in range(count):
+        low = int(random.integers(0, highest - width))
+        made.append(
+            Fragment(
+                source="log",
+                position=number,
+                table_uuid=str(table.metadata.table_uuid),
+                predicate=And((Comparison(ref, ">=", 0), Comparison(ref, "<=", 1))),
+                literals=(low, low + width),
+                moving=(None, None),
+                projection=tuple(sorted({fields[column], fields["pad"]})),
+                weight=1.0,
+                event_ms=until - (count - number) * days * DAY_MS // count,
+                engine="test",
+            )
+        )
+    return made
+
+
+def quiet(*_: Any) -> None:
+    return None
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.mark.spark
+def test_a_declared_key_is_reached_and_then_nothing_is_left(
+    spark, catalog_config, make_table, actor
+):
+    table = make_table("declared")
+    before = multiset(table)
+    actor.spark = spark
+    step = step_of(catalog_config, "declared", **DECLARED)
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED
+    assert multiset(table) == before
+    again = step.propose(actor)
+    assert again.plan.empty
+    assert again.observation.snapshot_id == done.after.observation.snapshot_id
+    days = again.observation.files.columns[2]
+    order = np.argsort(days.lower)
+    assert (days.upper[order][:-1] <= days.lower[order][1:]).all()
+    ledger = actor.store.ledger(again.observation.uuid)
+    assert sum(e.outcome.rows for e in ledger if e.committed) == sum(before.values())
+
+
+@pytest.mark.spark
+def test_a_workload_is_served_as_predicted_and_then_nothing_is_left(
+    spark, catalog_config, make_table, actor
+):
+    table = make_table("served", files=12, rows=6_000)
+    before = multiset(table)
+    actor.store.append_fragments(queries_on(table, "day", 400, 10, 400))
+    actor.spark = spark
+    step = step_of(catalog_config, "served")
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, steps := _Steps())
+    first = steps.seen[0]
+    assert first.check is not None
+    assert first.check.actual < 0.5 * first.check.before
+    assert first.check.actual == pytest.approx(first.check.predicted, rel=0.25)
+    assert done.state.state == CONVERGED
+    assert multiset(table) == before
+    assert step.propose(actor).plan.empty
+
+
+class _Steps:
+    """Collects the results of steps."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def __call__(self, result: Any) -> None:
+        self.seen.append(result)
+
+
+def test_without_approval_nothing_is_touched(catalog_config, make_table, actor):
+    table = make_table("unapproved", files=6)
+    step = step_of(catalog_config, "unapproved", **DECLARED)
+    result = run_step(step, actor, Approvals(), quiet, never)
+    assert result.state.state == BLOCKED
+    assert result.state.reason == "AwaitingApproval"
+    assert table.refresh().metadata.current_snapshot_id == result.before.observation.snapshot_id
+    assert actor.spark is None
+
+
+def test_a_zero_budget_blocks_and_says_so(catalog_config, make_table, actor):
+    make_table("broke", files=6)
+    budgets = [{"name": "none", "per": "24h", "maxRewriteBytes": "0"}]
+    step = step_of(catalog_config, "broke", budgets=budgets, **DECLARED)
+    result = run_step(step, actor, EVERYTHING, quiet, never)
+    assert (result.state.state, result.state.reason) == (BLOCKED, "OverBudget")
+    assert "none" in result.state.message
+    assert actor.spark is None
+
+
+def test_the_same_inputs_give_the_same_bytes(catalog_config, make_table, actor):
+    table = make_table("same", files=6)
+    actor.store.append_fragments(queries_on(table, "day", 200, 10, 400))
+    step = step_of(catalog_config, "same")
+    assert step.propose(actor).plan.digest() == step.propose(actor).plan.digest()
+
+
+def test_an_append_does_not_change_a_frozen_plan(catalog_config, make_table, actor):
+    table = make_table("appended", files=6)
+    step = step_of(catalog_config, "appended", **DECLARED)
+    plan = step.propose(actor).plan
+    actor.put_plan(plan)
+    table.append(rows_of(99, 2_000))
+    proposal = step.propose(actor)
+    assert proposal.frozen
+    assert proposal.plan.id == plan.id
+    assert len(proposal.pending) == len(plan.actions)
+    assert step.propose(actor, refresh=True).plan.id != plan.id
+
+
+def test_an_expired_plan_does_not_stand(catalog_config, make_table, actor):
+    make_table("expired", files=6)
+    step = step_of(catalog_config, "expired", **DECLARED)
+    actor.put_plan(step.propose(actor).plan)
+    later = dataclasses.replace(step, clock=lambda: NOW + dt.timedelta(days=8))
+    assert not later.propose(actor).frozen
+
+
+@pytest.mark.parametrize(
+    ("scenario", "reason"),
+    [
+        ("matches_all", "NotPrunable"),
+        ("too_rare", "BelowCost"),
+        ("no_predicate", ""),
+        ("window_past", "WindowMovedPast"),
+    ],
+)
+def test_a_workload_that_no_layout_helps_gives_an_empty_plan(
+    catalog_config, make_table, actor, scenario, reason
+):
+    table = make_table(scenario, files=6, rows=20_000)
+    actor.store.append_fragments(SCENARIOS[scenario](table))
+    proposal = step_of(catalog_config, scenario).propose(actor)
+    assert proposal.plan.empty
+    reasons = {item.reason for item in proposal.advice.rejected}
+    assert not reason or reason in reasons
+    assert proposal.plan.evidence["emptyBecause"]
+
+
+def _matches_all(table: Any) -> list[Fragment]:
+    return [
+        dataclasses.replace(fragment, literals=(-1, 10**6))
+        for fragment in queries_on(table, "day", 300, 10, 400)
+    ]
+
+
+def _too_rare(table: Any) -> list[Fragment]:
+    return queries_on(table, "day", 2, 10, 400)
+
+
+def _no_predicate(table: Any) -> list[Fragment]:
+    return [
+        dataclasses.replace(fragment, predicate=TRUE, literals=(), moving=())
+        for fragment in queries_on(table, "day", 300, 10, 400)
+    ]
+
+
+def _window_past(table: Any) -> list[Fragment]:
+    """`day` beyond everything that the table holds, and it keeps moving on."""
+    return [
+        dataclasses.replace(fragment, literals=(10_000 + n, 10_010 + n))
+        for n, fragment in enumerate(queries_on(table, "day", 300, 10, 400))
+    ]
+
+
+SCENARIOS: dict[str, Callable[[Any], list[Fragment]]] = {
+    "matches_all": _matches_all,
+    "too_rare": _too_rare,
+    "no_predicate": _no_predicate,
+    "window_past": _window_past,
+}
