@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.catalog.metadata import spec_text
-from reconciler.cli.plan_text import align, fit
+from reconciler.cli.plan_text import align
 from reconciler.core.depth import ColumnDepth, rank_columns
 from reconciler.core.drift import TARGET_PROPERTY, auto_target_bytes, small_files
 from reconciler.core.format import ago, count, iec, percent
@@ -87,7 +87,7 @@ def _headline(seen: Observation, now_ms: int, width: int) -> list[str]:
         when = "no snapshot yet"
     else:
         when = f"snapshot {short_id(seen.snapshot_id)}, {ago((now_ms - seen.snapshot_ms) / 1000)}"
-    first = fit([seen.name, f"v{seen.format_version}", when, f"{layout}, {order}"], "   ", width)
+    first = flow([seen.name, f"v{seen.format_version}", when, f"{layout}, {order}"], width)
     totals = [
         plural(len(seen.files), "data file"),
         iec(seen.files.total_bytes),
@@ -95,7 +95,26 @@ def _headline(seen: Observation, now_ms: int, width: int) -> list[str]:
         plural(len(np.unique(seen.files.partition)), "partition"),
         *_deletes(seen),
     ]
-    return [*first, *fit(totals, "   ", width)]
+    return [*first, *flow(totals, width)]
+
+
+def flow(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
+    """The parts side by side, on as few lines as they need."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(gap) + len(part) <= width:
+            lines[-1] += gap + part
+        else:
+            lines += wrapped(part, width)
+    return lines
+
+
+def shortened(name: str, width: int) -> str:
+    """A long name without its middle: both ends tell columns apart."""
+    if len(name) <= width:
+        return name
+    tail = (width - 1) // 2
+    return name[: width - 1 - tail] + "…" + name[len(name) - tail :]
 
 
 def short_id(snapshot_id: int) -> str:
@@ -179,19 +198,19 @@ def _clustering(
 ) -> list[str]:
     if not len(seen.files):
         return []
-    shown = list(columns) if wide else _shortened(columns)
-    name_width = min(
-        max(max(len(line.name) for line in shown), 12), width - 68 if width < 100 else 32
-    )
+    shown = list(columns) if wide else _extremes(columns)
     bounds = max((len(line.bounds) for line in shown if line.judged), default=6)
-    size = max(4, min(26, width - name_width - bounds - 39))
+    room = width - bounds - 38  # what the numbers and the gaps take
+    name_width = max(12, min(max(len(line.name) for line in shown), room - 6))
+    if len({shortened(line.name, name_width) for line in shown}) < len(shown):
+        name_width = max(len(line.name) for line in shown)  # a wrapped line beats a riddle
+    size = max(6, min(26, room - name_width))
     lines = [
         f"{'CLUSTERING':<{name_width + 2}}  {'DEPTH avg':>9}  {'max':>6}  {'OF FILES':>8}   "
         f"{'OVERLAP':<{size}}  BOUNDS".rstrip()
     ]
     for line in shown:
-        name = line.name if len(line.name) <= name_width else line.name[: name_width - 1] + "…"
-        start = f"  {name:<{name_width}}  "
+        start = f"  {shortened(line.name, name_width):<{name_width}}  "
         if line.judged:
             lines.append(
                 f"{start}{line.mean:>9,.1f}  {line.maximum:>6,}  {percent(line.share, 1):>8}   "
@@ -205,7 +224,7 @@ def _clustering(
     return lines + wrapped(_depth_meaning(columns, len(seen.files)), width)
 
 
-def _shortened(columns: Sequence[ColumnDepth]) -> list[ColumnDepth]:
+def _extremes(columns: Sequence[ColumnDepth]) -> list[ColumnDepth]:
     """The best and the worst clustered of many columns, and the first few that are not judged."""
     if len(columns) <= MAX_COLUMNS:
         return list(columns)
@@ -330,7 +349,8 @@ def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = 10
     if not tables:
         return f"{where} holds no table."
     rows = [["TABLE", "FILES", "BYTES", "SMALL", "TO PACK", "DELETES ON", "BEST CLUSTERED"]]
-    for table in worst_first(tables):
+    ordered = worst_first(tables)
+    for table in ordered:
         best = table.best
         rows.append(
             [
@@ -340,18 +360,23 @@ def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = 10
                 percent(table.small / table.files) if table.files else "-",
                 count(table.to_pack),
                 count(table.with_deletes),
-                f"{best.name} {best.mean:,.1f}" if best else "-",
+                f"{shortened(best.name, 24)} {best.mean:,.1f}" if best else "-",
             ]
         )
     lines = align(rows, "lrrrrrl", gap="  ")
-    if max(map(len, lines)) > width:
+    meaning = "to pack = files that merging small ones would save"
+    if max(map(len, lines)) <= width:
+        meaning += "; best clustered = column and its mean depth"
+    else:
         lines = align([row[:-1] for row in rows], "lrrrrr", gap="  ")
-    worst = worst_first(tables)[0]
-    meaning = (
-        "to pack = files that merging small ones would save; best clustered = column and its mean "
-        f"depth. {plural(len(tables), 'table')}, {iec(sum(table.bytes for table in tables))}."
+    total = f"{plural(len(tables), 'table')}, {iec(sum(table.bytes for table in tables))}"
+    return "\n".join(
+        [
+            *lines,
+            *wrapped(f"{total}; {meaning}.", width),
+            f"  next: layoutctl observe {ordered[0].name}",
+        ]
     )
-    return "\n".join([*lines, *wrapped(meaning, width), f"  next: layoutctl observe {worst.name}"])
 
 
 def document(seen: Observation, workload: WorkloadSummary) -> dict[str, Any]:

@@ -1,0 +1,219 @@
+"""What `observe` and `catalogs` print: golden text, invariants, exit codes, no values, no secrets.
+
+Golden files are rewritten by: LAYOUTCTL_GOLDEN=write pytest tests/cli/test_observe.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from reconciler.cli import observe_text
+from reconciler.cli.main import build
+from reconciler.core.observation import Observation
+from reconciler.core.predicate import Comparison, Ref
+from reconciler.core.workload import Fragment
+from reconciler.errors import EXIT_USER, ReconcilerError
+from tests.cli import observations
+from tests.cli.observations import NOW_MS
+
+GOLDEN = Path(__file__).parent / "golden"
+NONE = observe_text.WorkloadSummary()
+SOME = observe_text.WorkloadSummary(
+    1204, "2026-11-20T00:00:00Z", (("l_shipdate", 0.74), ("l_orderkey", 0.2))
+)
+
+
+def golden(name: str, text: str) -> None:
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("LAYOUTCTL_GOLDEN") == "write":
+        path.write_text(text + "\n", encoding="utf-8")
+    assert text + "\n" == path.read_text(encoding="utf-8")
+
+
+CASES: dict[str, tuple[Callable[[], Observation], Any, bool]] = {
+    "observe-lineitem": (observations.lineitem, NONE, False),
+    "observe-lineitem-queries": (observations.lineitem, SOME, False),
+    "observe-many-columns": (observations.many_columns, NONE, False),
+    "observe-wide": (observations.many_columns, NONE, True),
+    "observe-empty": (observations.empty, NONE, False),
+}
+
+
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("case", list(CASES))
+def test_a_table_prints_as_agreed_and_within_its_width(case: str, width: int) -> None:
+    make, workload, wide = CASES[case]
+    text = observe_text.render_table(make(), NOW_MS, workload, width=width, wide=wide)
+    golden(f"{case}-{width}", text)
+    free = re.compile(
+        r"^(location|metadata) |BOUNDS$|not judged|  next: |        layoutctl|^  payload\\.|CLUSTERING"
+    )
+    long = [line for line in text.splitlines() if len(line) > width and not free.search(line)]
+    assert long == []
+
+
+def test_shares_and_files_of_the_size_bins_add_up() -> None:
+    seen = observations.lineitem()
+    lines = observe_text.render_table(seen, NOW_MS, NONE).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("FILE SIZE"))
+    files = [int(re.search(r"B +([\d,]+) ", line)[1].replace(",", ""))  # type: ignore[index]
+             for line in lines[start + 1 : start + 5]]  # fmt: skip
+    assert sum(files) == len(seen.files)
+
+
+def test_many_tables_are_ordered_worst_first() -> None:
+    tables = [
+        observe_text.summarise(replace(make(), identifier=("sales", name)))
+        for name, make in (
+            ("empty", observations.empty),
+            ("events", observations.many_columns),
+            ("lineitem", observations.lineitem),
+        )
+    ]
+    for width in (80, 100):
+        golden(f"observe-tables-{width}", observe_text.render_tables(tables, "x", width=width))
+    assert [table.name for table in observe_text.worst_first(tables)] == [
+        "warehouse.sales.lineitem", "warehouse.sales.events", "warehouse.sales.empty",
+    ]  # fmt: skip
+    assert observe_text.render_tables([], "namespace rec.a") == "namespace rec.a holds no table."
+
+
+@pytest.mark.parametrize(
+    ("share", "size", "text"),
+    [(0.0, 10, ""), (0.0001, 10, "▏"), (0.5, 4, "██"), (1.0, 3, "███"), (0.26, 10, "██▋")],
+)
+def test_bars_show_anything_above_zero(share: float, size: int, text: str) -> None:
+    assert observe_text.bar(share, size) == text
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Runs a command line against a small embedded catalog; returns stdout."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from typer.testing import CliRunner
+
+    for name in list(os.environ):
+        if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYICEBERG_CATALOG__REC__URI", f"sqlite:///{tmp_path}/c.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__REC__S3__SECRET_ACCESS_KEY", "hush-hush-secret")
+    monkeypatch.chdir(tmp_path)
+    catalog = SqlCatalog("rec", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("sales")
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    for name, appends in (("good", 1), ("bad", 8)):
+        table = catalog.create_table(f"sales.{name}", schema)
+        for number in range(appends):
+            table.append(pa.table({"id": [number, 99], "name": ["secret-value", "z"]}, schema))
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(build(), list(arguments), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return run
+
+
+def test_a_table_is_found_with_and_without_its_catalog(cli: Callable[..., str]) -> None:
+    for name in ("rec.sales.bad", "sales.bad"):
+        text = cli("observe", name)
+        assert text.startswith("rec.sales.bad   v2   snapshot ")
+        assert "8 data files" in text and "secret-value" not in text
+    assert "rec.sales.bad" in cli("observe", "bad".join(("sales.", "")), "--catalog", "rec")
+
+
+def test_a_namespace_or_a_catalog_lists_its_tables_worst_first(cli: Callable[..., str]) -> None:
+    for arguments in (
+        ("observe",),
+        ("observe", "sales"),
+        ("observe", "rec.sales"),
+        ("observe", "rec"),
+    ):
+        lines = cli(*arguments).splitlines()
+        assert lines[1].startswith("rec.sales.bad") and lines[2].startswith("rec.sales.good")
+    assert cli("observe", "--exclude", "sales.b*", "-o", "name") == "rec.sales.good\n"
+    assert cli("observe", "--select", "sales.b*", "-o", "name") == "rec.sales.bad\n"
+
+
+def test_documents_have_raw_numbers_and_no_values(cli: Callable[..., str]) -> None:
+    body = json.loads(cli("observe", "sales.bad", "-o", "json"))
+    assert (body["apiVersion"], body["kind"]) == (
+        "layout.lakehouse.dev/v1alpha1",
+        "TableObservation",
+    )
+    assert body["dataFiles"] == 8 and isinstance(body["bytes"], int)
+    assert {line["column"] for line in body["clustering"]} == {"id", "name"}
+    assert yaml.safe_load(cli("observe", "sales.bad", "-o", "yaml"))["uuid"] == body["uuid"]
+    listed = json.loads(cli("observe", "-o", "json"))
+    assert listed["kind"] == "TableObservationList"
+    assert [item["name"] for item in listed["items"]] == ["rec.sales.bad", "rec.sales.good"]
+    for output in ("json", "markdown", "wide"):
+        assert "secret" not in cli("observe", "sales.bad", "-o", output)
+        assert cli("observe", "-o", output)
+
+
+def test_imported_queries_replace_what_is_not_known(
+    cli: Callable[..., str], tmp_path: Path
+) -> None:
+    from reconciler.catalog.state import StateStore
+
+    assert "Not known yet" in cli("observe", "sales.bad")
+    uuid = json.loads(cli("observe", "sales.bad", "-o", "json"))["uuid"]
+    fragment = Fragment(
+        "log", 1, uuid, Comparison(Ref(1), "=", 0), (7,), (None,), (1,), 3.0, 1_700_000_000_000, "x"
+    )
+    StateStore(tmp_path / "state").append_fragments([fragment])
+    text = cli("observe", "sales.bad")
+    assert "Queries: 3 to 2023-11-14T22:13:20Z; they filter on id 100 %." in text
+    assert "Not known yet" not in text
+
+
+def test_one_unreadable_table_does_not_hide_the_others(
+    cli: Callable[..., str], tmp_path: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    for path in (tmp_path / "wh" / "sales" / "bad" / "metadata").glob("snap-*.avro"):
+        path.unlink()
+    result = CliRunner().invoke(build(), ["observe"])
+    assert result.exit_code == EXIT_USER
+    assert "rec.sales.good" in result.stdout
+    assert "manifest list" in result.stderr and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("name", ["sales.missing", "nowhere", "other.sales.bad"])
+def test_a_wrong_name_is_one_error(cli: Callable[..., str], name: str) -> None:
+    with pytest.raises(ReconcilerError) as raised:
+        cli("observe", name)
+    assert raised.value.exit_code == EXIT_USER and raised.value.do
+
+
+def test_catalogs_are_listed_without_secrets(cli: Callable[..., str]) -> None:
+    text = cli("catalogs")
+    assert re.search(r"^rec +sql +PYICEBERG_CATALOG__\* variables +sqlite:///", text, re.M)
+    assert "2 in 1 namespaces" in cli("catalogs", "-o", "wide")
+    for output in ("table", "wide", "json", "yaml", "markdown", "name"):
+        printed = cli("catalogs", "-o", output)
+        assert "rec" in printed and "hush" not in printed
+
+
+def test_reading_verbs_leave_the_catalog_untouched(cli: Callable[..., str], tmp_path: Path) -> None:
+    before = (tmp_path / "c.db").read_bytes()
+    files = sorted((tmp_path / "wh").rglob("*"))
+    cli("observe")
+    cli("observe", "sales.bad")
+    assert (tmp_path / "c.db").read_bytes() == before
+    assert sorted((tmp_path / "wh").rglob("*")) == files
