@@ -354,7 +354,14 @@ def _date_shift(node: exp.Expr, binding: Binding, sign: int) -> Const:
     amount = right.value
     if not isinstance(amount, Interval):
         amount = _interval_of(amount, unit_name(node.args.get("unit"), "DAY"))
-    return Const(_shift(_temporal(left.value), amount, sign), left.relative or right.relative)
+    moved = _shift(_temporal(left.value), amount, sign)
+    if isinstance(node, exp.TsOrDsAdd) and binding.dialect in _DATES_FROM_DATE_ADD:
+        moved = as_date(moved, binding.zone)
+    return Const(moved, left.relative or right.relative)
+
+
+_DATES_FROM_DATE_ADD = ("spark", "spark2", "databricks", "hive")
+"""There date_add and add_months of a timestamp give a date."""
 
 
 def _months_add(node: exp.Expr, binding: Binding) -> Const:
@@ -362,6 +369,8 @@ def _months_add(node: exp.Expr, binding: Binding) -> Const:
     if decided is not None:
         return decided
     start = _temporal(left.value)
+    if binding.dialect in _DATES_FROM_DATE_ADD:
+        start = as_date(start, binding.zone)
     if start.day > 27 or type(right.value) is not int:
         raise NotConstant("end of month")  # some engines keep the last day of the month
     return Const(_add_months(start, right.value), left.relative or right.relative)

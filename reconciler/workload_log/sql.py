@@ -20,6 +20,7 @@ from sqlglot.dialects.dialect import Dialects
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.schema import MappingSchema
 
 from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.core.schema import Schema
@@ -195,11 +196,11 @@ class SqlReader:
                 known[node.name] = table
         if not known:
             return []
-        schema: dict[str, object] = {k: _columns(table.schema) for k, table in known.items()}
+        columns: dict[str, object] = {k: _columns(table.schema) for k, table in known.items()}
         qualified = qualify(
             query,
             dialect=self.dialect or None,
-            schema=schema,
+            schema=MappingSchema(columns, normalize=False),
             validate_qualify_columns=False,
             quote_identifiers=False,
         )
@@ -319,7 +320,7 @@ def _rename_table(query: exp.Expr, node: exp.Table, key: str) -> None:
             if len(own) > 1 and own == levels[-len(own) :]:
                 column.set("db", None)
                 column.set("catalog", None)
-    node.set("this", exp.to_identifier(key))
+    node.set("this", exp.to_identifier(key, quoted=True))
     node.set("db", None)
     node.set("catalog", None)
     if not node.alias:

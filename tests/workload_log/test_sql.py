@@ -1,0 +1,241 @@
+"""What the reader makes of single queries: constants, dialects, joins, parameters, DML."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.core.predicate import render
+from reconciler.workload_log import sql as reader
+from reconciler.workload_log.lift import lift
+from reconciler.workload_log.sql import Demand, Skipped, SqlReader, extract
+from reconciler.workload_log.tables import NameIndex, SchemaMap
+from tests.workload_log.oracle import EVENT_MS, known_tables
+
+TABLES = known_tables(
+    {
+        "t": (("i", "int"), ("l", "long"), ("p", "decimal(6,2)"), ("d", "date"),
+              ("ts", "timestamp"), ("tz", "timestamptz"), ("s", "string"), ("f", "float"),
+              ("g", "double"), ("b", "boolean"), ("u", "uuid"), ("Mixed", "int"), ("st.x", "int"),
+              ("tags.element", "string")),
+        "o": (("i", "int"), ("k", "string"), ("d", "date")),
+    }
+)  # fmt: skip
+BY_NAME = SchemaMap({("cat", "db", name): table for name, table in TABLES.items()})
+
+
+def demands(sql: str, dialect: str = "trino") -> list[Demand]:
+    found = extract(sql, dialect, BY_NAME, EVENT_MS)
+    assert not isinstance(found, Skipped), found.reason
+    return found
+
+
+def condition(where: str, dialect: str = "trino") -> str:
+    (found,) = demands(f"SELECT i FROM db.t WHERE {where}", dialect)
+    return render(found.predicate, found.table.schema, found.literals)
+
+
+CONDITIONS = [
+    ("i < 3.5", "i < 4"), ("i <= 3.5", "i <= 3"), ("i = 3.5", "FALSE"), 
+    ("i <> 3.5", "NOT (i IS NULL)"),
+    ("3 < i", "i > 3"), ("i < 99999999999", "NOT (i IS NULL)"), ("i > 99999999999", "FALSE"),
+    ("i = NULL", "FALSE"), ("NOT (i = NULL)", "FALSE"), ("i IN (1, NULL)", "i = 1"),
+    ("i NOT IN (1, NULL)", "FALSE"), ("i NOT IN (1, 2)", "NOT (i IN (1, 2))"),
+    ("NOT (i < 3 AND l >= 4)", "i >= 3 OR l < 4"), ("i = '5'", "TRUE"), ("s = 5", "TRUE"),
+    ("p < 1.005", "p < 1.01"), ("p = 1.005", "FALSE"), ("p > 99999.5", "FALSE"),
+    ("f < 0.1", "f < 0.10000000149011612"), ("g < 0.1", "g < 0.1"),
+    ("d >= TIMESTAMP '2024-01-01 12:00:00'", "d >= 2024-01-02"),
+    ("d < TIMESTAMP '2024-01-01 12:00:00'", "d < 2024-01-02"),
+    ("d = '2024-01-01'", "d = 2024-01-01"), ("d = '2024-1-1'", "TRUE"), ("d > 'x'", "TRUE"),
+    ("ts >= DATE '2024-01-01'", "ts >= 2024-01-01T00:00:00Z"),
+    ("tz >= TIMESTAMP '2024-01-01 00:00:00 +02:00'", "tz >= 2023-12-31T22:00:00Z"),
+    ("d < DATE '2024-01-31' + INTERVAL '1' MONTH", "d < 2024-02-29"),
+    ("CAST(ts AS DATE) = DATE '2024-01-01'",
+     "ts >= 2024-01-01T00:00:00Z AND ts < 2024-01-02T00:00:00Z"),
+    ("year(d) = 2024", "d >= 2024-01-01 AND d < 2025-01-01"),
+    ("date_trunc('month', d) > DATE '2024-01-15'", "d >= 2024-02-01"),
+    ("date_trunc('month', d) = DATE '2024-01-15'", "FALSE"),
+    ("CAST(l AS INT) = 5", "TRUE"), ("CAST(i AS BIGINT) = 5", "i = 5"), ("i + 1 = 5", "TRUE"),
+    ("lower(s) = 'a'", "TRUE"), ("s LIKE 'ab%'", "s LIKE ab%"), ("s LIKE 'a_b%'", "s LIKE a%"),
+    ("s NOT LIKE 'a_b%'", "TRUE"), ("s LIKE 'ab'", "s = ab"), ("s LIKE '%b'", "TRUE"),
+    ("s LIKE 'a!%b%' ESCAPE '!'", "s LIKE a%"), ("b", "b = true"), ("NOT b", "b = false"),
+    ("s = 'it''s'", "s = it's"), ("Mixed = 1 AND MIXED < 4", "Mixed = 1 AND Mixed < 4"),
+    ("st.x > 3", "st.x > 3"), ("i = 1 OR s = upper('x')", "TRUE"), ("i BETWEEN 5 AND 1",
+     "i BETWEEN 5 AND 1"), ("1 = 0", "FALSE"), ("i = 1 AND random() < 0.5", "i = 1"),
+    ("i IN (SELECT i FROM elsewhere.x)", "TRUE"), ("coalesce(i, 0) = 0", "TRUE"),
+    ("i IS NOT DISTINCT FROM 3", "i = 3"), ("i IS DISTINCT FROM 3", "i != 3 OR i IS NULL"),
+    ("u = 'f79c3e09-677c-4bbd-a479-3f349cb785e7'", "u = f79c3e09-677c-4bbd-a479-3f349cb785e7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "expected"), CONDITIONS)
+def test_conditions_are_exact_or_wider(where: str, expected: str) -> None:
+    assert condition(where) == expected
+
+
+def test_only_what_the_engine_pushes_down_is_kept() -> None:
+    assert condition("year(d) = 2024", "spark") == "TRUE"
+    assert condition("s LIKE 'a_b%'", "spark") == "TRUE"
+    assert condition("CAST(ts AS DATE) = DATE '2024-01-01'", "duckdb") == "TRUE"
+
+
+WEEK_AGO = [
+    ("trino", "tz >= now() - INTERVAL '7' DAY"), ("spark", "tz >= now() - INTERVAL 7 DAYS"),
+    ("spark", "tz >= current_timestamp() - INTERVAL '168' HOUR"),
+    ("duckdb", "tz >= now() - INTERVAL 7 DAY"), ("postgres", "tz >= now() - INTERVAL '7 days'"),
+    ("snowflake", "tz >= dateadd(day, -7, current_timestamp())"),
+    ("bigquery", "tz >= timestamp_sub(current_timestamp(), INTERVAL 7 DAY)"),
+    ("mysql", "tz >= date_sub(now(), INTERVAL 7 DAY)"),
+    ("tsql", "tz >= dateadd(day, -7, getdate())"),
+    ("clickhouse", "tz >= subtractDays(now(), 7)"), ("redshift", "tz >= dateadd(day, -7, sysdate)"),
+    ("presto", "tz >= date_add('day', -7, now())"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "where"), WEEK_AGO)
+def test_now_relative_sql_moves_exactly_in_every_dialect(dialect: str, where: str) -> None:
+    (found,) = demands(f"SELECT i FROM db.t WHERE {where}", dialect)
+    assert found.moving == (-7 * 86_400_000_000,)
+    assert found.literals == (EVENT_MS * 1000 - 7 * 86_400_000_000,)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "where"),
+    [("trino", "d >= current_date - INTERVAL '7' DAY"),
+     ("spark", "d >= date_sub(current_date(), 7)"),
+     ("spark", "d >= date_add(now(), -7)"), ("duckdb", "d >= today() - 7"),
+     ("mysql", "d >= curdate() - INTERVAL 7 DAY"), ("snowflake", "d >= current_date() - 7"),
+     ("bigquery", "d >= date_sub(current_date(), INTERVAL 1 WEEK)")],
+)  # fmt: skip
+def test_dates_relative_to_today_move_by_whole_days(dialect: str, where: str) -> None:
+    (found,) = demands(f"SELECT i FROM db.t WHERE {where}", dialect)
+    (offset,) = found.moving
+    assert offset == -7
+    assert found.literals == (EVENT_MS // 86_400_000 - 7,)
+
+
+JOINS = [
+    ("t LEFT JOIN o ON t.i = o.i AND o.k = 'a' AND t.l > 5", {"t": "TRUE", "o": "k = a"}),
+    ("t LEFT JOIN o ON t.i = o.i WHERE o.k = 'a'", {"t": "TRUE", "o": "k = a"}),
+    ("t LEFT JOIN o ON t.i = o.i WHERE o.k IS NULL", {"t": "TRUE", "o": "TRUE"}),
+    ("t LEFT JOIN o ON t.i = o.i WHERE coalesce(o.k, 'a') = 'a'", {"t": "TRUE", "o": "TRUE"}),
+    ("t LEFT JOIN o ON t.i = o.i WHERE o.k = 'a' OR t.l = 1", {"t": "TRUE", "o": "TRUE"}),
+    ("o RIGHT JOIN t ON t.i = o.i AND t.l > 5 WHERE t.l < 9", {"t": "l < 9", "o": "TRUE"}),
+    ("t FULL JOIN o ON t.i = o.i WHERE t.l = 1", {"t": "l = 1", "o": "TRUE"}),
+    ("t FULL JOIN o ON t.i = o.i AND o.k = 'a'", {"t": "TRUE", "o": "TRUE"}),
+    ("t JOIN o ON t.i = o.i WHERE t.i = 5", {"t": "i = 5", "o": "i = 5"}),
+    ("t JOIN o ON t.d = o.d WHERE t.d >= DATE '2024-01-01'",
+     {"t": "d >= 2024-01-01", "o": "d >= 2024-01-01"}),
+    ("t JOIN o ON t.i = o.i WHERE (t.l = 1 AND o.k = 'a') OR (t.l = 2 AND o.k = 'b')",
+     {"t": "l = 1 OR l = 2", "o": "k = a OR k = b"}),
+    ("t JOIN (SELECT i, max(k) AS k FROM o GROUP BY i) o ON t.i = o.i WHERE o.k = 'a' AND o.i = 3",
+     {"t": "TRUE", "o": "i = 3"}),
+    ("t JOIN (SELECT i FROM o LIMIT 5) o ON t.i = o.i WHERE o.i = 3", {"t": "TRUE", "o": "TRUE"}),
+    ("t WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.i = t.i AND o.k = 'a')",
+     {"t": "TRUE", "o": "k = a"}),
+    ("t NATURAL JOIN o WHERE t.l = 3", {"o": "TRUE"}),
+    ("t TABLESAMPLE BERNOULLI (10) WHERE t.l = 3", {"t": "TRUE"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("from_", "expected"), JOINS)
+def test_joins_give_each_table_what_they_imply(from_: str, expected: dict[str, str]) -> None:
+    found = {
+        d.table.name: render(d.predicate, d.table.schema, d.literals)
+        for d in demands(f"SELECT * FROM {from_}")
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_prepared_statements_keep_their_shape_and_what_is_known() -> None:
+    for mark, dialect in (("?", "trino"), ("$1", "postgres"), (":id", "spark"), ("@id", "tsql")):
+        sql = f"SELECT l FROM db.t WHERE i = {mark} AND d = '2024-01-01'"
+        (found,) = demands(sql, dialect)
+        schema = found.table.schema
+        assert render(found.predicate, schema, found.literals) == "d = 2024-01-01"
+        assert found.unbound is not None
+        assert sorted(render(found.unbound, schema).split(" AND ")) == ["d = ?", "i = ?"]
+
+
+def test_an_unknown_value_in_a_disjunction_or_negation_keeps_every_row() -> None:
+    for where in ("i = ? OR l = 3", "NOT (i = ?)", "i NOT IN (1, ?)", "NOT (i = ? AND l = 3)"):
+        (found,) = demands(f"SELECT l FROM db.t WHERE {where}")
+        assert render(found.predicate, found.table.schema) == "TRUE" and found.unbound is not None
+
+
+STATEMENTS = [
+    ("INSERT INTO db.o SELECT i, s, d FROM db.t WHERE i = 3", {"t": "i = 3"}),
+    ("CREATE TABLE x AS WITH c AS (SELECT * FROM db.t WHERE l = 2) SELECT * FROM c",
+     {"t": "l = 2"}),
+    ("DELETE FROM db.t WHERE d < DATE '2024-01-01'", {"t": "d < 2024-01-01"}),
+    ("UPDATE db.t SET l = (SELECT max(i) FROM db.o WHERE k = 'a') WHERE i = 3",
+     {"t": "i = 3", "o": "k = a"}),
+    ("MERGE INTO db.t USING db.o ON t.i = o.i AND t.d > DATE '2024-01-01' AND o.k = 'a'"
+     " WHEN MATCHED THEN UPDATE SET l = 1", {"t": "d > 2024-01-01", "o": "k = a"}),
+    ("MERGE INTO db.t USING db.o ON t.i = o.i AND t.d > DATE '2024-01-01' AND o.k = 'a'"
+     " WHEN NOT MATCHED THEN INSERT (i) VALUES (o.i)", {"t": "d > 2024-01-01", "o": "TRUE"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "expected"), STATEMENTS)
+def test_statements_read_what_they_read(sql: str, expected: dict[str, str]) -> None:
+    found = demands(sql)
+    assert {
+        d.table.name: render(d.predicate, d.table.schema, d.literals) for d in found
+    } == expected
+
+
+def test_other_statements_are_skipped_with_a_reason() -> None:
+    for sql, reason in (
+        ("GRANT SELECT ON db.t TO x", reader.NOT_A_QUERY),
+        ("CREATE VIEW v AS SELECT * FROM db.t", reader.NOT_A_QUERY),
+        ("SELECT 1", reader.UNKNOWN_TABLES),
+        ("SELECT * FROM db.t FOR VERSION AS OF 5", reader.TIME_TRAVEL),
+        ("-- layoutctl\nSELECT * FROM db.t", reader.OWN_JOB),
+    ):
+        assert extract(sql, "trino", BY_NAME, EVENT_MS) == Skipped(reason), sql
+
+
+def test_lifting_literals_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [f"SELECT i FROM db.t WHERE {where}" for where, _ in CONDITIONS]
+    queries += [f"SELECT * FROM {from_}" for from_, _ in JOINS] + [sql for sql, _ in STATEMENTS]
+    lifted = [demands(sql) for sql in queries]
+    monkeypatch.setattr("reconciler.workload_log.lift._MISREAD", __import__("re").compile(""))
+    assert [demands(sql) for sql in queries] == lifted
+
+
+def test_queries_of_one_template_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    analyse = SqlReader._analysed
+    monkeypatch.setattr(
+        SqlReader, "_analysed", lambda self, *a: parsed.append(a) or analyse(self, *a)
+    )
+    one = SqlReader("trino", BY_NAME)
+    for n in range(50):
+        found = one.extract(
+            f"SELECT i FROM db.t WHERE i = {n} AND s IN ('a{n}', 'b''{n}') -- it's {n % 1}\n",
+            EVENT_MS,
+        )
+        assert isinstance(found, list) and found[0].literals == (
+            n, (f"a{n}".encode(), f"b'{n}".encode()),
+        )  # fmt: skip
+    assert len(parsed) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT 'a''b' = \"x='1'\" -- y = 'z'", "SELECT /* a = 1 */ `b='2'` FROM t WHERE c=1.5e3",
+     "x = r'raw' AND y = 'a\\'b'", "$$ x = 1 $$", "a = 1x", "a = 7.8.9"],
+)  # fmt: skip
+def test_text_in_quotes_and_comments_is_not_lifted(sql: str) -> None:
+    lifted = lift(sql)
+    assert all(mark in lifted.template for mark in lifted.literals)
+    for kept in ("x='1'", "y = 'z'", "/* a = 1 */", "`b='2'`", "r'raw'"):
+        assert (kept in sql) == (kept in lifted.template)
+
+
+def test_names_are_found_by_unique_suffix_only() -> None:
+    index = NameIndex([("c", "a", "t"), ("c", "b", "t"), ("c", "b", "u"), ("b", "u")])
+    assert index.find(("t",)) is None
+    assert index.find(("A", "T")) == ("c", "a", "t")
+    assert index.find(("b", "u")) == ("b", "u")
+    assert index.find(("x", "t")) is None
