@@ -62,6 +62,8 @@ class Candidate:
 
 def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     """What each shape reads from these files now."""
+    if len(rows) == len(situation.table):
+        return situation.savings.readings
     part = situation.view.take(rows)
     return tuple(read_shape(part, demand) for demand in situation.demands)
 

@@ -202,9 +202,11 @@ def _ranked(
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
         return scored
-    finalists = [_final(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
-    finalists.sort(key=lambda c: -(c.saving_low - c.cost))
-    return finalists + scored[FINALISTS : FINALISTS + 1]
+    finalists = [_judged(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
+    finalists.sort(key=lambda c: -c.net)
+    best = _sharpened(situation, finalists[0], full) if finalists else None
+    others = finalists[1:] + scored[FINALISTS : FINALISTS + 1]
+    return [best, *others] if best is not None else others
 
 
 def _try(
@@ -219,15 +221,24 @@ def _try(
     return None if outcome is None else weigh(situation, rows, rewrite, before, outcome)
 
 
-def _final(
+def _judged(
     situation: Situation, candidate: Candidate, pool: Pool, before: tuple[ShapeReading, ...]
 ) -> Candidate:
+    """The same key by the full sample."""
     rewrite = plan_rewrite(situation, candidate.rows, candidate.key, candidate.curve)
     outcome = simulate(situation, candidate.rows, rewrite, pool)
     if outcome is None or outcome.label == "bound":
         return candidate
-    judged = weigh(situation, candidate.rows, rewrite, before, outcome)
-    return sharpen(situation, judged, rewrite, outcome, pool)
+    return weigh(situation, candidate.rows, rewrite, before, outcome)
+
+
+def _sharpened(situation: Situation, candidate: Candidate, pool: Pool) -> Candidate:
+    """The winner with the sample's own error in its lower bound."""
+    rewrite = plan_rewrite(situation, candidate.rows, candidate.key, candidate.curve)
+    outcome = simulate(situation, candidate.rows, rewrite, pool)
+    if outcome is None or outcome.label == "bound":
+        return candidate
+    return sharpen(situation, candidate, rewrite, outcome, pool)
 
 
 def _key_text(situation: Situation, candidate: Candidate) -> str:

@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from reconciler.advisor.recluster import allowed
 from reconciler.advisor.situation import Situation
-from reconciler.advisor.wair.boundary import boundary_files
-from reconciler.core.cost import BLOCK_CELLS, projected_bytes
 from reconciler.core.filetable import Int64
 from reconciler.core.grouping import midpoint_rank
 
 Float64 = npt.NDArray[np.float64]
 
 MAX_FILES = 64
+ROUNDING = 1e-4
 
 
 def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
@@ -40,16 +39,15 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
 
 
 def saving_bound(situation: Situation) -> Float64:
-    """At most what boundary queries read of each file over the horizon, float64[files]."""
-    table = situation.table
-    bound = np.zeros(len(table))
-    for demand in situation.demands:
-        size = projected_bytes(table, demand.projection)
-        step = max(1, BLOCK_CELLS // max(len(table), 1))
-        for start in range(0, len(demand), step):
-            part = demand.take(slice(start, start + step))
-            boundary = boundary_files(table, part).astype(np.float32)
-            bound += (part.executions.astype(np.float32) @ boundary) * size
+    """At most what queries read of each boundary file over the horizon, float64[files].
+
+    A file that bounds show to be needed whole saves nothing; of any other at most all is saved.
+    """
+    bound = np.zeros(len(situation.table))
+    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+        if demand.prunable:
+            partly = reading.saving > ROUNDING * reading.read
+            bound += np.where(partly, reading.read, 0.0)
     return bound
 
 

@@ -42,7 +42,8 @@ def covered_share(
     What cannot be estimated (no bounds, a transform) counts as 1: no saving is claimed for it.
     """
     share = _share(push_not(predicate), table, literals, queries)
-    return np.clip(share, 0.0, 1.0, out=share)
+    np.minimum(share, np.float32(1.0), out=share)
+    return np.maximum(share, np.float32(0.0), out=share)
 
 
 def _share(
@@ -74,7 +75,7 @@ def _conjunction(
             by_column[child.ref.field_id].append(child)
         else:
             other.append(child)
-    product = np.ones((queries, len(table)), dtype=np.float32)
+    product: Float32 | None = None
     for members in by_column.values():
         joint = _share(members[0], table, literals, queries)
         for member in members[1:]:
@@ -82,9 +83,12 @@ def _conjunction(
         if len(members) > 1:
             joint -= np.float32(len(members) - 1)
             np.maximum(joint, 0.0, out=joint)
-        product *= joint
+        product = joint if product is None else np.multiply(product, joint, out=product)
     for child in other:
-        product *= _share(child, table, literals, queries)
+        share = _share(child, table, literals, queries)
+        product = share if product is None else np.multiply(product, share, out=product)
+    if product is None:
+        return np.ones((queries, len(table)), dtype=np.float32)
     return product
 
 
@@ -113,9 +117,11 @@ def _leaf(
         share = _prefix_share(scale, np.asarray(values))
     else:
         share = scale.compare(leaf.op, np.asarray(values))
-    share[:, ~column.bounded] = 1.0
-    present = np.where(column.nulls >= 0, 1.0 - column.nulls / records, 1.0)
-    share *= np.clip(present, 0.0, 1.0).astype(np.float32)
+    if not column.bounded.all():
+        share[:, ~column.bounded] = 1.0
+    if (column.nulls > 0).any():
+        present = np.where(column.nulls >= 0, 1.0 - column.nulls / records, 1.0)
+        share *= np.clip(present, 0.0, 1.0).astype(np.float32)
     return share
 
 
@@ -180,9 +186,10 @@ class Scale:
             share = inside * self._point
             return share if op == "=" else np.float32(1.0) - share
         upto = op in ("<=", ">")
-        below = (point + self._step - self._low) if upto else (point - self._low)
+        below = ((point + self._step) if upto else point) - self._low
         below *= self._inverse
-        np.clip(below, 0.0, 1.0, out=below)
+        np.minimum(below, np.float32(1.0), out=below)
+        np.maximum(below, np.float32(0.0), out=below)
         if self._constant.any():
             full = point >= self._low if upto else point > self._low
             below[:, self._constant] = full[:, self._constant]

@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
-from reconciler.core.cost import OPEN_BYTES, Demand, ShapeReading, TableView, read_shape
+from reconciler.core.cost import (
+    OPEN_BYTES,
+    Demand,
+    ShapeReading,
+    TableView,
+    read_layout,
+    read_shape,
+)
 from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.core.schema import SortColumn
 
@@ -27,7 +34,7 @@ SLACK = 1.1
 MAX_BOUNDED_GROUPS = 64
 """More groups than this are not judged by bounds: such a rewrite deserves a sketch first."""
 
-MIN_SLICE_ROWS = 4
+MIN_SLICE_ROWS = 8
 REPLICATES = 16
 
 
@@ -63,7 +70,7 @@ def what_if(pool: Pool, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome:
     chunk = rewrite.chunk_of_file[pool.file]
     order = row_order(pool, rewrite.key, rewrite.curve, chunk)
     view, files = _simulated(pool, rewrite, order, pool.weight)
-    return Outcome(tuple(read_shape(view, d) for d in demands), files, "sampled", view)
+    return Outcome(tuple(read_layout(view, d) for d in demands), files, "sampled", view)
 
 
 def with_replicates(
@@ -81,7 +88,7 @@ def with_replicates(
             continue
         kept = order[weight[order] > 0.0]
         view, _ = _simulated(pool, rewrite, kept, weight * (pool.weight.sum() / total))
-        replicates.append(tuple(read_shape(view, d) for d in demands))
+        replicates.append(tuple(read_layout(view, d) for d in demands))
     return replace(outcome, replicates=tuple(replicates))
 
 
