@@ -108,6 +108,7 @@ def rows_of(number: int, rows: int) -> pa.Table:
             "day": random.integers(0, 400, rows),
             "k": random.integers(0, 100_000, rows),
             "v": [None if x % 7 == 0 else float(x) for x in range(rows)],
+            "date": pa.array(20_727 + random.integers(0, 20, rows), pa.int32()).cast(pa.date32()),
             "pad": [random.bytes(32).hex() for _ in range(rows)],
         }
     )
@@ -265,6 +266,10 @@ def test_a_workload_that_no_layout_helps_gives_an_empty_plan(
     catalog_config, make_table, actor, scenario, reason
 ):
     table = make_table(scenario, files=6, rows=20_000)
+    # Files of this size are not small: the workload alone decides.
+    table.transaction().set_properties(
+        {"write.target-file-size-bytes": str(1 << 19)}
+    ).commit_transaction()
     actor.store.append_fragments(SCENARIOS[scenario](table))
     proposal = step_of(catalog_config, scenario).propose(actor)
     assert proposal.plan.empty
@@ -292,10 +297,13 @@ def _no_predicate(table: Any) -> list[Fragment]:
 
 
 def _window_past(table: Any) -> list[Fragment]:
-    """`day` beyond everything that the table holds, and it keeps moving on."""
+    """The last 7 days, asked for 40 days; all rows are of the first three weeks of October."""
     return [
-        dataclasses.replace(fragment, literals=(10_000 + n, 10_010 + n))
-        for n, fragment in enumerate(queries_on(table, "day", 300, 10, 400))
+        dataclasses.replace(
+            fragment,
+            literals=(fragment.event_ms // DAY_MS - 7, fragment.event_ms // DAY_MS),
+        )
+        for fragment in queries_on(table, "date", 300, 10, 400, days=40)
     ]
 
 
