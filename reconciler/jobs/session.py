@@ -101,6 +101,8 @@ def _settings(conf: Mapping[str, str], app: str, master: str) -> dict[str, str]:
         "spark.sql.redaction.options.regex": REDACTED,
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "layoutctl-warehouse"),
         "spark.speculation": "false",
+        # A union of single partitions would become one partition: slices must stay tasks.
+        "spark.sql.unionOutputPartitioning": "false",
     }
     defaults = {k: v for k, v in runtime.spark_defaults().items() if k.startswith("spark.")}
     launch = {k: v for k, v in conf.items() if not k.startswith(CATALOG_PREFIX)}

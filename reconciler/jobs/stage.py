@@ -8,7 +8,7 @@ the rewrite while the real table's properties stay as they are.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.jobs import iceberg
@@ -16,6 +16,9 @@ from reconciler.jobs import iceberg
 DATA_PATH = "write.data.path"
 ROW_GROUP = "write.parquet.row-group-size-bytes"
 TARGET_SIZE = "write.target-file-size-bytes"
+LINEAGE = ("_row_id", "_last_updated_sequence_number")
+NO_ROW_ID = -(1 << 62)
+"""First row id of a file that is read back: rows without an id of their own come out negative."""
 DEFAULT_TARGET = 512 * 1024 * 1024
 
 
@@ -75,9 +78,40 @@ def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:
     gateway = spark.sparkContext._gateway
     spec = table.specs().get(data_file.specId())
     return core.BaseFileScanTask(
-        data_file,
+        _with_lineage_base(spark, spec, data_file),
         gateway.new_array(core.DeleteFile, 0),
         core.SchemaParser.toJson(table.schema()),
         core.PartitionSpecParser.toJson(spec),
         core.expressions.ResidualEvaluator.unpartitioned(core.expressions.Expressions.alwaysTrue()),
     )
+
+
+def _with_lineage_base(spark: Any, spec: Any, data_file: Any) -> Any:
+    """The file with a first row id and sequence number: without them its lineage reads as null."""
+    files = spark._jvm.org.apache.iceberg.DataFiles
+    copied = files.builder(spec).copy(data_file).withFirstRowId(NO_ROW_ID).build()
+    boxed_long = _array(
+        spark, spark._jvm.java.lang.Class, [iceberg.java_class(spark, "java.lang.Long")]
+    )
+    base_file = iceberg.java_class(spark, "org.apache.iceberg.BaseFile")
+    setter = base_file.getMethod("setDataSequenceNumber", boxed_long)
+    setter.setAccessible(True)
+    setter.invoke(copied, _array(spark, spark._jvm.java.lang.Object, [NO_ROW_ID]))
+    return copied
+
+
+def _array(spark: Any, kind: Any, values: Sequence[Any]) -> Any:
+    array = spark.sparkContext._gateway.new_array(kind, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
+
+
+def without_lineage_base(frame: Any) -> Any:
+    """Undoes it: a negative lineage value is one that the file does not hold."""
+    from pyspark.sql import functions as f
+
+    for name in LINEAGE:
+        if name in frame.columns:
+            frame = frame.withColumn(name, f.when(f.col(name) >= 0, f.col(name)))
+    return frame

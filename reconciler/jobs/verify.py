@@ -61,19 +61,25 @@ def row_hash(schema: Any) -> Any:
     """One long per row over all columns of a struct type."""
     from pyspark.sql import functions as f
 
-    columns = [(f.col(_quoted(field.name)), field) for field in schema.fields]
-    return f.xxhash64(*_null_flags(columns), *(_canonical(c, x.dataType) for c, x in columns))
+    return _hash_of([(f.col(_quoted(field.name)), field.dataType) for field in schema.fields])
 
 
-def _null_flags(columns: list[tuple[Any, Any]]) -> list[Any]:
-    """Bit sets of which nullable columns are null, as longs."""
+def _hash_of(columns: list[tuple[Any, Any]]) -> Any:
+    """xxhash64 skips nulls, so which columns are null is hashed with the values."""
     from pyspark.sql import functions as f
 
-    nullable = [column for column, field in columns if field.nullable]
+    values = [_canonical(column, data_type) for column, data_type in columns]
+    return f.xxhash64(*_null_flags([column for column, _ in columns]), *values)
+
+
+def _null_flags(columns: list[Any]) -> list[Any]:
+    """Bit sets of which columns are null, as longs."""
+    from pyspark.sql import functions as f
+
     words = []
-    for start in range(0, len(nullable), FLAGS_PER_WORD):
+    for start in range(0, len(columns), FLAGS_PER_WORD):
         word = f.lit(0).cast("long")
-        for bit, column in enumerate(nullable[start : start + FLAGS_PER_WORD]):
+        for bit, column in enumerate(columns[start : start + FLAGS_PER_WORD]):
             flag = f.when(column.isNull(), f.lit(1 << bit).cast("long"))
             word = word.bitwiseOR(flag.otherwise(f.lit(0).cast("long")))
         words.append(word)
@@ -89,12 +95,8 @@ def _canonical(column: Any, data_type: Any) -> Any:
         nan, zero = f.lit(float("nan")).cast(data_type), f.lit(0.0).cast(data_type)
         return f.when(f.isnan(column), nan).when(column == zero, zero).otherwise(column)
     if isinstance(data_type, t.StructType):
-        fields = [(column.getField(x.name), x) for x in data_type.fields]
-        inner = f.xxhash64(
-            *_null_flags([(c, t.StructField("", x.dataType, True)) for c, x in fields]),
-            *(_canonical(c, x.dataType) for c, x in fields),
-        )
-        return f.when(column.isNotNull(), inner)
+        fields = [(column.getField(x.name), x.dataType) for x in data_type.fields]
+        return f.when(column.isNotNull(), _hash_of(fields))
     if isinstance(data_type, t.ArrayType):
         return f.transform(column, lambda item: _element(item, data_type.elementType))
     if isinstance(data_type, t.MapType):

@@ -18,7 +18,6 @@ from reconciler.jobs.group import Group
 from reconciler.jobs.metrics import TaskMetrics
 from reconciler.jobs.verify import Fingerprint
 
-
 BUFFER_SLACK = 64 << 10
 
 
@@ -152,7 +151,7 @@ def read_back(
         return Fingerprint(0)
     tasks = [stage.task_of_new_file(spark, table, file) for file in files]
     with stage.staged(spark, table, set_id, tasks):
-        frame = stage.read(spark, set_id)
+        frame = stage.without_lineage_base(stage.read(spark, set_id))
         observation = Observation(set_id)
         observed = frame.observe(observation, *verify.aggregates(frame.schema, hashed))
         observed.write.format("noop").mode("overwrite").save()

@@ -59,7 +59,7 @@ class Bench:
         return Counter(str(row) for row in self.spark.table(self.full(name)).collect())
 
     def action(self, name: str, kind: ActionType, *key: str, **more: Any) -> Action:
-        """An action on all live files of one partition spec (all files must share the partition)."""
+        """An action on all live files of one partition spec (of one partition)."""
         schema = self.table(name).schema()
         columns = []
         for part in key:

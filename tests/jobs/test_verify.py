@@ -45,14 +45,12 @@ def _null_a_nested_field(frame: DataFrame) -> DataFrame:
 def _move_a_value_to_another_column(frame: DataFrame) -> DataFrame:
     hit = f.col("id") == 8
     a, b = f.col("a"), f.col("b")
-    return frame.withColumns(
-        {"a": f.when(~hit, a), "b": f.when(hit, a).otherwise(b)}
-    )  # fmt: skip
+    return frame.withColumns({"a": f.when(~hit, a), "b": f.when(hit, a).otherwise(b)})
 
 
 def _change_a_map(frame: DataFrame) -> DataFrame:
-    return frame.withColumn("m", f.when(f.col("id") == 5, f.create_map(f.lit("k"), f.lit(6))
-                                        .cast("map<string,bigint>")).otherwise(f.col("m")))  # fmt: skip
+    other = f.create_map(f.lit("k"), f.lit(6)).cast("map<string,bigint>")
+    return frame.withColumn("m", f.when(f.col("id") == 5, other).otherwise(f.col("m")))
 
 
 def _lose_a_row(frame: DataFrame) -> DataFrame:
