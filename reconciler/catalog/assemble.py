@@ -315,16 +315,21 @@ def _truncated(iceberg_type: str, stats: FieldStats, count: int, truncation: int
         return np.zeros(count, dtype=bool)
     cut = np.zeros(count, dtype=bool)
     for bounds in (stats.lower, stats.upper):
-        cut |= bounds.length > CAP
-        if int(bounds.length.max(initial=-1)) < min(truncation, DEFAULT_TRUNCATION):
-            continue
-        if iceberg_type == "string":
-            continuation = (bounds.data & 0xC0) == 0x80
-            characters = np.minimum(bounds.length, CAP) - continuation.sum(axis=1)
-        else:
-            characters = bounds.length
+        characters = _characters(bounds) if iceberg_type == "string" else bounds.length
         cut |= (characters == truncation) | (characters == DEFAULT_TRUNCATION)
+        cut |= bounds.length > CAP
+    rows = np.flatnonzero(cut)
     width = max(stats.lower.data.shape[1], stats.upper.data.shape[1])
-    equal = (_at_least(stats.lower.data, width) == _at_least(stats.upper.data, width)).all(axis=1)
-    equal &= (stats.lower.length == stats.upper.length) & (stats.lower.length <= CAP)
-    return np.asarray(cut & ~equal)
+    lower, upper = (_at_least(b.data[rows], width) for b in (stats.lower, stats.upper))
+    same_length = stats.lower.length[rows] == stats.upper.length[rows]
+    exact = (lower == upper).all(axis=1) & same_length & (stats.lower.length[rows] <= CAP)
+    cut[rows[exact]] = False
+    return cut
+
+
+def _characters(bounds: RawBounds) -> Array:
+    """Code points of UTF-8 bounds, as far as they are kept."""
+    if not len(bounds.data) or int(bounds.data.max()) < 0x80:
+        return bounds.length
+    continuation = (bounds.data & 0xC0) == 0x80
+    return np.asarray(np.minimum(bounds.length, CAP) - continuation.sum(axis=1))

@@ -29,14 +29,14 @@ class CorruptContainer(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One Avro file: header metadata and its data blocks as (rows, decompressed bytes)."""
+    """One Avro file: header metadata, and all its data blocks decompressed and joined.
+
+    Some writers make a block of every entry; a reader's fixed cost per block would dominate.
+    """
 
     metadata: dict[str, bytes]
-    blocks: tuple[tuple[int, bytes], ...]
-
-    @property
-    def rows(self) -> int:
-        return sum(rows for rows, _ in self.blocks)
+    rows: int
+    body: bytes
 
     @property
     def schema(self) -> Any:
@@ -59,17 +59,18 @@ def _parse(data: bytes) -> Container:
     metadata, at = _read_metadata(data, 4)
     sync, at = data[at : at + 16], at + 16
     codec = metadata.get("avro.codec", b"null").decode()
-    blocks: list[tuple[int, bytes]] = []
+    total, bodies = 0, []
     while at < len(data):
         rows, at = _read_long(data, at)
         size, at = _read_long(data, at)
         end = at + size
         if rows < 0 or size < 0 or data[end : end + 16] != sync:
             raise CorruptContainer(f"a data block ends without its sync marker near byte {end}")
-        blocks.append((rows, _decompress(codec, data[at:end])))
+        total += rows
+        bodies.append(_decompress(codec, data[at:end]))
         at = end + 16
     json.loads(metadata["avro.schema"])
-    return Container(metadata, tuple(blocks))
+    return Container(metadata, total, b"".join(bodies))
 
 
 def _read_metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
@@ -90,7 +91,11 @@ def _read_metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:
     """Avro's zig-zag varint."""
-    value = shift = 0
+    byte = data[at]
+    at += 1
+    if byte < 0x80:  # most numbers of a manifest's framing are small
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
     while True:
         byte = data[at]
         at += 1
@@ -191,8 +196,10 @@ def decode_together(schema: str, containers: Sequence[Container]) -> pa.Table:
         with merged.open("wb") as out:
             out.write(_header(schema))
             for container in containers:
-                for rows, block in container.blocks:
-                    out.write(_write_long(rows) + _write_long(len(block)) + block + SYNC)
+                if container.rows:
+                    out.write(_write_long(container.rows) + _write_long(len(container.body)))
+                    out.write(container.body)
+                    out.write(SYNC)
         frame = session.read_avro(str(merged))
         return pa.Table.from_batches(frame.collect(), schema=frame.schema())
 

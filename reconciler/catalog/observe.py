@@ -185,27 +185,34 @@ class ManifestReader:
         if not keys:
             return None
         with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
-            containers = list(pool.map(self._fetch, keys))
+            files = list(pool.map(self._fetch, keys))
         self.read += len(keys)
-        groups: dict[tuple[Any, ...], list[tuple[Key, Container]]] = {}
-        for key, container in zip(keys, containers, strict=True):
+        groups: dict[tuple[str, Any, bool], list[tuple[Key, Container]]] = {}
+        for key, data in zip(keys, files, strict=True):
+            container = _parse(key[0], data)
             deletes = container.metadata.get("content") == b"deletes"
             shape = (entry_schema(container), partition_columns(container), deletes)
             groups.setdefault(shape, []).append((key, container))
         parts = [
-            _decode_group(*shape, batch)
-            for shape, members in groups.items()
+            _decode_group(schema, columns, deletes, batch)
+            for (schema, columns, deletes), members in groups.items()
             for batch in _batches(members)
         ]
         return concatenate(parts)
 
-    def _fetch(self, key: Key) -> Container:
+    def _fetch(self, key: Key) -> bytes:
         path = key[0]
         with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
             with self._io.new_input(path).open() as stream:
-                data = stream.read()
+                data = bytes(stream.read())
             self.bytes_read += len(data)
-            return parse_container(data)
+            return data
+
+
+def _parse(path: str, data: bytes) -> Container:
+    """Outside the readers' threads: many tiny decompressions would only fight for the lock."""
+    with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
+        return parse_container(data)
 
 
 CORRUPT_MANIFEST = (

@@ -98,10 +98,9 @@ def recoded(data: bytes, codec: str) -> bytes:
     for key, value in metadata.items():
         out += avro._write_long(len(key)) + key.encode() + avro._write_long(len(value)) + value
     out += avro._write_long(0) + avro.SYNC
-    for rows, block in container.blocks:
-        packed = _compressed(codec, block)
-        out += avro._write_long(rows) + avro._write_long(len(packed)) + packed + avro.SYNC
-    return out
+    packed = _compressed(codec, container.body)
+    out += avro._write_long(container.rows) + avro._write_long(len(packed)) + packed
+    return out + avro.SYNC
 
 
 def _compressed(codec: str, block: bytes) -> bytes:
@@ -276,7 +275,7 @@ def test_fixed_types_that_are_named_once_and_referred_to_later_are_understood() 
             }
         ],
     }
-    container = avro.Container({"avro.schema": json.dumps(schema).encode()}, ())
+    container = avro.Container({"avro.schema": json.dumps(schema).encode()}, 0, b"")
     assert [c.precision for c in partition_columns(container)] == [9, 9]
     plain = json.loads(entry_schema(container))
     fields = plain["fields"][0]["type"]["fields"][0]["type"]["fields"]
@@ -287,6 +286,6 @@ def test_fixed_types_that_are_named_once_and_referred_to_later_are_understood() 
 def test_an_empty_manifest_is_no_error(tmp_path: Path) -> None:
     plain = write(tmp_path / "m.avro", [entry(1)], UNPARTITIONED_PARTITION_SPEC)
     container = avro.parse_container(plain)
-    empty = avro.Container(container.metadata, ())
+    empty = avro.Container(container.metadata, 0, b"")
     table = avro.decode_together(entry_schema(empty), [empty])
     assert len(entries_of(table, [("m", 1)], [0], ())) == 0
