@@ -78,6 +78,18 @@ def test_a_missing_database_is_not_created(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_database_without_catalog_tables_is_told_apart_from_a_dead_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE something (else_ INTEGER)")
+    config = CatalogConfig("rec", "sql", {"uri": f"sqlite:///{path}"}, "--catalog")
+    with pytest.raises(UserError, match="holds no Iceberg catalog"):
+        load_table(connect(config), config, ("sales", "t"))
+    with sqlite3.connect(path) as database:
+        names = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
+    assert names == ["something"]
+
+
 def test_a_file_that_is_no_database_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_text("this is no database at all, just text" * 100)
