@@ -35,7 +35,7 @@ def condition(where: str, dialect: str = "trino") -> str:
 
 
 CONDITIONS = [
-    ("i < 3.5", "i < 4"), ("i <= 3.5", "i <= 3"), ("i = 3.5", "FALSE"), 
+    ("i < 3.5", "i < 4"), ("i <= 3.5", "i <= 3"), ("i = 3.5", "FALSE"),
     ("i <> 3.5", "NOT (i IS NULL)"),
     ("3 < i", "i > 3"), ("i < 99999999999", "NOT (i IS NULL)"), ("i > 99999999999", "FALSE"),
     ("i = NULL", "FALSE"), ("NOT (i = NULL)", "FALSE"), ("i IN (1, NULL)", "i = 1"),
