@@ -76,6 +76,13 @@ def sort_key(policy: TableLayoutPolicy, schema: Schema) -> tuple[SortColumn, ...
 def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
     where = f"{policy.origin}: spec.layout.clustering.keys"
     found = schema.find(name)
+    nested = [field for field in schema.fields if field.name.startswith(f"{name}.")]
+    if found is None and nested:
+        raise UserError(
+            f'{where}: column "{name}" is a struct, list or map and cannot be ordered',
+            details=(f"It holds {', '.join(field.name for field in nested[:12])}.",),
+            do="name a column of numbers, dates, times, strings or binary; fields of structs too",
+        )
     if found is None:
         columns = ", ".join(field.name for field in schema.fields[:12])
         more = "" if len(schema.fields) <= 12 else f" and {len(schema.fields) - 12} more"
