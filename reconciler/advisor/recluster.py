@@ -27,6 +27,7 @@ from reconciler.advisor.judge import (
 )
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
@@ -160,7 +161,8 @@ def _best_of(
         centroid = vectors[:count].mean(axis=0)
         ranked = _ranked(situation, part, centroid, columns)
         if not ranked:
-            continue
+            message = explain.SENTENCES[explain.NO_SAMPLE]
+            return [], [rejected(situation, "recluster", explain.NO_SAMPLE, message, part)]
         verdict = refusal(situation, ranked[0], spent)
         if verdict is None:
             others = [
@@ -188,16 +190,18 @@ def _ranked(
     situation: Situation, rows: Int64, centroid: Float64, columns: list[int]
 ) -> list[Candidate]:
     """All candidate keys by what-if, best first; the finalists judged on the full sample."""
-    before = readings_of(situation, rows)
     part = situation.view.take(rows)
     wanted = wanted_columns(situation)
     quick = build_pool(part, wanted, QUICK_ROWS)
-    scored = []
-    for members in candidate_keys(centroid):
-        key = tuple(SortColumn(columns[i]) for i in members)
-        candidate = _try(situation, rows, key, quick, before)
-        if candidate is not None:
-            scored.append(candidate)
+    tried = [
+        _tried(situation, rows, tuple(SortColumn(columns[i]) for i in members), quick)
+        for members in candidate_keys(centroid)
+    ]
+    outcomes = [item for item in tried if item is not None]
+    if not outcomes:
+        return []
+    before = readings_of(situation, rows)
+    scored = [weigh(situation, rows, rewrite, before, outcome) for rewrite, outcome in outcomes]
     scored.sort(key=lambda c: (-c.net, len(c.key), [k.field_id for k in c.key]))
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
@@ -209,16 +213,12 @@ def _ranked(
     return [best, *others] if best is not None else others
 
 
-def _try(
-    situation: Situation,
-    rows: Int64,
-    key: tuple[SortColumn, ...],
-    pool: Pool | None,
-    before: tuple[ShapeReading, ...],
-) -> Candidate | None:
+def _tried(
+    situation: Situation, rows: Int64, key: tuple[SortColumn, ...], pool: Pool | None
+) -> tuple[Rewrite, Outcome] | None:
     rewrite = plan_rewrite(situation, rows, key, HILBERT if len(key) > 1 else LEXICOGRAPHIC)
     outcome = simulate(situation, rows, rewrite, pool)
-    return None if outcome is None else weigh(situation, rows, rewrite, before, outcome)
+    return None if outcome is None else (rewrite, outcome)
 
 
 def _judged(

@@ -32,7 +32,7 @@ OPEN_BYTES = 1 << 20
 PROBE_ROWS = 16_384
 """Sampled rows that utilization is measured on: it only orders candidates."""
 
-BLOCK_CELLS = 4_000_000
+BLOCK_CELLS = 1_000_000
 """Queries x files evaluated at once: bounds the working set, not the result."""
 
 
@@ -324,19 +324,26 @@ def read_shape(view: TableView, demand: Demand) -> ShapeReading:
     files, queries = len(view.files), len(demand)
     size = projected_bytes(view.files, demand.projection)
     overhead = _overhead(view)
-    opens_each = 1.0 + view.files.delete_files.astype(np.float64)
+    deletes = view.files.delete_files.astype(np.float32)
+    width, extra = size.astype(np.float32), overhead.astype(np.float32)
+    laden = bool(overhead.any() or deletes.any())
     out = [np.zeros(queries) for _ in range(4)]
     saving, read = np.zeros(files), np.zeros(files)
     for block, share, used in exposures(view, demand, size):
-        opened = (share > 0).astype(np.float32)
         weights = demand.executions[block].astype(np.float32)
-        out[0][block] = share @ size.astype(np.float32) + opened @ overhead.astype(np.float32)
-        out[1][block] = opened.sum(axis=1)
-        out[2][block] = used @ size.astype(np.float32)
-        out[3][block] = out[0][block] + view.open_bytes * (opened @ opens_each.astype(np.float32))
+        out[0][block] = share @ width
+        out[1][block] = [np.count_nonzero(row) for row in share > 0]
+        out[2][block] = used @ width
+        out[3][block] = view.open_bytes * out[1][block]
         shared = weights @ share
         saving += (shared - weights @ used) * size
-        read += shared * size + (weights @ opened) * overhead
+        read += shared * size
+        if laden:
+            opened = (share > 0).astype(np.float32)
+            out[0][block] += opened @ extra
+            out[3][block] += view.open_bytes * (opened @ deletes)
+            read += (weights @ opened) * overhead
+        out[3][block] += out[0][block]
     return ShapeReading(out[0], out[1], out[2], out[3], np.maximum(saving, 0.0), read)
 
 
@@ -361,7 +368,7 @@ def read_layout(view: TableView, demand: Demand) -> ShapeReading:
         alive = files_to_read(groups, part)
         bytes_read[block] = alive.astype(np.float32) @ chunk
         opened = alive if len(starts) == len(groups) else np.logical_or.reduceat(alive, starts, 1)
-        files[block] = np.count_nonzero(opened, axis=1)
+        files[block] = [np.count_nonzero(row) for row in opened]
     none = np.zeros(0)
     cost = bytes_read + view.open_bytes * files
     return ShapeReading(bytes_read, files, np.zeros(len(demand)), cost, none, none)

@@ -11,7 +11,7 @@ from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable, empty_table
-from reconciler.core.cost import read_shape, table_view
+from reconciler.core.cost import Demand, ShapeReading, read_shape, table_view
 from reconciler.core.predicate import And, Comparison, Predicate, Ref
 from reconciler.core.schema import Field, Schema
 from reconciler.core.workload import Fragment, Workload, batch_fragments
@@ -137,11 +137,22 @@ def apply(table: SimulatedTable, advice: Advice, settings: Settings = SETTINGS) 
 
 def window_read(table: SimulatedTable, work: Workload, settings: Settings = SETTINGS) -> float:
     """Bytes that the recorded window reads, from exact footers."""
+    return sum(float(d.weight @ reading.bytes) for d, reading in _readings(table, work, settings))
+
+
+def window_cost(table: SimulatedTable, work: Workload, settings: Settings = SETTINGS) -> float:
+    """The same with what opening files is worth."""
+    return sum(float(d.weight @ reading.cost) for d, reading in _readings(table, work, settings))
+
+
+def _readings(
+    table: SimulatedTable, work: Workload, settings: Settings
+) -> list[tuple[Demand, ShapeReading]]:
     view = table_view(
         table.file_table(), table.row_groups(), None, settings.row_group_bytes, settings.open_bytes
     )
     wanted = demands(work, SCHEMA, settings.horizon_ms)
-    return sum(float(d.weight @ read_shape(view, d).bytes) for d in wanted)
+    return [(demand, read_shape(view, demand)) for demand in wanted]
 
 
 @dataclass(frozen=True)
