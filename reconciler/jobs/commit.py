@@ -88,6 +88,14 @@ class Guard:
             self.refusal = f"the table could not be checked: {error}"
         return not self.refusal
 
+    def explain(self) -> str:
+        """What our checks say of a conflict that Iceberg's own found first; "" if nothing."""
+        self.table.refresh()
+        newer, _ = iceberg.ancestors_until(self.table, self.staged.base_snapshot_id)
+        base = self.table.snapshot(self.staged.base_snapshot_id)
+        line = [*newer, *([iceberg.snapshot_info(base)] if base is not None else [])]
+        return self._check(line) if line else ""
+
     def errorMessage(self) -> str:
         return self.refusal
 
@@ -240,7 +248,7 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
     if guard.already is not None:
         return Committed(guard.already)
     lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)
-    why = guard.refusal or message.splitlines()[0]
+    why = guard.refusal or ("" if lost_race else guard.explain()) or message.splitlines()[0]
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
 
 

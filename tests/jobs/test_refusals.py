@@ -1,0 +1,163 @@
+"""What cannot be rewritten safely is refused with one clear message, the table as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reconciler.core.actions import ActionType
+from reconciler.core.execution import ExecutionRequest
+from reconciler.errors import BlockedError, ReconcilerError, UserError
+from tests.jobs.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+
+def _table(bench: Bench, properties: str = "'format-version'='2'") -> str:
+    name = bench.create("id bigint, s string", properties)
+    for number in range(2):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id * 2 + {number}, 'x' FROM range(20)")
+    return name
+
+
+def _request(bench: Bench, name: str, **more: Any) -> ExecutionRequest:
+    return bench.request(name, bench.action(name, ActionType.CLUSTER, "id"), **more)
+
+
+def _refused(bench: Bench, request: ExecutionRequest, error: type[ReconcilerError]) -> str:
+    head = bench.table(request.table[-1]).currentSnapshot().snapshotId()
+    with pytest.raises(error) as caught:
+        bench.run(request)
+    assert bench.table(request.table[-1]).currentSnapshot().snapshotId() == head
+    assert bench.leftovers(request.table[-1]) == []
+    return caught.value.render()
+
+
+def _add_equality_delete(bench: Bench, name: str, tmp_path: Path) -> None:
+    table = bench.table(name)
+    path = tmp_path / "equality.parquet"
+    ids = pa.field("id", pa.int64(), metadata={b"PARQUET:field_id": b"1"})
+    pq.write_table(pa.table({"id": [3]}, schema=pa.schema([ids])), path)
+    java, gateway = bench.spark._jvm, bench.spark.sparkContext._gateway
+    field_ids = gateway.new_array(java.int, 1)
+    field_ids[0] = 1
+    builder = java.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
+    delete = (
+        builder.ofEqualityDeletes(field_ids).withPath(f"file:{path}").withFormat("parquet")
+        .withFileSizeInBytes(path.stat().st_size).withRecordCount(1).build()
+    )  # fmt: skip
+    table.newRowDelta().addDeletes(delete).commit()
+
+
+def test_equality_deletes(bench: Bench, tmp_path: Path) -> None:
+    name = _table(bench)
+    _add_equality_delete(bench, name, tmp_path)
+    assert "has equality deletes on" in _refused(bench, _request(bench, name), UserError)
+
+
+def test_another_file_format(bench: Bench) -> None:
+    name = _table(bench, "'write.format.default'='orc'")
+    assert "has a ORC data file" in _refused(bench, _request(bench, name), UserError)
+
+
+def test_parquet_stays_parquet_when_the_default_changed(bench: Bench) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('write.format.default'='orc')")
+    assert bench.run(_request(bench, name)).done
+    assert {file.file_format for file in bench.files(name)} == {"PARQUET"}
+
+
+def test_a_live_branch(bench: Bench) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH audit")
+    bench.sql(f"INSERT INTO {bench.full(name)}.branch_audit VALUES (100, 'audited')")
+    request = _request(bench, name)
+    assert "has a live branch audit" in _refused(bench, request, BlockedError)
+    allowed = _request(bench, name, allow_live_branches=True)
+    assert bench.run(allowed).done
+
+
+def test_a_branch_without_commits_of_its_own_is_not_live(bench: Bench) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH archive")
+    assert bench.run(_request(bench, name)).done
+
+
+def test_a_replaced_table(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"CREATE OR REPLACE TABLE {bench.full(name)} USING iceberg AS SELECT 1L AS id")
+    text = _refused(bench, request, BlockedError)
+    assert "is not in its history any more" in text
+
+
+def test_a_table_created_again(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"DROP TABLE {bench.full(name)}")
+    bench.sql(f"CREATE TABLE {bench.full(name)} USING iceberg AS SELECT 1L AS id, 'x' AS s")
+    text = _refused(bench, request, UserError)
+    assert "it was dropped and created again" in text
+
+
+def test_an_expired_base_snapshot(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, 'later')")
+    bench.sql(
+        f"CALL rec.system.expire_snapshots(table => 'jobs.{name}', retain_last => 1,"
+        " older_than => TIMESTAMP '2999-01-01 00:00:00')"
+    )
+    text = _refused(bench, request, UserError)
+    assert "has expired" in text
+    assert "--refresh" in text
+
+
+def test_a_missing_data_file(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    lost = request.actions[0].inputs[0]
+    Path(lost.removeprefix("file:")).unlink()
+    text = _refused(bench, request, UserError)
+    assert "is missing" in text
+    assert lost.rpartition("/")[2] in text
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+
+
+@pytest.mark.parametrize("checksums", [True, False], ids=["with checksums", "without"])
+def test_a_truncated_data_file(bench: Bench, checksums: bool) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    lost = Path(request.actions[0].inputs[0].removeprefix("file:"))
+    lost.write_bytes(lost.read_bytes()[:-20] + b"there is no footer here")
+    if not checksums:
+        (lost.parent / f".{lost.name}.crc").unlink()
+    text = _refused(bench, request, UserError)
+    assert "cannot be read" in text
+
+
+def test_a_plan_of_other_files(bench: Bench) -> None:
+    name = _table(bench)
+    action = bench.action(name, ActionType.CLUSTER, "id", inputs=("file:/nowhere/a.parquet",))
+    text = _refused(bench, bench.request(name, action), UserError)
+    assert "1 input files of the plan are not in" in text
+
+
+def test_a_dropped_key_column(bench: Bench) -> None:
+    name = _table(bench)
+    action = bench.action(name, ActionType.CLUSTER, "s")
+    bench.sql(f"ALTER TABLE {bench.full(name)} DROP COLUMN s")
+    text = _refused(bench, bench.request(name, action), UserError)
+    assert "clustering key" in text
+
+
+def test_a_table_that_does_not_exist(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"DROP TABLE {bench.full(name)}")
+    with pytest.raises(UserError, match="does not exist"):
+        bench.run(request)
