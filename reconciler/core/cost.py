@@ -331,20 +331,31 @@ def read_shape(view: TableView, demand: Demand) -> ShapeReading:
     saving, read = np.zeros(files), np.zeros(files)
     for block, share, used in exposures(view, demand, size):
         weights = demand.executions[block].astype(np.float32)
-        out[0][block] = share @ width
+        out[0][block] = _rows_dot(share, width)
         out[1][block] = [np.count_nonzero(row) for row in share > 0]
-        out[2][block] = used @ width
+        out[2][block] = _rows_dot(used, width)
         out[3][block] = view.open_bytes * out[1][block]
-        shared = weights @ share
-        saving += (shared - weights @ used) * size
+        shared = _columns_dot(weights, share)
+        saving += (shared - _columns_dot(weights, used)) * size
         read += shared * size
         if laden:
             opened = (share > 0).astype(np.float32)
-            out[0][block] += opened @ extra
-            out[3][block] += view.open_bytes * (opened @ deletes)
-            read += (weights @ opened) * overhead
+            out[0][block] += _rows_dot(opened, extra)
+            out[3][block] += view.open_bytes * _rows_dot(opened, deletes)
+            read += _columns_dot(weights, opened) * overhead
         out[3][block] += out[0][block]
     return ShapeReading(out[0], out[1], out[2], out[3], np.maximum(saving, 0.0), read)
+
+
+def _rows_dot(matrix: Float32, vector: Float32) -> Float32:
+    """matrix @ vector. Not by BLAS: its threads spin on matrices this small, on a busy machine for
+    many times the work itself."""
+    return np.einsum("qf,f->q", matrix, vector)
+
+
+def _columns_dot(vector: Float32, matrix: Float32) -> Float32:
+    """vector @ matrix, likewise."""
+    return np.einsum("q,qf->f", vector, matrix)
 
 
 def read_layout(view: TableView, demand: Demand) -> ShapeReading:
@@ -366,7 +377,7 @@ def read_layout(view: TableView, demand: Demand) -> ShapeReading:
             bytes_read[block], files[block] = chunk.sum(), len(view.files)
             continue
         alive = files_to_read(groups, part)
-        bytes_read[block] = alive.astype(np.float32) @ chunk
+        bytes_read[block] = _rows_dot(alive.astype(np.float32), chunk)
         opened = alive if len(starts) == len(groups) else np.logical_or.reduceat(alive, starts, 1)
         files[block] = [np.count_nonzero(row) for row in opened]
     none = np.zeros(0)
