@@ -32,7 +32,7 @@ OPEN_BYTES = 1 << 20
 PROBE_ROWS = 16_384
 """Sampled rows that utilization is measured on: it only orders candidates."""
 
-BLOCK_CELLS = 1_000_000
+BLOCK_CELLS = 2_000_000
 """Queries x files evaluated at once: bounds the working set, not the result."""
 
 

@@ -1,0 +1,123 @@
+"""The advisor on TPC-H's lineitem as the generator writes it: real skew, dates and correlations."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from reconciler.advisor.advice import AdviceInput, Settings
+from reconciler.advisor.decide import decide
+from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.table import SimulatedTable, empty_table
+from reconciler.core.cost import read_shape, table_view
+from reconciler.core.predicate import And, Comparison, Ref
+from reconciler.core.schema import Field, Schema
+from reconciler.core.workload import Fragment, Workload, batch_fragments
+
+DAY = 86_400_000
+ORDER, PART, SHIP, RECEIPT, MODE, PRICE = 1, 2, 3, 4, 5, 6
+SCHEMA = Schema(
+    1,
+    (
+        Field(ORDER, "l_orderkey", "long"),
+        Field(PART, "l_partkey", "long"),
+        Field(SHIP, "l_shipdate", "date"),
+        Field(RECEIPT, "l_receiptdate", "date"),
+        Field(MODE, "l_shipmode", "string"),
+        Field(PRICE, "l_extendedprice", "decimal(15, 2)"),
+    ),
+)
+ROWS_PER_FILE = 1_000
+
+
+@pytest.fixture(scope="module")
+def lineitem(tmp_path_factory: pytest.TempPathFactory) -> SimulatedTable:
+    folder = tmp_path_factory.mktemp("tpch")
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    command = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    assert command, "tpchgen-cli is part of the demo extra"
+    subprocess.run(
+        [command, "parquet", "-s", "0.01", "--tables=lineitem", "--output-dir", str(folder)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    data = pq.read_table(folder / "lineitem.parquet")
+    values = {
+        ORDER: data["l_orderkey"].to_numpy().astype(np.int64),
+        PART: data["l_partkey"].to_numpy().astype(np.int64),
+        SHIP: data["l_shipdate"].cast("int32").to_numpy().astype(np.int64),
+        RECEIPT: data["l_receiptdate"].cast("int32").to_numpy().astype(np.int64),
+        MODE: np.array([str(v).encode() for v in data["l_shipmode"].to_pylist()]),
+        PRICE: (data["l_extendedprice"].cast("double").to_numpy() * 100).round().astype(np.int64),
+    }
+    return empty_table(SCHEMA).append(values, ROWS_PER_FILE, 0, ROWS_PER_FILE)
+
+
+def _between(column: int, slot: int = 0) -> tuple[Comparison, Comparison]:
+    return Comparison(Ref(column), ">=", slot), Comparison(Ref(column), "<", slot + 1)
+
+
+def _log(table: SimulatedTable) -> Workload:
+    """Q6 and Q12 by their date ranges, Q14 by a month, and lookups of orders."""
+    random = np.random.default_rng(7)
+    first = int(table.values[SHIP].min())
+    year = And((*_between(SHIP), Comparison(Ref(PRICE), "<", 2)))
+    mode = And((Comparison(Ref(MODE), "=", 0), *_between(RECEIPT, 1)))
+    lookup = Comparison(Ref(ORDER), "=", 0)
+    found = []
+    for i in range(60):
+        start = first + int(random.integers(0, 2_000))
+        wanted = [
+            (year, (start, start + 365, 5_000_000), (PRICE, SHIP)),
+            (mode, (b"MAIL", start, start + 365), (MODE, RECEIPT)),
+            (And(_between(SHIP)), (start, start + 30), (PART, SHIP, PRICE)),
+            (lookup, (int(random.integers(1, 60_000)),), (ORDER, PRICE)),
+        ][i % 4]
+        predicate, literals, projection = wanted
+        found.append(
+            Fragment("log", i, "u", predicate, literals, (None,) * len(literals),
+                     tuple(sorted(projection)), 2.0, i * DAY // 6, "spark")
+        )  # fmt: skip
+    return batch_fragments(found)
+
+
+def test_lineitem_is_reclustered_by_its_dates_as_predicted_and_then_left_alone(lineitem):
+    work = _log(lineitem)
+    settings = Settings(
+        target_bytes=lineitem.row_width * ROWS_PER_FILE,
+        row_group_bytes=lineitem.row_width * ROWS_PER_FILE,
+        open_bytes=1_000, now_ms=11 * DAY, group_bytes=1 << 40,
+    )  # fmt: skip
+    advice = _advise(lineitem, work, settings)
+    assert advice.actions
+    for item in advice.actions:
+        assert {column.field_id for column in item.action.key} <= {SHIP, RECEIPT}
+    (lookup,) = [s for s in advice.shapes if s.bytes_now == min(x.bytes_now for x in advice.shapes)]
+    assert lookup.worse
+    table = lineitem
+    for item in advice.actions:
+        table = table.apply(item.action, settings.now_ms, settings.group_bytes)
+    actual = _read(table, work, settings)
+    assert advice.read_after.mid == pytest.approx(actual, rel=0.10)
+    assert actual < 0.6 * _read(lineitem, work, settings)
+    later = replace(settings, now_ms=settings.now_ms + 8 * DAY)
+    assert _advise(table, work, later).actions == ()
+
+
+def _advise(table: SimulatedTable, work: Workload, settings: Settings):
+    sample = table.sample(np.arange(len(table.files)), 512)
+    return decide(AdviceInput(table.file_table(), work, settings, table.row_groups(), sample))
+
+
+def _read(table: SimulatedTable, work: Workload, settings: Settings) -> float:
+    view = table_view(table.file_table(), table.row_groups(), None, settings.row_group_bytes)
+    return sum(
+        float(d.weight @ read_shape(view, d).bytes)
+        for d in demands(work, SCHEMA, settings.horizon_ms)
+    )
