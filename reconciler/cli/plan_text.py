@@ -6,12 +6,14 @@ shows what its reviewer saw. Shapes come without literals unless the plan was ma
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.core.format import count, cpu, duration, iec, percent
 
 INDENT = "  "
+WIDTH = 100
 
 
 def render_plan(
@@ -45,10 +47,11 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool) -> str:
     title = f"plan {document['planId']}" if document["actions"] else "nothing to do"
     kind = " (preview)" if preview and document["actions"] else ""
     lines = fit([f"{name}      {title}{kind}", f"policy {document['policy']}"], "      ")
-    return "\n".join([*lines, _workload_line(document["evidence"])])
+    work = textwrap.wrap(_workload_line(document["evidence"]), WIDTH, subsequent_indent="  ")
+    return "\n".join([*lines, *work])
 
 
-def fit(parts: Sequence[str], gap: str, width: int = 100) -> list[str]:
+def fit(parts: Sequence[str], gap: str, width: int = WIDTH) -> list[str]:
     """The parts on one line when they fit, else one a line."""
     line = gap.join(parts)
     return [line] if len(line) <= width else list(parts)
@@ -243,10 +246,8 @@ def align(
     return lines
 
 
-def wrap_last(rows: Sequence[tuple[str, str] | list[str]], width: int = 100) -> list[str]:
+def wrap_last(rows: Sequence[tuple[str, str] | list[str]], width: int = WIDTH) -> list[str]:
     """Two columns; the second is wrapped at `width` and continued below itself."""
-    import textwrap
-
     left = max(len(row[0]) for row in rows)
     lines = []
     for first, second in rows:

@@ -46,6 +46,9 @@ def register(app: typer.Typer) -> None:
         actor = local_actor(timeout)
         found = [_look(step, actor) for step in chosen.steps]
         _print(found, output)
+        for row in found:
+            if "error" in row:
+                typer.echo(row["error"], err=True)
         worst = max((row["exitCode"] for row in found), default=0)
         if worst:
             raise typer.Exit(worst)
@@ -74,6 +77,7 @@ def _failed(name: str, reason: str, error: Any) -> dict[str, Any]:
         "state": "Unknown",
         "reason": reason,
         "message": error.what,
+        "error": error.render(),
         "exitCode": error.exit_code,
     }
 
@@ -140,7 +144,9 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
         body = {
             "apiVersion": "layout.lakehouse.dev/v1alpha1",
             "kind": "TableStatusList",
-            "items": [{k: v for k, v in row.items() if k != "exitCode"} for row in rows],
+            "items": [
+                {k: v for k, v in row.items() if k not in ("exitCode", "error")} for row in rows
+            ],
         }
         typer.echo(serialise(body, output), nl=False)
     elif output is Output.NAME:

@@ -20,7 +20,7 @@ from reconciler.advisor.advice import (
 )
 from reconciler.core.actions import ActionType
 from reconciler.core.explain import key_text
-from reconciler.core.format import iec, utc
+from reconciler.core.format import utc
 from reconciler.core.interval import Interval
 from reconciler.core.observation import Observation
 from reconciler.core.predicate import Literal, render
@@ -181,7 +181,7 @@ def _totals(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
         lines[-1]["label"] = advice.amplification_label
     storage = _line("storage", "bytes", advice.storage_now, advice.storage_after, None)
     if advice.storage_after > advice.storage_now:
-        storage["note"] = f"back to about {iec(advice.storage_now)} when old snapshots expire"
+        storage["note"] = "until old snapshots expire"
     lines.append(storage)
     for name in ("maxSmallFilePercent", "maxDeletedRowsPercent"):
         if name in judged:

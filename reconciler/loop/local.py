@@ -38,12 +38,16 @@ OWNER_PROPERTY = "layout.owner"
 
 @dataclass
 class LocalActor:
-    """I/O of steps on one machine. timeout: seconds for the catalog to answer."""
+    """I/O of steps on one machine. timeout: seconds for the catalog to answer.
+
+    spark: a session to use; it stays the caller's. Without one, one is started at need.
+    """
 
     store: StateStore
     cache: Path
     timeout: float = 30.0
     spark: Any = None
+    _started: bool = False
 
     def observe(self, target: Target) -> Observation:
         return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)
@@ -167,12 +171,16 @@ class LocalActor:
             from reconciler.jobs.session import start
 
             self.spark = start(spark_conf(catalog), f"apply {subject}")
+            self._started = True
         return self.spark
 
     def close(self) -> None:
-        if self.spark is not None:
-            self.spark.stop()
-            self.spark = None
+        """Stops the session that was started here."""
+        if self._started:
+            from reconciler.jobs.session import stop
+
+            stop(self.spark)
+            self.spark, self._started = None, False
 
 
 def _rho_key(table_uuid: str) -> str:

@@ -1,0 +1,326 @@
+"""plan, apply, status, history and explain as a user meets them, bad input included."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+from reconciler.cli import main as cli_main
+from reconciler.core.plan import plan_from_document
+from reconciler.loop.local import LocalActor
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, catalog_config: Any) -> Cli:
+    """layoutctl in this process: (exit code, stdout, stderr); state and cache of its own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    properties = dict(catalog_config.properties)
+    (home / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"rec": properties}}))
+    for name in list(os.environ):
+        if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PYICEBERG_HOME", str(home))
+    monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli_main.main()
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def with_spark(monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
+    """The shared session instead of one per command."""
+    monkeypatch.setattr(LocalActor, "session", lambda self, catalog, subject: spark)
+
+
+@pytest.fixture
+def scattered(iceberg_catalog: Any, request: pytest.FixtureRequest) -> Any:
+    """cli.<test>: eight appends over which `day` scatters; `m` is a map."""
+    iceberg_catalog.create_namespace_if_not_exists("cli")
+    name = "cli.t" + hashlib.sha256(request.node.name.encode()).hexdigest()[:8]
+    table = None
+    for number in range(8):
+        random = np.random.default_rng(number)
+        batch = pa.table(
+            {
+                "id": np.arange(number * 1_000, (number + 1) * 1_000),
+                "day": random.integers(0, 400, 1_000),
+                "pad": [random.bytes(24).hex() for _ in range(1_000)],
+                "m": pa.array([[("a", 1)]] * 1_000, pa.map_(pa.string(), pa.int64())),
+            }
+        )
+        if table is None:
+            table = iceberg_catalog.create_table(
+                name, batch.schema, properties={"write.target-file-size-bytes": str(1 << 20)}
+            )
+        table.append(batch)
+    return table
+
+
+def name_of(table: Any) -> str:
+    return ".".join(("rec", *table.name()))
+
+
+def policy_file(path: Path, table: Any, **spec: Any) -> str:
+    document = {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "TableLayoutPolicy",
+        "metadata": {"name": path.stem},
+        "spec": {
+            "catalogRef": {"name": "rec"},
+            "tables": {"include": [".".join(table.name())]},
+            **spec,
+        },
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def declared(*keys: str, **spec: Any) -> dict[str, Any]:
+    return {"layout": {"clustering": {"mode": "Declared", "keys": list(keys)}}, **spec}
+
+
+def write_log(path: Path, table: Any, count: int = 600) -> str:
+    random = np.random.default_rng(5)
+    with path.open("w") as out:
+        for number in range(count):
+            low = int(random.integers(0, 390))
+            sql = f"select pad from {'.'.join(table.name())} where day between {low} and {low + 4}"
+            when = f"2026-11-{7 + number * 7 // count:02d}T{number % 24:02d}:00:00Z"
+            out.write(json.dumps({"sql": sql, "timestamp": when}) + "\n")
+    return str(path)
+
+
+@pytest.mark.spark
+def test_from_log_to_converged_and_nothing_left(cli, with_spark, scattered, tmp_path):
+    name, log = name_of(scattered), write_log(tmp_path / "q.jsonl", scattered)
+    assert cli("workload", "import", log)[0] == 0
+    code, out, _ = cli("plan", name, "--out", "plan.json", "--detailed-exitcode")
+    assert code == 2
+    assert "recluster by day" in out
+    assert "WHO PAYS TODAY" in out
+    plan = json.loads(Path("plan.json").read_text())
+    assert plan["planId"] in out
+
+    code, out, err = cli("apply", "plan.json")
+    assert (code, err.count("input files still live")) == (3, 1)
+    assert "AwaitingApproval" in out
+
+    before = scattered.refresh().scan().to_arrow().num_rows
+    code, out, err = cli("apply", "plan.json", "--yes")
+    assert code == 0
+    assert "hash equal" in err
+    assert "PREDICTED" in out
+    assert scattered.refresh().scan().to_arrow().num_rows == before
+    summary = scattered.current_snapshot().summary
+    assert summary["layout.plan-id"] == plan["planId"]
+
+    assert cli("apply", "plan.json", "--yes")[0] == 0
+    assert cli("apply", name, "--until-converged", "--auto-approve")[0] == 0
+    code, out, _ = cli("plan", name, "--detailed-exitcode")
+    assert code == 0
+    assert "nothing to do" in out
+    assert "Converged" in cli("status", name)[1]
+    code, out, _ = cli("history", name, "-o", "json")
+    past = json.loads(out)["items"]
+    assert past[0]["planId"] == plan["planId"]
+    assert past[0]["actions"][0]["state"] == "committed"
+    assert past[0]["rewrittenBytes"] > 0
+
+
+def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
+    name = name_of(scattered)
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    _, text, _ = cli("plan", name, "-f", policy)
+    _, body, _ = cli("plan", name, "-f", policy, "-o", "json")
+    plan = plan_from_document(json.loads(body))
+    assert plan.id in text
+    assert f"{sum(len(a.action.inputs) for a in plan.actions)} input files" in text
+    assert "Approval: Manual, not approved" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    _, yaml_body, _ = cli("plan", name, "-f", policy, "-o", "yaml")
+    assert plan_from_document(yaml.safe_load(yaml_body)).id == plan.id
+    assert cli("plan", name, "-f", policy, "-o", "name")[1].strip() == plan.id
+    assert cli("plan", name, "-f", policy, "-o", "markdown")[1].startswith("<!-- layoutctl:plan")
+
+
+def test_plan_reads_only_and_needs_no_java(cli, scattered, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    before = scattered.refresh().metadata_location
+    assert cli("plan", name_of(scattered))[0] == 0
+    assert scattered.refresh().metadata_location == before
+
+
+def test_values_of_queries_are_not_printed_unless_asked(cli, scattered, tmp_path):
+    log = tmp_path / "q.jsonl"
+    rows = [
+        {"sql": f"select id from {'.'.join(scattered.name())} where pad = 'sEcReT{n}'",
+         "timestamp": f"2026-11-{7 + n // 24:02d}T{n % 24:02d}:00:00Z"}
+        for n in range(100)
+    ]  # fmt: skip
+    log.write_text("\n".join(json.dumps(row) for row in rows))
+    cli("workload", "import", str(log))
+    for arguments in (["plan"], ["plan", "-o", "json"], ["plan", "-o", "markdown"], ["explain"]):
+        code, out, err = cli(arguments[0], name_of(scattered), *arguments[1:])
+        assert code == 0
+        assert "sEcReT" not in out + err
+    assert "sEcReT" in cli("plan", name_of(scattered), "--show-literals")[1]
+
+
+def test_many_tables_get_a_line_each_and_one_failure_hides_none(cli, scattered, tmp_path):
+    good = policy_file(tmp_path / "good.yaml", scattered, **declared("day"))
+    code, out, _ = cli("plan", "-f", good)
+    assert code == 0
+    assert out.splitlines()[0].split() == [
+        "TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY", "SAVED", "PAYBACK", "STATE",
+    ]  # fmt: skip
+    assert "AwaitingApproval" in out
+    bad = policy_file(tmp_path / "bad.yaml", scattered, **declared("nokey"))
+    code, _, err = cli("plan", "-f", bad)
+    assert code == 1
+    assert 'no column "nokey"' in err
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "says"),
+    [
+        (declared("nokey"), 1, 'no column "nokey"'),
+        (declared("m"), 1, "cannot be ordered"),
+        (declared("day", budgets=[{"name": "z", "per": "24h", "maxRewriteBytes": "0"}]), 3,
+         "OverBudget"),
+        (declared("day", suspend=True), 3, "Suspended"),
+        (declared("day", approval={"mode": "Manual",
+                                   "automaticUpTo": {"rewriteBytes": "1Ki"}}), 3,
+         "automaticUpTo"),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_way_is_said_and_the_table_stays(
+    cli, scattered, tmp_path, spec, code, says
+):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **spec)
+    before = scattered.refresh().metadata_location
+    asked = ["--yes"] if "budgets" in spec else []
+    ended, out, err = cli("apply", name_of(scattered), "-f", policy, *asked)
+    assert ended == code
+    assert says in out + err
+    assert scattered.refresh().metadata_location == before
+
+
+def test_a_claimed_table_is_left_alone_even_when_approved(cli, scattered, tmp_path):
+    scattered.transaction().set_properties(
+        {"layout.owner": "cluster-a/analytics"}
+    ).commit_transaction()
+    code, out, _ = cli("apply", name_of(scattered), "--yes")
+    assert code == 3
+    assert "claimed by cluster-a/analytics" in out
+
+
+def test_a_stale_plan_is_not_run(cli, scattered, tmp_path):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0
+    scattered.refresh().overwrite(scattered.scan().to_arrow())
+    before = scattered.refresh().metadata_location
+    code, _, err = cli("apply", "plan.json", "--yes")
+    assert code == 1
+    assert "no longer stands" in err
+    assert scattered.refresh().metadata_location == before
+
+
+def test_an_edited_plan_is_refused(cli, scattered, tmp_path):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")
+    body = json.loads(Path("plan.json").read_text())
+    body["actions"][0]["inputs"].pop()
+    Path("plan.json").write_text(json.dumps(body))
+    code, _, err = cli("apply", "plan.json", "--yes")
+    assert code == 1
+    assert "was changed after it was made" in err
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "not json", '{"kind": "LayoutPlan"}', ""])
+def test_garbage_is_no_plan(cli, tmp_path, content):
+    Path("plan.json").write_text(content)
+    code, _, err = cli("apply", "plan.json", "--yes")
+    assert code == 1
+    assert "plan" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "rec.cli.no_such_table"),
+        ("plan", "rec.nowhere.t"),
+        ("plan", "nothing"),
+        ("plan",),
+        ("plan", "-f", "missing.yaml"),
+        ("apply", "missing.json"),
+        ("status", "rec.cli.no_such_table"),
+        ("history", "rec.cli.no_such_table"),
+        ("explain", "rec.cli.no_such_table"),
+        ("init", "rec.cli.no_such_table"),
+        ("plan", "a.b.c", "--catalog", "other"),
+        ("plan", "--no-such-option"),
+        ("no-such-verb",),
+    ],
+)
+def test_a_users_mistake_is_one_message_with_what_to_do(cli, scattered, arguments):
+    code, _, err = cli(*arguments)
+    assert code == 1
+    assert "error: " in err or "no_such_table" in err
+
+
+def test_a_dead_catalog_is_worth_a_retry(cli, monkeypatch):
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEAD__TYPE", "rest")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEAD__URI", "http://127.0.0.1:9")
+    code, _, err = cli("plan", "dead.a.b", "--timeout", "5")
+    assert code == 5
+    assert "cannot be reached" in err
+
+
+def test_a_corrupt_manifest_is_named(cli, scattered):
+    manifest = scattered.current_snapshot().manifests(scattered.io)[0].manifest_path
+    Path(manifest.removeprefix("file://")).write_bytes(b"not avro")
+    code, _, err = cli("plan", name_of(scattered))
+    assert code in (1, 4)
+    assert manifest.rsplit("/", 1)[1] in err
+
+
+def test_init_prints_a_policy_that_validates(cli, scattered):
+    code, out, _ = cli("init", name_of(scattered))
+    assert code == 0
+    Path("made.yaml").write_text(out)
+    assert cli("validate", "made.yaml")[0] == 0
+    assert cli("plan", name_of(scattered), "-f", "made.yaml")[0] == 0
+
+
+def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    _, body, _ = cli("plan", name_of(scattered), "-f", policy, "-o", "json")
+    path = json.loads(body)["actions"][0]["inputs"][0]
+    code, out, _ = cli("explain", name_of(scattered), "-f", policy, "--file", path)
+    assert code == 0
+    assert "rewritten: cluster by day" in out
+    code, _, err = cli("explain", name_of(scattered), "--file", "no-such-file")
+    assert code == 1
+    assert "0 live data files" in err
