@@ -32,6 +32,7 @@ from reconciler.core.values import Kind
 
 Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def covered_share(
@@ -167,8 +168,8 @@ class Scale:
         self._point = np.where(
             width > 0, np.minimum(1.0, np.where(step > 0, step, width / rows) / _safe(width)), 1.0
         ).astype(np.float32)
-        self._low = low.astype(np.float32)
-        self._high = high.astype(np.float32)
+        self._low = _narrow(low)
+        self._high = _narrow(high)
         self._inverse = (1.0 / _safe(width)).astype(np.float32)
         self._step = np.float32(step)
         self._constant = (width <= 0).astype(bool)
@@ -180,7 +181,7 @@ class Scale:
 
     def compare(self, op: str, values: npt.NDArray[np.generic]) -> Float32:
         """Share of each file's range that satisfies `column op value`, float32[values, files]."""
-        point = (self._plain(values) - self._origin).astype(np.float32)[:, None]
+        point = _narrow(self._plain(values) - self._origin)[:, None]
         if op in ("=", "!="):
             inside = (point >= self._low) & (point <= self._high)
             share = inside * self._point
@@ -199,6 +200,11 @@ class Scale:
         if self.kind is not Kind.BYTES:
             return values.astype(np.float64)
         return _bytes_as_number(values.astype(np.bytes_), self._prefix)
+
+
+def _narrow(values: Float64) -> Float32:
+    """As float32, values beyond its range at its ends."""
+    return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
 
 
 def _safe(width: Float64) -> Float64:
