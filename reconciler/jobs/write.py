@@ -18,7 +18,10 @@ from reconciler.jobs.group import Group
 from reconciler.jobs.metrics import TaskMetrics
 from reconciler.jobs.verify import Fingerprint
 
-BUFFER_SLACK = 64 << 10
+PAGE_ROWS = 20_000
+"""Rows after which a Parquet writer ends a page and compresses it."""
+BUFFERED_VALUE = 8
+"""Bytes of a buffered value before compression, on average over encodings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ def _write(frame: Any, set_id: str, group: Group, table: Any) -> None:
     (
         frame.write.format("iceberg")
         .option("use-table-distribution-and-ordering", "false")
-        .option("target-file-size-bytes", str(roll_bytes(group)))
+        .option("target-file-size-bytes", str(roll_bytes(group, _columns(table))))
         .option("output-spec-id", str(group.action.spec_id))
         .option("write-format", "parquet")
         .mode("append")
@@ -118,16 +121,23 @@ def _write(frame: Any, set_id: str, group: Group, table: Any) -> None:
     )
 
 
-def roll_bytes(group: Group) -> int:
+def _columns(table: Any) -> int:
+    return int(table.schema().columns().size())
+
+
+def roll_bytes(group: Group, columns: int) -> int:
     """File size at which a task begins its next file.
 
     A task of f files gets f equal parts and half a part's slack, spread over them: without it, a
-    task slightly larger than estimated would end in a tiny file. A writer counts what it has not
-    compressed yet at its full size, hence the constant.
+    task slightly larger than estimated would end in a tiny file. The writer counts the rows of its
+    open pages at their size before compression: what compression will take off them is added, or
+    files of a few megabytes would end far too early.
     """
     per_task = group.files / group.tasks
     part = group.bytes / group.files
-    return int(part * (1.0 + 0.5 / max(per_task, 1.0))) + BUFFER_SLACK
+    open_rows = min(PAGE_ROWS, group.rows / group.files)
+    shrinks = max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
+    return int(part * (1.0 + 0.5 / max(per_task, 1.0)) + open_rows * shrinks)
 
 
 def _check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
