@@ -99,8 +99,9 @@ _TRANSLATIONS = (
     (r"FileNotFoundException|FAILED_READ_FILE\.FILE_NOT_EXIST|NoSuchFileException"
      r"|exceptions\.NotFoundException", _missing_file),
     (r"NoSuchTableException|TABLE_OR_VIEW_NOT_FOUND", _no_table),
-    (r"ChecksumException|is not a Parquet file|ParquetDecodingException|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic"
-     r"|AvroRuntimeException|could not read (page|footer)|can not read class", _corrupt),
+    (r"ChecksumException|is not a Parquet file|ParquetDecodingException|Failed to fetch file"
+     r"|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic|AvroRuntimeException"
+     r"|can not read class|did not reach the end of stream", _corrupt),
     (r"SQLiteException|UncheckedSQLException|SQLTransientException|ConnectException"
      r"|UnknownHostException|SocketTimeout|ServiceFailure|ServiceUnavailable|RESTException"
      r"|NotAuthorized|Forbidden", _catalog_down),

@@ -1,0 +1,242 @@
+"""Kills executions at their phases while another writer appends; no row may be lost or doubled.
+
+`python -m bench.faults --kills 30` prints one line a kill and a summary. Kills fall before, in and
+after a commit in turn: at progress lines, under a held catalog lock, and at random moments around
+the sending. The test suite runs a short form of the same (tests/jobs/test_faults.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tests.conftest import sqlite_catalog
+from tests.jobs.ledger import FileLedger
+
+ROOT = Path(__file__).resolve().parent.parent
+PHASES = ("before", "in", "after")
+TABLE = "faults"
+FILES = 5
+ROWS_PER_APPEND = 20
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "s", StringType(), required=False),
+)
+
+
+@dataclass
+class Report:
+    """kills: by phase. landed: how many killed commits had arrived. Problems must be empty."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    commits: int = 0
+    appends: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class Appender:
+    """Appends rows with new ids every `pause` seconds until stopped; knows what it committed."""
+
+    def __init__(self, catalog: Any, pause: float) -> None:
+        self._catalog, self._pause = catalog, pause
+        self._stop = threading.Event()
+        self.next_id = 0
+        self.appends = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def append(self) -> None:
+        ids = list(range(self.next_id, self.next_id + ROWS_PER_APPEND))
+        rows = pa.table({"id": ids, "s": [f"row {i}" for i in ids]})
+        while True:
+            try:
+                self._catalog.load_table(f"jobs.{TABLE}").append(rows)
+                break
+            except CommitFailedException:
+                continue
+        self.next_id += ROWS_PER_APPEND
+        self.appends += 1
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            self.append()
+
+    def __enter__(self) -> Appender:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def run(kills: Sequence[str], directory: Path, seed: int = 7, pause: float = 2.0) -> Report:
+    """One kill per entry of `kills` (phases), then a run to the end, then the books."""
+    (directory / "warehouse").mkdir(parents=True, exist_ok=True)
+    catalog = SqlCatalog("rec", **dict(sqlite_catalog(directory).properties))
+    catalog.create_namespace("jobs")
+    catalog.create_table(f"jobs.{TABLE}", SCHEMA)
+    report, chance = Report(), random.Random(seed)
+    appender = Appender(catalog, pause)
+    for _ in range(FILES):
+        appender.append()
+    with appender:
+        for phase in kills:
+            _kill_once(phase, directory, chance, report)
+            _check_rows(catalog, appender, report, f"after a kill {phase} a commit")
+        _run_to_the_end(directory, report)
+    _check_rows(catalog, appender, report, "at the end", exact=True)
+    _check_leftovers(catalog, directory, report)
+    report.appends = appender.appends
+    return report
+
+
+def _start(directory: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.jobs.driver", str(directory), TABLE, "id", str(FILES)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def _kill_once(phase: str, directory: Path, chance: random.Random, report: Report) -> None:
+    """Starts an execution and kills its Python process with SIGKILL at the phase."""
+    process = _start(directory)
+    passed = chance.randrange(FILES - 1)  # so many commits go through first
+    seen: Counter[str] = Counter()
+    assert process.stdout is not None
+    for line in process.stdout:
+        word = line.split(" ", 1)[0].strip()
+        seen[word] += 1
+        if word in ("failed", "done"):
+            report.problems.append(f"ended before it was killed: {line.strip()}")
+            break
+        if phase == "before" and word == chance_of_before(passed) and seen[word] > passed:
+            _kill(process)
+            break
+        if phase == "after" and word == "committed" and seen[word] > passed:
+            _kill(process)
+            break
+        if phase == "in" and word == "commit" and seen[word] > passed:
+            _kill_in_commit(process, directory, chance)
+            break
+    process.stdout.close()
+    process.wait()
+    report.kills[phase] += 1
+
+
+def chance_of_before(passed: int) -> str:
+    """The line that a kill before a commit waits for: while reading, or when verified."""
+    return "start" if passed % 2 else "verified"
+
+
+def _kill_in_commit(process: subprocess.Popen[str], directory: Path, chance: random.Random) -> None:
+    """Half of the time under a held catalog lock, else at a random moment of the commit."""
+    if chance.random() < 0.5:
+        with _locked(directory):
+            time.sleep(chance.uniform(0.1, 1.5))
+            _kill(process)
+            time.sleep(chance.uniform(0.0, 0.3))
+    else:
+        time.sleep(chance.uniform(0.0, 0.4))
+        _kill(process)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Holds the catalog's write lock: commits wait, reads pass."""
+    db = sqlite3.connect(directory / "catalog.db", timeout=30, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+    finally:
+        db.close()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def _run_to_the_end(directory: Path, report: Report) -> None:
+    process = _start(directory)
+    output, _ = process.communicate()
+    last = output.strip().splitlines()[-1]
+    if process.returncode != 0 or not last.startswith("done"):
+        report.problems.append(f"the last run did not converge: {output[-2000:]}")
+
+
+def _ids(catalog: Any) -> list[int]:
+    return sorted(catalog.load_table(f"jobs.{TABLE}").scan().to_arrow()["id"].to_pylist())
+
+
+def _check_rows(
+    catalog: Any, appender: Appender, report: Report, when: str, exact: bool = False
+) -> None:
+    """Every appended row once; while the appender runs, its newest rows may be there already."""
+    known = appender.next_id
+    ids = _ids(catalog)
+    if ids[:known] != list(range(known)) or len(set(ids)) != len(ids):
+        report.problems.append(f"rows lost or doubled {when}")
+    if exact and len(ids) != known:
+        report.problems.append(f"{len(ids)} rows {when}, {known} were written")
+
+
+def _check_leftovers(catalog: Any, directory: Path, report: Report) -> None:
+    table = catalog.load_table(f"jobs.{TABLE}")
+    referenced = {
+        path.rpartition("/")[2]
+        for snapshot in table.metadata.snapshots
+        for manifest in snapshot.manifests(table.io)
+        for path in [e.data_file.file_path for e in manifest.fetch_manifest_entry(table.io)]
+    }
+    on_disk = [
+        path
+        for path in (directory / "warehouse").rglob("layout-*/**/*.parquet")
+        if path.name not in referenced
+    ]
+    if on_disk:
+        report.problems.append(f"{len(on_disk)} files left behind, e.g. {on_disk[0].name}")
+    if FileLedger(directory / "ledger.db").open_intents(str(table.metadata.table_uuid)):
+        report.problems.append("attempts are still open in the ledger")
+    report.commits = sum(
+        1
+        for snapshot in table.metadata.snapshots
+        if snapshot.summary and snapshot.summary.get("layout.attempt-id")
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=7)
+    arguments = parser.parse_args()
+    kills = [PHASES[i % 3] for i in range(arguments.kills)]
+    with tempfile.TemporaryDirectory(prefix="layout-faults-") as directory:
+        started = time.monotonic()
+        report = run(kills, Path(directory), arguments.seed)
+    print(f"kills {dict(report.kills)}, {report.commits} commits of ours, {report.appends} appends")
+    print(f"{time.monotonic() - started:.0f} s; problems: {report.problems or 'none'}")
+    return 1 if report.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

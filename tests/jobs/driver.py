@@ -1,0 +1,47 @@
+"""Runs one execution as a process of its own, for tests that kill it.
+
+`python -m tests.jobs.driver DIRECTORY TABLE KEY FILES` reclusters up to FILES live files of
+rec.jobs.TABLE by KEY, one group and one commit a file; progress goes to stdout as "phase text".
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from reconciler.core.actions import ActionType
+from reconciler.core.execution import Event
+from reconciler.errors import ReconcilerError
+from reconciler.jobs import session
+from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
+from tests.jobs.tables import Bench
+
+
+def _print(event: Event) -> None:
+    print(event.phase, event.text, flush=True)
+
+
+def main() -> int:
+    directory, name, key, files = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+    conf = {**SMALL_SESSION, "spark.driver.memory": "1g", **sqlite_spark_conf(directory)}
+    spark = session.start(conf, app="fault test", master="local[2]")
+    bench = Bench(spark, sqlite_catalog(directory), directory)
+    inputs = tuple(sorted(file.file_path for file in bench.files(name)))[:files]
+    action = bench.action(name, ActionType.RECLUSTER, key, inputs=inputs)
+    plan = f"p-{time.time_ns():020x}"
+    request = bench.request(name, action, plan=plan, group_bytes=1, max_commits=files)
+    print("ready", plan, flush=True)
+    try:
+        result = bench.run(request, _print)
+        print("done", result.commits, result.conflicts, flush=True)
+    except ReconcilerError as error:
+        print("failed", error.render(), flush=True)
+        return error.exit_code
+    finally:
+        session.stop(spark)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
