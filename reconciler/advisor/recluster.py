@@ -195,7 +195,7 @@ def _ranked(
     quick = build_pool(part, wanted, QUICK_ROWS)
     tried = [
         _tried(situation, rows, tuple(SortColumn(columns[i]) for i in members), quick)
-        for members in candidate_keys(centroid)
+        for members in candidate_keys(centroid, served_shares(situation, rows, columns))
     ]
     outcomes = [item for item in tried if item is not None]
     if not outcomes:
@@ -211,6 +211,20 @@ def _ranked(
     best = _sharpened(situation, finalists[0], full) if finalists else None
     others = finalists[1:] + scored[FINALISTS : FINALISTS + 1]
     return [best, *others] if best is not None else others
+
+
+def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Float64:
+    """Per column, bytes that its queries need not read of these files as they lie now, over all
+    that could be saved of them; a shape's bytes are shared by its predicate columns (4.4)."""
+    schema = situation.table.schema
+    served = np.zeros(len(columns))
+    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+        whole = projected_bytes(situation.table, demand.projection)[rows]
+        spared = float((demand.executions.sum() * whole - reading.read[rows]).sum())
+        used = [c for c in predicate_columns(demand.predicate, schema) if c in columns]
+        for column in used:
+            served[columns.index(column)] += max(spared, 0.0) / len(used)
+    return served / max(float(situation.savings.saving[rows].sum()), 1.0)
 
 
 def _tried(

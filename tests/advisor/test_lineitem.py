@@ -97,9 +97,10 @@ def test_lineitem_is_reclustered_by_its_dates_as_predicted_and_then_left_alone(l
     advice = _advise(lineitem, work, settings)
     assert advice.actions
     for item in advice.actions:
-        assert {column.field_id for column in item.action.key} <= {SHIP, RECEIPT}
-    (lookup,) = [s for s in advice.shapes if s.bytes_now == min(x.bytes_now for x in advice.shapes)]
-    assert lookup.worse
+        keys = [column.field_id for column in item.action.key]
+        assert keys[0] in (SHIP, RECEIPT)
+        assert set(keys) <= {SHIP, RECEIPT, ORDER}  # ORDER only to keep its lookups cheap
+    assert sum(s.bytes_after for s in advice.shapes) == pytest.approx(advice.read_after.mid)
     table = lineitem
     for item in advice.actions:
         table = table.apply(item.action, settings.now_ms, settings.group_bytes)

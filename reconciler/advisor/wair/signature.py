@@ -107,12 +107,23 @@ def anchor(centroid: Float64) -> tuple[int, ...]:
     return best
 
 
-def candidate_keys(centroid: Float64, least_share: float = 0.05) -> list[tuple[int, ...]]:
-    """Keys to try: the anchor, every column with a share, Hilbert pairs of the best four."""
+def candidate_keys(
+    centroid: Float64, served: Float64 | None = None, least_share: float = 0.05
+) -> list[tuple[int, ...]]:
+    """Keys to try: the anchor, every column with a share, Hilbert pairs of the best four.
+
+    served: float64[columns], what the present order of the files spares the queries on a column,
+    as a share of what could be saved. A new key scatters such a column, so it is tried as the
+    partner of the best ones: its queries have nothing to save and no share in the signature.
+    """
     total = max(float(centroid.sum()), 1e-12)
     ranked = [int(i) for i in np.argsort(-centroid, kind="stable") if centroid[i] > 0]
     useful = [i for i in ranked if centroid[i] / total >= least_share] or ranked[:1]
     keys = [anchor(centroid)] if useful else []
     keys += [(i,) for i in useful[:6]]
     keys += [tuple(pair) for pair in combinations(useful[:4], 2)]
+    if served is not None:
+        guarded = [int(i) for i in np.argsort(-served, kind="stable") if served[i] >= least_share]
+        partners = [i for i in guarded if i not in useful[:4]][:2]
+        keys += [(first, partner) for first in useful[:3] for partner in partners]
     return list(dict.fromkeys(keys))
