@@ -1,0 +1,69 @@
+"""The demo from its first line to its last, on little data: the real verbs, Spark and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.demo import data, script
+
+pytestmark = pytest.mark.jvm
+SCALE = data.Scale(scale_factor=0.02, parts=24, late_parts=2, target_bytes=512 << 10)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Mapping[str, Any], str, Path]:
+    """The demo's numbers, everything that it printed, and its directory."""
+    place = data.prepare(tmp_path_factory.mktemp("demo") / "here")
+    lines: list[str] = []
+    facts = script.run(script.Demo(place, SCALE, lines.append))
+    return facts, "\n".join(lines), place.root
+
+
+def test_results_are_the_same_after_the_rewrite(ran: tuple[Mapping[str, Any], str, Path]) -> None:
+    facts, printed, _ = ran
+    assert facts["differing results"] == []
+    assert "checksums equal" in printed
+
+
+def test_the_workload_reads_at_most_0_35_of_before(
+    ran: tuple[Mapping[str, Any], str, Path],
+) -> None:
+    facts, _, _ = ran
+    assert facts["planned after"] <= 0.35 * facts["planned before"]
+
+
+def test_spark_opens_no_file_that_was_not_planned(
+    ran: tuple[Mapping[str, Any], str, Path],
+) -> None:
+    facts, _, _ = ran
+    assert facts["files agree"]
+
+
+def test_the_plan_names_who_gets_slower_and_the_rewrite_is_verified(
+    ran: tuple[Mapping[str, Any], str, Path],
+) -> None:
+    _, printed, _ = ran
+    assert "worse" in printed
+    assert "hash equal" in printed
+
+
+def test_afterwards_nothing_is_left_to_do(ran: tuple[Mapping[str, Any], str, Path]) -> None:
+    _, printed, _ = ran
+    last = printed[printed.index("=== And now?") :]
+    assert "2 tables are converged" in last or last.count("Converged") >= 2
+
+
+def test_the_report_has_its_findings(ran: tuple[Mapping[str, Any], str, Path]) -> None:
+    _, _, root = ran
+    page = (root / "report.html").read_text()
+    assert "<h2>A recorded range of l_shipdate opens" in page
+    assert "; before, " in page
+
+
+def test_no_literal_of_a_query_is_printed(ran: tuple[Mapping[str, Any], str, Path]) -> None:
+    _, printed, _ = ran
+    assert "1995-01-01" not in printed
