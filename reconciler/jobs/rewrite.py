@@ -230,10 +230,26 @@ class _Execution:
             pending, tasks = self._pending()
             if not pending or self._stopping():
                 return
+            if not self._within_budget(pending, tasks):
+                return
             if number:
                 self._back_off(number, sum(len(action.inputs) for _, action in pending))
             if not self._attempt(pending, tasks):
                 return
+
+    def _within_budget(
+        self, pending: Sequence[tuple[str, Action]], tasks: Mapping[str, Any]
+    ) -> bool:
+        """Whether the budgets still cover an attempt, after what was read already."""
+        wanted = sum(int(tasks[path].length()) for _, a in pending for path in a.inputs)
+        read = sum(outcome.read_bytes for outcome in self.outcomes)
+        cpu = sum(outcome.cpu_seconds for outcome in self.outcomes)
+        limit, cpu_limit = self.request.bytes_limit, self.request.cpu_limit_seconds
+        over_bytes = limit is not None and read + wanted > limit
+        over_cpu = cpu_limit is not None and read > 0 and cpu * (1 + wanted / read) > cpu_limit
+        if over_bytes or over_cpu:
+            self._say("stopped", "the budget does not cover another attempt on what is left")
+        return not (over_bytes or over_cpu)
 
     def _pending(self) -> tuple[list[tuple[str, Action]], dict[str, Any]]:
         """Rewriting actions cut down to the inputs that still stand, and the head's scan tasks."""

@@ -19,6 +19,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.catalog.properties import spark_conf
 from reconciler.catalog.sketch import sample_rows
 from reconciler.catalog.state import StateStore
+from reconciler.core.cost import projected_bytes
 from reconciler.core.coverage import coverage
 from reconciler.core.execution import CatalogConfig, Event, ExecutionRequest, ExecutionResult
 from reconciler.core.filetable import FileTable, Int64
@@ -29,8 +30,11 @@ from reconciler.core.plan import Plan, PlannedAction
 from reconciler.core.sample import RowGroups, RowSample
 from reconciler.core.workload import batch_fragments
 from reconciler.loop.evidence import CoverageInfo
-from reconciler.loop.propose import Evidence, Target
+from reconciler.loop.propose import Evidence, Proposal, Target
 from reconciler.loop.settings import History
+
+MOST_MEASUREMENTS = 5
+"""Measurements of rho kept per table: their geometric mean hardly moves after that."""
 
 OWNER_PROPERTY = "layout.owner"
 """Table property by which an operator claims a table; its value names the owner."""
@@ -164,6 +168,28 @@ class LocalActor:
             self.store.lease(),
             on_event,
         )
+
+    def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
+        """Reads a part of the table by the commonest projection, a few times in a table's life."""
+        observation, shapes = after.observation, after.evidence.workload.shapes
+        known = list(self.store.note(_rho_key(observation.uuid)) or ())
+        known_shapes = [batch for batch in shapes if not batch.full_scan and batch.projection]
+        if self.spark is None or not known_shapes or len(known) >= MOST_MEASUREMENTS:
+            return
+        from reconciler.jobs.read_cost import measure_rho
+
+        commonest = max(known_shapes, key=lambda b: (float(b.weight.sum()), b.shape_id))
+        sizes = projected_bytes(observation.files, commonest.projection)
+        measured = measure_rho(
+            self.spark,
+            after.target.catalog,
+            after.target.identifier,
+            result,
+            dict(zip(map(str, observation.files.path), sizes.tolist(), strict=True)),
+            [observation.schema.name_of(field) for field in commonest.projection],
+        )
+        if measured is not None:
+            self.store.set_note(_rho_key(observation.uuid), [*known, measured.ratio])
 
     def session(self, catalog: CatalogConfig, subject: str) -> Any:
         """The Spark session, started at the first call."""

@@ -61,6 +61,10 @@ class Actor(Ports, Protocol):
         """Settles what earlier attempts on the table left open; how many there were."""
         ...
 
+    def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
+        """Measures and keeps what rewriting costs against reading, where that can be told."""
+        ...
+
     def record_check(self, table_uuid: str, check: ReadCheck) -> None: ...
 
     def execute(
@@ -200,6 +204,8 @@ def run_step(
         actor.record_start(before.plan, item, files_of(item, before.observation.files))
     result = actor.execute(request_for(step, before, admitted, decision), on_event, should_stop)
     after = step.propose(actor)
+    if result.commits:
+        actor.measure_rho(after, result)
     check = _read_check(before, after, result, actor, step.clock())
     if check is not None:
         actor.record_check(before.observation.uuid, check)

@@ -193,6 +193,10 @@ def test_a_workload_is_served_as_predicted_and_then_nothing_is_left(
     assert done.state.state == CONVERGED
     assert multiset(table) == before
     assert step.propose(actor).plan.empty
+    measured = actor.history(done.after.observation.uuid).rho
+    assert len(measured) == sum(s.result is not None for s in steps.seen)
+    assert all(ratio > 0 for ratio in measured)
+    assert step.propose(actor).settings.rho.label == "measured"
 
 
 class _Steps:
