@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -207,3 +208,23 @@ def test_a_second_attempt_on_the_table_is_blocked(bench: Bench) -> None:
     bench.lease.acquire(request.table_uuid, "someone else")
     with pytest.raises(BlockedError, match="lease"):
         bench.run(request)
+
+
+def test_a_budget_that_is_used_up_ends_the_attempts(bench: Bench) -> None:
+    """What the conflict cost counts: nothing is read that the limit does not cover."""
+    name = _table(bench)
+    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    delete = f"DELETE FROM {bench.full(name)} WHERE id = 4"
+    texts: list[str] = []
+    once = _once("commit", lambda: bench.sql(delete))
+
+    def on_event(event: Event) -> None:
+        texts.append(event.text)
+        once(event)
+
+    result = bench.run(replace(request, bytes_limit=size), on_event)
+    assert (result.commits, result.conflicts, len(result.attempts)) == (0, 1, 1)
+    assert result.read_bytes <= size
+    assert any("budget does not cover" in text for text in texts)
+    assert sum(bench.rows(name).values()) == 199
