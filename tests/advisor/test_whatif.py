@@ -165,3 +165,21 @@ def test_equal_queries_are_merged_and_long_logs_thinned_without_losing_weight():
     assert float(thin.executions.sum()) == pytest.approx(
         float(long.shapes[0].rate.sum()) * SETTINGS.horizon_ms
     )
+
+
+def test_the_sorted_columns_own_bytes_shrink_to_its_runs_and_no_further():
+    random = np.random.default_rng(3)
+    table = arrived(random, rows=40_000, rows_per_file=1_000, jitter=900)
+    files = table.file_table()
+    view = table_view(
+        files, table.row_groups(), table.sample(np.arange(40), 512), ROW_BYTES * 2_000, 1_000
+    )
+    pool = build_pool(view, [DATE, PART, KEY])
+    assert pool is not None
+    for key, repeats in ((DATE, True), (KEY, False)):
+        outcome = what_if(pool, _rewrite((key,), files=len(files)), ())
+        now = int(files.column_sizes[key].sum())
+        after = int(outcome.view.files.column_sizes[key].sum())
+        others = int(outcome.view.files.column_sizes[PART].sum())
+        assert after < 0.3 * now if repeats else after == pytest.approx(now, rel=0.02)
+        assert others == pytest.approx(int(files.column_sizes[PART].sum()), rel=0.02)

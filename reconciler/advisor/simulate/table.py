@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.advisor.simulate.pool import HILBERT_BITS, even_ranks
-from reconciler.advisor.simulate.whatif import SLACK
+from reconciler.advisor.simulate.whatif import RUN_BYTES, SLACK
 from reconciler.core.actions import HILBERT, Action
 from reconciler.core.cost import decoded_bytes, type_width
 from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
@@ -99,7 +99,9 @@ class SimulatedTable:
             delete_bytes=zeros,
             equality_deletes=zeros,
             columns=self._bounds([f.rows for f in self.files]),
-            column_sizes={f.field_id: records * type_width(f.type) for f in self.schema.fields},
+            column_sizes=self._column_sizes(
+                [f.rows for f in self.files], [f.ours for f in self.files]
+            ),
         )
 
     def row_groups(self) -> RowGroups:
@@ -115,7 +117,7 @@ class SimulatedTable:
             file=np.array(owner, dtype=np.int64),
             records=records,
             columns=self._bounds(pieces),
-            column_sizes={f.field_id: records * type_width(f.type) for f in self.schema.fields},
+            column_sizes=self._column_sizes(pieces, [self.files[i].ours for i in owner]),
             footer_bytes=np.zeros(len(self.files), dtype=np.int64),
             has_footer=np.ones(len(self.files), dtype=np.bool_),
         )
@@ -189,6 +191,23 @@ class SimulatedTable:
             )
             for i in range(count)
         ]
+
+    def _column_sizes(self, pieces: Sequence[Int64], ours: Sequence[bool]) -> dict[int, Int64]:
+        """Stored bytes per piece: a value a row; in what we wrote, a value a run if shorter."""
+        if not pieces:
+            return {f.field_id: np.zeros(0, dtype=np.int64) for f in self.schema.fields}
+        order = np.concatenate(pieces)
+        lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+        starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+        sizes = {}
+        for field in self.schema.fields:
+            values, width = self.values[field.field_id][order], type_width(field.type)
+            begins = np.concatenate(([True], values[1:] != values[:-1]))
+            begins[starts] = True
+            runs = np.add.reduceat(begins.astype(np.int64), starts)
+            plain, short = lengths * width, runs * (width + RUN_BYTES)
+            sizes[field.field_id] = np.where(ours, np.minimum(plain, short), plain)
+        return sizes
 
     def _bounds(self, pieces: Sequence[Int64]) -> dict[int, ColumnBounds]:
         if not pieces:

@@ -22,6 +22,7 @@ from reconciler.core.cost import (
     TableView,
     read_layout,
     read_shape,
+    type_width,
 )
 from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.core.schema import SortColumn
@@ -33,6 +34,9 @@ SLACK = 1.1
 
 MAX_BOUNDED_GROUPS = 64
 """More groups than this are not judged by bounds: such a rewrite deserves a sketch first."""
+
+RUN_BYTES = 4
+"""Stored length of a run, beside its value."""
 
 MIN_SLICE_ROWS = 8
 REPLICATES = 16
@@ -112,6 +116,8 @@ def _simulated(
         if (known != UNKNOWN).all()
     }
     lead = rewrite.key[0].field_id if rewrite.key and rewrite.curve == "Lexicographic" else None
+    if lead in sizes and lead in pool.columns:
+        sizes[lead] = min(sizes[lead], _sorted_bytes(pool, lead) / max(size, 1.0))
     files = _slices(pool, order, rows, per_row, first_of_file, sizes, lead)
     groups = _slices(pool, order, rows, per_row, first_of_group, sizes, lead)
     owner = file[first_of_group]
@@ -123,6 +129,20 @@ def _simulated(
         open_bytes=rewrite.open_bytes,
     )
     return view, real_files
+
+
+def _sorted_bytes(pool: Pool, field_id: int) -> float:
+    """Stored bytes of a column once rows are sorted by it: a run a value, whatever its length.
+
+    Distinct values of the whole from those of the sample by the bias-corrected form of Anne
+    Chao's estimator ("Nonparametric Estimation of the Number of Classes in a Population").
+    """
+    ranks = pool.columns[field_id].ranks
+    seen = np.bincount(ranks[ranks >= 0])
+    once, twice = int((seen == 1).sum()), int((seen == 2).sum())
+    distinct = int((seen > 0).sum()) + once * max(once - 1, 0) / (2.0 * (twice + 1))
+    width = type_width(pool.files.schema.by_id[field_id].type)
+    return distinct * (width + RUN_BYTES)
 
 
 def _cut(parent: Int64, size: Float64, limit: float, min_rows: int) -> tuple[Int64, int]:
