@@ -168,7 +168,8 @@ def _best_of(
             others = [
                 rejected(
                     situation, f"recluster by {_key_text(situation, other)}", explain.OTHER_KEY,
-                    explain.times_cost(other.saving_low, other.cost), other.rows, other,
+                    f"{explain.times_cost(other.saving_low, other.cost)}; "
+                    f"{_key_text(situation, ranked[0])} saves more", other.rows, other,
                 )
                 for other in ranked[1:]
             ]  # fmt: skip

@@ -54,13 +54,13 @@ def explain_table(proposal: Proposal) -> str:
     from reconciler.core.format import iec
     from reconciler.loop.evidence import action_label
 
-    advice, schema = proposal.advice, proposal.observation.schema
+    advice, files = proposal.advice, proposal.observation.files
     lines = [proposal.observation.name, ""]
     if advice.actions:
         rows = [["CHOSEN", "FILES", "COST", "SAVES", "AT LEAST", "ESTIMATE"]]
         for item in advice.actions:
             rows.append([
-                action_label(item, schema), str(item.files_in), iec(item.cost), iec(item.saving),
+                action_label(item, files), str(item.files_in), iec(item.cost), iec(item.saving),
                 iec(item.saving_low), item.label,
             ])  # fmt: skip
         lines += [*align(rows, "lrrrrl", indent="  "), ""]
@@ -103,10 +103,10 @@ def explain_file(proposal: Proposal, wanted: str) -> str:
 def _decision(proposal: Proposal, path: str) -> list[str]:
     from reconciler.loop.evidence import action_label
 
-    schema = proposal.observation.schema
+    files = proposal.observation.files
     for item in proposal.advice.actions:
         if path in item.action.inputs:
-            label = action_label(item, schema)
+            label = action_label(item, files)
             return [f"  rewritten: {label} with {item.files_in - 1} others; {item.reason}"]
     why = [item for item in proposal.advice.rejected if path in item.inputs]
     if why:

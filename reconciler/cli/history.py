@@ -132,10 +132,10 @@ def render_history(observation: Observation, plans: Sequence[PastPlan]) -> str:
             f"{observation.name}: nothing was done to this table from here.\n"
             f"  next: layoutctl plan {observation.name}"
         )
-    rows = [["TIME", "", "STATE", "REWRITTEN", "CPU pred -> act", "SAVES / 7 d", "REALISED"]]
+    rows = [["PLAN, ACTIONS", "STATE", "REWRITTEN", "CPU s", "SAVES / 7 d", "REALISED"]]
     for plan in plans:
         rows += [_plan_row(plan), *(_action_row(entry) for entry in plan.entries)]
-    return "\n".join([observation.name, *align(rows, "lllrrrr", indent="  "), _net(plans)])
+    return "\n".join([observation.name, *align(rows, "llrrrr", indent="  "), _net(plans)])
 
 
 def _plan_row(plan: PastPlan) -> list[str]:
@@ -146,17 +146,18 @@ def _plan_row(plan: PastPlan) -> list[str]:
     cpu = sum(int(p.get("cpuMillis", 0)) for p in predicted) / 1000
     spent = sum(e.outcome.cpu_seconds for e in plan.entries)
     return [
-        utc(plan.at_ms), plan.plan_id[:12], "", iec(plan.read_bytes), _cpu(cpu, spent),
+        f"{utc(plan.at_ms)} {plan.plan_id[:10]}", "", iec(plan.read_bytes), _cpu(cpu, spent),
         iec(saving) if saving else "-", _realised_text(plan),
     ]  # fmt: skip
 
 
 def _action_row(entry: LedgerEntry) -> list[str]:
+    from reconciler.cli.plan_text import clip
     from reconciler.core.format import iec
 
     label = str(entry.predicted.get("label", entry.action_type))
     return [
-        "", f"  {entry.outcome.action_id} {label}"[:44], entry.outcome.state,
+        clip(f"  {entry.outcome.action_id} {label}", 36), entry.outcome.state,
         iec(entry.outcome.read_bytes),
         _cpu(entry.predicted.get("cpuMillis", 0) / 1000, entry.outcome.cpu_seconds),
         "", "",
@@ -165,7 +166,7 @@ def _action_row(entry: LedgerEntry) -> list[str]:
 
 def _cpu(predicted: float, actual: float) -> str:
     """Work that was settled after a crash has no measured CPU time."""
-    return f"{predicted:.0f} -> {actual:.0f} s" if actual > 0 else f"{predicted:.0f} -> - s"
+    return f"{predicted:.0f} -> {actual:.0f}" if actual > 0 else f"{predicted:.0f} -> -"
 
 
 def _realised_text(plan: PastPlan) -> str:

@@ -6,7 +6,10 @@ Decisions attach one of these constants to every candidate they turn down; `plan
 
 from __future__ import annotations
 
-from reconciler.core.schema import Schema, SortColumn
+from collections.abc import Sequence
+
+from reconciler.core.schema import PartitionField, PartitionSpec, Schema, SortColumn
+from reconciler.core.values import Scalar, show
 
 NO_WORKLOAD = "NoWorkload"
 LOW_COVERAGE = "LowCoverage"
@@ -56,6 +59,32 @@ def key_text(key: tuple[SortColumn, ...], curve: str, schema: Schema) -> str:
         for column in key
     )
     return f"{curve}({names})" if curve != "Lexicographic" else names
+
+
+def partition_text(spec: PartitionSpec, values: Sequence[Scalar | None], schema: Schema) -> str:
+    """`ts_month=2026-09, country=de`, "" for an unpartitioned spec."""
+    parts = [
+        f"{field.name}={_partition_value(field, value, schema)}"
+        for field, value in zip(spec.fields, values, strict=False)
+        if field.transform != "void"
+    ]
+    return ", ".join(parts)
+
+
+def _partition_value(field: PartitionField, value: Scalar | None, schema: Schema) -> str:
+    if value is None:
+        return "null"
+    if field.transform == "year":
+        return str(1970 + int(value))
+    if field.transform == "month":
+        return f"{1970 + int(value) // 12}-{int(value) % 12 + 1:02d}"
+    if field.transform == "day":
+        return show("date", value)
+    if field.transform == "hour":
+        return show("timestamp", int(value) * 3_600_000_000)
+    source = schema.by_id.get(field.source_id)
+    bucketed = field.transform.startswith("bucket")
+    return show("int" if bucketed or source is None else source.type, value)
 
 
 def times_cost(saving: float, cost: float) -> str:

@@ -19,7 +19,8 @@ from reconciler.advisor.advice import (
     ShapeEffect,
 )
 from reconciler.core.actions import ActionType
-from reconciler.core.explain import key_text
+from reconciler.core.explain import key_text, partition_text
+from reconciler.core.filetable import FileTable
 from reconciler.core.format import utc
 from reconciler.core.interval import Interval
 from reconciler.core.observation import Observation
@@ -38,10 +39,10 @@ class CoverageInfo:
     basis: str
 
 
-def predicted(scored: ScoredAction, schema: Schema) -> dict[str, Any]:
+def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
     """What the plan claims about one action; the ledger compares it with the outcome."""
     action = scored.action
-    body: dict[str, Any] = {"label": action_label(scored, schema), "reason": scored.reason}
+    body: dict[str, Any] = {"label": action_label(scored, files), "reason": scored.reason}
     if not action.type.rewrites:
         return body
     body |= {
@@ -64,8 +65,9 @@ def predicted(scored: ScoredAction, schema: Schema) -> dict[str, Any]:
     return body
 
 
-def action_label(scored: ScoredAction, schema: Schema) -> str:
-    action = scored.action
+def action_label(scored: ScoredAction, files: FileTable) -> str:
+    """`recluster by l_shipdate`, with the partition where the table has some."""
+    action, schema = scored.action, files.schema
     key = key_text(action.key, action.curve, schema) if action.key else ""
     if action.type is ActionType.SET_SORT_ORDER:
         return f"set sort order {key} (every writer will sort by it)"
@@ -76,10 +78,13 @@ def action_label(scored: ScoredAction, schema: Schema) -> str:
             for name, value in action.properties_new
         )
         return "set " + ", ".join(changes)
+    spec = files.specs.get(action.spec_id)
+    partition = partition_text(spec, action.partition, schema) if spec else ""
+    where = f", {partition}" if partition else ""
     if action.type is ActionType.BIN_PACK:
-        return "bin-pack" + (f" in order of {key}" if key else "")
+        return "bin-pack" + (f" in order of {key}" if key else "") + where
     verb = "recluster" if action.type is ActionType.RECLUSTER else "cluster"
-    return f"{verb} by {key}"
+    return f"{verb} by {key}{where}"
 
 
 def evidence_document(

@@ -238,7 +238,6 @@ def _freeze(
         show_literals=show_literals,
     )
     _warn_if_stale(document, evidence.workload, now)
-    schema = observation.schema
     return freeze(
         catalog=target.catalog.name,
         table=target.identifier,
@@ -249,7 +248,7 @@ def _freeze(
         created=now,
         time_to_live=dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds),
         actions=[
-            (item.action, {**predicted(item, schema), "type": item.action.type.value})
+            (item.action, {**predicted(item, observation.files), "type": item.action.type.value})
             for item in advice.actions
         ],
         files=observation.files,
