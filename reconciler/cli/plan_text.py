@@ -74,19 +74,22 @@ def _workload_line(evidence: Mapping[str, Any]) -> str:
 
 
 def _actions(document: Mapping[str, Any]) -> str:
-    rows = [_action_row(item) for item in document["actions"]]
-    if not rows:
-        return ""
-    return "\n".join(align(rows, "l" + "r" * 6, indent=INDENT, gap="  "))
+    """Metadata changes as sentences, rewrites in columns below them."""
+    items = document["actions"]
+    metadata = [item for item in items if "filesIn" not in item["predicted"]]
+    rows = [_action_row(item) for item in items if "filesIn" in item["predicted"]]
+    lines = [f"{INDENT}~ {_label(item)}   metadata only" for item in metadata]
+    return "\n".join(lines + (align(rows, "l" + "r" * 6, indent=INDENT, gap="  ") if rows else []))
+
+
+def _label(item: Mapping[str, Any]) -> str:
+    return str(item["predicted"].get("label", item["type"]))
 
 
 def _action_row(item: Mapping[str, Any]) -> list[str]:
-    what = f"~ {item['predicted'].get('label', item['type'])}"
     told = item["predicted"]
-    if "filesIn" not in told:
-        return [what, "metadata only"]
     return [
-        what,
+        f"~ {clip(_label(item), 46)}",
         f"{count(told['filesIn'])} files",
         iec(told["bytesIn"]),
         f"-> {count(told['filesOut'])} files",
