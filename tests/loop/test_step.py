@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -207,6 +208,43 @@ class _Steps:
 
     def __call__(self, result: Any) -> None:
         self.seen.append(result)
+
+
+@pytest.mark.spark
+def test_an_approved_plan_runs_although_appends_keep_landing(
+    spark, catalog_config, make_table, actor
+):
+    """The frozen plan is carried out whole; what was appended meanwhile is left as it landed."""
+    table = make_table("busy", files=8)
+    actor.spark = spark
+    step = step_of(catalog_config, "busy", **DECLARED)
+    plan = step.propose(actor).plan
+    actor.put_plan(plan)
+    actor.store.approve(plan.id)
+    ended = threading.Event()
+    appended = [0]
+
+    def append() -> None:
+        writer = table.catalog.load_table(table.name())
+        while not ended.is_set():
+            writer.refresh().append(rows_of(1_000 + appended[0], 10))
+            appended[0] += 1
+            ended.wait(0.5)
+
+    appender = threading.Thread(target=append)
+    appender.start()
+    try:
+        result = run_step(step, actor, Approvals(), quiet, never)
+    finally:
+        ended.set()
+        appender.join()
+    assert appended[0] > 1
+    assert result.before.plan.id == plan.id
+    assert result.result is not None
+    assert result.result.done
+    live = set(step.propose(actor).observation.files.path)
+    assert not live & {path for item in plan.actions for path in item.action.inputs}
+    assert table.refresh().scan().to_arrow().num_rows == 8 * 2_000 + 10 * appended[0]
 
 
 def test_without_approval_nothing_is_touched(catalog_config, make_table, actor):
