@@ -357,7 +357,7 @@ def _summary(run: _Run, result: StepResult) -> str:
         commits = sum(s.result.commits for s in ran if s.result)
         conflicts = sum(s.result.conflicts for s in ran if s.result)
         lines = [
-            f"Done in {duration(time.monotonic() - run.started)}. "
+            f"{'Stopped after' if _stopped(ran) else 'Done in'} {duration(time.monotonic() - run.started)}. "
             f"{commits} {'commit' if commits == 1 else 'commits'}, "
             f"{conflicts} {'conflict' if conflicts == 1 else 'conflicts'}. "
             f"Observed again: {result.state.message}, {state}.",
@@ -365,6 +365,10 @@ def _summary(run: _Run, result: StepResult) -> str:
         ]
     hint = _next_command(result)
     return "\n".join([*lines, *([f"  next: {hint}"] if hint else [])])
+
+
+def _stopped(ran: Sequence[StepResult]) -> bool:
+    return any(step.result is not None and step.result.stopped for step in ran)
 
 
 def _comparison(ran: Sequence[StepResult]) -> list[str]:

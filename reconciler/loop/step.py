@@ -176,13 +176,17 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
     if proposal.pending:
         if decision is not None and decision.reason and not decision.open:
             return TableState(BLOCKED, decision.reason, decision.message)
-        return TableState(PENDING, "TablesPending", f"{len(proposal.pending)} actions to do")
+        return TableState(PENDING, "TablesPending", _to_do(len(proposal.pending)))
     failing = [
         item for item in proposal.advice.objectives if item.state in ("failing", "unreachable")
     ]
     if failing:
         return TableState(IDLE, "ObjectiveUnreachable", "; ".join(o.message for o in failing))
     return TableState(CONVERGED, "", "nothing above threshold")
+
+
+def _to_do(actions: int) -> str:
+    return f"{actions} {'action' if actions == 1 else 'actions'} to do"
 
 
 def run_step(
