@@ -171,9 +171,10 @@ class Cut:
         """Sorted within partitions, then only the table's columns."""
         from pyspark.sql import functions as f
 
-        order = [part.order for part in self.key]
-        if self.curve is not None:
-            order = [f.col(POSITION).asc(), *order]
+        # Along a curve, ties are not broken by the key: comparing whole rows costs more than the
+        # rest of the sort, and a cell is far smaller than a row group.
+        by_key = [part.order for part in self.key]
+        order = by_key if self.curve is None else [f.col(POSITION).asc()]
         kept = [f.col("`" + name.replace("`", "``") + "`") for name in columns]
         return rows.sortWithinPartitions(*order).select(*kept)
 

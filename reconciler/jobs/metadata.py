@@ -55,10 +55,11 @@ def _replace_sort_order(spark: Any, table: Any, action: Action) -> str:
     update = table.replaceSortOrder()
     for part in action.key:
         name = table.schema().findColumnName(part.field_id)
+        column = spark._jvm.org.apache.iceberg.expressions.Expressions.ref(name)
         if part.direction == "desc":
-            update.desc(name, nulls.NULLS_LAST)
+            update.desc(column, nulls.NULLS_LAST)
         else:
-            update.asc(name, nulls.NULLS_FIRST)
+            update.asc(column, nulls.NULLS_FIRST)
     update.commit()
     table.refresh()
     return f"sort order: {before} -> {_shown(table, sort_order(table))}"

@@ -160,7 +160,7 @@ def stop(spark: Any) -> None:
         process.stdin.close()
         process.wait()
     with contextlib.suppress(Exception):
-        gateway.shutdown()
+        gateway.shutdown_callback_server() if process is not None else gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
     scratch = getattr(spark, "_layoutctl_scratch", None)

@@ -27,7 +27,9 @@ def main() -> int:
     conf = {**SMALL_SESSION, "spark.driver.memory": "1g", **sqlite_spark_conf(directory)}
     spark = session.start(conf, app="fault test", master="local[2]")
     bench = Bench(spark, sqlite_catalog(directory), directory)
-    inputs = tuple(sorted(file.file_path for file in bench.files(name)))[:files]
+    planned = bench.table(name).newScan().planFiles()
+    inputs = tuple(sorted(str(task.file().location()) for task in planned))[:files]
+    planned.close()
     action = bench.action(name, ActionType.RECLUSTER, key, inputs=inputs)
     plan = f"p-{time.time_ns():020x}"
     request = bench.request(name, action, plan=plan, group_bytes=1, max_commits=files)

@@ -1,0 +1,121 @@
+"""What the written files look like inside, and what one group costs in jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from reconciler.core.actions import HILBERT, ActionType
+from reconciler.jobs import metrics
+from tests.jobs.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+MIB = 1 << 20
+
+
+def _wide(bench: Bench, properties: str = "") -> str:
+    """Four files of incompressible rows, about 3 MiB each, all over the whole range."""
+    name = bench.create("id bigint, s string, v bigint", properties)
+    bench.sql(
+        f"INSERT INTO {bench.full(name)} SELECT /*+ REPARTITION(4) */ id, "
+        "concat(sha2(string(id), 256), sha2(string(-id), 256)), hash(id) FROM range(150000)"
+    )
+    return name
+
+
+def _footers(bench: Bench, name: str) -> list[Any]:
+    return [pq.read_metadata(f.file_path.removeprefix("file:")) for f in bench.files(name)]
+
+
+@pytest.mark.parametrize("curve", ["Lexicographic", HILBERT])
+def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
+    name = _wide(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    action = bench.action(
+        name, ActionType.CLUSTER, "id", "v", curve=curve, target_bytes=3 * MIB,
+        row_group_bytes=MIB,
+    )  # fmt: skip
+    bench.run(bench.request(name, action))
+    sizes = [file.file_size_in_bytes for file in bench.files(name)]
+    assert len(sizes) == pytest.approx(total / (3 * MIB), abs=1.5)
+    assert min(sizes) > 0.4 * 3 * MIB
+    assert max(sizes) < 1.6 * 3 * MIB
+    groups = [f.row_group(i).total_byte_size for f in _footers(bench, name)
+              for i in range(f.num_row_groups)]  # fmt: skip
+    assert len(groups) >= 2 * len(sizes)
+    assert max(groups) < 2 * MIB
+
+
+def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
+    name = _wide(
+        bench,
+        "'write.parquet.compression-codec'='snappy', 'write.target-file-size-bytes'='4194304', "
+        "'write.parquet.row-group-size-bytes'='1048576'",
+    )
+    before = dict(bench.table(name).properties())
+    bench.run(bench.request(name, bench.action(name, ActionType.CLUSTER, "id")))
+    footers = _footers(bench, name)
+    assert {f.row_group(0).column(0).compression for f in footers} == {"SNAPPY"}
+    assert max(f.num_row_groups for f in footers) >= 3
+    assert 2 <= len(footers) <= 6
+    assert dict(bench.table(name).properties()) == before
+
+
+def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = bench.create("id bigint")
+    for number in range(3):
+        rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    seen: dict[str, metrics.TaskMetrics] = {}
+    honest = metrics.of_job_group
+
+    def note(spark: Any, group: str) -> metrics.TaskMetrics:
+        seen[group.rpartition("/")[2]] = honest(spark, group)
+        return seen[group.rpartition("/")[2]]
+
+    monkeypatch.setattr(metrics, "of_job_group", note)
+    bench.run(bench.request(name, bench.action(name, ActionType.CLUSTER, "id")))
+    assert (seen["write"].jobs, seen["write"].stages) == (1, 1)
+    assert (seen["verify"].jobs, seen["verify"].stages) == (1, 1)
+    assert seen["write"].input_bytes > 0
+
+
+def test_groups_are_committed_in_at_most_max_commits_batches(bench: Bench) -> None:
+    name = bench.create("id bigint")
+    for number in range(7):
+        rows = f"SELECT /*+ COALESCE(1) */ id + {100 * number} FROM range(50)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    before = bench.rows(name)
+    action = bench.action(name, ActionType.RECLUSTER, "id desc")
+    result = bench.run(bench.request(name, action, group_bytes=1, max_commits=3))
+    assert (result.commits, result.done) == (3, True)
+    assert bench.rows(name) == before
+    assert sum(outcome.files_in for outcome in result.outcomes) == 7
+
+
+def test_each_partition_keeps_its_files(bench: Bench) -> None:
+    name = bench.create("id bigint, p int", partitioned="p")
+    for number in range(3):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT id * 3 + {number}, cast(id % 2 AS int) "
+            "FROM range(20)"
+        )
+    before = bench.rows(name)
+    actions = [
+        bench.action(
+            name, ActionType.CLUSTER, "id",
+            inputs=tuple(sorted(f.file_path for f in bench.files(name) if f.partition.p == p)),
+        )
+        for p in (0, 1)
+    ]  # fmt: skip
+    result = bench.run(bench.request(name, *actions))
+    assert result.done
+    assert bench.rows(name) == before
+    assert sorted(file.partition.p for file in bench.files(name)) == [0, 1]
+    summary = dict(bench.table(name).currentSnapshot().summary())
+    assert summary["layout.action-ids"] == "a02"

@@ -1,0 +1,194 @@
+"""What a crash leaves is settled before anything else: committed or fenced, then cleaned."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reconciler.core.actions import ActionType
+from reconciler.core.execution import CatalogConfig, ExecutionRequest, Intent
+from reconciler.errors import BlockedError, UnknownCommitError
+from reconciler.jobs import cleanup, commit, fence, processes, rewrite
+from tests.conftest import rest_spark_conf
+from tests.jobs.tables import Bench
+from tests.rest_server import RestServer
+
+pytestmark = pytest.mark.spark
+
+
+def _request(bench: Bench) -> ExecutionRequest:
+    name = bench.create("id bigint")
+    for number in range(3):
+        rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    return bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+
+
+def _dead_writer() -> str:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    writer = processes.identity(process.pid)
+    assert not processes.is_dead(writer)
+    process.kill()
+    process.wait()
+    return writer
+
+
+def _crash(
+    bench: Bench,
+    request: ExecutionRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    send: Callable[..., commit.Sent],
+) -> None:
+    """Runs until the commit, which `send` replaces, and leaves everything as a dead JVM would."""
+    writer = _dead_writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "send", send)
+        patch.setattr(processes, "own_identity", lambda jvm: writer)
+        with pytest.raises(UnknownCommitError):
+            bench.run(request)
+
+
+def _lost_after(act: Callable[..., Any]) -> Callable[..., commit.Sent]:
+    def send(*arguments: Any) -> commit.Sent:
+        act(*arguments)
+        return commit.Unknown("connection lost", lost=True)
+
+    return send
+
+
+def _resume(bench: Bench, request: ExecutionRequest) -> int:
+    return rewrite.resume(
+        bench.config, request.table, bench.spark, bench.ledger, bench.lease, bench.events.append
+    )
+
+
+def test_a_commit_that_never_arrived_is_cleaned_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    _crash(bench, request, monkeypatch, _lost_after(lambda *arguments: None))
+    name = request.table[-1]
+    assert bench.leftovers(name) != []
+    assert _resume(bench, request) == 1
+    assert bench.leftovers(name) == []
+    assert [outcome.state for outcome in bench.ledger.outcomes()] == ["failed"]
+    assert bench.run(request).done
+    assert _resume(bench, request) == 0
+
+
+def test_a_commit_that_did_arrive_is_kept_and_not_repeated(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    before = bench.rows(request.table[-1])
+    _crash(bench, request, monkeypatch, _lost_after(commit.send))
+    result = bench.run(request)
+    assert (result.commits, result.done) == (0, True)
+    (outcome,) = bench.ledger.outcomes()
+    assert (outcome.state, outcome.rows, outcome.files_in, outcome.files_out) == (
+        "committed", 30, 3, 1,
+    )  # fmt: skip
+    assert bench.rows(request.table[-1]) == before
+    assert bench.leftovers(request.table[-1]) == []
+
+
+def test_an_attempt_whose_process_lives_is_not_touched(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    _crash(bench, request, monkeypatch, _lost_after(lambda *arguments: None))
+    monkeypatch.setattr(fence, "JVM_EXIT_SECONDS", 0.3)
+    monkeypatch.setattr(processes, "is_dead", lambda writer: False)
+    with pytest.raises(BlockedError, match="still running"):
+        fence.resolve(
+            bench.spark, bench.config, bench.table(request.table[-1]), "x", bench.ledger,
+            bench.lease, bench.events.append,
+        )  # fmt: skip
+    assert bench.leftovers(request.table[-1]) != []
+
+
+def test_files_that_a_branch_references_are_not_leftovers(bench: Bench) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    result = bench.run(request)
+    bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH kept")
+    bench.sql(f"CALL rec.system.rollback_to_snapshot('jobs.{name}', {request.base_snapshot_id})")
+    prefix = f"{bench.table(name).location()}/data/layout-{result.attempts[0]}"
+    removed = cleanup.remove_leftovers(bench.spark, bench.table(name), bench.full(name), prefix)
+    assert removed == (0, 0)
+    assert len(bench.sql(f"SELECT * FROM {bench.full(name)}.branch_kept")) == 30
+
+
+def test_a_directory_that_is_not_ours_is_never_cleaned(bench: Bench) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    table = bench.table(name)
+    data = f"{table.location()}/data"
+    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), data) == (0, 0)
+    assert cleanup.remove_leftovers(bench.spark, table, bench.full(name), "") == (0, 0)
+    assert len(bench.rows(name)) == 30
+
+
+def _intent(bench: Bench, request: ExecutionRequest, prefix: str) -> Intent:
+    return Intent(
+        request.table_uuid, request.table, "p-x", "p-x-1", 1, ("a01",),
+        int(request.base_snapshot_id or 0), prefix, (), (), "",
+    )  # fmt: skip
+
+
+def test_a_head_that_moved_on_is_a_fence_everywhere(bench: Bench) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (100)")
+    remote = CatalogConfig("rec", "rest", {"uri": "http://elsewhere"})
+    snapshots = len(bench.sql(f"SELECT * FROM {bench.full(name)}.snapshots"))
+    outcomes = fence.settle(
+        remote, bench.table(name), _intent(bench, request, ""), False, bench.events.append
+    )
+    assert [outcome.state for outcome in outcomes] == ["failed"]
+    assert len(bench.sql(f"SELECT * FROM {bench.full(name)}.snapshots")) == snapshots
+
+
+def test_without_any_fence_an_empty_append_is_made_and_said(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    before = bench.rows(name)
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    remote = CatalogConfig("rec", "rest", {"uri": "http://elsewhere"})
+    outcomes = fence.settle(
+        remote, bench.table(name), _intent(bench, request, ""), False, bench.events.append
+    )
+    assert [outcome.state for outcome in outcomes] == ["failed"]
+    summary = dict(bench.table(name).currentSnapshot().summary())
+    assert summary["layout.fence"] == "p-x-1/1"
+    assert bench.rows(name) == before
+    assert [event.phase for event in bench.events] == ["fence"]
+
+
+@pytest.mark.rest
+def test_a_rewrite_over_rest_is_exact_and_settles_a_lost_commit(
+    spark: Any,
+    rest_server: RestServer,
+    rest_catalog: CatalogConfig,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for key, value in rest_spark_conf(rest_server, "over_rest").items():
+        spark.conf.set(key, value)
+    config = CatalogConfig("over_rest", "rest", rest_catalog.properties)
+    bench = Bench(spark, config, tmp_path)
+    request = _request(bench)
+    before = bench.rows(request.table[-1])
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    _crash(bench, request, monkeypatch, _lost_after(lambda *arguments: None))
+    result = bench.run(request)
+    assert (result.commits, result.done) == (1, True)
+    assert bench.rows(request.table[-1]) == before
+    assert "fence" in [event.phase for event in bench.events]
+    assert bench.leftovers(request.table[-1]) == []
