@@ -241,7 +241,10 @@ def _payoff(data: Payoff) -> Section:
         for item in data.investments
     ]  # fmt: skip
     heads = ("Plan", "At", "Cost in bytes of reading", "Saves a day", "Saved so far")
-    question = "Does it pay back? A byte rewritten is charged as rho bytes read."
+    question = (
+        "Does it pay back? A byte rewritten is charged as rho bytes read. Saved bytes are counted "
+        "here, the cost of opening fewer files is not."
+    )
     return finding, question, plots.payoff(data), _table(heads, rows, (0, 1))
 
 
