@@ -53,10 +53,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Sent, and no one knows. lost: the JVM that sent it is gone too."""
+    """Sent, and no one knows. lost: the JVM that sent it is gone too. asserted: the head that the
+    last request was made for, None if that is not known."""
 
     why: str
     lost: bool
+    asserted: int | None = None
 
 
 Sent = Committed | Refused | Unknown
@@ -67,7 +69,8 @@ class Guard:
     """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop.
 
     own: snapshots that this execution committed, which must not have been rolled back. `refusal`
-    is why the last call refused, "" if it did not; `already` the snapshot that carries the batch.
+    is why the last call refused, "" if it did not; `already` the snapshot that carries the batch;
+    `asserted` the head that the last request was made for: the catalog takes it on no other.
     """
 
     spark: Any
@@ -78,12 +81,15 @@ class Guard:
     refusal: str = ""
     rolled_back: bool = False
     already: int | None = None
+    asserted: int | None = None
     calls: int = field(default=0)
 
     def validate(self, snapshots: Any) -> bool:
         self.calls += 1
         try:
-            self.refusal = self._check(_until(snapshots, self.staged.base_snapshot_id))
+            line = _until(snapshots, self.staged.base_snapshot_id)
+            self.asserted = line[0].id if line else None
+            self.refusal = self._check(line)
         except Exception as error:  # an exception that left this method would not be cleanable
             self.refusal = f"the table could not be checked: {error}"
         return not self.refusal
@@ -209,7 +215,11 @@ def _send_once(
     return (
         find_batch(table, intent)
         or find_batch_anywhere(table, intent)
-        or Unknown("the catalog accepted the commit but does not show it", lost=False)
+        or Unknown(
+            "the catalog accepted the commit but does not show it",
+            lost=False,
+            asserted=guard.asserted,
+        )
     )
 
 
@@ -240,11 +250,12 @@ def _rewrite_files(
 
 def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
     if lost_jvm(error):
-        return Unknown(str(error), lost=True)
+        return Unknown(str(error), lost=True, asserted=guard.asserted)
     thrown = java_exception(error)
     message = str(thrown.getMessage()) if thrown is not None else str(error)
     if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
-        return Unknown(message.splitlines()[0] if message else type(error).__name__, lost=False)
+        why = message.splitlines()[0] if message else type(error).__name__
+        return Unknown(why, lost=False, asserted=guard.asserted)
     if guard.already is not None:
         return Committed(guard.already)
     lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)

@@ -1,9 +1,13 @@
 """Settling attempts whose outcome is not known: committed, or fenced and cleaned (design 5).
 
-An attempt is fenced when a late request of it can no longer succeed: the head has moved past its
-base without it, or its catalog is a local SQLite file and its processes are gone; else an empty
-append that carries `layout.fence` moves the head. Only then may its files be removed, and only
-then may another attempt touch its inputs.
+An attempt is fenced when a late request of it can no longer succeed: the head has moved past the
+one that the request was made for, without it; or its catalog is a local SQLite file and its
+processes are gone; else an empty append that carries `layout.fence` moves the head. Only then may
+its files be removed, and only then may another attempt touch its inputs.
+
+The head that counts is the one of the last request, not the snapshot that the rows were read at: a
+batch is sent on top of other writers' appends and of our own earlier batches. It is known to the
+process that sent it; after a crash it is not, and a moved head proves nothing.
 """
 
 from __future__ import annotations
@@ -106,13 +110,15 @@ def settle(
     intent: Intent,
     sender_gone: bool,
     on_event: OnEvent,
+    asserted: int | None = None,
 ) -> tuple[Outcome, ...]:
     """Outcomes of one batch: committed if history has it, else failed once it is fenced.
 
     sender_gone: the processes that sent the commit are dead, or the call has returned.
+    asserted: the head that the last request was made for, None where that is not known.
     """
     found = find_batch(table, intent) or find_batch_anywhere(table, intent)
-    if found is None and not _fenced(table, intent, catalog, sender_gone):
+    if found is None and not _fenced(table, catalog, sender_gone, asserted):
         found = _fence_by_append(table, intent, on_event)
     if found is not None:
         return committed_outcomes(table, intent, found)
@@ -123,12 +129,13 @@ def settle(
     )  # fmt: skip
 
 
-def _fenced(table: Any, intent: Intent, catalog: CatalogConfig, sender_gone: bool) -> bool:
+def _fenced(table: Any, catalog: CatalogConfig, sender_gone: bool, asserted: int | None) -> bool:
     if sender_gone and is_local_sqlite(catalog):
         return True
     head = table.currentSnapshot()
-    moved = head is not None and int(head.snapshotId()) != intent.base_snapshot_id
-    return moved and iceberg.ancestors_until(table, intent.base_snapshot_id)[1]
+    if asserted is None or head is None or int(head.snapshotId()) == asserted:
+        return False
+    return iceberg.ancestors_until(table, asserted)[1]
 
 
 def is_local_sqlite(catalog: CatalogConfig) -> bool:

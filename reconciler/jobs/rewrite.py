@@ -33,7 +33,7 @@ from reconciler.core.execution import (
 )
 from reconciler.core.format import count, iec
 from reconciler.core.plan import Validity
-from reconciler.errors import BlockedError, UnknownCommitError
+from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
 from reconciler.jobs import (
     cleanup,
     commit,
@@ -52,6 +52,8 @@ from reconciler.jobs.translate import lost_jvm, translated
 from reconciler.jobs.write import Attempt, Written
 
 RENEW_SECONDS = 20.0
+LEASE_SECONDS = 60.0
+"""How long a lease lasts that is not renewed (definitions: Lease)."""
 POLL_SECONDS = 0.2
 MEMORY_SHARE = 0.6 * 0.8
 """Share of the heap that Spark gives to tasks, with room for what is not the sort buffer."""
@@ -116,12 +118,18 @@ def _holding(lease: Lease, uuid: str, attempt_id: str) -> Iterator[Callable[[], 
     ended = threading.Event()
 
     def renew() -> None:
+        renewed = time.monotonic()
         while not ended.wait(RENEW_SECONDS):
             try:
                 lease.renew()
+                renewed = time.monotonic()
             except BlockedError as error:
                 lost.append(error.what)
                 return
+            except ReconcilerError as error:  # the state directory is locked or full
+                if time.monotonic() - renewed > LEASE_SECONDS:
+                    lost.append(f"the lease could not be renewed: {error.what}")
+                    return
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
@@ -156,6 +164,8 @@ class _Execution:
         self.attempts: list[str] = []
         self.outcomes: list[Outcome] = []
         self.own: set[int] = set()
+        self.started: dict[int, Group] = {}
+        self.sent: set[int] = set()
         self.conflicts = 0
         self.stopped = False
         self.lease_lost: Callable[[], str] = lambda: ""
@@ -285,6 +295,7 @@ class _Execution:
     def _attempt(self, pending: Sequence[tuple[str, Action]], tasks: Mapping[str, Any]) -> bool:
         """One attempt on the current head; True if conflicts left something to do."""
         attempt = self._open_attempt()
+        self.started, self.sent = {}, set()
         opened = self._intent(
             attempt.id, 0, attempt.prefix, tuple(i for i, _ in pending), (), (), attempt.snapshot_id
         )
@@ -318,7 +329,22 @@ class _Execution:
 
     def _close_attempt(self, attempt: Attempt, opened: Intent) -> None:
         cleanup.remove_leftovers(self.spark, attempt.table, self.name, attempt.prefix)
-        self.ledger.record_outcomes(opened, (fence.closed(opened),))
+        dropped = self._dropped(attempt)
+        self.outcomes.extend(dropped)
+        self.ledger.record_outcomes(opened, (*dropped, fence.closed(opened)))
+
+    def _dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
+        """What was read for groups that were never sent: it was spent all the same. A group that
+        was begun is charged whole, because how far it came is not known."""
+        begun = [group for number, group in self.started.items() if number not in self.sent]
+        return tuple(
+            Outcome(
+                attempt.id, 0, action_id, FAILED, None,
+                sum(group.bytes for group in begun if group.action_id == action_id),
+                0, 0, 0, 0, 0.0, 0.0, "dropped before its commit",
+            )
+            for action_id in sorted({group.action_id for group in begun})
+        )  # fmt: skip
 
     def _groups(self, action_id: str, action: Action, tasks: Mapping[str, Any]) -> list[Group]:
         own = {path: tasks[path] for path in action.inputs}
@@ -374,6 +400,7 @@ class _Execution:
                 groups, group.bytes,
             )
         )  # fmt: skip
+        self.started[number] = group
         own = {file.path: tasks[file.path] for file in group.inputs}
         written = write.rewrite_group(attempt, number, group, own)
         self.on_event(
@@ -443,6 +470,7 @@ class _Execution:
         self, attempt: Attempt, batch: int, written: Sequence[Written], groups: int
     ) -> bool:
         """Sends one batch; False if it was refused and its files were dropped."""
+        self.sent.update(part.number for part in written)
         paths = tuple(sorted(file.path for part in written for file in part.group.inputs))
         actions = tuple(dict.fromkeys(part.group.action_id for part in written))
         intent = self._intent(
@@ -490,7 +518,9 @@ class _Execution:
             )
         self._record(intent, _outcomes(intent, written, UNKNOWN_OUTCOME, None, sent.why))
         self._say("unknown", f"the commit's outcome is unknown ({sent.why}); finding out")
-        outcomes = fence.settle(self.request.catalog, self.table, intent, True, self.on_event)
+        outcomes = fence.settle(
+            self.request.catalog, self.table, intent, True, self.on_event, sent.asserted
+        )
         if outcomes[0].state == COMMITTED:
             assert outcomes[0].snapshot_id is not None
             return commit.Committed(outcomes[0].snapshot_id)

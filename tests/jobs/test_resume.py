@@ -140,17 +140,44 @@ def _intent(bench: Bench, request: ExecutionRequest, prefix: str) -> Intent:
     )  # fmt: skip
 
 
-def test_a_head_that_moved_on_is_a_fence_everywhere(bench: Bench) -> None:
+def _head(bench: Bench, name: str) -> int:
+    return int(bench.table(name).currentSnapshot().snapshotId())
+
+
+def _settle_elsewhere(bench: Bench, request: ExecutionRequest, asserted: int | None) -> list[str]:
+    """States of a batch that a catalog of another kind than local SQLite may still work on."""
+    remote = CatalogConfig("rec", "rest", {"uri": "http://elsewhere"})
+    outcomes = fence.settle(
+        remote, bench.table(request.table[-1]), _intent(bench, request, ""), True,
+        bench.events.append, asserted,
+    )  # fmt: skip
+    return [outcome.state for outcome in outcomes]
+
+
+def test_a_head_that_moved_on_since_the_request_is_a_fence_everywhere(bench: Bench) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    asserted = _head(bench, name)
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (100)")
+    moved = _head(bench, name)
+    assert _settle_elsewhere(bench, request, asserted) == ["failed"]
+    assert _head(bench, name) == moved
+    assert bench.events == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_head_that_had_moved_before_the_request_is_no_fence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The rows were read at the base; the request was made on top of a later append."""
     request = _request(bench)
     name = request.table[-1]
     bench.sql(f"INSERT INTO {bench.full(name)} VALUES (100)")
-    remote = CatalogConfig("rec", "rest", {"uri": "http://elsewhere"})
-    snapshots = len(bench.sql(f"SELECT * FROM {bench.full(name)}.snapshots"))
-    outcomes = fence.settle(
-        remote, bench.table(name), _intent(bench, request, ""), False, bench.events.append
-    )
-    assert [outcome.state for outcome in outcomes] == ["failed"]
-    assert len(bench.sql(f"SELECT * FROM {bench.full(name)}.snapshots")) == snapshots
+    asserted = _head(bench, name)
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    assert _settle_elsewhere(bench, request, asserted if known else None) == ["failed"]
+    assert [event.phase for event in bench.events] == ["fence"]
+    assert _head(bench, name) != asserted
 
 
 def test_without_any_fence_an_empty_append_is_made_and_said(
