@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from reconciler.api.catalog_properties import is_secret
 from reconciler.api.documents import IcebergCatalog
@@ -72,7 +73,24 @@ def find_catalogs(
     return tuple(FoundCatalog(config, config.type in SUPPORTED) for config in found.values())
 
 
+ENDPOINTS = ("uri", "s3.endpoint", "oauth2-server-uri")
+"""Properties that say where secrets are sent."""
+
+
+def _elsewhere(first: CatalogConfig, later: CatalogConfig, name: str) -> bool:
+    ours, theirs = first.properties.get(name), later.properties.get(name)
+    if ours is None or (theirs is None and name == "uri"):
+        return False
+    return theirs is None or urlsplit(ours)[:2] != urlsplit(theirs)[:2]
+
+
 def _with_credentials(first: CatalogConfig, later: CatalogConfig) -> CatalogConfig:
+    """The first one with the later one's secrets, unless these were meant for another server.
+
+    A document of a pull request must not be able to send the user's token to a host it names.
+    """
+    if any(_elsewhere(first, later, name) for name in ENDPOINTS):
+        return first
     extra = {
         name: value
         for name, value in later.properties.items()

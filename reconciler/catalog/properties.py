@@ -153,8 +153,13 @@ def redact(text: str, config: CatalogConfig) -> str:
     for name, value in config.properties.items():
         if is_secret(name) and len(value) >= 4:
             text = text.replace(value, "***")
-    password = urlsplit(config.properties.get("uri", "")).password
-    return text.replace(password, "***") if password else text
+    uri = urlsplit(config.properties.get("uri", ""))
+    hidden = [value for _, value in parse_qsl(uri.query) if len(value) >= 4]
+    if uri.password:
+        hidden += [uri.password, unquote(uri.password)]
+    for value in hidden:
+        text = text.replace(value, "***")
+    return text
 
 
 def infer_type(properties: Mapping[str, str]) -> str | None:

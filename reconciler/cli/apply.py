@@ -27,6 +27,7 @@ from reconciler.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from reconciler.api.documents import TableLayoutPolicy
     from reconciler.core.execution import Event
     from reconciler.core.plan import Plan
     from reconciler.loop.local import LocalActor
@@ -76,7 +77,18 @@ def register(app: typer.Typer) -> None:
                         break
         finally:
             actor.close()
-        raise typer.Exit(max(codes))
+        raise typer.Exit(worst(codes))
+
+
+def worst(codes: Sequence[int]) -> int:
+    """One exit code for many tables: what a person must see first, first."""
+    from reconciler import errors
+
+    order = (
+        errors.EXIT_INTERRUPTED, errors.EXIT_INTERNAL, errors.EXIT_USER, errors.EXIT_UNAVAILABLE,
+        errors.EXIT_BLOCKED,
+    )  # fmt: skip
+    return next((code for code in order if code in codes), errors.EXIT_OK)
 
 
 def _jobs(
@@ -104,16 +116,25 @@ def _from_plan_file(
 
     from reconciler.api.load import Documents, load
     from reconciler.catalog.discover import resolve_catalog
-    from reconciler.cli.targets import step_for
+    from reconciler.cli.targets import step_for, step_under
     from reconciler.core.plan import plan_from_document
     from reconciler.errors import UserError
     from reconciler.loop.propose import Target
 
-    plan = plan_from_document(_read(path))
+    body = _read(path)
+    plan = plan_from_document(body)
+    if body.get("digest") != plan.digest():
+        raise UserError(
+            f"{path} was changed after it was saved: its digest does not match",
+            do=f"layoutctl plan {'.'.join((plan.catalog, *plan.table))} --out {path}",
+        )
     documents = load(files) if files else Documents()
-    config = resolve_catalog(catalog or plan.catalog, documents.catalogs)
-    step = step_for(Target(config, plan.table), documents)
-    if files and step.policy_digest != plan.policy_hash:
+    target = Target(resolve_catalog(catalog or plan.catalog, documents.catalogs), plan.table)
+    if files:
+        step = step_for(target, documents)
+    else:
+        step = step_under(target, _policy_of(plan, path), plan.policy)
+    if step.policy_digest != plan.policy_hash:
         raise UserError(
             f"{path}: plan {plan.id} was made under another policy than {step.policy_name}",
             do=f"layoutctl plan {'.'.join((plan.catalog, *plan.table))} --out {path}",
@@ -122,6 +143,24 @@ def _from_plan_file(
     check_stands(plan, actor.observe(step.target), step, path)
     actor.put_plan(plan)
     return step, plan
+
+
+def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
+    """The policy that the plan was made under, with its budgets, windows and checks."""
+    from reconciler.api.documents import TableLayoutPolicy, from_document
+    from reconciler.errors import UserError
+
+    try:
+        policy = from_document(plan.evidence["policyDocument"])
+    except (KeyError, TypeError, ValueError):
+        policy = None
+    if not isinstance(policy, TableLayoutPolicy):
+        raise UserError(
+            f"{path} holds no valid policy",
+            details=("A saved plan is carried out within the budgets it was made under.",),
+            do=f"layoutctl apply {path} -f PATH-OF-THE-POLICY",
+        )
+    return policy
 
 
 def check_stands(plan: Plan, observation: Any, step: Step, path: Path) -> None:
@@ -217,7 +256,8 @@ class _Run:
         """What is about to be approved: a saved plan in one line, any other in full."""
         from reconciler.cli.plan_text import render_plan
 
-        if self.plan is None and proposal.pending and not proposal.frozen:
+        asks = sys.stdin.isatty() and not (self.yes or self.auto_approve)
+        if proposal.pending and (asks or (self.plan is None and not proposal.frozen)):
             self.say(render_plan(proposal.plan.document(), preview=False, ending=False) + "\n")
         self.say(_opening(proposal, self.plan))
 
@@ -356,8 +396,9 @@ def _summary(run: _Run, result: StepResult) -> str:
     else:
         commits = sum(s.result.commits for s in ran if s.result)
         conflicts = sum(s.result.conflicts for s in ran if s.result)
+        end = "Stopped after" if _stopped(ran) else "Done in"
         lines = [
-            f"{'Stopped after' if _stopped(ran) else 'Done in'} {duration(time.monotonic() - run.started)}. "
+            f"{end} {duration(time.monotonic() - run.started)}. "
             f"{commits} {'commit' if commits == 1 else 'commits'}, "
             f"{conflicts} {'conflict' if conflicts == 1 else 'conflicts'}. "
             f"Observed again: {result.state.message}, {state}.",

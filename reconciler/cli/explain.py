@@ -71,7 +71,8 @@ def explain_table(proposal: Proposal) -> str:
         lines += wrap_last([
             [f"  {item.title}", f"{item.reason}: {item.message}"] for item in advice.rejected
         ])  # fmt: skip
-    lines.append("cost and savings in bytes of reading, over 7 days at the workload's own end")
+    lines.append("cost and savings over 7 days at the workload's own end, in bytes of reading;")
+    lines.append("opening a file counts as reading 1 MiB")
     return "\n".join(lines)
 
 

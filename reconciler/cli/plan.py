@@ -64,11 +64,17 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show what would be rewritten, what it costs, what it saves and who loses."""
         from reconciler.cli.targets import select as choose
+        from reconciler.errors import UserError
 
         chosen = choose(
             table, file or [], catalog, include=select or (), exclude=exclude or (),
             timeout=timeout,
         )  # fmt: skip
+        if out is not None and show_literals:
+            raise UserError(
+                "--show-literals and --out do not go together: a plan is read by others",
+                do="leave out one of them",
+            )
         actor = local_actor(timeout)
         planned, failed = _plan_all(
             chosen, actor, refresh=refresh, show_literals=show_literals, many=table is None
@@ -76,7 +82,8 @@ def register(app: typer.Typer) -> None:
         if out is not None:
             _save(out, planned)
             actor.put_plan(planned[0][1].plan)
-        _print(planned, failed, output, verbose or table is not None, saved=out)
+        detailed = verbose or table is not None or out is not None
+        _print(planned, failed, output, detailed, saved=out)
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
         if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
@@ -126,7 +133,7 @@ def _save(path: Path, planned: list[Planned]) -> None:
             f"--out saves one plan, and {len(planned)} tables are meant",
             do="name one table, or narrow with --select",
         )
-    document = planned[0][1].plan.document()
+    document = with_digest(planned[0][1].plan)
     try:
         path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
     except OSError as error:
@@ -188,7 +195,9 @@ def _text(step: Step, proposal: Proposal, gate: Gate, *, saved: Path | None) -> 
         approval=approval_line(step, gate),
         verbose=True,
     )
-    if proposal.frozen:
+    if saved is not None:
+        text += f"\n  Saved and frozen in {saved}; it carries its policy."
+    elif proposal.frozen:
         since = f"{proposal.plan.created:%Y-%m-%dT%H:%M:%SZ}"
         text += f"\n  This plan is frozen since {since}; --refresh makes a new one."
     if proposal.newer is not None:
@@ -261,6 +270,9 @@ def _lines(planned: list[Planned], *, wide: bool) -> str:
 
 
 def saved_per_day(proposal: Proposal) -> float:
-    """Bytes of reading that the pending actions save a day, at the workload's present rate."""
-    saving = sum(int(a.predicted.get("saving", 0)) for a in proposal.pending)
-    return max(0.0, saving * 86_400_000 / proposal.settings.horizon_ms)
+    """Bytes that the recorded queries would read less a day, over the recorded window."""
+    workload, advice = proposal.evidence.workload, proposal.advice
+    if workload.empty or not proposal.pending:
+        return 0.0
+    days = max(1.0, (workload.until_ms - workload.since_ms) / 86_400_000)
+    return max(0.0, advice.read_now - advice.read_after.mid) / days

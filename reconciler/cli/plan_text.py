@@ -92,7 +92,7 @@ def _action_row(item: Mapping[str, Any]) -> list[str]:
         f"~ {clip(_label(item), 46)}",
         f"{count(told['filesIn'])} files",
         iec(told["bytesIn"]),
-        f"-> {count(told['filesOut'])} files",
+        f"-> {count(told['filesOut'])} {'file' if told['filesOut'] == 1 else 'files'}",
         f"{count(told['groups'])} {'group' if told['groups'] == 1 else 'groups'}",
         cpu(told["cpuMillis"] / 1000),
         duration(told["millis"] / 1000),
@@ -185,7 +185,9 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
     payback = cost.get("paybackMillis")
     ratio = f"       1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
     if payback is not None:
-        ratio += f"; pays back in about {duration(payback / 1000)}"
+        ratio += f"; pays back in about {duration(payback / 1000)}, a file opened counted as 1 MiB"
+    else:
+        ratio += "; no payback claimed"
     lines.append(ratio)
     lines += [f"Budget {line}" for line in evidence.get("budgets", ())]
     if evidence.get("trust"):

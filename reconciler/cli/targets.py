@@ -125,6 +125,11 @@ def step_for(target: Target, documents: Documents) -> Step:
         name = "built-in defaults"
     else:
         name = f"{policy.name} ({policy.origin})"
+    return step_under(target, policy, name)
+
+
+def step_under(target: Target, policy: TableLayoutPolicy, name: str) -> Step:
+    """The step of a table under a given policy. name: as plans print it."""
     ignored = tuple(not_acted_on(policy))
     return Step(
         target=target,

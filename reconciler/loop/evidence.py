@@ -18,6 +18,7 @@ from reconciler.advisor.advice import (
     Settings,
     ShapeEffect,
 )
+from reconciler.api.documents import TableLayoutPolicy, to_document
 from reconciler.core.actions import ActionType
 from reconciler.core.explain import key_text, partition_text
 from reconciler.core.filetable import FileTable
@@ -97,12 +98,18 @@ def evidence_document(
     cores: int,
     not_acted_on: Sequence[str],
     trust: str,
+    policy: TableLayoutPolicy,
     show_literals: bool = False,
 ) -> dict[str, Any]:
-    """Everything `plan` prints beside the actions."""
+    """Everything `plan` prints beside the actions, and the policy it was made under.
+
+    The policy travels with the plan, so that a saved plan is carried out within the very budgets,
+    windows and checks that its reviewer saw.
+    """
     shapes = sorted(advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
     texts = _shape_texts(workload, observation.schema, show_literals)
     return {
+        "policyDocument": to_document(policy),
         "workload": _workload(workload, coverage),
         "totals": _totals(advice, workload),
         "objectives": [_objective(item) for item in advice.objectives],

@@ -19,11 +19,12 @@ from reconciler.catalog.observe import observe_table
 from reconciler.catalog.properties import spark_conf
 from reconciler.catalog.sketch import sample_rows
 from reconciler.catalog.state import StateStore
+from reconciler.core.budget import Spent
 from reconciler.core.cost import projected_bytes
 from reconciler.core.coverage import coverage
 from reconciler.core.execution import CatalogConfig, Event, ExecutionRequest, ExecutionResult
 from reconciler.core.filetable import FileTable, Int64
-from reconciler.core.ledger import LedgerEntry, ReadCheck
+from reconciler.core.ledger import LedgerEntry, ReadCheck, charges
 from reconciler.core.moving import with_detected_movement
 from reconciler.core.observation import Observation
 from reconciler.core.plan import Plan, PlannedAction
@@ -116,8 +117,17 @@ class LocalActor:
             if entry.at_ms >= start and not self.store.approved(entry.plan_id)
         )
 
-    def record_start(self, plan: Plan, action: PlannedAction, files: FileTable) -> None:
-        self.store.record_prediction(plan.id, action.id, action.predicted)
+    def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
+        return charges(
+            entry
+            for entry in self.store.ledger(None)
+            if entry.predicted.get("policy") == policy or entry.table_uuid == table_uuid
+        )
+
+    def record_start(
+        self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
+    ) -> None:
+        self.store.record_prediction(plan.id, action.id, {**action.predicted, "policy": policy})
         if len(files):
             self.store.record_old_zone_maps(plan.id, action.id, files)
 

@@ -235,6 +235,7 @@ def _freeze(
         cores=cores,
         not_acted_on=not_acted_on,
         trust=trust(history.entries, history.checks),
+        policy=policy,
         show_literals=show_literals,
     )
     _warn_if_stale(document, evidence.workload, now)

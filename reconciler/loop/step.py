@@ -19,7 +19,7 @@ from reconciler.core.budget import Spent
 from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.core.filetable import FileTable
 from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
-from reconciler.core.ledger import ReadCheck, charges
+from reconciler.core.ledger import ReadCheck
 from reconciler.core.observation import Observation
 from reconciler.core.plan import Plan, PlannedAction
 from reconciler.loop.measure import window_read
@@ -47,11 +47,17 @@ class Actor(Ports, Protocol):
         """Who else claims the table, "" when no one does."""
         ...
 
+    def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
+        """What this policy spent on all of its tables, and anything spent on this one."""
+        ...
+
     def automatic_spent(self, table_uuid: str, since: dt.datetime) -> int:
         """Bytes rewritten without a person's approval since then."""
         ...
 
-    def record_start(self, plan: Plan, action: PlannedAction, files: FileTable) -> None:
+    def record_start(
+        self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
+    ) -> None:
         """Write-ahead: the prediction and the inputs' zone maps, before the work starts."""
         ...
 
@@ -161,14 +167,15 @@ def judge_gate(step: Step, proposal: Proposal, actor: Actor, approvals: Approval
             stale_workload=proposal.stale_workload,
             unacted_fields=step.unacted_for_automatic,
             budgets=budgets_of(spec),
-            spent=_spent(proposal),
+            spent=actor.spent(policy_key(step.policy), proposal.observation.uuid),
             now=now,
         )
     )
 
 
-def _spent(proposal: Proposal) -> tuple[Spent, ...]:
-    return charges(proposal.history.entries)
+def policy_key(policy: TableLayoutPolicy) -> str:
+    """Under which a policy's spending is kept: its budgets hold over all of its tables."""
+    return f"{policy.namespace}/{policy.name}"
 
 
 def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
@@ -205,7 +212,8 @@ def run_step(
     admitted = before.pending[: decision.count]
     actor.put_plan(before.plan)
     for item in admitted:
-        actor.record_start(before.plan, item, files_of(item, before.observation.files))
+        inputs = files_of(item, before.observation.files)
+        actor.record_start(before.plan, item, inputs, policy_key(step.policy))
     result = actor.execute(request_for(step, before, admitted, decision), on_event, should_stop)
     after = step.propose(actor)
     if result.commits:

@@ -216,7 +216,7 @@ def _storage(document: Document) -> str:
     if line is None or line["after"] <= line["now"]:
         return ""
     more = iec(line["after"] - line["now"])
-    return f"**Storage** grows by {more} until old snapshots expire: {_text(line['note'])}."
+    return f"**Storage** grows by {more} until old snapshots expire."
 
 
 def _cost(document: Document) -> str:

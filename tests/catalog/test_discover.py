@@ -94,12 +94,23 @@ def test_every_source_is_read_and_named(tmp_path: Path, home: dict[str, str]) ->
     assert "s3cr3t" not in repr(found)
 
 
+def test_a_document_cannot_send_the_users_secrets_to_another_host(home: dict[str, str]) -> None:
+    env = {
+        **home,
+        "PYICEBERG_CATALOG__WAREHOUSE__URI": "http://the-real-one:8181",
+        "PYICEBERG_CATALOG__WAREHOUSE__TOKEN": "sEcReT",
+    }
+    (found,) = find_catalogs((document(),), env)
+    assert found.config.properties["uri"] == "http://doc:8181"
+    assert "token" not in found.config.properties
+
+
 def test_the_first_source_defines_a_catalog_and_later_ones_give_only_credentials(
     tmp_path: Path, home: dict[str, str]
 ) -> None:
     env = {
         **home,
-        "PYICEBERG_CATALOG__WAREHOUSE__URI": "http://other:9",
+        "PYICEBERG_CATALOG__WAREHOUSE__URI": "http://doc:8181/v2",
         "PYICEBERG_CATALOG__WAREHOUSE__CREDENTIAL": "id:secret",
     }
     (found,) = find_catalogs((document(),), env)

@@ -247,6 +247,43 @@ def test_a_stale_plan_is_not_run(cli, scattered, tmp_path):
     assert scattered.refresh().metadata_location == before
 
 
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (declared("day", budgets=[{"name": "z", "per": "24h", "maxRewriteBytes": "0"}]),
+         "OverBudget"),
+        (declared("day", suspend=True), "Suspended"),
+    ],
+)  # fmt: skip
+def test_a_saved_plan_carries_the_limits_it_was_made_under(cli, scattered, tmp_path, spec, says):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **spec)
+    assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0
+    before = scattered.refresh().metadata_location
+    code, out, _ = cli("apply", "plan.json", "--yes")
+    assert code == 3
+    assert says in out
+    assert scattered.refresh().metadata_location == before
+
+
+def test_predictions_cannot_be_edited_below_what_needs_no_approval(cli, scattered, tmp_path):
+    approval = {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Ki"}}
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day", approval=approval))
+    cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")
+    body = json.loads(Path("plan.json").read_text())
+    body["actions"][0]["predicted"]["bytesIn"] = 1
+    Path("plan.json").write_text(json.dumps(body))
+    code, _, err = cli("apply", "plan.json")
+    assert code == 1
+    assert "digest" in err
+
+
+def test_a_frozen_plan_holds_no_values_of_queries(cli, scattered, tmp_path):
+    code, _, err = cli("plan", name_of(scattered), "--show-literals", "--out", "plan.json")
+    assert code == 1
+    assert "do not go together" in err
+    assert not Path("plan.json").exists()
+
+
 def test_an_edited_plan_is_refused(cli, scattered, tmp_path):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")

@@ -17,7 +17,7 @@ import pytest
 from reconciler.api.documents import TableLayoutPolicy, from_document
 from reconciler.api.identity import hash_inputs
 from reconciler.catalog.state import StateStore
-from reconciler.core.execution import CatalogConfig
+from reconciler.core.execution import CatalogConfig, Intent, Outcome
 from reconciler.core.plan import policy_hash
 from reconciler.core.predicate import TRUE, And, Comparison, Ref
 from reconciler.core.workload import Fragment
@@ -28,6 +28,7 @@ from reconciler.loop.step import (
     CONVERGED,
     Approvals,
     Step,
+    policy_key,
     run_step,
     run_until_converged,
 )
@@ -264,6 +265,31 @@ def test_a_zero_budget_blocks_and_says_so(catalog_config, make_table, actor):
     result = run_step(step, actor, EVERYTHING, quiet, never)
     assert (result.state.state, result.state.reason) == (BLOCKED, "OverBudget")
     assert "none" in result.state.message
+    assert actor.spark is None
+
+
+def test_a_budget_holds_over_all_tables_of_its_policy(catalog_config, make_table, actor):
+    make_table("first", files=6)
+    make_table("second", files=6)
+    budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "100Mi"}]
+    steps = {
+        name: step_of(catalog_config, name, budgets=budgets, **DECLARED)
+        for name in ("first", "second")
+    }
+    proposal = steps["first"].propose(actor)
+    action = proposal.plan.actions[0]
+    files = proposal.observation.files
+    actor.record_start(proposal.plan, action, files, policy_key(steps["first"].policy))
+    intent = Intent(
+        proposal.observation.uuid, ("loop", "first"), proposal.plan.id, "attempt", 1, (action.id,),
+        1, "", (), (),
+    )  # fmt: skip
+    spent = Outcome("attempt", 1, action.id, "conflict", None, 100 << 20, 0, 0, 1, 0, 1.0, 1.0)
+    actor.store.record_outcomes(intent, (spent,))
+    later = dt.datetime.now(dt.UTC)
+    step = dataclasses.replace(steps["second"], clock=lambda: later)
+    result = run_step(step, actor, EVERYTHING, quiet, never)
+    assert (result.state.state, result.state.reason) == (BLOCKED, "OverBudget")
     assert actor.spark is None
 
 
