@@ -40,7 +40,7 @@ class Source:
         self._staged = contextlib.ExitStack()
         self._sets = 0
         self._observations: list[Any] = []
-        self._total: int | None = None
+        self._whole: Any = None
 
     def __enter__(self) -> Source:
         return self
@@ -71,20 +71,29 @@ class Source:
 
     def expect_all_rows_of(self, frame: Any) -> None:
         """The observed rows must be as many as `frame` has: the slices left none out."""
-        self._total = int(frame.count())
+        self._whole = frame
 
     def fingerprint(self) -> Fingerprint:
-        """Of all observed rows; call after the frame was executed."""
+        """Of all observed rows; call after the frame was executed, before the sets are left."""
         total = Fingerprint(0)
         for observation in self._observations:
             total += verify.fingerprint(observation.get)
-        if self._total is not None and self._total != total.rows:
-            raise VerificationError(
-                f"the slices of a group hold {total.rows} rows, its inputs {self._total}",
-                details=("The bounds in the manifests do not fit the data.",),
-                do="rewrite the files with an engine that writes correct bounds",
-            )
+        if self._whole is not None and total.rows != self._rows_by_manifest():
+            counted = int(self._whole.count())
+            if counted != total.rows:
+                raise VerificationError(
+                    f"the slices of a group hold {total.rows} rows, its inputs {counted}",
+                    details=("The bounds in the manifests do not fit the data.",),
+                    do="rewrite the files with an engine that writes correct bounds",
+                )
         return total
+
+    def _rows_by_manifest(self) -> int | None:
+        """The inputs' rows without reading them; None where deletes apply."""
+        tasks = self._tasks.values()
+        if any(task.deletes().size() for task in tasks):
+            return None
+        return sum(int(task.file().recordCount()) for task in tasks)
 
 
 def arranged(source: Source, group: Group) -> Any:
@@ -117,7 +126,8 @@ def arranged(source: Source, group: Group) -> Any:
 def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], whole: Any) -> Any:
     from pyspark.sql import functions as f
 
-    rows = cut.positioned(source.spark, source.read([file.path for file in chosen]))
+    rows = source.read([file.path for file in chosen])
+    rows = cut.positioned(source.spark, rows, number)
     mine = source.observed(rows.where(f.col(SLICE) == number), whole.schema)
     return cut.sorted(mine.coalesce(1), whole.columns)
 
@@ -157,15 +167,35 @@ class Cut:
     def slices(self) -> int:
         return len(self.cuts) + 1
 
-    def positioned(self, spark: Any, rows: Any) -> Any:
-        """The rows with their position along the curve (Hilbert) and slice number added."""
+    def positioned(self, spark: Any, rows: Any, only: int | None = None) -> Any:
+        """The rows with their position along the curve (Hilbert) and slice number added.
+
+        only: the slice that is wanted of them; rows that cannot be in it may be left out early.
+        """
         names = [f"{SCORE}{i}" for i in range(len(self.key))]
         for name, part, prefix in zip(names, self.key, self.prefixes, strict=True):
             rows = rows.withColumn(name, keys.score(part, prefix))
         if self.curve is not None:
+            if only is not None:
+                rows = rows.where(self._near(only, names))
             rows = keys.with_curve_position(spark, rows, names, self.curve, POSITION)
             return rows.withColumn(SLICE, keys.slice_number([POSITION], self.cuts)).drop(*names)
         return rows.withColumn(SLICE, keys.slice_number(names, self.cuts)).drop(*names)
+
+    def _near(self, number: int, names: Sequence[str]) -> Any:
+        """Scores that a stretch of the curve can have: cheaper than every row's position."""
+        from pyspark.sql import functions as f
+
+        assert self.curve is not None
+        start = self.cuts[number - 1][0] if number > 0 else 0
+        end = self.cuts[number][0] if number < len(self.cuts) else np.inf
+        condition = f.lit(True)
+        for name, (low, high) in zip(names, self.curve.box(start, end), strict=True):
+            if np.isfinite(low):
+                condition = condition & (f.col(name) >= low)
+            if np.isfinite(high):
+                condition = condition & (f.col(name) < high)
+        return condition
 
     def sorted(self, rows: Any, columns: Sequence[str]) -> Any:
         """Sorted within partitions, then only the table's columns."""

@@ -135,7 +135,7 @@ def common_prefix(low: bytes, high: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How rows are ordered and cut: the scores' names, per column the rank cuts (Hilbert only).
+    """The Hilbert curve over the ranks of scores.
 
     cuts[i]: ascending, strictly increasing scores; the rank of a score is how many are <= it.
     bits: per column.
@@ -150,6 +150,19 @@ class Curve:
             [np.searchsorted(c, s, side="right") for c, s in zip(self.cuts, scores, strict=True)]
         )
         return hilbert_index(ranks.astype(np.int64), self.bits).astype(np.int64)
+
+    def box(self, start: float, end: float) -> list[tuple[float, float]]:
+        """Per column the scores [low, high) that positions in [start, end) can have."""
+        positions = _table(self)
+        inside = np.flatnonzero((positions >= start) & (positions < end))
+        sides = []
+        for column, cuts in enumerate(self.cuts):
+            shift = self.bits * (len(self.cuts) - 1 - column)
+            ranks = (inside >> shift) & ((1 << self.bits) - 1)
+            first, last = (int(ranks.min()), int(ranks.max())) if len(ranks) else (0, len(cuts))
+            low = cuts[first - 1] if 0 < first <= len(cuts) else -math.inf
+            sides.append((low, cuts[last] if last < len(cuts) else math.inf))
+        return sides
 
 
 def fit_curve(scores: Scores) -> Curve:

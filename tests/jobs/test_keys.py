@@ -1,0 +1,84 @@
+"""Scores keep the order of every type; curve boxes hold all their rows; cuts divide evenly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from reconciler.jobs import keys
+
+SCORES = arrays.arrays(
+    np.float64,
+    st.tuples(st.integers(2, 3), st.integers(1, 60)),
+    elements=st.sampled_from([-np.inf, -2.5, 0.0, 1.0, 2.0, 3.0, 7.5, np.inf])
+    | st.floats(-1e6, 1e6),
+)
+
+
+@given(scores=SCORES, edges=st.tuples(st.integers(0, 2**16), st.integers(0, 2**16)))
+def test_a_stretch_of_the_curve_lies_in_its_box(
+    scores: keys.Scores, edges: tuple[int, int]
+) -> None:
+    curve = keys.fit_curve(scores)
+    start, end = min(edges), max(edges)
+    position = curve.position(scores)
+    inside = (position >= start) & (position < end)
+    for column, (low, high) in zip(scores, curve.box(start, end), strict=True):
+        kept = np.isinf([low])[0] | (column >= low)
+        kept &= np.isinf([high])[0] | (column < high)
+        assert kept[inside].all()
+
+
+@given(
+    values=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=50),
+    slices=st.integers(1, 6),
+)
+def test_cuts_leave_no_slice_of_the_sample_empty(
+    values: list[tuple[int, int]], slices: int
+) -> None:
+    sample = [(float(a), float(b)) for a, b in values]
+    cuts = keys.slice_cuts(sample, slices)
+    assert len(cuts) < slices or slices == 1
+    numbers = {sum(value >= cut for cut in cuts) for value in sample}
+    assert numbers == (set(range(len(cuts) + 1)) if sample else set())
+
+
+def test_common_prefix_is_of_whole_characters() -> None:
+    assert keys.common_prefix(b"Customer#01", b"Customer#99") == "Customer#"
+    assert keys.common_prefix("naé".encode(), "naè".encode()) == "na"
+    assert keys.common_prefix(b"", b"x") == ""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("values", "prefix"),
+    [
+        (["null", "-5", "0", "7", "9223372036854775807"], ""),
+        (["cast(null as double)", "double('-Infinity')", "-1.5d", "-0.0d", "2.5d",
+          "double('Infinity')", "double('NaN')"], ""),
+        (["cast(null as decimal(30,2))", "-10000000000000000000000.25", "0.01", "3.00"], ""),
+        (["date'0001-01-01'", "date'1969-12-31'", "date'1970-01-01'", "date'9999-12-31'"], ""),
+        (["timestamp'1900-01-01'", "timestamp'1970-01-01'", "timestamp'2026-01-01'"], ""),
+        (["timestamp_ntz'1900-01-01'", "timestamp_ntz'2026-01-01 00:00:01'"], ""),
+        (["false", "true"], ""),
+        (["cast(null as string)", "''", "'a'", "'ab'", "'b'", "'é'", "'\\uFFFF'"], ""),
+        (["'a'", "'key#'", "'key#01'", "'key#10'", "'key#2'", "'key$'", "'z'"], "key#"),
+        (["X''", "X'00'", "X'7F'", "X'80'", "X'FF01'"], ""),
+    ],
+)  # fmt: skip
+def test_scores_never_reverse_the_order(spark: Any, values: list[str], prefix: str) -> None:
+    rows = " UNION ALL ".join(f"SELECT {i} AS i, {v} AS v" for i, v in enumerate(values))
+    frame = spark.sql(rows)
+    up = keys.KeyColumn(("v",), frame.schema["v"].dataType, descending=False)
+    down = keys.KeyColumn(("v",), frame.schema["v"].dataType, descending=True)
+    by_value = frame.orderBy(up.order).select("i", keys.score(up, prefix).alias("s")).collect()
+    assert [row.i for row in by_value] == list(range(len(values)))
+    assert [row.s for row in by_value] == sorted(row.s for row in by_value)
+    by_value = frame.orderBy(down.order).select(keys.score(down, prefix).alias("s")).collect()
+    assert [row.s for row in by_value] == sorted(row.s for row in by_value)
+    assert len({row.s for row in by_value}) > 1
