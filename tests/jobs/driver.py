@@ -13,7 +13,7 @@ from pathlib import Path
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import Event
 from reconciler.errors import ReconcilerError
-from reconciler.jobs import session
+from reconciler.jobs import iceberg, session
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.jobs.tables import Bench
 
@@ -27,9 +27,10 @@ def main() -> int:
     conf = {**SMALL_SESSION, "spark.driver.memory": "1g", **sqlite_spark_conf(directory)}
     spark = session.start(conf, app="fault test", master="local[2]")
     bench = Bench(spark, sqlite_catalog(directory), directory)
-    planned = bench.table(name).newScan().planFiles()
-    inputs = tuple(sorted(str(task.file().location()) for task in planned))[:files]
-    planned.close()
+    table = bench.table(name)
+    head = int(table.currentSnapshot().snapshotId())
+    inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]
+    assert len(iceberg.scan_tasks(spark, table, head, inputs)) == len(inputs)
     action = bench.action(name, ActionType.RECLUSTER, key, inputs=inputs)
     plan = f"p-{time.time_ns():020x}"
     request = bench.request(name, action, plan=plan, group_bytes=1, max_commits=files)
