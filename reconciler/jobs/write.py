@@ -162,8 +162,6 @@ def read_back(
     tasks = [stage.task_of_new_file(spark, table, file) for file in files]
     with stage.staged(spark, table, set_id, tasks):
         frame = stage.without_lineage_base(stage.read(spark, set_id))
-        if not hashed:
-            return Fingerprint(int(frame.count()))
         observation = Observation(set_id)
         observed = frame.observe(observation, *verify.aggregates(frame.schema, hashed))
         observed.write.format("noop").mode("overwrite").save()
