@@ -68,7 +68,7 @@ Sent = Committed | Refused | Unknown
 class Guard:
     """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop.
 
-    own: snapshots that this execution committed, which must not have been rolled back. `refusal`
+    own: snapshots that this attempt committed, which must not have been rolled back. `refusal`
     is why the last call refused, "" if it did not; `already` the snapshot that carries the batch;
     `asserted` the head that the last request was made for: the catalog takes it on no other.
     """

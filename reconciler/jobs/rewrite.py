@@ -164,6 +164,7 @@ class _Execution:
         self.attempts: list[str] = []
         self.outcomes: list[Outcome] = []
         self.own: set[int] = set()
+        self.own_since_read: set[int] = set()  # newer than the snapshot that the attempt reads
         self.started: dict[int, Group] = {}
         self.sent: set[int] = set()
         self.conflicts = 0
@@ -316,6 +317,7 @@ class _Execution:
         snapshot = self.table.currentSnapshot()
         attempt_id = _attempt_id(self.request.plan_id, self.table)
         self.attempts.append(attempt_id)
+        self.own_since_read = set()
         return Attempt(
             spark=self.spark,
             id=attempt_id,
@@ -482,12 +484,13 @@ class _Execution:
         staged = self._staged(attempt, paths)
         sent = commit.send(
             self.spark, self.table, staged, intent,
-            [file for part in written for file in part.files], self.own,
+            [file for part in written for file in part.files], self.own_since_read,
         )  # fmt: skip
         if isinstance(sent, commit.Unknown):
             sent = self._settle(intent, sent, written)
         if isinstance(sent, commit.Committed):
             self.own.add(sent.snapshot_id)
+            self.own_since_read.add(sent.snapshot_id)
             self._record(intent, _outcomes(intent, written, COMMITTED, sent.snapshot_id, ""))
             self._say_committed(written, groups, sent.snapshot_id)
             return True

@@ -106,6 +106,22 @@ def test_an_overwrite_of_an_input_leaves_the_rest_to_be_done(bench: Bench) -> No
     assert bench.leftovers(name) == []
 
 
+def test_work_goes_on_after_a_conflict_in_the_middle(bench: Bench) -> None:
+    """The second of three batches conflicts: the first and third stay, the rest is done again."""
+    name = bench.create("id bigint, s string", "'format-version'='2'")
+    for number in range(6):
+        rows = f"SELECT /*+ COALESCE(1) */ id + {100 * number}, 'x' FROM range(50)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    action = bench.action(name, ActionType.RECLUSTER, "id desc")
+    request = bench.request(name, action, group_bytes=1, max_commits=3)
+    delete = f"DELETE FROM {bench.full(name)} WHERE id = 205"  # copy-on-write, in the third file
+    result = bench.run(request, _once("committed", lambda: bench.sql(delete)))
+    assert (result.commits, result.conflicts, result.done) == (3, 1, True)
+    ids = [row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)} ORDER BY id")]
+    assert ids == [100 * k + i for k in range(6) for i in range(50) if (k, i) != (2, 5)]
+    assert bench.leftovers(name) == []
+
+
 def test_another_rewrite_of_the_inputs_wins(bench: Bench) -> None:
     name = _table(bench)
     request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
