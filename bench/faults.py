@@ -179,8 +179,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def _run_to_the_end(directory: Path, report: Report) -> None:
     process = _start(directory)
     output, _ = process.communicate()
-    last = output.strip().splitlines()[-1]
-    if process.returncode != 0 or not last.startswith("done"):
+    done = any(line.startswith("done") for line in output.splitlines())
+    if process.returncode != 0 or not done:
         report.problems.append(f"the last run did not converge: {output[-2000:]}")
 
 

@@ -7,6 +7,7 @@ started, so that secrets appear neither on a command line nor in an event log.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -152,6 +153,8 @@ def stop(spark: Any) -> None:
     """
     from pyspark import SparkContext
 
+    # A connection that the JVM resets as it ends is no error: py4j would log a traceback each.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     gateway = spark.sparkContext._gateway
     process = getattr(gateway, "proc", None)
     with contextlib.suppress(Exception):  # the JVM may be dead already
