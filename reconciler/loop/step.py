@@ -210,6 +210,24 @@ def run_step(
     if not decision.open or should_stop():
         return StepResult(before, decision, None, before, state_of(before, decision))
     admitted = before.pending[: decision.count]
+    return carry_out(step, before, admitted, decision, actor, approvals, on_event, should_stop)
+
+
+def carry_out(
+    step: Step,
+    before: Proposal,
+    admitted: Sequence[PlannedAction],
+    decision: Gate,
+    actor: Actor,
+    approvals: Approvals,
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool],
+) -> StepResult:
+    """Execute exactly what was admitted, write down what came of it, observe again.
+
+    The other half of the step: `run_step` calls it after its own gate, a driver pod after the
+    operator's.
+    """
     actor.put_plan(before.plan)
     for item in admitted:
         inputs = files_of(item, before.observation.files)
