@@ -1,8 +1,9 @@
-"""The reconciler's own state: fragments, sketches, ledger, plans, leases; never the user's catalog.
+"""The reconciler's own state: fragments, sketches, ledger, plans, leases.
 
-Lives in the user's state directory: SQLite for what must be compared and set (leases, plans,
-cursors), Iceberg tables for what grows (fragments, sketches, ledger). Several processes may share
-it, and one may be killed at any moment.
+`Store` is what every state store is; `StateStore` lives in the user's state directory: SQLite for
+what must be compared and set (leases, plans, cursors), Iceberg tables for what grows (fragments,
+sketches, ledger). `catalog.shared_state` has the one that lives in a catalog. Several processes
+may share a store, and one may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +20,14 @@ from typing import TYPE_CHECKING, Any
 from reconciler.catalog.blobs import files_from_blob, files_to_blob
 from reconciler.catalog.lease import SqliteLease
 from reconciler.catalog.records import Records
-from reconciler.catalog.state_tables import Columns, StateTables, matching, shard_of
-from reconciler.core.execution import UNKNOWN_OUTCOME, Intent, Outcome
+from reconciler.catalog.state_tables import (
+    Columns,
+    LocalBackend,
+    StateTables,
+    matching,
+    shard_of,
+)
+from reconciler.core.execution import UNKNOWN_OUTCOME, Intent, Lease, Outcome
 from reconciler.core.filetable import FileTable
 from reconciler.core.ledger import LedgerEntry, ReadCheck
 from reconciler.core.plan import Plan, plan_from_document
@@ -59,6 +67,7 @@ LEDGER: Columns = (
 INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS = (
     "intent", "outcome", "prediction", "read-check", "inputs",
 )  # fmt: skip
+HEAVY_KINDS = (INTENT, INPUTS)
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:
@@ -84,59 +93,62 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
     return Path(home) / "layoutctl"
 
 
-class StateStore:
-    """State below a directory. Implements core.execution.Ledger; `lease` makes a Lease."""
+class Store(ABC):
+    """A state store. Implements core.execution.Ledger; `lease` makes a Lease.
 
-    def __init__(self, directory: Path):
-        self.directory = directory
-        self._records = Records(directory / "state.db")
-        self._tables = StateTables(directory, self._records)
+    Plans, approvals, cursors, counts and notes are kept by the subclass; fragments, sketches and
+    ledger are Iceberg tables of any backend, and are here.
+    """
 
-    def lease(self) -> SqliteLease:
-        return SqliteLease(self._records)
+    heavy_table = "ledger"
+    """Where intents and zone maps go: large rows that are read by table only."""
 
-    # Plans, approvals, cursors, counts: SQLite
+    def __init__(self, tables: StateTables):
+        self._tables = tables
 
+    @abstractmethod
+    def lease(self) -> Lease: ...
+
+    @abstractmethod
     def put_plan(self, plan: Plan) -> None:
-        self._records.put_plan(plan.id, plan.table_uuid, plan.policy_hash, plan.document())
+        """Keeps a frozen plan as the standing one of (table, policy)."""
 
-    def get_plan(self, plan_id: str) -> Plan | None:
-        body = self._records.get_plan(plan_id)
-        return None if body is None else plan_from_document(body)
+    @abstractmethod
+    def get_plan(self, plan_id: str) -> Plan | None: ...
 
+    @abstractmethod
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         """The plan proposed last for the table under the policy, if one is kept."""
-        body = self._records.standing_plan(table_uuid, policy_hash)
-        return None if body is None else plan_from_document(body)
 
-    def drop_plan(self, plan_id: str) -> None:
-        self._records.drop_plan(plan_id)
+    @abstractmethod
+    def drop_plan(self, plan_id: str) -> None: ...
 
+    @abstractmethod
     def approve(self, plan_id: str) -> None:
-        self._records.approve(plan_id)
+        """Raises UserError for a plan that is not known here."""
 
-    def approved(self, plan_id: str) -> bool:
-        return self._records.approved(plan_id)
+    @abstractmethod
+    def approved(self, plan_id: str) -> bool: ...
 
+    @abstractmethod
     def cursor(self, source: str) -> str | None:
         """How far a source has been imported, in the reader's own terms."""
-        return self._records.cursor(source)
 
-    def set_cursor(self, source: str, value: str) -> None:
-        self._records.set_cursor(source, value)
+    @abstractmethod
+    def set_cursor(self, source: str, value: str) -> None: ...
 
-    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
-        self._records.record_skips(table_uuid, counts)
+    @abstractmethod
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None: ...
 
-    def skips(self, table_uuid: str | None) -> dict[str, int]:
-        return self._records.skips(table_uuid)
+    @abstractmethod
+    def skips(self, table_uuid: str | None) -> dict[str, int]: ...
 
+    @abstractmethod
     def note(self, key: str) -> Any:
         """A small JSON value, such as a measured rho; None when there is none."""
-        return self._records.note(key)
 
-    def set_note(self, key: str, value: Any) -> None:
-        self._records.set_note(key, value)
+    @abstractmethod
+    def set_note(self, key: str, value: Any) -> None: ...
 
     # Fragments
 
@@ -258,13 +270,15 @@ class StateStore:
     def old_zone_maps(self, plan_id: str, action_id: str) -> FileTable | None:
         """The inputs of an action before it ran, without delete load."""
         where = matching({"kind": INPUTS, "plan_id": plan_id, "action_id": action_id})
-        found = self._tables.scan("ledger", LEDGER, where, ("at_ms", "blob"))
+        found = self._tables.scan(self.heavy_table, LEDGER, where, ("at_ms", "blob"))
         if found is None or not found.num_rows:
             return None
         return files_from_blob(found.sort_by("at_ms").column("blob")[-1].as_py())
 
     def _record(self, rows: Sequence[dict[str, Any]]) -> None:
-        self._tables.append("ledger", LEDGER, rows)
+        """One kind of rows in one commit."""
+        heavy = bool(rows) and rows[0]["kind"] in HEAVY_KINDS
+        self._tables.append(self.heavy_table if heavy else "ledger", LEDGER, rows)
 
     def _ledger(self, table_uuid: str | None, kinds: Sequence[str]) -> list[dict[str, Any]]:
         where = matching(
@@ -273,6 +287,56 @@ class StateStore:
         fields = [name for name, _ in LEDGER if name != "blob"]
         found = self._tables.scan("ledger", LEDGER, where, fields)
         return [] if found is None else found.sort_by("at_ms").to_pylist()
+
+
+class StateStore(Store):
+    """State below a directory: everything outside the Iceberg tables is SQLite."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self._records = Records(directory / "state.db")
+        super().__init__(StateTables(LocalBackend(directory, self._records)))
+
+    def lease(self) -> SqliteLease:
+        return SqliteLease(self._records)
+
+    def put_plan(self, plan: Plan) -> None:
+        self._records.put_plan(plan.id, plan.table_uuid, plan.policy_hash, plan.document())
+
+    def get_plan(self, plan_id: str) -> Plan | None:
+        body = self._records.get_plan(plan_id)
+        return None if body is None else plan_from_document(body)
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        body = self._records.standing_plan(table_uuid, policy_hash)
+        return None if body is None else plan_from_document(body)
+
+    def drop_plan(self, plan_id: str) -> None:
+        self._records.drop_plan(plan_id)
+
+    def approve(self, plan_id: str) -> None:
+        self._records.approve(plan_id)
+
+    def approved(self, plan_id: str) -> bool:
+        return self._records.approved(plan_id)
+
+    def cursor(self, source: str) -> str | None:
+        return self._records.cursor(source)
+
+    def set_cursor(self, source: str, value: str) -> None:
+        self._records.set_cursor(source, value)
+
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
+        self._records.record_skips(table_uuid, counts)
+
+    def skips(self, table_uuid: str | None) -> dict[str, int]:
+        return self._records.skips(table_uuid)
+
+    def note(self, key: str) -> Any:
+        return self._records.note(key)
+
+    def set_note(self, key: str, value: Any) -> None:
+        self._records.set_note(key, value)
 
 
 def _now_ms() -> int:

@@ -1,8 +1,9 @@
-"""The Iceberg part of the state: tables in a local SQLite catalog, kept small by themselves.
+"""The Iceberg part of the state: small tables in some catalog, kept small by themselves.
 
-Appends are retried by pyiceberg when another process commits first; a merge of small files is
-dropped instead, since the next writer will do it. A process may die at any moment: what it wrote
-without committing is found by age and removed.
+A backend says which catalog and where: a SQLite catalog in the state directory, or a namespace of
+the user's own catalog (shared_state). Appends are retried by pyiceberg when another process
+commits first; a merge of small files is dropped instead, since the next writer will do it. A
+process may die at any moment: what it wrote without committing is referenced by nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import datetime as dt
 import functools
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.catalog.records import Records
@@ -39,10 +40,14 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
     "write.parquet.compression-codec": "zstd",
+    "write.parquet.row-group-limit": "20000",
 }
+"""Small row groups: a merge orders rows by table, so that reading one table's skips the others."""
 
 Columns = tuple[tuple[str, str], ...]
 """Column names and Iceberg types, "?" at the end of the type of an optional one."""
+
+Result = TypeVar("Result")
 
 
 def shard_of(table_uuid: str) -> int:
@@ -50,48 +55,166 @@ def shard_of(table_uuid: str) -> int:
     return zlib.crc32(table_uuid.encode()) % SHARDS
 
 
+class Backend(Protocol):
+    """Which catalog holds the state tables, and how its failures are told."""
+
+    def load(self, name: str) -> Table | None:
+        """The table as it is now, None when it was never written."""
+        ...
+
+    def create(self, name: str, schema: Any, spec: Any) -> Table:
+        """The table, made unless another writer made it meanwhile."""
+        ...
+
+    def read(self, work: Callable[[], Result]) -> Result:
+        """The result of reading, its failures translated for people."""
+        ...
+
+    def write(self, work: Callable[[], Result]) -> Result:
+        """The result of a commit, its failures translated for people."""
+        ...
+
+    def remove_orphans(self, table: Table, referenced: set[str]) -> None:
+        """Removes files (by name) that nothing references and that are certainly ours."""
+        ...
+
+
 class StateTables:
-    """State tables below a directory. records: its lock keeps the first use to one process."""
+    """State tables of one backend."""
+
+    def __init__(self, backend: Backend):
+        self._backend = backend
+
+    def append(
+        self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None = None
+    ) -> None:
+        """One commit with all rows. keep: what a merge of small files retains of a table."""
+        if rows:
+            self._backend.write(lambda: self._append(name, columns, rows, keep))
+
+    def scan(
+        self, name: str, columns: Columns, where: Any, fields: Sequence[str]
+    ) -> pa.Table | None:
+        """Rows that match, in no order; None when the table was never written."""
+
+        def work() -> pa.Table | None:
+            table = self._backend.load(name)
+            return None if table is None else table.scan(where, tuple(fields)).to_arrow()
+
+        return self._backend.read(work)
+
+    def cached(
+        self, name: str, where: Any, fields: Sequence[str], known: Cached | None
+    ) -> Cached | None:
+        """As `scan`, but nothing is read again while the table's snapshot is that of `known`."""
+
+        def work() -> Cached | None:
+            table = self._backend.load(name)
+            if table is None:
+                return None
+            snapshot = table.metadata.current_snapshot_id
+            key = (str(table.metadata.table_uuid), snapshot)
+            if known is not None and known[0] == key:
+                return known
+            return key, table.scan(where, tuple(fields)).to_arrow()
+
+        return self._backend.read(work)
+
+    def _append(
+        self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None
+    ) -> None:
+        table = self._backend.load(name) or self._create(name, columns)
+        table.append(_to_arrow(columns, rows))
+        if _file_count(table) > MAX_FILES:
+            self._merge(table, keep)
+
+    def _create(self, name: str, columns: Columns) -> Table:
+        from pyiceberg.partitioning import (
+            UNPARTITIONED_PARTITION_SPEC,
+            PartitionField,
+            PartitionSpec,
+        )
+        from pyiceberg.transforms import IdentityTransform
+
+        spec = UNPARTITIONED_PARTITION_SPEC
+        if columns[0][0] == "shard":
+            spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "shard"))
+        return self._backend.create(name, _schema(columns), spec)
+
+    def _merge(self, table: Table, keep: Keep | None) -> None:
+        """Rewrites each shard's rows as one file and lets old snapshots and files go."""
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        sharded = bool(table.spec().fields)
+        scopes = [matching({"shard": n}) for n in range(SHARDS)] if sharded else [matching({})]
+        for scope in scopes:
+            table.refresh()
+            if sum(1 for _ in table.scan(scope).plan_files()) < 2:
+                continue
+            rows = table.scan(scope).to_arrow()
+            rows = keep(rows) if keep is not None else rows
+            if "table_uuid" in rows.column_names:
+                rows = rows.sort_by("table_uuid")
+            with contextlib.suppress(CommitFailedException, ValidationException):
+                table.overwrite(rows, overwrite_filter=scope)
+        self._expire(table)
+
+    def _expire(self, table: Table) -> None:
+        """Drops old snapshots, then the files that only they referenced."""
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        table.refresh()
+        before = _referenced(table)
+        try:
+            limit = dt.datetime.now() - KEEP_SNAPSHOTS
+            table.maintenance.expire_snapshots().older_than(limit).commit()
+        except (CommitFailedException, ValidationException):
+            return
+        table.refresh()
+        after = _referenced(table)
+        for path in before - after:
+            with contextlib.suppress(OSError):
+                table.io.delete(path)
+        self._backend.remove_orphans(table, {_name(path) for path in after})
+
+
+class LocalBackend:
+    """A SQLite catalog below a directory. records: its lock keeps the first use to one process."""
 
     def __init__(self, directory: Path, records: Records):
         self.directory = directory
         self._records = records
         self._catalog: Any = None
 
-    def append(
-        self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None = None
-    ) -> None:
-        """One commit with all rows. keep: what a merge of small files retains of a table."""
-        if not rows:
-            return
-        with _translated(self.directory):
-            table = self._table(name, columns)
-            table.append(_to_arrow(columns, rows))
-            if _file_count(table) > MAX_FILES:
-                self._merge(table, keep)
-
-    def scan(
-        self, name: str, columns: Columns, where: Any, fields: Sequence[str]
-    ) -> pa.Table | None:
-        """Rows that match, in no order; None when the table was never written."""
-        if not self._exists(name):
-            return None
-        with _translated(self.directory):
-            return self._table(name, columns).scan(where, tuple(fields)).to_arrow()
-
-    def _exists(self, name: str) -> bool:
-        return (self.directory / NAMESPACE / name / "metadata").is_dir()
-
-    def _table(self, name: str, columns: Columns) -> Table:
+    def load(self, name: str) -> Table | None:
         from pyiceberg.exceptions import NoSuchTableError
 
-        catalog = self._open()
+        if not (self.directory / NAMESPACE / name / "metadata").is_dir():
+            return None
         try:
-            table: Table = catalog.load_table((NAMESPACE, name))
+            table: Table = self._open().load_table((NAMESPACE, name))
             return table
         except NoSuchTableError:
-            with self._records.transaction():
-                return self._create(catalog, name, columns)
+            return None
+
+    def create(self, name: str, schema: Any, spec: Any) -> Table:
+        catalog = self._open()
+        with self._records.transaction():
+            table: Table = catalog.create_table_if_not_exists(
+                (NAMESPACE, name),
+                schema,
+                location=f"file://{self.directory}/{NAMESPACE}/{name}",
+                partition_spec=spec,
+                properties=PROPERTIES,
+            )
+        return table
+
+    def read(self, work: Callable[[], Result]) -> Result:
+        with _translated(self.directory):
+            return work()
+
+    def write(self, work: Callable[[], Result]) -> Result:
+        return self.read(work)
 
     def _open(self) -> Any:
         if self._catalog is None:
@@ -108,64 +231,20 @@ class StateTables:
                 self._catalog.create_namespace_if_not_exists(NAMESPACE)
         return self._catalog
 
-    def _create(self, catalog: Any, name: str, columns: Columns) -> Table:
-        from pyiceberg.partitioning import (
-            UNPARTITIONED_PARTITION_SPEC,
-            PartitionField,
-            PartitionSpec,
-        )
-        from pyiceberg.transforms import IdentityTransform
-
-        schema = _schema(columns)
-        spec = UNPARTITIONED_PARTITION_SPEC
-        if columns[0][0] == "shard":
-            spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "shard"))
-        table: Table = catalog.create_table_if_not_exists(
-            (NAMESPACE, name),
-            schema,
-            location=f"file://{self.directory}/{NAMESPACE}/{name}",
-            partition_spec=spec,
-            properties=PROPERTIES,
-        )
-        return table
-
-    def _merge(self, table: Table, keep: Keep | None) -> None:
-        """Rewrites each shard's rows as one file and lets old snapshots and files go."""
-        from pyiceberg.exceptions import CommitFailedException, ValidationException
-
-        sharded = bool(table.spec().fields)
-        scopes = [matching({"shard": n}) for n in range(SHARDS)] if sharded else [matching({})]
-        for scope in scopes:
-            table.refresh()
-            if sum(1 for _ in table.scan(scope).plan_files()) < 2:
-                continue
-            rows = table.scan(scope).to_arrow()
-            rows = keep(rows) if keep is not None else rows
-            with contextlib.suppress(CommitFailedException, ValidationException):
-                table.overwrite(rows, overwrite_filter=scope)
-        table.refresh()
-        with contextlib.suppress(CommitFailedException, ValidationException):
-            before = dt.datetime.now() - KEEP_SNAPSHOTS
-            table.maintenance.expire_snapshots().older_than(before).commit()
-        self._remove_orphans(table)
-
-    def _remove_orphans(self, table: Table) -> None:
+    def remove_orphans(self, table: Table, referenced: set[str]) -> None:
         """Files that no snapshot references and that no writer can still be about to commit."""
-        table.refresh()
-        referenced = {Path(table.metadata_location.removeprefix("file://")).name}
-        referenced |= {Path(entry.metadata_file).name for entry in table.metadata.metadata_log}
-        for snapshot in table.metadata.snapshots:
-            referenced.add(Path(snapshot.manifest_list).name)
-            for manifest in snapshot.manifests(table.io):
-                referenced.add(Path(manifest.manifest_path).name)
-                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                    referenced.add(Path(entry.data_file.file_path).name)
         oldest = time.time() - ORPHAN_SECONDS
         root = self.directory / NAMESPACE / table.name()[-1]
         for path in root.rglob("*"):
             with contextlib.suppress(FileNotFoundError):
                 if path.is_file() and path.name not in referenced and path.stat().st_mtime < oldest:
                     path.unlink()
+
+
+Keep = Callable[["pa.Table"], "pa.Table"]
+
+Cached = tuple[tuple[str, int | None], "pa.Table"]
+"""((table uuid, snapshot id), rows) of an earlier read."""
 
 
 def matching(equal: Mapping[str, Any], least: Mapping[str, Any] | None = None) -> Any:
@@ -181,7 +260,23 @@ def matching(equal: Mapping[str, Any], least: Mapping[str, Any] | None = None) -
     return functools.reduce(make.And, terms, make.AlwaysTrue())
 
 
-Keep = Callable[["pa.Table"], "pa.Table"]
+def _referenced(table: Table) -> set[str]:
+    """Every file that the table's metadata, or any of its snapshots, refers to."""
+    found = {table.metadata_location}
+    found |= {entry.metadata_file for entry in table.metadata.metadata_log}
+    manifests = {}
+    for snapshot in table.metadata.snapshots:
+        found.add(snapshot.manifest_list)
+        manifests.update({m.manifest_path: m for m in snapshot.manifests(table.io)})
+    for path, manifest in manifests.items():
+        found.add(path)
+        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        found |= {entry.data_file.file_path for entry in entries}
+    return found
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _file_count(table: Table) -> int:
@@ -223,7 +318,7 @@ def _to_arrow(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 @contextlib.contextmanager
-def _translated(directory: Path) -> Any:
+def _translated(directory: Path) -> Iterator[None]:
     """Failures of the state are the user's disk, not the user's table."""
     from pyiceberg.exceptions import CommitFailedException
     from sqlalchemy.exc import SQLAlchemyError
