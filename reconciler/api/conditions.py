@@ -61,6 +61,10 @@ class Reason(StrEnum):
     NOT_ACTED_ON = "NotActedOn"
     TABLE_NOT_FOUND = "TableNotFound"
     TABLE_DAMAGED = "TableDamaged"
+    FOREIGN_JOB = "ForeignJob"
+    JOB_NOT_STARTED = "JobNotStarted"
+    JOB_FAILED = "JobFailed"
+    OUT_OF_MEMORY = "OutOfMemory"
     # Approved
     APPROVED_BY_DOCUMENT = "ApprovedByDocument"
     APPROVED_BY_PERSON = "ApprovedByPerson"
@@ -76,6 +80,8 @@ class Reason(StrEnum):
     STALE = "Stale"
     NO_QUERIES = "NoQueries"
     LOW_COVERAGE = "LowCoverage"
+    IMPORT_FAILED = "ImportFailed"
+    NO_SOURCES = "NoSources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +237,27 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "A manifest or data file that the table references is missing or unreadable.",
         "Restore the file that the message names, or roll the table back.",
     ),
+    Reason.FOREIGN_JOB: Explanation(
+        (_STALLED,),
+        "A Job under this table's name or label was not made by this TableLayout for its plan.",
+        "Find out who made the Job that the message names, and delete it.",
+    ),
+    Reason.JOB_NOT_STARTED: Explanation(
+        (_STALLED,),
+        "The job's pod could not be started: its image, its service account or the room for it.",
+        "Correct spec.jobs of the IcebergCatalog or spec.engine of the policy; kubectl describe "
+        "the Job that the message names.",
+    ),
+    Reason.JOB_FAILED: Explanation(
+        (_STALLED,),
+        "The job ended with an error that trying again does not mend.",
+        "Do what the message says; a change of policy, secret or table starts it again.",
+    ),
+    Reason.OUT_OF_MEMORY: Explanation(
+        (_STALLED,),
+        "The job ran out of memory, and again with one and a half times as much.",
+        "Raise the memory of spec.engine.driver and spec.engine.executors.",
+    ),
     Reason.APPROVED_BY_DOCUMENT: Explanation(
         (_APPROVED,), "The plan's id is in spec.approval.approvedPlans."
     ),
@@ -270,6 +297,16 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         (_WORKLOAD,),
         "The recorded queries explain less than half of the bytes read.",
         "See what was skipped with layoutctl workload show.",
+    ),
+    Reason.IMPORT_FAILED: Explanation(
+        (_WORKLOAD,),
+        "A source of query logs could not be read.",
+        "Correct the source that the message names in spec.workload.sources of the catalog.",
+    ),
+    Reason.NO_SOURCES: Explanation(
+        (_WORKLOAD,),
+        "The catalog names no query logs; nothing is done on account of queries.",
+        "Add spec.workload.sources to the IcebergCatalog.",
     ),
 }
 

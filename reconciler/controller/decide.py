@@ -1,0 +1,561 @@
+"""What happens next to one TableLayout: one decision from one frozen look at the world.
+
+The chain below is asked twice per reconcile: once about what lives (jobs, pods, write-aheads), and,
+when it answers `Propose`, again with the proposal. First comes what makes a second job on a table
+impossible, then the reasons of Converged in the API's order. Pure: the reconciler in `layout`
+gathers the input and carries the decision out.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.api.conditions import Reason
+
+FINALIZER_BOUND = dt.timedelta(minutes=10)
+"""A deleted TableLayout waits for its job no longer than this."""
+
+START_DEADLINE = dt.timedelta(minutes=10)
+"""A job whose pod has not started by then is stopped, and counts as a failure to start."""
+
+WRITE_AHEAD_BOUND = dt.timedelta(minutes=10)
+"""A write-ahead without a job that is older than this may have had one: the table is asked."""
+
+SOON = dt.timedelta(seconds=10)
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    DROPPED = "Dropped"
+
+
+OPEN = frozenset({Phase.PENDING, Phase.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """status.job. Written before the Job is created; uid is "" until the Job was seen.
+
+    digest: of the plan document. rewrite_bytes, cpu_seconds: what it holds of the budgets.
+    written: when the write-ahead was made.
+    """
+
+    name: str
+    uid: str
+    plan_id: str
+    digest: str
+    attempt: int
+    phase: Phase
+    written: dt.datetime
+    rewrite_bytes: int
+    cpu_seconds: int
+
+    @property
+    def unsettled(self) -> bool:
+        return self.phase in OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """A Job with the layout's label, as the API server lists it.
+
+    created: creation time. trouble: why its pod does not start, "" when nothing is known.
+    """
+
+    name: str
+    uid: str
+    owner_uid: str
+    plan_id: str
+    digest: str
+    attempt: int
+    phase: Phase
+    created: dt.datetime
+    deleting: bool = False
+    trouble: str = ""
+
+    @property
+    def lives(self) -> bool:
+        return self.deleting or self.phase in OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod with the layout's label. ended: its containers have ended for good."""
+
+    name: str
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one pending action would take of the budgets."""
+
+    rewrite_bytes: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalState:
+    """What decisions need of a proposal and of the gate's answer to it.
+
+    pending: charges of the actions that remain, in plan order; admitted: how many may start now.
+    reason, message: the gate's refusal, "" when it admits. reopens: when that may change.
+    rests_on_workload: an admitted action is only as good as the recorded queries. unreachable: the
+    objective that fails although nothing profitable is left, "" when all are met.
+    saving_per_byte: predicted saving over bytes rewritten, for the order between tables.
+    """
+
+    plan_id: str
+    digest: str
+    pending: tuple[Charge, ...]
+    admitted: int
+    reason: str = ""
+    message: str = ""
+    reopens: dt.datetime | None = None
+    rests_on_workload: bool = False
+    unreachable: str = ""
+    saving_per_byte: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Past failures as they bear on now. stall: a reason of Stalled, "" when none; until: back-off.
+
+    memory_factor: by how much the next attempt's memory is raised.
+    """
+
+    stall: str = ""
+    message: str = ""
+    until: dt.datetime | None = None
+    memory_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutInput:
+    """Everything that is looked at, gathered once.
+
+    jobs, pods: from the API server, None when it could not list them. leading: the Lease is held.
+    deleting: since when the object is being deleted. suspended: by whom, "" when not.
+    invalid: (reason, message) of what must be changed first. catalog_down: why, "" when it answers.
+    owner: who else claims the table. stop: (reason, message) why a running job may not go on (its
+    policy changed, a window closed). known_plans: digest by plan id, of plans that are ours.
+    workload_stale: why evidence of queries must not be acted on now. due: the next regular look.
+    """
+
+    now: dt.datetime
+    leading: bool
+    uid: str
+    jobs: tuple[JobSeen, ...] | None
+    pods: tuple[PodSeen, ...] | None
+    due: dt.datetime
+    record: Record | None = None
+    deleting: dt.datetime | None = None
+    suspended: str = ""
+    invalid: tuple[str, str] | None = None
+    catalog_down: str = ""
+    owner: str = ""
+    stop: tuple[str, str] | None = None
+    known_plans: dict[str, str] = field(default_factory=dict)
+    workload_stale: str = ""
+    trouble: Trouble = Trouble()
+    proposal: ProposalState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Work that this table could start: the first `actions` pending actions of a plan."""
+
+    plan_id: str
+    digest: str
+    attempt: int
+    actions: int
+    rewrite_bytes: int
+    cpu_seconds: int
+    saving_per_byte: float
+    memory_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before `until`; reason: of Converged, "" for an operator that does not lead."""
+
+    until: dt.datetime
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Delete the Job; it stops at its next commit boundary. why: a reason, for people too."""
+
+    job: JobSeen
+    why: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The job of the record is over: judge it by the table. job: None when it is gone."""
+
+    record: Record
+    job: JobSeen | None
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """A Job of ours lives that the record does not know yet, or not as it is."""
+
+    job: JobSeen
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAgain:
+    """The write-ahead has no Job, and what it is for is still admitted."""
+
+    record: Record
+    memory_factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DropReservation:
+    """The write-ahead has no Job, and may not have one any more."""
+
+    record: Record
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """The object is being deleted and nothing holds it: let it go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Nothing lives and nothing stands in the way of planning: look at the table."""
+
+
+Decision = (
+    Wait
+    | Launch
+    | StopJob
+    | Settle
+    | Adopt
+    | CreateAgain
+    | DropReservation
+    | Retire
+    | Stall
+    | Propose
+)
+
+
+def decide(given: LayoutInput) -> Decision:
+    """The first answer of the chain."""
+    for check in CHECKS:
+        answer = check(given)
+        if answer is not None:
+            return answer
+    return _launch(given)
+
+
+def _leadership(given: LayoutInput) -> Decision | None:
+    if given.leading:
+        return None
+    return Wait(given.now + SOON, "", "another operator holds the lease")
+
+
+def _overdue_deletion(given: LayoutInput) -> Decision | None:
+    if given.deleting is None or given.now - given.deleting < FINALIZER_BOUND:
+        return None
+    return Retire()
+
+
+def _unlisted(given: LayoutInput) -> Decision | None:
+    if given.jobs is not None and given.pods is not None:
+        return None
+    return Wait(given.now + SOON, Reason.BACK_OFF, "the API server did not list the table's jobs")
+
+
+def _foreign_job(given: LayoutInput) -> Decision | None:
+    for job in _living(given):
+        if job.owner_uid != given.uid:
+            return Stall(
+                Reason.FOREIGN_JOB,
+                f"Job {job.name} carries this table's label and belongs to another object",
+            )
+        if not _is_of_record(job, given.record) and not _is_known(job, given):
+            return Stall(
+                Reason.FOREIGN_JOB, f"Job {job.name} runs a plan that is not one of this table's"
+            )
+    return None
+
+
+def _second_job(given: LayoutInput) -> Decision | None:
+    """Of several jobs the recorded one stays; without one, the oldest."""
+    living = [job for job in _living(given) if not job.deleting]
+    if not living:
+        return None
+    recorded = [job for job in living if _is_of_record(job, given.record)]
+    keep = recorded[0] if recorded else min(living, key=lambda job: (job.created, job.name))
+    for job in living:
+        if job is not keep:
+            return StopJob(job, Reason.FOREIGN_JOB, f"Job {keep.name} runs on this table already")
+    return None
+
+
+def _stop(given: LayoutInput) -> Decision | None:
+    running = [job for job in _living(given) if not job.deleting]
+    if not running:
+        return None
+    job = running[0]
+    if given.deleting is not None:
+        return StopJob(job, "Deleted", "the TableLayout is being deleted")
+    if given.suspended:
+        return StopJob(job, Reason.SUSPENDED, given.suspended)
+    if given.stop is not None:
+        return StopJob(job, *given.stop)
+    if job.phase is Phase.PENDING and given.now - job.created > START_DEADLINE:
+        why = job.trouble or "no pod of it was started"
+        return StopJob(job, Reason.JOB_NOT_STARTED, f"Job {job.name} did not start: {why}")
+    return None
+
+
+def _adopt(given: LayoutInput) -> Decision | None:
+    for job in _living(given):
+        record = given.record
+        named = record is not None and record.unsettled and record.name == job.name
+        if not named or (record is not None and (record.uid, record.phase) != (job.uid, job.phase)):
+            return None if job.deleting and named and record and record.uid else Adopt(job)
+    return None
+
+
+def _lives(given: LayoutInput) -> Decision | None:
+    jobs = _living(given)
+    pods = [pod for pod in given.pods or () if not pod.ended]
+    if not jobs and not pods:
+        return None
+    reason = Reason.SUSPENDED if given.suspended else Reason.REWRITE_RUNNING
+    if jobs and jobs[0].trouble:
+        message = f"Job {jobs[0].name} waits: {jobs[0].trouble}"
+    elif jobs:
+        message = f"Job {jobs[0].name} {'is stopping' if jobs[0].deleting else 'runs'}"
+    else:
+        message = f"pod {pods[0].name} has not ended"
+    return Wait(min(given.due, given.now + 3 * SOON), reason, message)
+
+
+def _ended(given: LayoutInput) -> Decision | None:
+    """An open record whose Job ended, or was seen once and is gone."""
+    record = given.record
+    if record is None or not record.unsettled:
+        return None
+    job = next((job for job in given.jobs or () if job.name == record.name), None)
+    abandoned = job is None and not record.uid and given.now - record.written > WRITE_AHEAD_BOUND
+    if job is None and not record.uid and not abandoned:
+        return None
+    if given.catalog_down and given.deleting is None:
+        return Wait(given.now + 3 * SOON, Reason.CATALOG_UNAVAILABLE, given.catalog_down)
+    return Settle(record, job)
+
+
+def _write_ahead(given: LayoutInput) -> Decision | None:
+    """An open record without a Job: created now, or given up."""
+    record = given.record
+    if record is None or not record.unsettled:
+        return None
+    refusal = _refusal(given)
+    if refusal:
+        return DropReservation(record, refusal)
+    if given.catalog_down:
+        return Wait(given.now + 3 * SOON, Reason.CATALOG_UNAVAILABLE, given.catalog_down)
+    proposal = given.proposal
+    if proposal is None:
+        return Propose()
+    if (proposal.plan_id, proposal.digest) != (record.plan_id, record.digest):
+        return DropReservation(record, "another plan stands now")
+    admitted = proposal.pending[: proposal.admitted]
+    too_little = sum(c.rewrite_bytes for c in admitted) < record.rewrite_bytes
+    if proposal.reason or not admitted or too_little:
+        return DropReservation(record, proposal.message or "the gate admits less than was reserved")
+    return CreateAgain(record, given.trouble.memory_factor)
+
+
+def _refusal(given: LayoutInput) -> str:
+    if given.deleting is not None:
+        return "the TableLayout is being deleted"
+    if given.suspended:
+        return given.suspended
+    for refused in (given.invalid, given.stop):
+        if refused is not None:
+            return refused[1]
+    if given.trouble.stall:
+        return given.trouble.message
+    return f"the table is claimed by {given.owner}" if given.owner else ""
+
+
+def _retire(given: LayoutInput) -> Decision | None:
+    return None if given.deleting is None else Retire()
+
+
+def _invalid(given: LayoutInput) -> Decision | None:
+    return None if given.invalid is None else Stall(*given.invalid)
+
+
+def _suspended(given: LayoutInput) -> Decision | None:
+    return Wait(given.due, Reason.SUSPENDED, given.suspended) if given.suspended else None
+
+
+def _catalog(given: LayoutInput) -> Decision | None:
+    if not given.catalog_down:
+        return None
+    return Wait(given.due, Reason.CATALOG_UNAVAILABLE, given.catalog_down)
+
+
+def _stalled(given: LayoutInput) -> Decision | None:
+    return Stall(given.trouble.stall, given.trouble.message) if given.trouble.stall else None
+
+
+def _owned(given: LayoutInput) -> Decision | None:
+    if not given.owner:
+        return None
+    return Stall(Reason.OWNED_ELSEWHERE, f"the table is claimed by {given.owner}")
+
+
+def _unproposed(given: LayoutInput) -> Decision | None:
+    return Propose() if given.proposal is None else None
+
+
+def _gate(given: LayoutInput) -> Decision | None:
+    """Approval, windows and budgets; they speak only while something is pending."""
+    proposal = given.proposal
+    if proposal is None or not proposal.pending or not proposal.reason or proposal.admitted:
+        return None
+    until = min(given.due, proposal.reopens) if proposal.reopens else given.due
+    return Wait(until, proposal.reason, proposal.message)
+
+
+def _back_off(given: LayoutInput) -> Decision | None:
+    until = given.trouble.until
+    if until is None or until <= given.now or not _pending(given):
+        return None
+    return Wait(until, Reason.BACK_OFF, given.trouble.message)
+
+
+def _old_evidence(given: LayoutInput) -> Decision | None:
+    proposal = given.proposal
+    if not given.workload_stale or proposal is None or not proposal.rests_on_workload:
+        return None
+    return (
+        Wait(given.due, Reason.TABLES_PENDING, given.workload_stale) if proposal.pending else None
+    )
+
+
+def _nothing(given: LayoutInput) -> Decision | None:
+    proposal = given.proposal
+    if proposal is None or proposal.pending:
+        return None
+    if proposal.unreachable:
+        return Wait(given.due, Reason.OBJECTIVE_UNREACHABLE, proposal.unreachable)
+    return Wait(given.due, Reason.NOTHING_TO_DO, "nothing above threshold")
+
+
+def _unadmitted(given: LayoutInput) -> Decision | None:
+    proposal = given.proposal
+    if proposal is None or proposal.admitted > 0:
+        return None
+    return Wait(given.due, Reason.TABLES_PENDING, "nothing is admitted now")
+
+
+def _launch(given: LayoutInput) -> Launch:
+    proposal = given.proposal
+    assert proposal is not None  # _unproposed has answered otherwise
+    admitted = proposal.pending[: proposal.admitted]
+    return Launch(
+        Candidate(
+            plan_id=proposal.plan_id,
+            digest=proposal.digest,
+            attempt=next_attempt(given, proposal.plan_id),
+            actions=len(admitted),
+            rewrite_bytes=sum(charge.rewrite_bytes for charge in admitted),
+            cpu_seconds=whole_seconds(sum(charge.cpu_seconds for charge in admitted)),
+            saving_per_byte=proposal.saving_per_byte,
+            memory_factor=given.trouble.memory_factor,
+        )
+    )
+
+
+def next_attempt(given: LayoutInput, plan_id: str) -> int:
+    """One more than any attempt at the plan that is recorded or still listed."""
+    used = [job.attempt for job in given.jobs or () if job.plan_id == plan_id]
+    if given.record is not None and given.record.plan_id == plan_id:
+        used.append(given.record.attempt)
+    return max(used, default=0) + 1
+
+
+def whole_seconds(seconds: float) -> int:
+    """Rounded up: a reservation never holds less than it is for."""
+    return int(seconds) + (seconds > int(seconds))
+
+
+def _living(given: LayoutInput) -> tuple[JobSeen, ...]:
+    return tuple(job for job in given.jobs or () if job.lives)
+
+
+def _is_of_record(job: JobSeen, record: Record | None) -> bool:
+    return (
+        record is not None
+        and record.unsettled
+        and (job.name, job.plan_id, job.digest) == (record.name, record.plan_id, record.digest)
+        and record.uid in ("", job.uid)
+    )
+
+
+def _is_known(job: JobSeen, given: LayoutInput) -> bool:
+    return given.known_plans.get(job.plan_id) == job.digest
+
+
+def _pending(given: LayoutInput) -> bool:
+    return given.proposal is not None and bool(given.proposal.pending)
+
+
+CHECKS: Sequence[Callable[[LayoutInput], Decision | None]] = (
+    _leadership,
+    _overdue_deletion,
+    _unlisted,
+    _foreign_job,
+    _second_job,
+    _stop,
+    _adopt,
+    _lives,
+    _ended,
+    _write_ahead,
+    _retire,
+    _invalid,
+    _suspended,
+    _catalog,
+    _stalled,
+    _owned,
+    _unproposed,
+    _gate,
+    _back_off,
+    _old_evidence,
+    _nothing,
+    _unadmitted,
+)
+"""What lives and what is owed first; then the reasons of Converged in the API's order."""
