@@ -1,0 +1,1 @@
+"""The operator: watches, a queue of keys with due times, reconciles, the launcher, status."""

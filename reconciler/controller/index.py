@@ -1,0 +1,236 @@
+"""The cluster's objects in memory, trimmed: what a reconcile reads instead of asking the server.
+
+Watches fill it from the event loop, reconciles read it from worker threads. Each object is kept as
+compact JSON, a fifth of its size as dicts, and parsed at each reading, so that a reader owns what
+it gets. Objects may be seconds old: whoever starts a job asks the server (docs/design/operator.md).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.kube.kinds import CATALOG, GROUP, JOB, POD, POLICY, TABLE_LAYOUT, Kind
+
+Object = dict[str, Any]
+Name = tuple[str, str]
+"""(namespace, name)."""
+
+LAYOUT_LABEL = f"{GROUP}/table-layout"
+"""On jobs and pods: name of their TableLayout."""
+REQUESTED_AT = f"{GROUP}/requestedAt"
+"""Annotation by which a person asks for a reconcile now."""
+
+_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+    "resourceVersion",
+    "deletionTimestamp",
+    "creationTimestamp",
+    "ownerReferences",
+    "finalizers",
+)
+
+
+class _Store:
+    """Objects of one kind by name, and by group (a policy's catalog, a layout's policy)."""
+
+    def __init__(self, kind: Kind):
+        self.kind = kind
+        self.raw: dict[Name, bytes] = {}
+        self.groups: dict[Name, dict[Name, None]] = {}
+        self.group_of: dict[Name, tuple[Name, ...]] = {}
+
+    def put(self, name: Name, raw: bytes, groups: tuple[Name, ...]) -> None:
+        if self.group_of.get(name) != groups:
+            self.remove(name)
+            for group in groups:
+                self.groups.setdefault(group, {})[name] = None
+            self.group_of[name] = groups
+        self.raw[name] = raw
+
+    def remove(self, name: Name) -> None:
+        self.raw.pop(name, None)
+        for group in self.group_of.pop(name, ()):
+            members = self.groups[group]
+            del members[name]
+            if not members:
+                del self.groups[group]
+
+
+class Index:
+    """Thread-safe. Lists are ordered by namespace and name. Readers get copies of their own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores = {kind: _Store(kind) for kind in (POLICY, TABLE_LAYOUT, CATALOG, JOB, POD)}
+        self._secrets: dict[Name, str] = {}
+
+    # Reading
+
+    def policy(self, namespace: str, name: str) -> Object | None:
+        return self._one(POLICY, (namespace, name))
+
+    def layout(self, namespace: str, name: str) -> Object | None:
+        return self._one(TABLE_LAYOUT, (namespace, name))
+
+    def catalog(self, namespace: str, name: str) -> Object | None:
+        return self._one(CATALOG, (namespace, name))
+
+    def names(self, kind: Kind) -> list[Name]:
+        """Every (namespace, name) of a kind, without parsing the objects."""
+        with self._lock:
+            return sorted(self._stores[kind].raw)
+
+    def policies(self, namespace: str | None = None) -> list[Object]:
+        return self._all(POLICY, namespace)
+
+    def layouts(self, namespace: str | None = None) -> list[Object]:
+        return self._all(TABLE_LAYOUT, namespace)
+
+    def catalogs(self, namespace: str | None = None) -> list[Object]:
+        return self._all(CATALOG, namespace)
+
+    def policies_of_catalog(self, namespace: str, catalog: str) -> list[Object]:
+        return self._group(POLICY, (namespace, catalog))
+
+    def layouts_of_policy(self, namespace: str, policy: str) -> list[Object]:
+        """By spec.policyRef.name."""
+        return self._group(TABLE_LAYOUT, (namespace, f"policy/{policy}"))
+
+    def layouts_of_catalog(self, namespace: str, catalog: str) -> list[Object]:
+        return self._group(TABLE_LAYOUT, (namespace, f"catalog/{catalog}"))
+
+    def catalogs_of_secret(self, namespace: str, secret: str) -> list[Object]:
+        return self._group(CATALOG, (namespace, secret))
+
+    def jobs(self, namespace: str, layout: str) -> list[Object]:
+        """By label; as old as the watch: before a launch list them from the server."""
+        return self._group(JOB, (namespace, layout))
+
+    def pods(self, namespace: str, layout: str) -> list[Object]:
+        return self._group(POD, (namespace, layout))
+
+    def secret_version(self, namespace: str, name: str) -> str | None:
+        """The Secret's resource version, None if there is none. Its data is never read here."""
+        with self._lock:
+            return self._secrets.get((namespace, name))
+
+    def counts(self) -> dict[str, int]:
+        """How many objects of each kind are known."""
+        with self._lock:
+            found = {kind.kind: len(store.raw) for kind, store in self._stores.items()}
+            return {**found, "Secret": len(self._secrets)}
+
+    # Writing
+
+    def put(self, kind: Kind, body: Mapping[str, Any]) -> Object | None:
+        """Take in the object as it is now; the one known before, None if it is new.
+
+        An object older than the one known is passed over: a writer puts what the server answered
+        at once, and the watch may still deliver what was before.
+        """
+        trimmed = trim(kind, body)
+        name = _name(trimmed)
+        groups = tuple(_groups(kind, trimmed))
+        with self._lock:
+            store = self._stores[kind]
+            before = store.raw.get(name)
+            known: Object | None = None if before is None else json.loads(before)
+            if known is None or not _older(trimmed, known):
+                store.put(name, json.dumps(trimmed, separators=(",", ":")).encode(), groups)
+        return known
+
+    def remove(self, kind: Kind, body: Mapping[str, Any]) -> Object | None:
+        """Forget the object; what was known of it. Another object of that name stays."""
+        meta = body["metadata"]
+        name = (meta.get("namespace") or "", meta["name"])
+        with self._lock:
+            before = self._stores[kind].raw.get(name)
+            known: Object | None = None if before is None else json.loads(before)
+            if known is None or known["metadata"].get("uid") != meta.get("uid"):
+                return None
+            self._stores[kind].remove(name)
+        return known
+
+    def put_secret(self, namespace: str, name: str, version: str) -> bool:
+        """Whether it is new or changed."""
+        with self._lock:
+            before = self._secrets.get((namespace, name))
+            self._secrets[namespace, name] = version
+            return before != version
+
+    def remove_secret(self, namespace: str, name: str) -> bool:
+        with self._lock:
+            return self._secrets.pop((namespace, name), None) is not None
+
+    def _one(self, kind: Kind, name: Name) -> Object | None:
+        with self._lock:
+            raw = self._stores[kind].raw.get(name)
+        return None if raw is None else json.loads(raw)
+
+    def _all(self, kind: Kind, namespace: str | None) -> list[Object]:
+        with self._lock:
+            found = sorted(self._stores[kind].raw.items())
+        return [json.loads(raw) for name, raw in found if namespace in (None, name[0])]
+
+    def _group(self, kind: Kind, group: Name) -> list[Object]:
+        with self._lock:
+            store = self._stores[kind]
+            found = [store.raw[name] for name in sorted(store.groups.get(group, ()))]
+        return [json.loads(raw) for raw in found]
+
+
+def trim(kind: Kind, body: Mapping[str, Any]) -> Object:
+    """What is kept of an object: identity, our annotations and labels, spec and status.
+
+    Of jobs and pods the spec is dropped but for what tells how a container ended.
+    """
+    meta = body["metadata"]
+    kept = {name: meta[name] for name in _METADATA if meta.get(name) is not None}
+    for place in ("annotations", "labels"):
+        ours = {k: v for k, v in (meta.get(place) or {}).items() if k.startswith(GROUP)}
+        if ours:
+            kept[place] = ours
+    out: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": kept}
+    if kind not in (JOB, POD):
+        out["spec"] = body.get("spec") or {}
+    out["status"] = body.get("status") or {}
+    return out
+
+
+def _name(body: Mapping[str, Any]) -> Name:
+    return body["metadata"].get("namespace") or "", body["metadata"]["name"]
+
+
+def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
+    namespace = _name(body)[0]
+    spec = body.get("spec") or {}
+    if kind in (JOB, POD):
+        label = (body["metadata"].get("labels") or {}).get(LAYOUT_LABEL)
+        yield from _reference(namespace, "", {"name": label})
+    elif kind == POLICY:
+        yield from _reference(namespace, "", spec.get("catalogRef"))
+    elif kind == CATALOG:
+        yield from _reference(namespace, "", spec.get("secretRef"))
+    else:
+        yield from _reference(namespace, "policy/", spec.get("policyRef"))
+        yield from _reference(namespace, "catalog/", spec.get("catalogRef"))
+
+
+def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[Name]:
+    """A stored object may be of a newer version: what is not understood refers to nothing."""
+    name = reference.get("name") if isinstance(reference, Mapping) else None
+    return [(namespace, prefix + name)] if isinstance(name, str) and name else []
+
+
+def _older(body: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether `body` is an earlier version of the very object that is known."""
+    if body["metadata"].get("uid") != known["metadata"].get("uid"):
+        return False
+    ours, theirs = (o["metadata"].get("resourceVersion", "") for o in (body, known))
+    return ours.isdigit() and theirs.isdigit() and int(ours) < int(theirs)

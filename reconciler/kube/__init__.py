@@ -1,0 +1,1 @@
+"""What is said to a Kubernetes API server, by whom, and how things are named there."""

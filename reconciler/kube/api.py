@@ -1,0 +1,468 @@
+"""The API server for the operator, the driver and `layoutctl`: plain dicts in, plain dicts out.
+
+Each call has a timeout, is counted, and raises a class of `reconciler.kube.errors`. Writes say who
+writes (field manager) and on what they rely (resource version, uid).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from reconciler.kube.connection import Connection
+from reconciler.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    ApiUnavailable,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    Unauthorized,
+    from_answer,
+)
+from reconciler.kube.events import EventLog
+from reconciler.kube.kinds import (
+    CATALOG,
+    CLI_MANAGER,
+    CONFIG_MAP,
+    EVENT,
+    JOB,
+    LEASE,
+    NAMESPACE,
+    OPERATOR_MANAGER,
+    POD,
+    POLICY,
+    SECRET,
+    TABLE_LAYOUT,
+    Kind,
+)
+
+__all__ = [
+    "CATALOG",
+    "CLI_MANAGER",
+    "CONFIG_MAP",
+    "EVENT",
+    "JOB",
+    "LEASE",
+    "NAMESPACE",
+    "OPERATOR_MANAGER",
+    "POD",
+    "POLICY",
+    "SECRET",
+    "TABLE_LAYOUT",
+    "AlreadyExists",
+    "Api",
+    "ApiError",
+    "ApiUnavailable",
+    "Conflict",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "Kind",
+    "NotFound",
+    "QuotaExceeded",
+    "Unauthorized",
+]
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 30.0
+JSON = "application/json"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+Objects = list[dict[str, Any]]
+Observer = Callable[[str, str, int, float], None]
+"""Told of each call: verb, plural, HTTP status (0: no answer), seconds."""
+
+
+class Api:
+    """One API server under one identity. Thread-safe."""
+
+    def __init__(self, connection: Connection, *, observer: Observer | None = None):
+        self.connection = connection
+        self.observer = observer
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._lock = threading.Lock()
+        self._events = EventLog()
+
+    @classmethod
+    def from_environment(cls, kubeconfig: str | None = None) -> Api:
+        """$KUBECONFIG or the path given, or the pod's service account. Raises UserError."""
+        return cls(Connection.of(kubeconfig))
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the kubeconfig's context or of the pod."""
+        return self.connection.namespace
+
+    def calls(self) -> Counter[tuple[str, str]]:
+        """How often each (verb, plural) was sent so far."""
+        with self._lock:
+            return Counter(self._calls)
+
+    def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
+        return self._call("get", "GET", kind, namespace, name)
+
+    def get_metadata(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
+        """Only metadata travels: for objects whose content is nobody's business, as Secrets."""
+        return self._call("get", "GET", kind, namespace, name, accept=METADATA)
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 500,
+    ) -> Objects:
+        """All objects at one point in time, read in pages. namespace None: over all namespaces."""
+        return self.list_at(kind, namespace, labels, limit)[0]
+
+    def list_at(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 500,
+        *,
+        metadata_only: bool = False,
+    ) -> tuple[Objects, str]:
+        """The objects and the resource version that they stand for: a watch goes on from there."""
+        query = {"limit": str(limit), **_selector(labels)}
+        accept = METADATA_LIST if metadata_only else JSON
+        try:
+            return self._pages(kind, namespace, query, accept)
+        except Gone:
+            # The pages' common snapshot was compacted while we read: one answer needs none.
+            query.pop("limit")
+            return self._pages(kind, namespace, query, accept)
+
+    def _pages(
+        self, kind: Kind, namespace: str | None, query: dict[str, str], accept: str
+    ) -> tuple[Objects, str]:
+        items: Objects = []
+        token = ""
+        while True:
+            page = {**query, "continue": token} if token else query
+            answer = self._call("list", "GET", kind, namespace, query=page, accept=accept)
+            for item in answer.get("items") or ():
+                items.append({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+            token = answer["metadata"].get("continue") or ""
+            if not token:
+                return items, answer["metadata"].get("resourceVersion", "")
+
+    def watch_metadata(
+        self, kind: Kind, namespace: str | None, since: str, seconds: int = 300
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(ADDED | MODIFIED | DELETED | BOOKMARK, metadata) from `since` on, for `seconds`.
+
+        Raises Gone when `since` is too old, ApiUnavailable when the stream breaks.
+        """
+        query = {
+            "watch": "true",
+            "resourceVersion": since,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        subject = f"watch of {kind.plural}"
+        response = self._send(
+            "watch", "GET", kind, namespace, query=query, accept=METADATA, read=seconds + 30.0
+        )
+        try:
+            yield from self._lines(response, subject)
+        finally:
+            response.close()
+
+    def _lines(self, response: Any, subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        import urllib3
+
+        rest = b""
+        try:
+            for chunk in response.stream(65536, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise from_answer(
+                            int(event["object"].get("code", 500)), event["object"], subject
+                        )
+                    yield event["type"], event["object"].get("metadata", {})
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _no_answer(subject, error) from error
+
+    def create(self, kind: Kind, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._call(
+            "create",
+            "POST",
+            kind,
+            namespace,
+            query={"fieldManager": OPERATOR_MANAGER},
+            body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
+        )
+
+    def apply(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        manager: str = OPERATOR_MANAGER,
+        force: bool = True,
+    ) -> dict[str, Any]:
+        """Server-side apply: this manager owns the fields given; those it gave before go."""
+        return self._call(
+            "patch",
+            "PATCH",
+            kind,
+            namespace,
+            body["metadata"]["name"],
+            query={"fieldManager": manager, "force": str(force).lower()},
+            body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
+            content=APPLY,
+        )
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        body: Mapping[str, Any],
+        manager: str = OPERATOR_MANAGER,
+    ) -> dict[str, Any]:
+        """Merge patch. With metadata.resourceVersion in the body it is refused if that moved."""
+        return self._call(
+            "patch",
+            "PATCH",
+            kind,
+            namespace,
+            name,
+            query={"fieldManager": manager},
+            body=body,
+            content=MERGE,
+        )
+
+    def replace(self, kind: Kind, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole object, as it was read but for the change. Conflict if it moved since."""
+        return self._call(
+            "update",
+            "PUT",
+            kind,
+            namespace,
+            body["metadata"]["name"],
+            query={"fieldManager": OPERATOR_MANAGER},
+            body={"apiVersion": kind.api_version, "kind": kind.kind, **body},
+        )
+
+    def put_status(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        status: Mapping[str, Any],
+        resource_version: str,
+    ) -> dict[str, Any]:
+        """Replace the status of the very version that was read. Conflict if it moved since."""
+        return self._call(
+            "update",
+            "PUT",
+            kind,
+            namespace,
+            name,
+            subresource="status",
+            query={"fieldManager": OPERATOR_MANAGER},
+            body={
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "resourceVersion": resource_version,
+                },
+                "status": status,
+            },
+        )
+
+    def delete(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        propagation: str = "Foreground",
+        grace: int | None = None,
+    ) -> dict[str, Any]:
+        """Delete it, only if it still is the object of that uid. NotFound if it is gone."""
+        options: dict[str, Any] = {"propagationPolicy": propagation}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        return self._call("delete", "DELETE", kind, namespace, name, body=options)
+
+    def event(
+        self, regarding: Mapping[str, Any], reason: str, message: str, type: str = "Normal"
+    ) -> None:
+        """Tell it in the object's events, repeats folded into one. Never raises an ApiError."""
+        write = self._events.record(regarding, reason, message, type)
+        if write is None:
+            return
+        try:
+            if write.patch:
+                self.patch(EVENT, write.namespace, write.name, write.body)
+            else:
+                self.create(EVENT, write.namespace, write.body)
+        except ApiError:
+            # Events are a courtesy: what they say also stands in the status and in the log.
+            self._events.forget(write)
+
+    def version(self) -> str:
+        """The server's version: a call that needs no right."""
+        return str(self._read(self._raw("get", "GET", "/version", "version")).get("gitVersion", ""))
+
+    def _call(
+        self, verb: str, method: str, kind: Kind, namespace: str | None, *rest: Any, **more: Any
+    ) -> dict[str, Any]:
+        return self._read(self._send(verb, method, kind, namespace, *rest, **more))
+
+    def _read(self, response: Any) -> dict[str, Any]:
+        import urllib3
+
+        try:
+            answer: dict[str, Any] = json.loads(response.data)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _no_answer("the API server", error) from error
+        return answer
+
+    def _send(
+        self,
+        verb: str,
+        method: str,
+        kind: Kind,
+        namespace: str | None,
+        name: str | None = None,
+        *,
+        subresource: str = "",
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        accept: str = JSON,
+        content: str = JSON,
+        read: float = READ_SECONDS,
+    ) -> Any:
+        path = kind.path(namespace, name) + (f"/{subresource}" if subresource else "")
+        return self._raw(
+            verb,
+            method,
+            path + (f"?{urlencode(query)}" if query else ""),
+            kind.plural,
+            subject=_subject(kind, namespace, name),
+            headers={"Accept": accept, "Content-Type": content, "User-Agent": OPERATOR_MANAGER},
+            body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            read=read,
+        )
+
+    def _raw(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        plural: str,
+        *,
+        subject: str = "the API server",
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        read: float = READ_SECONDS,
+    ) -> Any:
+        """A response of status below 400, unread. Credentials refused are read anew, once."""
+        generation = self.connection.generation
+        try:
+            return self._once(verb, method, path, plural, subject, headers or {}, body, read)
+        except Unauthorized:
+            self.connection.renew(generation)
+        except ApiUnavailable as error:
+            # A pooled connection that the server closed (its restart, say) says nothing about
+            # the server: reading is tried once more on a new one.
+            if method != "GET" or error.status or not error.immediate:
+                raise
+        return self._once(verb, method, path, plural, subject, headers or {}, body, read)
+
+    def _once(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        plural: str,
+        subject: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        read: float,
+    ) -> Any:
+        import urllib3
+
+        started = time.monotonic()
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=read)
+        status = 0
+        try:
+            response = self.connection.send(
+                method, path, headers=headers, body=body, timeout=timeout
+            )
+            status = int(response.status)
+            if status >= 400:
+                raise _refusal(response, subject)
+            return response
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _no_answer(subject, error) from error
+        finally:
+            self._count(verb, plural, status, time.monotonic() - started)
+
+    def _count(self, verb: str, plural: str, status: int, seconds: float) -> None:
+        with self._lock:
+            self._calls[verb, plural] += 1
+        if self.observer is not None:
+            self.observer(verb, plural, status, seconds)
+
+
+def _selector(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """ "" as a value asks for the presence of the label."""
+    parts = [f"{key}={value}" if value else key for key, value in sorted((labels or {}).items())]
+    return {"labelSelector": ",".join(parts)} if parts else {}
+
+
+def _subject(kind: Kind, namespace: str | None, name: str | None) -> str:
+    place = f" in namespace {namespace}" if namespace else ""
+    return f"{kind.kind} {name}{place}" if name else f"{kind.plural}{place}"
+
+
+def _refusal(response: Any, subject: str) -> ApiError:
+    try:
+        document = json.loads(response.data)
+    except ValueError:
+        document = {}
+    asked = response.headers.get("Retry-After", "")
+    return from_answer(
+        int(response.status),
+        document if isinstance(document, dict) else {},
+        subject,
+        float(asked) if asked.isdigit() else None,
+    )
+
+
+def _no_answer(subject: str, error: Exception) -> ApiUnavailable:
+    import urllib3
+
+    cause = error.__cause__ or error
+    unavailable = ApiUnavailable(
+        f"{subject}: no answer from the API server",
+        details=(f"{type(cause).__name__}: {' '.join(str(cause).split())}"[:500],),
+        do="check that the cluster of the kubeconfig context can be reached",
+    )
+    unavailable.immediate = isinstance(error, urllib3.exceptions.ProtocolError)
+    return unavailable

@@ -1,0 +1,44 @@
+"""The kinds of Kubernetes objects that the reconciler touches, and their URL paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GROUP = "layout.lakehouse.dev"
+OPERATOR_MANAGER = "layout-reconciler"
+"""Field manager of everything that the operator writes."""
+CLI_MANAGER = "layoutctl"
+"""Field manager of what a person writes through `layoutctl`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind. group: "" for the core group. namespaced: whether its objects have a namespace."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None, name: str | None = None) -> str:
+        """URL path of one object or of a collection; namespace None: over all namespaces."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
+
+
+POLICY = Kind(GROUP, "v1alpha1", "TableLayoutPolicy", "tablelayoutpolicies")
+TABLE_LAYOUT = Kind(GROUP, "v1alpha1", "TableLayout", "tablelayouts")
+CATALOG = Kind(GROUP, "v1alpha1", "IcebergCatalog", "icebergcatalogs")
+JOB = Kind("batch", "v1", "Job", "jobs")
+POD = Kind("", "v1", "Pod", "pods")
+SECRET = Kind("", "v1", "Secret", "secrets")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+EVENT = Kind("events.k8s.io", "v1", "Event", "events")

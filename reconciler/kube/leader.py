@@ -1,0 +1,146 @@
+"""Which of several operators works: the one that holds a Lease, as the server's clock-free record.
+
+`held()` is pessimistic: true only while the last renewal that the server confirmed, counted from
+when it was sent, is younger than the duration less a third. Another instance takes the Lease over
+only when it has watched it unchanged for a whole duration by its own clock, so that no two clocks
+are ever compared.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from reconciler.kube.api import (
+    LEASE,
+    AlreadyExists,
+    Api,
+    ApiError,
+    Conflict,
+    NotFound,
+)
+
+log = logging.getLogger(__name__)
+
+
+class LeaderLease:
+    """One instance's part in the election. `identity` must be unique among instances."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        name: str,
+        identity: str,
+        duration: float = 15.0,
+        renew_every: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self.identity = identity
+        self._duration = duration
+        self._renew_every = renew_every
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._confirmed: float | None = None
+        self._seen: tuple[Any, ...] = ()
+        self._seen_at = clock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to campaign and to renew, in a thread of its own."""
+        self._thread = threading.Thread(target=self._run, name="leader-lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No longer lead, and let another one take over at once."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=self._duration)
+        led = self._confirmed is not None
+        with self._lock:
+            self._confirmed = None
+        if led:
+            self._release()
+
+    def held(self) -> bool:
+        """Whether this instance certainly leads now."""
+        with self._lock:
+            confirmed = self._confirmed
+        return confirmed is not None and self._clock() - confirmed < self._duration * 2 / 3
+
+    def attempt(self) -> bool:
+        """One round: acquire or renew. Whether the server confirmed it."""
+        sent = self._clock()
+        try:
+            confirmed = self._acquire(sent)
+        except (Conflict, AlreadyExists):
+            # Somebody wrote between our reading and writing: whether it is lost shows next time.
+            confirmed = False
+        except ApiError as error:
+            log.warning("the Lease %s could not be renewed: %s", self._name, error.what)
+            return False
+        with self._lock:
+            self._confirmed = sent if confirmed else None
+        return confirmed
+
+    def _run(self) -> None:
+        led = False
+        while not self._stop.is_set():
+            self.attempt()
+            if self.held() != led:
+                led = not led
+                log.info("%s leads: %s", self.identity, "yes" if led else "no")
+            self._stop.wait(self._renew_every)
+
+    def _acquire(self, now: float) -> bool:
+        try:
+            lease = self._api.get(LEASE, self._namespace, self._name)
+        except NotFound:
+            body = {"metadata": {"name": self._name}, "spec": self._spec(transitions=0)}
+            self._api.create(LEASE, self._namespace, body)
+            return True
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        record = (holder, spec.get("renewTime"), lease["metadata"]["resourceVersion"])
+        if record != self._seen:
+            self._seen, self._seen_at = record, now
+        if holder not in ("", self.identity) and now - self._seen_at < _duration(spec, self):
+            return False
+        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
+        acquired = spec.get("acquireTime") if holder == self.identity else None
+        lease["spec"] = self._spec(transitions, acquired)
+        self._api.replace(LEASE, self._namespace, lease)
+        return True
+
+    def _spec(self, transitions: int, acquired: str | None = None) -> dict[str, Any]:
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self._duration)),
+            "acquireTime": acquired or now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+    def _release(self) -> None:
+        try:
+            lease = self._api.get(LEASE, self._namespace, self._name)
+            if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
+                lease["spec"]["holderIdentity"] = ""
+                self._api.replace(LEASE, self._namespace, lease)
+        except ApiError as error:
+            log.info("the Lease %s was not released: %s", self._name, error.what)
+
+
+def _duration(spec: dict[str, Any], lease: LeaderLease) -> float:
+    """What the holder promised; a broken record counts as our own duration."""
+    promised = spec.get("leaseDurationSeconds")
+    return float(promised) if isinstance(promised, int) and promised > 0 else lease._duration
