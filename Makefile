@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test lint demo bench docs lock clean
+.PHONY: setup test lint demo docs manifests lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,13 @@ lint: setup
 
 demo: setup  ## the main job on generated data, in one command
 	$(BIN)/layoutctl demo
+
+docs: setup  ## the pages that are generated
+	$(BIN)/python -m reconciler.api.reference > docs/reference/policy.md
+	$(BIN)/python -m reconciler.api.runbook > docs/operations/conditions.md
+
+manifests: setup  ## the chart's CRD templates and manifests/, with helm built from its pins
+	HELM=$$($(BIN)/python -m tests.cluster.binaries helm)/helm $(BIN)/python -m charts.sync
 
 lock:  ## regenerate requirements.lock (needs uv)
 	uv pip compile --universal --python-version 3.11 --extra dev pyproject.toml \

@@ -1,0 +1,25 @@
+{{/* The operator's settings: one variable each, see docs/operations/install.md. */}}
+{{- define "layout.environment" -}}
+- {name: LAYOUTCTL_OPERATOR_NAMESPACES, value: {{ include "layout.watched" . | fromJsonArray | join "," | quote }}}
+- {name: LAYOUTCTL_OPERATOR_CLUSTER_WIDE, value: {{ .Values.watch.clusterWide | quote }}}
+- name: LAYOUTCTL_OPERATOR_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: LAYOUTCTL_OPERATOR_IDENTITY
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- {name: LAYOUTCTL_OPERATOR_LEASE, value: {{ include "layout.fullname" . | quote }}}
+- {name: LAYOUTCTL_OPERATOR_MAX_REWRITE_BYTES, value: {{ .Values.caps.rewriteBytesPerDay | toString | quote }}}
+- {name: LAYOUTCTL_OPERATOR_MAX_JOBS, value: {{ .Values.caps.concurrentJobs | quote }}}
+- {name: LAYOUTCTL_OPERATOR_AMBIENT_CREDENTIALS, value: {{ .Values.ambientCredentials | quote }}}
+- {name: LAYOUTCTL_OPERATOR_EXECUTOR_SERVICE_ACCOUNT, value: {{ .Values.jobs.executorServiceAccount.name | quote }}}
+- {name: LAYOUTCTL_OPERATOR_PER_TABLE_METRICS, value: {{ .Values.metrics.perTable | quote }}}
+- {name: LAYOUTCTL_OPERATOR_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
+- {name: LAYOUTCTL_CACHE, value: /var/cache/layoutctl}
+- {name: LAYOUTCTL_STATE, value: /var/cache/layoutctl/state}
+{{- if not .Values.ambientCredentials }}
+- {name: AWS_EC2_METADATA_DISABLED, value: "true"}
+- {name: NO_GCE_CHECK, value: "true"}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

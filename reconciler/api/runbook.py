@@ -1,0 +1,55 @@
+"""The runbook, docs/operations/conditions.md: every reason with its cause and remedy.
+
+    python -m reconciler.api.runbook > docs/operations/conditions.md
+
+Written from reconciler.api.conditions for whoever is looking at a condition and wants to act; a
+test holds the page equal to what this prints.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from reconciler.api.conditions import CONVERGED_ORDER, EXPLANATIONS, ConditionType, Reason
+
+_HEAD = """\
+# Conditions: every reason, its cause, its remedy
+
+<!-- Written by `python -m reconciler.api.runbook` from reconciler/api/conditions.py. -->
+
+`kubectl describe tl NAME` and `layoutctl status` show a reason for each condition; the message
+beside it names the object, the time or the number. The [policy reference](../reference/policy.md)
+has the same reasons by condition.
+
+- `Ready` is about the spec, its references and the catalog. Waiting for approval, for budget or for
+  a window is ready: nothing is wrong.
+- `Stalled` is true only where this object, or one that it refers to, must change before anything
+  goes on. `Reconciling` lasts the seconds in which a new generation is taken in.
+- `Converged` is the goal. While it is not true it carries one reason, the first that applies of:
+"""
+
+
+def runbook() -> str:
+    """The whole page."""
+    order = ", ".join(f"`{reason.value}`" for reason in CONVERGED_ORDER)
+    return "\n".join([f"{_HEAD}  {order}.\n", _index(), *map(_section, sorted(EXPLANATIONS))])
+
+
+def _index() -> str:
+    rows = []
+    for kind in ConditionType:
+        reasons = [reason for reason, entry in EXPLANATIONS.items() if kind in entry.types]
+        links = ", ".join(f"[{reason.value}](#{reason.value.lower()})" for reason in reasons)
+        rows.append(f"| `{kind.value}` | {links} |")
+    return "| Condition | Reasons |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _section(reason: Reason) -> str:
+    entry = EXPLANATIONS[reason]
+    types = ", ".join(f"`{kind.value}`" for kind in entry.types)
+    remedy = entry.remedy or "Nothing to do."
+    return f"## {reason.value}\n\nOf {types}.\n\n**Cause.** {entry.cause}\n\n**Remedy.** {remedy}\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(runbook())
