@@ -1,4 +1,4 @@
-"""Names of the objects that the operator makes: a function of what they stand for, and nothing else.
+"""Names of the objects that the operator makes: a function of what they stand for, nothing else.
 
 Two operators, or one before and after a restart, arrive at the same name, so that the API server
 itself refuses a second object for the same thing (api: TableLayout; operator: at most one job).

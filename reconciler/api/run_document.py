@@ -1,0 +1,170 @@
+"""What a driver pod is told to do: one JSON document in its environment, written by the operator.
+
+It names the plan by place and digest, the actions that were admitted and what the budgets leave;
+it carries the policy and the catalog as they were then. Versioned and strict: a driver of another
+release refuses what it does not know rather than guess. Secrets are mounted, never in here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.checks import check
+from reconciler.api.documents import (
+    IcebergCatalog,
+    TableLayoutPolicy,
+    from_document,
+    to_document,
+)
+from reconciler.api.schema import CATALOG, POLICY
+from reconciler.api.source import parse_yaml
+from reconciler.errors import UserError
+
+VERSION = "run/v1"
+MOST_BYTES = 120_000
+"""Linux takes no single environment variable of 128 KiB or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDocument:
+    """One attempt at one plan.
+
+    table: levels, the name last. plan_digest: "sha256:" + hex of the plan document. action_ids:
+    the admitted ones, in plan order. bytes_limit, cpu_limit_seconds: what the budgets leave for
+    all of it, repeated work included; None = no limit. policy_key: under which spending is kept.
+    owner: the claim that the table must carry.
+    """
+
+    catalog: IcebergCatalog
+    policy: TableLayoutPolicy
+    table: tuple[str, ...]
+    plan_uri: str
+    plan_digest: str
+    plan_id: str
+    attempt: int
+    action_ids: tuple[str, ...]
+    bytes_limit: int | None
+    cpu_limit_seconds: int | None
+    policy_key: str
+    owner: str
+
+    def text(self) -> str:
+        """As one line of JSON. Raises UserError when it does not fit an environment variable."""
+        body = {
+            "version": VERSION,
+            "catalog": to_document(self.catalog),
+            "policy": to_document(self.policy),
+            "table": list(self.table),
+            "planUri": self.plan_uri,
+            "planDigest": self.plan_digest,
+            "planId": self.plan_id,
+            "attempt": self.attempt,
+            "actionIds": list(self.action_ids),
+            "bytesLimit": self.bytes_limit,
+            "cpuLimitSeconds": self.cpu_limit_seconds,
+            "policyKey": self.policy_key,
+            "owner": self.owner,
+        }
+        line = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        if len(line) > MOST_BYTES:
+            raise UserError(
+                f"policy {self.policy.name} and its catalog are too large for a job",
+                details=(f"Together they take {len(line):,} bytes, at most {MOST_BYTES:,} fit.",),
+                do="shorten spec.tables, spec.budgets or spec.jobs.sparkConf",
+            )
+        return line
+
+
+def read_run(text: str) -> RunDocument:
+    """Raises UserError for anything but a whole, known, valid run document."""
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise _refusal("it is no JSON") from error
+    if not isinstance(body, dict):
+        raise _refusal("it is no JSON object")
+    if body.get("version") != VERSION:
+        raise _refusal(f"its version is {body.get('version')!r}, this driver reads {VERSION}")
+    unknown = sorted(body.keys() - _FIELDS.keys())
+    missing = sorted(_FIELDS.keys() - body.keys())
+    if unknown or missing:
+        wrong = [f"unknown field {name}" for name in unknown] + [f"no {name}" for name in missing]
+        raise _refusal("; ".join(wrong))
+    for name, (expected, holds) in _FIELDS.items():
+        if not holds(body[name]):
+            raise _refusal(f"{name} is not {expected}")
+    catalog, policy = _document(body["catalog"], CATALOG), _document(body["policy"], POLICY)
+    assert isinstance(catalog, IcebergCatalog) and isinstance(policy, TableLayoutPolicy)
+    return RunDocument(
+        catalog=catalog,
+        policy=policy,
+        table=tuple(body["table"]),
+        plan_uri=body["planUri"],
+        plan_digest=body["planDigest"],
+        plan_id=body["planId"],
+        attempt=body["attempt"],
+        action_ids=tuple(body["actionIds"]),
+        bytes_limit=body["bytesLimit"],
+        cpu_limit_seconds=body["cpuLimitSeconds"],
+        policy_key=body["policyKey"],
+        owner=body["owner"],
+    )
+
+
+def _document(body: Any, kind: str) -> Any:
+    """A nested document under the rules that `validate` applies to files."""
+    if not isinstance(body, dict) or body.get("kind") != kind:
+        raise _refusal(f"there is no {kind} in its place")
+    documents, failure = parse_yaml(json.dumps(body), f"LAYOUT_RUN, {kind}")
+    problems = [failure] if failure else check(documents[0], kind)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise _refusal(f"{kind}: {errors[0].field}: {errors[0].message}")
+    return from_document(body)
+
+
+def _refusal(why: str) -> UserError:
+    return UserError(
+        f"the run document is not valid: {why}",
+        details=("The operator writes it; operator and job image must be of one release.",),
+        do="set the job image (spec.jobs.image, or the chart's) to the operator's release",
+    )
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_text(item) for item in value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _matches(pattern: str) -> Any:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+_LIMIT = ("a whole number or null", lambda value: value is None or _whole(value))
+_FIELDS: Mapping[str, tuple[str, Any]] = {
+    "version": (VERSION, _text),
+    "catalog": ("an object", lambda value: isinstance(value, dict)),
+    "policy": ("an object", lambda value: isinstance(value, dict)),
+    "table": ("a list of names", _texts),
+    "planUri": ("a text", _text),
+    "planDigest": ("a SHA-256 digest", _matches(r"sha256:[0-9a-f]{64}")),
+    "planId": ("a plan id", _matches(r"p-[0-9a-f]{20}")),
+    "attempt": ("a whole number", _whole),
+    "actionIds": ("a list of action ids", _texts),
+    "bytesLimit": _LIMIT,
+    "cpuLimitSeconds": _LIMIT,
+    "policyKey": ("a text", _text),
+    "owner": ("a text", _text),
+}
+"""Field -> what it is in words, and the test of it."""

@@ -1,0 +1,105 @@
+"""What driver and executor pods have in common: labels, security, writable places, placement.
+
+Pure. `reconciler.kube` builds the driver's Job from it, the driver its executors' pod template:
+the two sides must agree, since whether anything of a table still lives is asked by label.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconciler.api.documents import PodSpec, Toleration
+from reconciler.api.schema import GROUP
+
+LAYOUT_LABEL = f"{GROUP}/layout"
+"""On every object that works on a table: its TableLayout's name."""
+PLAN_LABEL = f"{GROUP}/plan"
+ATTEMPT_LABEL = f"{GROUP}/attempt"
+DIGEST_ANNOTATION = f"{GROUP}/plan-digest"
+
+SECRET_DIRECTORY = "/etc/layout/catalog"
+"""Where the catalog's secret is mounted in the driver, one file a property."""
+WORK_DIRECTORY = "/work"
+EXECUTOR = "executor"
+USER = 185
+"""The user of the job image, as in Spark's own images."""
+
+
+def pod_security() -> dict[str, Any]:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security() -> dict[str, Any]:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def work_volumes() -> list[dict[str, Any]]:
+    """What a read-only container may write to."""
+    return [{"name": "tmp", "emptyDir": {}}, {"name": "work", "emptyDir": {}}]
+
+
+def work_mounts() -> list[dict[str, Any]]:
+    return [
+        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "work", "mountPath": WORK_DIRECTORY},
+    ]
+
+
+def placement(spec: PodSpec | None) -> dict[str, Any]:
+    """nodeSelector and tolerations of the catalog's pod template; absent where it says nothing."""
+    placed: dict[str, Any] = {}
+    if spec is not None and spec.node_selector:
+        placed["nodeSelector"] = dict(spec.node_selector)
+    if spec is not None and spec.tolerations:
+        placed["tolerations"] = [_toleration(item) for item in spec.tolerations]
+    return placed
+
+
+def _toleration(item: Toleration) -> dict[str, Any]:
+    body = {
+        "key": item.key,
+        "operator": item.operator,
+        "value": item.value,
+        "effect": item.effect,
+        "tolerationSeconds": item.toleration_seconds,
+    }
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def executor_template(layout_name: str, placed: PodSpec | None) -> dict[str, Any]:
+    """The pod that Spark completes for each executor: placed like the driver, without a token."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "labels": {
+                "app.kubernetes.io/name": "layout-executor",
+                "app.kubernetes.io/managed-by": "layout-reconciler",
+                LAYOUT_LABEL: layout_name,
+            }
+        },
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": pod_security(),
+            **placement(placed),
+            "containers": [
+                {
+                    "name": EXECUTOR,
+                    "securityContext": container_security(),
+                    "volumeMounts": work_mounts(),
+                }
+            ],
+            "volumes": work_volumes(),
+        },
+    }

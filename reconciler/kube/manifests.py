@@ -1,0 +1,267 @@
+"""From one admitted attempt to the object that runs it: a Job, whose pod is the Spark driver.
+
+Pure. The operator creates what this returns and never edits it. Sizing comes from the policy;
+image, identity and placement from the catalog's owner; what makes the pod safe is ours alone. The
+same attempt as a SparkApplication of the Spark operator is an interface, marked experimental.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.documents import Engine, Jobs
+from reconciler.api.schema import API_VERSION
+from reconciler.core.pods import (
+    ATTEMPT_LABEL,
+    DIGEST_ANNOTATION,
+    LAYOUT_LABEL,
+    PLAN_LABEL,
+    SECRET_DIRECTORY,
+    container_security,
+    placement,
+    pod_security,
+    work_mounts,
+    work_volumes,
+)
+
+CONTAINER = "driver"
+
+GRACE_SECONDS = 120
+"""In which a driver stops at its next commit boundary."""
+DEADLINE_SECONDS = 24 * 3600
+TTL_SECONDS = 24 * 3600
+"""After this an ended Job is removed, whether or not an operator ran that settled it."""
+
+OVERHEAD_FACTOR = 0.4
+LEAST_OVERHEAD = 384 << 20
+"""Spark's own figures for a Python driver: what it and the JVM need beside the heap."""
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One attempt at one plan on one table.
+
+    layout_name, layout_uid: of the TableLayout that owns the Job. plan_digest: "sha256:...".
+    run: the run document's text. secret: of the catalog's credentials, "" for none.
+    image: for a catalog that names none. service_account: likewise. memory_factor: above 1 for the
+    one retry after running out of memory; it holds for driver and executors.
+    """
+
+    name: str
+    namespace: str
+    layout_name: str
+    layout_uid: str
+    plan_id: str
+    plan_digest: str
+    attempt: int
+    run: str
+    engine: Engine
+    jobs: Jobs
+    image: str
+    service_account: str
+    secret: str = ""
+    memory_factor: float = 1.0
+    deadline_seconds: int = DEADLINE_SECONDS
+    ttl_seconds: int = TTL_SECONDS
+
+
+def job(request: JobRequest) -> dict[str, Any]:
+    """The Job as batch/v1 has it: one pod, never started twice, gone before another is counted."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            **_metadata(request),
+            "name": request.name,
+            "namespace": request.namespace,
+            "ownerReferences": [_owner(request)],
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "activeDeadlineSeconds": request.deadline_seconds,
+            "ttlSecondsAfterFinished": request.ttl_seconds,
+            "template": {"metadata": _metadata(request), "spec": _pod(request)},
+        },
+    }
+
+
+def labels(request: JobRequest) -> dict[str, str]:
+    """On the Job and its pod. Executors carry LAYOUT_LABEL only; it is what "lives" is asked by."""
+    return {
+        "app.kubernetes.io/name": "layout-job",
+        "app.kubernetes.io/managed-by": "layout-reconciler",
+        LAYOUT_LABEL: request.layout_name,
+        PLAN_LABEL: request.plan_id,
+        ATTEMPT_LABEL: str(request.attempt),
+    }
+
+
+def _metadata(request: JobRequest) -> dict[str, Any]:
+    return {
+        "labels": labels(request),
+        "annotations": {DIGEST_ANNOTATION: request.plan_digest},
+    }
+
+
+def _owner(request: JobRequest) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TableLayout",
+        "name": request.layout_name,
+        "uid": request.layout_uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _pod(request: JobRequest) -> dict[str, Any]:
+    placed = request.jobs.pod_template.spec if request.jobs.pod_template else None
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "serviceAccountName": _service_account(request),
+        "automountServiceAccountToken": True,  # the driver creates its executors with it
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        **placement(placed),
+        "containers": [_driver(request)],
+        "volumes": [*work_volumes(), *_secret_volume(request)],
+    }
+
+
+def _service_account(request: JobRequest) -> str:
+    return request.jobs.service_account_name or request.service_account
+
+
+def _driver(request: JobRequest) -> dict[str, Any]:
+    driver = request.engine.driver
+    memory = _mebibytes(with_overhead(driver.memory_bytes * request.memory_factor))
+    return {
+        "name": CONTAINER,
+        "image": _image(request),
+        "args": ["driver"],
+        "env": _environment(request),
+        "resources": {
+            "requests": {"cpu": str(driver.cores), "memory": memory},
+            "limits": {"memory": memory},
+        },
+        "securityContext": container_security(),
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "volumeMounts": [*work_mounts(), *_secret_mount(request)],
+    }
+
+
+def _image(request: JobRequest) -> str:
+    return request.jobs.image or request.image
+
+
+def _environment(request: JobRequest) -> list[dict[str, Any]]:
+    """The driver's input. Nothing secret is in it: credentials are files of the mounted secret."""
+    return [
+        {"name": "LAYOUT_RUN", "value": _literal(request.run)},
+        {"name": "LAYOUT_IMAGE", "value": _literal(_image(request))},
+        {"name": "LAYOUT_MEMORY_PERCENT", "value": str(round(request.memory_factor * 100))},
+        _field("LAYOUT_NAME", f"metadata.labels['{LAYOUT_LABEL}']"),
+        _field("POD_NAME", "metadata.name"),
+        _field("POD_NAMESPACE", "metadata.namespace"),
+        _field("POD_IP", "status.podIP"),
+    ]
+
+
+def _literal(text: str) -> str:
+    """Kubernetes expands $(NAME) in values; $$ is a dollar sign."""
+    return text.replace("$", "$$")
+
+
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def with_overhead(heap_bytes: float) -> int:
+    """Memory of a driver's pod for a heap of that size."""
+    return math.ceil(heap_bytes + max(LEAST_OVERHEAD, OVERHEAD_FACTOR * heap_bytes))
+
+
+def _mebibytes(size: float) -> str:
+    return f"{math.ceil(size / MIB)}Mi"
+
+
+def _secret_volume(request: JobRequest) -> list[dict[str, Any]]:
+    if not request.secret:
+        return []
+    secret = {"secretName": request.secret, "defaultMode": 0o440}
+    return [{"name": "catalog", "secret": secret}]
+
+
+def _secret_mount(request: JobRequest) -> list[dict[str, Any]]:
+    if not request.secret:
+        return []
+    return [{"name": "catalog", "mountPath": SECRET_DIRECTORY, "readOnly": True}]
+
+
+def spark_application(request: JobRequest) -> dict[str, Any]:
+    """EXPERIMENTAL: the same attempt for the Spark operator (sparkoperator.k8s.io/v1beta2).
+
+    An interface with a golden manifest: nothing in this release creates one. The Spark operator
+    starts driver and executors itself, so sizing and identity are its fields, and ours the rest.
+    """
+    executors = request.engine.executors
+    placed = request.jobs.pod_template.spec if request.jobs.pod_template else None
+    shared = {
+        "labels": {LAYOUT_LABEL: request.layout_name},
+        "podSecurityContext": pod_security(),
+        "securityContext": container_security(),
+        "volumeMounts": work_mounts(),
+        **placement(placed),
+    }
+    driver = {
+        **shared,
+        "labels": labels(request),
+        "annotations": {DIGEST_ANNOTATION: request.plan_digest},
+        "cores": request.engine.driver.cores,
+        "memory": _spark_memory(request.engine.driver.memory_bytes * request.memory_factor),
+        "serviceAccount": _service_account(request),
+        "env": _environment(request),
+        "volumeMounts": [*work_mounts(), *_secret_mount(request)],
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+    }
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": {
+            **_metadata(request),
+            "name": request.name,
+            "namespace": request.namespace,
+            "ownerReferences": [_owner(request)],
+        },
+        "spec": {
+            "type": "Python",
+            "pythonVersion": "3",
+            "mode": "cluster",
+            "sparkVersion": "4.1.4",
+            "image": _image(request),
+            "mainApplicationFile": "local:///opt/layout/driver.py",
+            "restartPolicy": {"type": "Never"},
+            "timeToLiveSeconds": request.ttl_seconds,
+            "sparkConf": dict(sorted(request.jobs.spark_conf.items())),
+            "driver": driver,
+            "executor": {
+                **shared,
+                "instances": executors.instances,
+                "cores": executors.cores,
+                "memory": _spark_memory(executors.memory_bytes * request.memory_factor),
+            },
+            "volumes": [*work_volumes(), *_secret_volume(request)],
+        },
+    }
+
+
+def _spark_memory(size: float) -> str:
+    return f"{math.ceil(size / MIB)}m"

@@ -1,0 +1,131 @@
+"""Manifests: golden files, and what holds for every request."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.api.documents import Engine, Jobs, PodSpec, PodTemplate, Toleration
+from reconciler.core.pods import LAYOUT_LABEL
+from reconciler.kube.manifests import JobRequest, job, spark_application, with_overhead
+from reconciler.kube.names import job_name, table_layout_name
+from tests.api.test_run_document import document, run_document
+
+GOLDEN = Path(__file__).parent / "golden"
+RUN = run_document()
+
+
+def request(**changes: Any) -> JobRequest:
+    layout = table_layout_name("warehouse", RUN.table)
+    engine = RUN.policy.spec.engine
+    assert isinstance(engine, Engine)
+    made = JobRequest(
+        name=job_name(layout, RUN.plan_id, RUN.attempt),
+        namespace="analytics",
+        layout_name=layout,
+        layout_uid="6f0f6d8e-0000-4000-8000-000000000001",
+        plan_id=RUN.plan_id,
+        plan_digest=RUN.plan_digest,
+        attempt=RUN.attempt,
+        run=RUN.text(),
+        engine=engine,
+        jobs=Jobs(),
+        image="layout-reconciler/job:0.1.0",
+        service_account="layout-driver",
+    )
+    return replace(made, **changes)
+
+
+PLACED = Jobs(
+    service_account_name="layout-spark",
+    image="registry.example/job@sha256:" + "b" * 64,
+    spark_conf={"spark.sql.shuffle.partitions": "64"},
+    pod_template=PodTemplate(
+        PodSpec({"pool": "batch"}, (Toleration(key="batch", operator="Exists"),))
+    ),
+)
+CASES = {
+    "job-plain": job(request()),
+    "job-placed-with-secret": job(request(jobs=PLACED, secret="warehouse-credentials")),
+    "job-after-out-of-memory": job(request(memory_factor=1.5, attempt=2)),
+    "spark-application": spark_application(request(jobs=PLACED, secret="warehouse-credentials")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_manifests_are_as_reviewed(name: str) -> None:
+    """UPDATE_GOLDEN=1 writes them anew; then read the difference."""
+    path = GOLDEN / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(yaml.safe_dump(CASES[name], sort_keys=False), encoding="utf-8")
+    assert yaml.safe_load(path.read_text(encoding="utf-8")) == CASES[name]
+
+
+def pod(manifest: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = manifest["spec"]["template"]["spec"]
+    return spec
+
+
+@given(st.text("$(){}PODNAME_a", max_size=40))
+def test_no_text_of_a_policy_is_expanded_by_kubernetes(text: str) -> None:
+    container = pod(job(request(run=text)))["containers"][0]
+    value = next(item["value"] for item in container["env"] if item["name"] == "LAYOUT_RUN")
+    assert value.replace("$$", "").count("$") == 0
+    assert value.replace("$$", "$") == text
+
+
+def test_a_job_runs_once_and_waits_for_its_pod_to_be_gone() -> None:
+    spec = job(request())["spec"]
+    assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (0, "Failed")
+    assert pod(job(request()))["restartPolicy"] == "Never"
+    assert pod(job(request()))["terminationGracePeriodSeconds"] == 120
+
+
+def test_credentials_are_files_of_a_read_only_mount_and_nothing_else() -> None:
+    made = pod(job(request(secret="warehouse-credentials")))
+    names = [item["name"] for item in made["containers"][0]["env"]]
+    assert not [name for name in names if "SECRET" in name or "TOKEN" in name]
+    mount = next(m for m in made["containers"][0]["volumeMounts"] if m["name"] == "catalog")
+    assert mount == {"name": "catalog", "mountPath": "/etc/layout/catalog", "readOnly": True}
+    assert "secretKeyRef" not in str(made)
+
+
+def test_the_job_and_its_pod_carry_the_label_that_liveness_is_asked_by() -> None:
+    made = job(request())
+    layout = table_layout_name("warehouse", RUN.table)
+    assert made["metadata"]["labels"][LAYOUT_LABEL] == layout
+    assert made["spec"]["template"]["metadata"]["labels"][LAYOUT_LABEL] == layout
+
+
+@given(st.integers(1 << 20, 1 << 42), st.sampled_from([1.0, 1.5]))
+def test_the_container_is_larger_than_the_heap(heap: int, factor: float) -> None:
+    assert with_overhead(heap * factor) >= heap * factor + (384 << 20)
+
+
+def test_a_retry_after_out_of_memory_has_half_as_much_again() -> None:
+    def limit(made: dict[str, Any]) -> int:
+        text = pod(made)["containers"][0]["resources"]["limits"]["memory"]
+        return int(text.removesuffix("Mi"))
+
+    assert limit(job(request(memory_factor=1.5))) == pytest.approx(
+        1.5 * limit(job(request())), abs=2
+    )
+
+
+def test_the_policy_sizes_the_driver() -> None:
+    policy = document(
+        "TableLayoutPolicy",
+        catalogRef={"name": "warehouse"},
+        tables={"include": ["sales.*"]},
+        engine={"driver": {"cores": 3, "memory": "8Gi"}},
+    )
+    resources = pod(job(request(engine=policy.spec.engine)))["containers"][0]["resources"]
+    assert resources["requests"]["cpu"] == "3"
+    assert resources["limits"]["memory"] == f"{-(-8192 * 14 // 10)}Mi"
