@@ -32,6 +32,7 @@ from reconciler.api.schema import (
     with_defaults,
 )
 from reconciler.api.source import Path, RawDocument, Unclear, show_path
+from reconciler.api.spark_settings import refusal
 from reconciler.api.table_patterns import split_identifier
 from reconciler.errors import Problem
 
@@ -516,11 +517,16 @@ def _catalog_findings(body: Any, blocked: Any) -> Iterator[Finding]:
             else:
                 yield Finding(path[:-1], problem.message, hint, at_key=True)
     conf = spec.get("jobs", {}).get("sparkConf", {}) if isinstance(spec.get("jobs"), dict) else {}
-    for key in conf if isinstance(conf, dict) else ():
+    for key, value in conf.items() if isinstance(conf, dict) else ():
+        at: Path = ("spec", "jobs", "sparkConf", key)
         if is_credential(key):
-            at: Path = ("spec", "jobs", "sparkConf", key)
             hint = "put it into the Secret that spec.secretRef names"
             yield Finding(at, "credentials do not belong in sparkConf", hint, at_key=True)
+            continue
+        why = refusal(key, value) if isinstance(value, str) else ""
+        if why:
+            hint = "put it into the job image, or leave it out"
+            yield Finding(at, f"this setting is not allowed: {why}", hint, at_key=True)
 
 
 def _property_hint(catalog_type: str, key: str) -> str:
