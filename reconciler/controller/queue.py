@@ -1,0 +1,289 @@
+"""The queue of keys: when each is due, which may run now, and the loop that hands them to threads.
+
+`Schedule` is the pure core: a key is never lost, never runs twice at once, never runs in a hot
+loop, and a flood of one kind does not delay another. `DueQueue` gives it a clock, an event loop and
+an executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from reconciler.controller.work import Key, Result, Work
+
+log = logging.getLogger(__name__)
+
+MIN_INTERVAL = 1.0
+"""A key starts no more often than this, however many events name it."""
+BACKOFF_BASE = 1.0
+BACKOFF_MAX = 900.0
+IMPATIENCE = 10.0
+"""An event may cut a longer back-off short to this: what failed may have been repaired by it."""
+SWEEP_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _State:
+    """Of one key. due: when it waits to run, None when it does not wait. asked: when it was asked
+    to run, for the age of the queue. floor: it does not start before."""
+
+    due: float | None = None
+    asked: float = 0.0
+    floor: float = 0.0
+    impatient_floor: float = 0.0
+    failures: int = 0
+    running: bool = False
+
+
+class Schedule:
+    """Times are seconds of one monotonic clock, given by the caller. Not thread-safe.
+
+    limits: how many keys of a kind may run at once; a kind without one has no limit of its own.
+    """
+
+    def __init__(self, limits: Mapping[Work, int] | None = None):
+        self._limits = dict(limits or {})
+        self._states: dict[Key, _State] = {}
+        self._heaps: dict[Work, list[tuple[float, int, Key]]] = {}
+        self._order = itertools.count()
+        self._running: dict[Work, int] = {}
+        self._served: dict[Work, int] = {}
+        self._turn = itertools.count(1)
+
+    def add(self, key: Key, due: float, now: float) -> None:
+        """Run the key at `due`, or earlier if it was already to run earlier. A running key runs
+        again afterwards. Back-off and rate limit still hold."""
+        self._want(key, max(due, self._state(key).impatient_floor), asked=max(due, now))
+
+    def pop(self, now: float) -> Key | None:
+        """A key to run now, of the kind that has waited longest for its turn; None if none may."""
+        candidates = [kind for kind in self._heaps if self._may_run(kind, now)]
+        if not candidates:
+            return None
+        kind = min(candidates, key=lambda kind: self._served.get(kind, 0))
+        _, _, key = heapq.heappop(self._heaps[kind])
+        state = self._states[key]
+        state.due, state.running = None, True
+        state.floor = state.impatient_floor = now + MIN_INTERVAL
+        self._running[kind] = self._running.get(kind, 0) + 1
+        self._served[kind] = next(self._turn)
+        return key
+
+    def done(self, key: Key, now: float, *, failed: bool = False, due: float | None = None) -> None:
+        """The run of the key ended. failed: it runs again after a back-off. due: next regular run.
+
+        A key that was added meanwhile waits already.
+        """
+        state = self._states[key]
+        state.running = False
+        self._running[key.kind] -= 1
+        state.failures = state.failures + 1 if failed else 0
+        if failed:
+            wait = min(BACKOFF_BASE * 2 ** (state.failures - 1), BACKOFF_MAX)
+            state.floor = max(state.floor, now + wait)
+            state.impatient_floor = max(state.impatient_floor, now + min(wait, IMPATIENCE))
+            self._want(key, state.floor, asked=now)
+        elif due is not None:
+            self._want(key, max(due, state.floor), asked=max(due, now))
+        if state.due is not None:
+            if failed:
+                state.due = max(state.due, state.impatient_floor)
+            self._push(key, state.due)
+        elif now >= state.floor:
+            del self._states[key]
+
+    def failures(self, key: Key) -> int:
+        """Failed runs in a row."""
+        state = self._states.get(key)
+        return 0 if state is None else state.failures
+
+    def wake_at(self, now: float) -> float | None:
+        """When `pop` may next have something, None: not before a call of `add` or `done`."""
+        times = [
+            heap[0][0]
+            for kind in self._heaps
+            if self._has_room(kind) and (heap := self._clean(kind))
+        ]
+        return max(min(times), now) if times else None
+
+    def waiting(self, now: float) -> dict[Work, tuple[int, float]]:
+        """By kind: how many keys are overdue, and for how long the oldest of them is."""
+        found: dict[Work, tuple[int, float]] = {}
+        for key, state in self._states.items():
+            if state.due is not None and state.due <= now:
+                count, age = found.get(key.kind, (0, 0.0))
+                found[key.kind] = (count + 1, max(age, now - state.asked))
+        return found
+
+    def running(self) -> dict[Work, int]:
+        return {kind: count for kind, count in self._running.items() if count}
+
+    def __len__(self) -> int:
+        """Keys that wait or run."""
+        return sum(state.running or state.due is not None for state in self._states.values())
+
+    def sweep(self, now: float) -> None:
+        """Forget keys whose rate limit has passed and that nobody asked for since."""
+        for key in [
+            key
+            for key, state in self._states.items()
+            if not state.running and state.due is None and state.floor <= now
+        ]:
+            del self._states[key]
+
+    def _state(self, key: Key) -> _State:
+        return self._states.setdefault(key, _State())
+
+    def _want(self, key: Key, due: float, *, asked: float) -> None:
+        state = self._state(key)
+        if state.due is not None and state.due <= due:
+            return
+        state.due, state.asked = due, asked
+        if not state.running:
+            self._push(key, due)
+
+    def _push(self, key: Key, due: float) -> None:
+        heapq.heappush(self._heaps.setdefault(key.kind, []), (due, next(self._order), key))
+
+    def _has_room(self, kind: Work) -> bool:
+        limit = self._limits.get(kind)
+        return limit is None or self._running.get(kind, 0) < limit
+
+    def _may_run(self, kind: Work, now: float) -> bool:
+        heap = self._clean(kind)
+        return bool(heap) and heap[0][0] <= now and self._has_room(kind)
+
+    def _clean(self, kind: Work) -> list[tuple[float, int, Key]]:
+        """The kind's heap with a live entry on top: one whose key still waits for that time."""
+        heap = self._heaps[kind]
+        while heap:
+            due, _, key = heap[0]
+            state = self._states.get(key)
+            if state is not None and not state.running and state.due == due:
+                break
+            heapq.heappop(heap)
+        return heap
+
+
+class DueQueue:
+    """A Schedule that runs. `add` is for any thread; `run` belongs to one event loop.
+
+    workers: keys at once over all kinds. reporter: told of each run's key, result and seconds.
+    active: asked before each start; while it says no, keys wait.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        limits: Mapping[Work, int],
+        *,
+        active: Callable[[], bool] = lambda: True,
+        reporter: Callable[[Key, Result, float], None] = lambda key, result, seconds: None,
+    ):
+        self._workers = workers
+        self._schedule = Schedule(limits)
+        self._active = active
+        self._reporter = reporter
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self.beat = time.monotonic()
+        """When the loop last went round; it does so at least every second."""
+
+    def add(self, key: Key, due: float | None = None) -> None:
+        """due: Unix time, None for now."""
+        now = time.monotonic()
+        with self._lock:
+            self._schedule.add(key, now if due is None else _monotonic(due, now), now)
+            loop = self._loop
+        self._notify(loop)
+
+    def waiting(self) -> dict[Work, tuple[int, float]]:
+        """By kind: overdue keys, and the age in seconds of the oldest."""
+        with self._lock:
+            return self._schedule.waiting(time.monotonic())
+
+    def running(self) -> dict[Work, int]:
+        with self._lock:
+            return self._schedule.running()
+
+    async def run(self, reconcile: Callable[[Key], Result], executor: Executor) -> None:
+        """Until `stop`. Then waits for the keys that run."""
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+        swept = time.monotonic()
+        while not self._stopping:
+            self._wake.clear()
+            self._start_due(reconcile, executor)
+            self.beat = now = time.monotonic()
+            if now - swept > SWEEP_SECONDS:
+                swept = now
+                with self._lock:
+                    self._schedule.sweep(now)
+            try:
+                await asyncio.wait_for(self._wake.wait(), timeout=self._pause(now))
+            except TimeoutError:
+                continue
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Start nothing more. From any thread."""
+        self._stopping = True
+        with self._lock:
+            loop = self._loop
+        self._notify(loop)
+
+    def _notify(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake.set)
+
+    def _pause(self, now: float) -> float:
+        if len(self._tasks) >= self._workers or not self._active():
+            return 1.0
+        with self._lock:
+            wake = self._schedule.wake_at(now)
+        return 1.0 if wake is None else max(0.0, min(wake - now, 1.0))
+
+    def _start_due(self, reconcile: Callable[[Key], Result], executor: Executor) -> None:
+        while len(self._tasks) < self._workers and not self._stopping and self._active():
+            with self._lock:
+                key = self._schedule.pop(time.monotonic())
+            if key is None:
+                return
+            task = asyncio.create_task(self._work(key, reconcile, executor))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._wake.set()
+
+    async def _work(self, key: Key, reconcile: Callable[[Key], Result], executor: Executor) -> None:
+        started = time.monotonic()
+        result = Result(failed=True)
+        try:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(executor, reconcile, key)
+        except Exception:
+            log.exception("the reconcile of %s %s/%s failed", *key)
+        finally:
+            now = time.monotonic()
+            due = None if result.due is None else _monotonic(result.due, now)
+            with self._lock:
+                self._schedule.done(key, now, failed=result.failed, due=due)
+            self._reporter(key, result, now - started)
+
+
+def _monotonic(due: float, now: float) -> float:
+    """A Unix time on the monotonic clock, which does not jump when the wall clock is set."""
+    return now + (due - time.time())
