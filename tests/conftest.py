@@ -11,6 +11,8 @@ import pytest
 from reconciler.core.execution import CatalogConfig
 from tests.rest_server import RestServer
 
+pytest_plugins = ["tests.cluster.fixtures"]
+
 
 def sqlite_catalog(directory: Path, name: str = "rec") -> CatalogConfig:
     """An embedded catalog below `directory`, in pyiceberg's spelling."""

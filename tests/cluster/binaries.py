@@ -36,7 +36,7 @@ class CannotBuild(Exception):
 
 def directories(modules: Collection[str]) -> dict[str, Path]:
     """The directory with the programs of each module; those not in the cache are built first."""
-    found = {module: _cached(module) for module in modules}
+    found = locate(modules)
     missing = [module for module, directory in found.items() if not _is_complete(module, directory)]
     if missing:
         root = cache_root()
@@ -46,6 +46,11 @@ def directories(modules: Collection[str]) -> dict[str, Path]:
                 {name: found[name] for name in missing if not _is_complete(name, found[name])}, root
             )
     return found
+
+
+def locate(modules: Collection[str]) -> dict[str, Path]:
+    """Where the programs of each module are, or will be once they are built."""
+    return {module: _cached(module) for module in modules}
 
 
 def cache_root() -> Path:

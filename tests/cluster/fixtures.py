@@ -1,0 +1,154 @@
+"""Fixtures of the test cluster, for every suite; a test that asks for one is marked `cluster`.
+
+The programs are built after collection and outside any test, because the first time takes minutes.
+Without Go the tests are skipped, and in CI they fail; either way the run says what is missing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from tests.cluster import binaries
+
+if TYPE_CHECKING:
+    from tests.cluster.cluster import Cluster
+
+_directories: dict[str, Path] = {}
+_obstacle: list[str] = []
+_numbers = itertools.count(1)
+
+
+class Kubectl(Protocol):
+    """kubectl in the test's namespace; raises KubectlError with what it said."""
+
+    def __call__(
+        self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
+    ) -> str: ...
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    for item in items:
+        if {"cluster", "helm"} & set(item.fixturenames):
+            item.add_marker("cluster")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Finds or builds what the chosen tests need, all in one go."""
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    modules = [
+        name for name, fixture in (("kube", "cluster"), ("helm", "helm")) if fixture in asked
+    ]
+    if not modules or session.config.option.collectonly:
+        return
+    try:
+        if any(not directory.exists() for directory in binaries.locate(modules).values()):
+            _say(session.config, "building the test cluster's programs (minutes, once) ...")
+        _directories.update(binaries.directories(modules))
+    except binaries.CannotBuild as error:
+        _obstacle.append(str(error))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for text in _obstacle:
+        terminalreporter.write_line(f"tests marked cluster did not run: {text}", yellow=True)
+
+
+def _say(config: pytest.Config, text: str) -> None:
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(text)
+
+
+def _programs(module: str) -> Path:
+    for text in _obstacle:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
+    return _directories[module]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The control plane, started for the first test that asks and shared by all."""
+    from tests.cluster.cluster import Cluster
+
+    programs = _programs("kube")
+    with Cluster(tmp_path_factory.mktemp("cluster"), programs) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kubelet(cluster: Cluster) -> Cluster:
+    """The cluster with its node: pods run. Images: sh, python (their command, then the args)."""
+    cluster.set_image("sh", ["sh", "-c"])
+    cluster.set_image("python", [sys.executable, "-c"])
+    cluster.start_kubelet()
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def spark_image(kubelet: Cluster) -> str:
+    """Name of an image that is to the test kubelet what Spark's own is to a real one."""
+    from tests.cluster import spark_image as image
+
+    kubelet.set_image(image.NAME, image.ENTRYPOINT, image.environment())
+    return image.NAME
+
+
+@pytest.fixture(scope="session")
+def helm(cluster: Cluster) -> Path:
+    """The helm client; run it with `cluster.environment()`."""
+    return _programs("helm") / "helm"
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh namespace, named after the test; its deletion is not waited for."""
+    slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    name = f"{slug}-{next(_numbers)}"
+    cluster.kubectl("create", "namespace", name)
+    _wait_for_account(cluster, name)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _wait_for_account(cluster: Cluster, namespace: str) -> None:
+    """Pods are refused until the controller has made the default service account."""
+    wait = ("wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=30s")
+    cluster.kubectl(*wait)
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, namespace: str) -> Kubectl:
+    """kubectl in the test's namespace: `kubectl("get", "pods")`."""
+
+    def run(*arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
+        return cluster.kubectl("-n", namespace, *arguments, stdin=stdin, kubeconfig=kubeconfig)
+
+    return run
+
+
+def eventually(check: Any, seconds: float = 30) -> Any:
+    """The first true answer of `check`; its last AssertionError, or a timeout, otherwise."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            answer = check()
+            if answer:
+                return answer
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s: {check}")
+        time.sleep(0.1)
