@@ -92,8 +92,9 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
     """Raises nothing: an invalid schedule or zone is reported in `error` and allows nothing."""
     try:
         since, boundary = _window(budget, now)
-    except (CronSimError, ZoneInfoNotFoundError, ValueError) as error:
-        return BudgetState(budget, True, 0, 0.0, 0, 0.0, None, f"invalid budget: {error}")
+    except (CronSimError, ZoneInfoNotFoundError, ValueError, StopIteration) as error:
+        why = "its schedule never comes" if isinstance(error, StopIteration) else error
+        return BudgetState(budget, True, 0, 0.0, 0, 0.0, None, f"invalid budget: {why}")
     if since is None:
         return BudgetState(budget, False, 0, 0.0, None, None, boundary)
     charged = [charge for charge in spent if charge.at > since]

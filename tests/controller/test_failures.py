@@ -1,0 +1,106 @@
+"""Failures by cause: what is tried again, when, and what stalls until something changes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+
+from reconciler.controller.failures import (
+    NO_EFFECT,
+    NOT_STARTED,
+    Failures,
+    Scopes,
+    after,
+    cause_of,
+    failures_of,
+    trouble,
+    waiting_for,
+)
+from reconciler.core.lastwords import Cause
+
+NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+SCOPES = Scopes("spec-1", "world-1")
+
+
+def repeated(cause: str, times: int) -> Failures:
+    known = None
+    for _ in range(times):
+        known = after(known, cause, "it broke", SCOPES, NOW)
+    assert known is not None
+    return known
+
+
+@pytest.mark.parametrize(
+    ("cause", "most", "reason"),
+    [
+        (Cause.OUT_OF_MEMORY, 2, "OutOfMemory"),
+        (Cause.CONFLICT, 5, "ConflictLoop"),
+        (Cause.VERIFICATION_FAILED, 1, "VerificationFailed"),
+        (Cause.USER_ERROR, 1, "JobFailed"),
+        (Cause.UNSUPPORTED, 1, "UnsupportedTable"),
+        (Cause.ACCESS_DENIED, 1, "AccessDenied"),
+        (NOT_STARTED, 3, "JobNotStarted"),
+        (NO_EFFECT, 2, "NoEffect"),
+    ],
+)
+def test_a_cause_stalls_after_its_number_in_a_row(cause: str, most: int, reason: str) -> None:
+    for times in range(1, most):
+        assert trouble(repeated(cause, times), SCOPES).stall == ""
+    assert trouble(repeated(cause, most), SCOPES).stall == reason
+
+
+def test_out_of_memory_is_tried_once_more_with_half_as_much_again() -> None:
+    assert trouble(repeated(Cause.OUT_OF_MEMORY, 1), SCOPES).memory_factor == 1.5
+    assert trouble(repeated(Cause.UNKNOWN, 1), SCOPES).memory_factor == 1.0
+
+
+def test_back_off_doubles_from_half_a_minute_to_an_hour() -> None:
+    waits = [repeated(Cause.UNAVAILABLE, n).until - NOW for n in (1, 2, 3, 8, 40)]
+    assert [wait.total_seconds() for wait in waits] == [30, 60, 120, 3600, 3600]
+
+
+def test_another_cause_starts_the_count_anew() -> None:
+    known = after(repeated(Cause.CONFLICT, 4), Cause.UNAVAILABLE, "m", SCOPES, NOW)
+    assert known.count == 1
+    assert after(known, Cause.UNKNOWN, "m", SCOPES, NOW).count == 2
+
+
+def test_a_stopped_job_is_no_failure() -> None:
+    assert after(None, Cause.STOPPED, "", SCOPES, NOW) is None
+
+
+def test_a_stall_ends_with_the_change_that_its_cause_waits_for() -> None:
+    denied, failed = repeated(Cause.ACCESS_DENIED, 1), repeated(Cause.VERIFICATION_FAILED, 1)
+    new_secret = Scopes("spec-1", "world-2")
+    assert trouble(denied, new_secret).stall == ""
+    assert trouble(failed, new_secret).stall == "VerificationFailed"
+    assert trouble(failed, Scopes("spec-2", "world-2")).stall == ""
+
+
+def test_failures_survive_their_status() -> None:
+    known = repeated(Cause.CONFLICT, 3)
+    assert failures_of({"failures": known.status()}) == known
+    assert failures_of({"failures": {"count": 0}}) is None
+
+
+def pod(**terminated: object) -> dict:
+    return {"status": {"containerStatuses": [{"state": {"terminated": terminated}}]}}
+
+
+def test_the_cause_is_the_last_words_else_the_exit_else_the_job() -> None:
+    words = json.dumps({"cause": "Conflict", "message": "lost", "do": "", "retry": True})
+    assert cause_of([pod(exitCode=5, message=words)], None).cause == Cause.CONFLICT
+    assert cause_of([pod(exitCode=137, reason="OOMKilled")], None).cause == Cause.OUT_OF_MEMORY
+    assert cause_of([pod(exitCode=4, message="Traceback")], None).cause == Cause.UNKNOWN
+    late = {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "Deadline"}]}}
+    assert "Deadline" in cause_of([], late).message
+    assert cause_of([], None).cause == Cause.UNKNOWN
+
+
+def test_a_pod_that_cannot_start_says_why() -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    stuck = {"status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
+    assert waiting_for([stuck]) == "ImagePullBackOff: no such image"
+    assert waiting_for([pod(exitCode=0)]) == ""
