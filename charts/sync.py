@@ -65,12 +65,11 @@ def base(helm: str) -> dict[Path, str]:
 def _by_template(rendered: str) -> dict[str, str]:
     """`helm template` names the source above each document."""
     files: dict[str, str] = {}
-    for document in rendered.split("---\n"):
-        first, _, text = document.partition("\n")
-        if first.startswith("# Source: ") and text.strip():
-            text = text.replace("app.kubernetes.io/managed-by: Helm", _MANAGED).strip() + "\n"
-            name = first.rpartition("/")[2]
-            files[name] = f"{files[name]}---\n{text}" if name in files else text
+    for document in rendered.split("---\n# Source: ")[1:]:
+        source, _, text = document.partition("\n")
+        text = text.replace("app.kubernetes.io/managed-by: Helm", _MANAGED).strip() + "\n"
+        name = source.rpartition("/")[2]
+        files[name] = f"{files[name]}---\n{text}" if name in files else text
     return files
 
 

@@ -7,7 +7,7 @@
 - name: LAYOUTCTL_OPERATOR_IDENTITY
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - {name: LAYOUTCTL_OPERATOR_LEASE, value: {{ include "layout.fullname" . | quote }}}
-- {name: LAYOUTCTL_OPERATOR_MAX_REWRITE_BYTES, value: {{ .Values.caps.rewriteBytesPerDay | toString | quote }}}
+- {name: LAYOUTCTL_OPERATOR_MAX_REWRITE_BYTES, value: {{ .Values.caps.rewriteBytesPerDay | quote }}}
 - {name: LAYOUTCTL_OPERATOR_MAX_JOBS, value: {{ .Values.caps.concurrentJobs | quote }}}
 - {name: LAYOUTCTL_OPERATOR_AMBIENT_CREDENTIALS, value: {{ .Values.ambientCredentials | quote }}}
 - {name: LAYOUTCTL_OPERATOR_EXECUTOR_SERVICE_ACCOUNT, value: {{ .Values.jobs.executorServiceAccount.name | quote }}}
