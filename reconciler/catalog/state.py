@@ -64,6 +64,7 @@ LEDGER: Columns = (
     ("body", "string"),
     ("blob", "binary?"),
 )
+LEDGER_FIELDS = tuple(name for name, _ in LEDGER if name != "blob")
 INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS = (
     "intent", "outcome", "prediction", "read-check", "inputs",
 )  # fmt: skip
@@ -236,9 +237,10 @@ class Store(ABC):
     def ledger(self, table_uuid: str | None = None) -> tuple[LedgerEntry, ...]:
         """Outcomes with the predictions they are measured against, of one table or of all."""
         rows = self._ledger(table_uuid, (OUTCOME,))
+        plans = None if table_uuid is None else tuple({row["plan_id"] for row in rows})
         predictions = {
             (row["plan_id"], row["action_id"]): json.loads(row["body"])
-            for row in self._ledger(None, (PREDICTION,))
+            for row in (self._ledger(None, (PREDICTION,), plans) if rows else ())
         }
         latest = {(row["attempt_id"], row["batch"], row["action_id"]): row for row in rows}
         return tuple(
@@ -280,12 +282,19 @@ class Store(ABC):
         heavy = bool(rows) and rows[0]["kind"] in HEAVY_KINDS
         self._tables.append(self.heavy_table if heavy else "ledger", LEDGER, rows)
 
-    def _ledger(self, table_uuid: str | None, kinds: Sequence[str]) -> list[dict[str, Any]]:
-        where = matching(
-            {"kind": tuple(kinds), **({} if table_uuid is None else {"table_uuid": table_uuid})}
-        )
-        fields = [name for name, _ in LEDGER if name != "blob"]
-        found = self._tables.scan("ledger", LEDGER, where, fields)
+    def _ledger(
+        self,
+        table_uuid: str | None,
+        kinds: Sequence[str],
+        plan_ids: tuple[str, ...] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rows of these kinds in order of time; None: of any table, of any plan."""
+        equal: dict[str, Any] = {"kind": tuple(kinds)}
+        if table_uuid is not None:
+            equal["table_uuid"] = table_uuid
+        if plan_ids is not None:
+            equal["plan_id"] = plan_ids
+        found = self._tables.scan("ledger", LEDGER, matching(equal), LEDGER_FIELDS)
         return [] if found is None else found.sort_by("at_ms").to_pylist()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,22 +104,13 @@ class StateTables:
 
         return self._backend.read(work)
 
-    def cached(
-        self, name: str, where: Any, fields: Sequence[str], known: Cached | None
-    ) -> Cached | None:
-        """As `scan`, but nothing is read again while the table's snapshot is that of `known`."""
+    def snapshot(self, name: str) -> Table | None:
+        """The table as it is now: one catalog call, no file but its metadata."""
+        return self._backend.read(lambda: self._backend.load(name))
 
-        def work() -> Cached | None:
-            table = self._backend.load(name)
-            if table is None:
-                return None
-            snapshot = table.metadata.current_snapshot_id
-            key = (str(table.metadata.table_uuid), snapshot)
-            if known is not None and known[0] == key:
-                return known
-            return key, table.scan(where, tuple(fields)).to_arrow()
-
-        return self._backend.read(work)
+    def rows_of(self, table: Table, fields: Sequence[str]) -> pa.Table:
+        """All rows of a loaded table."""
+        return self._backend.read(lambda: table.scan(selected_fields=tuple(fields)).to_arrow())
 
     def _append(
         self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None
@@ -129,17 +121,13 @@ class StateTables:
             self._merge(table, keep)
 
     def _create(self, name: str, columns: Columns) -> Table:
-        from pyiceberg.partitioning import (
-            UNPARTITIONED_PARTITION_SPEC,
-            PartitionField,
-            PartitionSpec,
-        )
+        from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import IdentityTransform
 
-        spec = UNPARTITIONED_PARTITION_SPEC
+        schema, spec = unpartitioned(columns)
         if columns[0][0] == "shard":
             spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "shard"))
-        return self._backend.create(name, _schema(columns), spec)
+        return self._backend.create(name, schema, spec)
 
     def _merge(self, table: Table, keep: Keep | None) -> None:
         """Rewrites each shard's rows as one file and lets old snapshots and files go."""
@@ -176,6 +164,39 @@ class StateTables:
             with contextlib.suppress(OSError):
                 table.io.delete(path)
         self._backend.remove_orphans(table, {_name(path) for path in after})
+
+
+class CachedRows:
+    """All rows of one state table, read again only when its snapshot is another.
+
+    May be used by several threads: one reads, the others wait for it.
+    """
+
+    def __init__(self, tables: StateTables, name: str, fields: Sequence[str]):
+        self._tables, self._name, self._fields = tables, name, fields
+        self._lock = threading.Lock()
+        self._known: tuple[str, pa.Table | None] = ("", None)
+        self._checked = 0.0
+
+    def rows(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
+        """(version, rows). max_age: seconds for which an answer may be taken without asking."""
+        if self._checked and time.monotonic() - self._checked < max_age:
+            return self._known
+        asked = time.monotonic()
+        table = self._tables.snapshot(self._name)
+        version = "" if table is None else _version(table)
+        if version != self._known[0]:
+            with self._lock:
+                if table is not None and version != self._known[0]:
+                    self._known = (version, self._tables.rows_of(table, self._fields))
+                elif table is None:
+                    self._known = ("", None)
+        self._checked = asked
+        return self._known
+
+
+def _version(table: Table) -> str:
+    return f"{table.metadata.table_uuid}:{table.metadata.current_snapshot_id}"
 
 
 class LocalBackend:
@@ -243,9 +264,6 @@ class LocalBackend:
 
 Keep = Callable[["pa.Table"], "pa.Table"]
 
-Cached = tuple[tuple[str, int | None], "pa.Table"]
-"""((table uuid, snapshot id), rows) of an earlier read."""
-
 
 def matching(equal: Mapping[str, Any], least: Mapping[str, Any] | None = None) -> Any:
     """A row filter: columns equal to a value (or to one of a tuple), columns at least a value."""
@@ -283,6 +301,13 @@ def _file_count(table: Table) -> int:
     snapshot = table.current_snapshot()
     summary = snapshot.summary if snapshot is not None else None
     return int(summary.additional_properties.get("total-data-files", 0)) if summary else 0
+
+
+def unpartitioned(columns: Columns) -> tuple[Any, Any]:
+    """(schema, partition spec) of a table with these columns."""
+    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+
+    return _schema(columns), UNPARTITIONED_PARTITION_SPEC
 
 
 def _schema(columns: Columns) -> Any:

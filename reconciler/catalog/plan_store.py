@@ -1,0 +1,266 @@
+"""Published plans: write-once, content-addressed objects below one URI of the catalog.
+
+`layoutctl plan --publish` and the operator put plans, a job gets the one it was given by its
+digest. The body is the plan's canonical JSON, so that its SHA-256 is the digest in its name. What
+is approved in Git is found by plan id, and it is that very plan that runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from reconciler.catalog.load import connect, first_line, local_path, within
+from reconciler.catalog.properties import redact
+from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE, SharedBackend
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.plan import Plan, canonical_json, plan_from_document
+from reconciler.errors import ReconcilerError, UnavailableError, UserError
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+_NAME = re.compile(
+    r"(?:^|/)(?P<table>[^/]+)/(?P<plan>p-[0-9a-f]{20})-(?P<digest>[0-9a-f]{64})\.json$"
+)
+_MARGIN = 2.0
+"""A listing may take longer than a catalog call."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """One object of the store. modified: when it was written, None where that cannot be told."""
+
+    uri: str
+    table_uuid: str
+    plan_id: str
+    digest: str
+    modified: dt.datetime | None
+
+
+class PlanStore:
+    """The plans of one catalog. uri: their base; None: beside the shared state tables.
+
+    namespace: of the shared state. on_created is told when the default base had to be made.
+    """
+
+    def __init__(
+        self,
+        config: CatalogConfig,
+        uri: str | None = None,
+        *,
+        namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
+        timeout: float = 30.0,
+        on_created: Callable[[str], None] | None = None,
+        backend: SharedBackend | None = None,
+    ):
+        self._config, self._timeout = config, timeout
+        self._base = uri.rstrip("/") if uri else ""
+        self._backend = backend or SharedBackend(config, namespace, timeout, on_created)
+        self._io: FileIO | None = None
+
+    def put(self, plan: Plan) -> str:
+        """Stores the plan and returns its URI. Raises UserError when the object is another's."""
+        body = canonical_json(plan.document())
+        digest = plan.digest().removeprefix("sha256:")
+        base = self._base_for_writing()
+        uri = f"{base}/{plan.table_uuid}/{plan.id}-{digest}.json"
+        return self._run(lambda: self._put(uri, body), f"plan {plan.id} cannot be stored")
+
+    def get(self, uri: str, digest: str) -> Plan:
+        """The plan at the URI. digest: "sha256:" and 64 hex digits, as it was reviewed."""
+        body = self._run(lambda: self._read(uri), f"the plan at {uri} cannot be read")
+        if body is None:
+            raise UserError(
+                f"there is no plan at {uri}",
+                details=("published plans are removed when their retention is over",),
+                do="plan the table again with: layoutctl plan TABLE --publish",
+            )
+        return _checked(uri, body, digest.removeprefix("sha256:"))
+
+    def find(self, table_uuid: str, plan_id: str) -> Plan | None:
+        """The plan of that id, the one made last if it was published with other predictions."""
+        found = [item for item in self._list(table_uuid) if item.plan_id == plan_id]
+        plans = []
+        for item in found:
+            with contextlib.suppress(_Missing):
+                plans.append(self._get(item))
+        return max(plans, key=lambda plan: (plan.created, plan.digest()), default=None)
+
+    def uri_of(self, plan: Plan) -> str:
+        """Where the plan lies once it is stored."""
+        digest = plan.digest().removeprefix("sha256:")
+        return f"{self._base_for_writing()}/{plan.table_uuid}/{plan.id}-{digest}.json"
+
+    def expire(self, retention: dt.timedelta, keep: Collection[str] = ()) -> int:
+        """Removes plans older than the retention, but those with an id in `keep`; how many."""
+        before = dt.datetime.now(dt.UTC) - retention
+        old = [
+            item
+            for item in self._list("")
+            if item.plan_id not in keep and item.modified is not None and item.modified < before
+        ]
+        for item in old:
+            self._run(lambda uri=item.uri: self._remove(uri), f"{item.uri} cannot be removed")  # type: ignore[misc]
+        return len(old)
+
+    def _get(self, item: StoredPlan) -> Plan:
+        body = self._run(lambda: self._read(item.uri), f"the plan at {item.uri} cannot be read")
+        if body is None:
+            raise _Missing
+        return _checked(item.uri, body, item.digest)
+
+    def _base_for_writing(self) -> str:
+        if not self._base:
+            self._base = _beside(self._backend.home())
+        return self._base
+
+    def _base_for_reading(self) -> str | None:
+        if not self._base:
+            home = self._backend.read(self._backend.known_home)
+            if home is None:
+                return None
+            self._base = _beside(home)
+        return self._base
+
+    def _list(self, table_uuid: str) -> list[StoredPlan]:
+        base = self._base_for_reading()
+        if base is None:
+            return []
+        place = f"{base}/{table_uuid}" if table_uuid else base
+        return self._run(
+            lambda: [
+                StoredPlan(uri, match["table"], match["plan"], match["digest"], modified)
+                for uri, modified in _files_below(self._file_io(place), place)
+                if (match := _NAME.search(uri))
+            ],
+            f"the plans at {place} cannot be listed",
+            _MARGIN,
+        )
+
+    def _put(self, uri: str, body: bytes) -> str:
+        present = self._read(uri)
+        if present is None:
+            _write_once(self._file_io(uri), uri, body)
+            present = self._read(uri)
+        if present != body:
+            raise UserError(
+                f"the object at {uri} is not the plan that its name says",
+                details=("published plans are written once and never changed",),
+                do="remove the object, then publish the plan again",
+            )
+        return uri
+
+    def _read(self, uri: str) -> bytes | None:
+        try:
+            with self._file_io(uri).new_input(uri).open() as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return None
+
+    def _remove(self, uri: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._file_io(uri).delete(uri)
+
+    def _file_io(self, uri: str) -> FileIO:
+        if self._io is None:
+            from pyiceberg.io import load_file_io
+
+            catalog = connect(self._config, self._timeout)
+            self._io = load_file_io(dict(catalog.properties), uri)
+        return self._io
+
+    def _run(self, work: Callable[[], Result], what: str, margin: float = 1.0) -> Result:
+        """The result, or one error that says what could not be done."""
+
+        def guarded() -> Result:
+            try:
+                return work()
+            except ReconcilerError:
+                raise
+            except Exception as error:
+                kind = UserError if isinstance(error, (PermissionError, ValueError)) else None
+                raise (kind or UnavailableError)(
+                    what,
+                    details=(redact(f"{type(error).__name__}: {first_line(error)}", self._config),),
+                    do="check spec.system.plans.uri, and the credentials of the object store",
+                ) from error
+
+        return within(guarded, self._timeout * margin, self._config)
+
+
+class _Missing(Exception):
+    """Listed, but gone when it was read: it expired meanwhile."""
+
+
+def _beside(home: str) -> str:
+    """`plans` next to the directory of a state table."""
+    return home.rstrip("/").rpartition("/")[0] + "/plans"
+
+
+def _checked(uri: str, body: bytes, digest: str) -> Plan:
+    actual = hashlib.sha256(body).hexdigest()
+    if actual != digest:
+        raise UserError(
+            f"the plan at {uri} was changed after it was published",
+            details=(f"its digest is sha256:{actual}", f"expected was sha256:{digest}"),
+            do="plan the table again with: layoutctl plan TABLE --publish",
+        )
+    return plan_from_document(json.loads(body))
+
+
+def _write_once(io: FileIO, uri: str, body: bytes) -> None:
+    """All of it or nothing; a file that is there already stays as it is."""
+    path = local_path(uri)
+    if path is None:
+        # An object appears when its upload is complete. Who writes under this name at the same
+        # time writes the same bytes.
+        with contextlib.suppress(FileExistsError), io.new_output(uri).create() as stream:
+            stream.write(body)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        with draft.open("xb") as stream:
+            stream.write(body)
+            stream.flush()
+            os.fsync(stream.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _files_below(io: FileIO, base: str) -> Iterator[tuple[str, dt.datetime | None]]:
+    """URIs and times of modification of all files below a location; none where it is missing."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    if isinstance(io, PyArrowFileIO):
+        from pyarrow.fs import FileSelector, FileType
+
+        scheme, netloc, path = io.parse_location(base, io.properties)
+        files = io.fs_by_scheme(scheme, netloc)
+        selector = FileSelector(path, allow_not_found=True, recursive=True)
+        for info in files.get_file_info(selector):
+            if info.type == FileType.File:
+                yield base + info.path[len(path.rstrip("/")) :], info.mtime
+        return
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(base)
+    system = io.get_fs(parts.scheme or "file", parts.hostname)  # type: ignore[attr-defined]
+    root = system._strip_protocol(base)
+    with contextlib.suppress(FileNotFoundError):
+        for name, info in system.find(root, detail=True).items():
+            modified = info.get("LastModified") or info.get("updated")
+            yield base + name[len(root) :], modified if isinstance(modified, dt.datetime) else None

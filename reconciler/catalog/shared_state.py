@@ -1,0 +1,293 @@
+"""The state store that several users, jobs and the operator share: tables of their own catalog.
+
+Same interface as the local one. Fragments, sketches and ledger are the same Iceberg tables; what
+is SQLite locally is the table `records`, and plans lie in the plan store. The ledger and the
+records are held in memory and read again only when their snapshot is another: the operator asks
+for every table it governs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reconciler.catalog import shared_records as records
+from reconciler.catalog.plan_store import PlanStore
+from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE, SharedBackend
+from reconciler.catalog.shared_records import TableRecords
+from reconciler.catalog.state import HEAVY_KINDS, LEDGER, LEDGER_FIELDS, Store
+from reconciler.catalog.state_tables import CachedRows, StateTables, matching
+from reconciler.core.budget import Spent
+from reconciler.core.execution import CatalogConfig, Lease
+from reconciler.core.ledger import LedgerEntry, charges
+from reconciler.core.observation import quoted_name
+from reconciler.core.plan import Plan
+from reconciler.core.workload import Fragment
+from reconciler.errors import BlockedError, UnavailableError, UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LEDGER_NOTE = "ledger"
+"""Note that the ledger was written at least once."""
+
+VERSION_AGE = 15.0
+"""Seconds for which `workload_version` and `ledger_version` may answer without a catalog call."""
+
+
+class SharedStore(Store):
+    """State in a namespace of a catalog. Reads raise UnavailableError when it cannot be read.
+
+    plans_uri: where plans are published, None: beside the state tables. lease: what guards an
+    attempt; by default a job's (JobLease), whose exclusiveness is the operator's work.
+    """
+
+    heavy_table = "attempts"
+
+    def __init__(
+        self,
+        config: CatalogConfig,
+        namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
+        *,
+        plans_uri: str | None = None,
+        timeout: float = 30.0,
+        on_created: Callable[[str], None] | None = None,
+        lease: Callable[[], Lease] | None = None,
+    ):
+        backend = SharedBackend(config, namespace, timeout, on_created)
+        super().__init__(StateTables(backend))
+        self.config, self.namespace = config, namespace
+        self.plans = PlanStore(config, plans_uri, timeout=timeout, backend=backend)
+        self._lease = lease or JobLease
+        self._records = TableRecords(self._tables)
+        self._ledger_rows = CachedRows(self._tables, "ledger", LEDGER_FIELDS)
+        self._spending = _Spending()
+        self._marked = False
+
+    def lease(self) -> Lease:
+        return self._lease()
+
+    # Plans, approvals, cursors, counts
+
+    def put_plan(self, plan: Plan) -> None:
+        """Publishes the plan, then makes it the standing one of (table, policy)."""
+        uri = self.plans.put(plan)
+        entry = {"uri": uri, "digest": plan.digest(), "tableUuid": plan.table_uuid}
+        standing = _standing_key(plan.table_uuid, plan.policy_hash)
+        self._records.put([(records.PLAN, plan.id, entry), (records.STANDING, standing, plan.id)])
+
+    def get_plan(self, plan_id: str) -> Plan | None:
+        entry = self._records.get(records.PLAN, plan_id)
+        return None if entry is None else self.plans.get(entry["uri"], entry["digest"])
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        plan_id = self._records.get(records.STANDING, _standing_key(table_uuid, policy_hash))
+        entry = None if plan_id is None else self._records.get(records.PLAN, plan_id)
+        if entry is None:
+            return None
+        try:
+            return self.plans.get(entry["uri"], entry["digest"])
+        except UserError:  # expired, or no longer what was stored: it does not stand
+            return None
+
+    def drop_plan(self, plan_id: str) -> None:
+        self._records.put([(records.PLAN, plan_id, None)])
+
+    def approve(self, plan_id: str) -> None:
+        if self._records.get(records.PLAN, plan_id) is None:
+            raise UserError(
+                f"plan {plan_id} is not known in the shared state",
+                do="publish it with: layoutctl plan TABLE --shared --publish",
+            )
+        self._records.put([(records.APPROVAL, plan_id, True)])
+
+    def approved(self, plan_id: str) -> bool:
+        return bool(self._records.get(records.APPROVAL, plan_id))
+
+    def cursor(self, source: str) -> str | None:
+        value = self._records.get(records.CURSOR, source)
+        return None if value is None else str(value)
+
+    def set_cursor(self, source: str, value: str) -> None:
+        self._records.put([(records.CURSOR, source, value)])
+
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
+        self._records.add(table_uuid or "", counts)
+
+    def skips(self, table_uuid: str | None) -> dict[str, int]:
+        return self._records.counts(table_uuid or "")
+
+    def note(self, key: str) -> Any:
+        return self._records.get(records.NOTE, key)
+
+    def set_note(self, key: str, value: Any) -> None:
+        self._records.put([(records.NOTE, key, value)])
+
+    # Fragments and ledger
+
+    def append_fragments(self, fragments: Iterable[Fragment]) -> None:
+        """As locally; every table that got some has a new workload version."""
+        items = list(fragments)
+        super().append_fragments(items)
+        self._records.touch(records.WORKLOAD, sorted({item.table_uuid for item in items}))
+
+    def workload_version(self, table_uuid: str, max_age: float = VERSION_AGE) -> str:
+        """Changes when queries on the table were imported; "" before the first."""
+        found = self._records.get(records.WORKLOAD, table_uuid, max_age)
+        return "" if found is None else str(found)
+
+    def ledger_version(self, table_uuid: str, max_age: float = VERSION_AGE) -> str:
+        """Changes when something was recorded for the table; "" before the first."""
+        import pyarrow.compute as pc
+
+        _, rows = self._ledger_now(max_age)
+        if rows is None:
+            return ""
+        times = rows.filter(pc.equal(rows.column("table_uuid"), table_uuid)).column("at_ms")
+        return f"{len(times)}:{pc.max(times).as_py()}" if len(times) else ""
+
+    def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
+        """What the policy spent on all of its tables, and anything spent on this one.
+
+        policy: as predictions carry it (loop.step.policy_key).
+        """
+        version, _ = self._ledger_now()
+        return self._spending.of(version, lambda: self.ledger(None), policy, table_uuid)
+
+    def spent_everywhere(self) -> tuple[Spent, ...]:
+        """What was spent on all tables of the catalog, for a cap over everything."""
+        version, _ = self._ledger_now()
+        return self._spending.all(version, lambda: self.ledger(None))
+
+    def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
+        """The ledger's rows. One that was there and is gone is not an empty one."""
+        version, rows = self._ledger_rows.rows(max_age)
+        if rows is None and self._records.get(records.NOTE, LEDGER_NOTE, max_age):
+            raise UnavailableError(
+                f'the ledger in "{quoted_name(self.namespace)}" of catalog '
+                f'"{self.config.name}" is gone',
+                details=("what was spent is not known, so that no budget allows anything",),
+                do="restore the table, or drop the whole namespace to begin anew",
+            )
+        return version, rows
+
+    def _record(self, rows: Sequence[dict[str, Any]]) -> None:
+        super()._record(rows)
+        if not self._marked and rows and rows[0]["kind"] not in HEAVY_KINDS:
+            self._records.put([(records.NOTE, LEDGER_NOTE, True)])
+            self._marked = True
+
+    def _ledger(
+        self,
+        table_uuid: str | None,
+        kinds: Sequence[str],
+        plan_ids: tuple[str, ...] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Small rows from memory; large ones, which only settling needs, from their table."""
+        found: list[dict[str, Any]] = []
+        light = [kind for kind in kinds if kind not in HEAVY_KINDS]
+        heavy = tuple(kind for kind in kinds if kind in HEAVY_KINDS)
+        if light:
+            _, rows = self._ledger_now()
+            if rows is not None:
+                found += _chosen(rows, table_uuid, light, plan_ids).to_pylist()
+        if heavy:
+            equal: dict[str, Any] = {"kind": heavy}
+            if table_uuid is not None:
+                equal["table_uuid"] = table_uuid
+            more = self._tables.scan(self.heavy_table, LEDGER, matching(equal), LEDGER_FIELDS)
+            found += [] if more is None else more.to_pylist()
+        return sorted(found, key=lambda row: row["at_ms"])
+
+
+class JobLease:
+    """The lease of a job: that there is no second one is the operator's doing, not this object's.
+
+    check: raises BlockedError once the job may not go on, for example because the table was
+    claimed by another owner. No process but this one can be known to be dead from here.
+    """
+
+    def __init__(self, check: Callable[[], None] | None = None):
+        self._check = check
+        self._held = ""
+
+    def acquire(self, table_uuid: str, attempt_id: str) -> None:
+        if self._held not in ("", table_uuid):
+            raise BlockedError(
+                "this job works on another table already",
+                details=(f"it holds the table {self._held}",),
+                do="let it end first",
+            )
+        self.renew()
+        self._held = table_uuid
+
+    def renew(self) -> None:
+        if self._check is not None:
+            self._check()
+
+    def release(self) -> None:
+        self._held = ""
+
+    def writer_is_dead(self, table_uuid: str, attempt_id: str) -> bool:
+        return False
+
+
+class _Spending:
+    """Charges by policy and by table, counted once per version of the ledger."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._version: str | None = None
+        self._by_policy: dict[str, list[tuple[str, Spent]]] = {}
+        self._by_table: dict[str, list[tuple[str, Spent]]] = {}
+
+    def of(
+        self, version: str, entries: Callable[[], Iterable[LedgerEntry]], policy: str, table: str
+    ) -> tuple[Spent, ...]:
+        with self._lock:
+            self._count(version, entries)
+            own = [charge for _, charge in self._by_policy.get(policy, ())]
+            other = [charge for by, charge in self._by_table.get(table, ()) if by != policy]
+        return tuple(own + other)
+
+    def all(self, version: str, entries: Callable[[], Iterable[LedgerEntry]]) -> tuple[Spent, ...]:
+        with self._lock:
+            self._count(version, entries)
+            return tuple(charge for held in self._by_table.values() for _, charge in held)
+
+    def _count(self, version: str, entries: Callable[[], Iterable[LedgerEntry]]) -> None:
+        if version == self._version:
+            return
+        by_policy: dict[str, list[tuple[str, Spent]]] = {}
+        by_table: dict[str, list[tuple[str, Spent]]] = {}
+        for entry in entries():
+            policy = str(entry.predicted.get("policy", ""))
+            for charge in charges((entry,)):
+                by_policy.setdefault(policy, []).append((entry.table_uuid, charge))
+                by_table.setdefault(entry.table_uuid, []).append((policy, charge))
+        self._by_policy, self._by_table, self._version = by_policy, by_table, version
+
+
+def _standing_key(table_uuid: str, policy_hash: str) -> str:
+    return json.dumps([table_uuid, policy_hash])
+
+
+def _chosen(
+    rows: pa.Table,
+    table_uuid: str | None,
+    kinds: Sequence[str],
+    plan_ids: tuple[str, ...] | None,
+) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chosen = pc.is_in(rows.column("kind"), pa.array(list(kinds)))
+    if table_uuid is not None:
+        chosen = pc.and_(chosen, pc.equal(rows.column("table_uuid"), table_uuid))
+    if plan_ids is not None:
+        chosen = pc.and_(
+            chosen, pc.is_in(rows.column("plan_id"), pa.array(list(plan_ids), pa.string()))
+        )
+    return rows.filter(chosen)
