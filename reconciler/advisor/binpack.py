@@ -129,7 +129,7 @@ def _merged(situation: Situation, rows: Int64) -> Candidate:
     bins = np.empty(len(rows), dtype=np.int64)
     middle = np.cumsum(size) - size / 2.0
     bins[order] = np.minimum((middle / max(size.sum(), 1.0) * count).astype(np.int64), count - 1)
-    view = merged_whole(files, bins, situation.settings.open_bytes)
+    view = merged_whole(situation.view.take(rows), bins, rewrite.row_group_bytes)
     readings = tuple(read_shape(view, demand) for demand in situation.demands)
     outcome = Outcome(readings, count, "bound", view)
     return weigh(situation, rows, rewrite, readings_of(situation, rows), outcome)

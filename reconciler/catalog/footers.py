@@ -14,6 +14,7 @@ from reconciler.catalog.manifest import CAP
 from reconciler.catalog.parquet import (
     Leaf,
     chunk_sizes,
+    dictionary_sizes,
     domain_bound,
     leaves_by_id,
     open_parquet,
@@ -48,11 +49,13 @@ class ChunkStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """One row group: rows, bytes before compression, compressed bytes and statistics by field."""
+    """One row group: rows, bytes before compression, and by field compressed bytes, those of the
+    dictionary page, and statistics."""
 
     records: int
     encoded: int
     sizes: dict[int, int]
+    dictionaries: dict[int, int]
     chunks: dict[int, ChunkStats]
 
 
@@ -113,6 +116,7 @@ def read_footer(io: FileIO, path: str, schema: Schema) -> Footer:
                     group.num_rows,
                     group.total_byte_size,
                     chunk_sizes(group, leaves),
+                    dictionary_sizes(group, leaves),
                     {
                         field.field_id: _chunk(group, field, leaf, unit)
                         for field, leaf, unit in judged
@@ -159,6 +163,12 @@ def _assemble(files: FileTable, chosen: list[int], footers: Sequence[Footer]) ->
         column_sizes={
             field_id: np.array(
                 [group.sizes.get(field_id, UNKNOWN) for group in groups], dtype=np.int64
+            )
+            for field_id in size_ids
+        },
+        dictionary={
+            field_id: np.array(
+                [group.dictionaries.get(field_id, UNKNOWN) for group in groups], dtype=np.int64
             )
             for field_id in size_ids
         },

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reconciler.catalog.manifest import CAP
+from reconciler.core.filetable import UNKNOWN
 from reconciler.core.schema import Field, Schema
 from reconciler.core.values import EXACT, Kind, Scalar, decimal_scale, encode_wide_decimal
 
@@ -167,6 +168,21 @@ def column_at(table: pa.Table, leaf: Leaf) -> pa.Array:
     for member in leaf.path[1:]:
         column = pc.struct_field(column, member)
     return column
+
+
+def dictionary_sizes(group: Any, leaves: Mapping[int, Leaf]) -> dict[int, int]:
+    """Stored bytes of every leaf's dictionary page; 0 without one, UNKNOWN where it is not said."""
+    return {
+        field_id: _dictionary_size(group.column(leaf.index)) for field_id, leaf in leaves.items()
+    }
+
+
+def _dictionary_size(chunk: Any) -> int:
+    start, data = chunk.dictionary_page_offset, chunk.data_page_offset
+    if start and data and data > start:
+        return int(data - start)
+    coded = any("DICTIONARY" in encoding for encoding in chunk.encodings)
+    return UNKNOWN if coded else 0
 
 
 def chunk_sizes(group: Any, leaves: Mapping[int, Leaf]) -> dict[int, int]:

@@ -159,7 +159,8 @@ class TableView:
     """A table as scans see it: files, the row groups of those with a footer, a row sample.
 
     row_groups: a FileTable whose rows are row groups (bytes, bounds, column sizes of the group),
-    and group_file: row of `files` per row group, ascending. sample and probe are sorted by file;
+    and group_file: row of `files` per row group, ascending; dictionary_bytes: of their dictionary
+    pages by field id (RowGroups.dictionary). sample and probe are sorted by file;
     probe is the thinner one that utilization is measured by.
     """
 
@@ -171,20 +172,24 @@ class TableView:
     probe: RowSample | None = None
     row_group_bytes: int = 128 << 20
     open_bytes: int = OPEN_BYTES
+    dictionary_bytes: Mapping[int, Int64] | None = None
 
     def take(self, index: Int64) -> TableView:
         """The files at `index` (ascending, unique) with their row groups and sampled rows."""
         position = np.full(len(self.files), -1, dtype=np.int64)
         position[index] = np.arange(len(index))
-        groups, owner = None, None
+        groups, owner, dictionaries = None, None, None
         if self.row_groups is not None and self.group_file is not None:
             kept = position[self.group_file] >= 0
             groups, owner = self.row_groups.take(kept), position[self.group_file[kept]]
+            if self.dictionary_bytes is not None:
+                dictionaries = {key: known[kept] for key, known in self.dictionary_bytes.items()}
         return replace(
             self,
             files=self.files.take(index),
             row_groups=groups,
             group_file=owner,
+            dictionary_bytes=dictionaries,
             footer_bytes=None if self.footer_bytes is None else self.footer_bytes[index],
             sample=_sample_of(self.sample, position),
             probe=_sample_of(self.probe, position),
@@ -215,6 +220,7 @@ def table_view(
             view,
             row_groups=row_groups_as_files(table, row_groups),
             group_file=row_groups.file,
+            dictionary_bytes=row_groups.dictionary,
             footer_bytes=row_groups.footer_bytes,
         )
     return view

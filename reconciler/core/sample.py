@@ -22,6 +22,8 @@ class RowGroups:
     file: row of the file table. records: rows. columns: zone maps by field id (sizes = compressed
     column chunk bytes). column_sizes: compressed chunk bytes by field id, every leaf column.
     encoded: bytes of the row group before compression, None where that was not read.
+    dictionary: stored bytes of the dictionary page by field id, 0 without one, UNKNOWN where the
+    footer does not tell; None where that was not read.
     footer_bytes: int64[files], UNKNOWN where the footer has not been read; has_footer likewise.
     """
 
@@ -32,6 +34,7 @@ class RowGroups:
     footer_bytes: Int64
     has_footer: Bool
     encoded: Int64 | None = None
+    dictionary: Mapping[int, Int64] | None = None
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,8 @@ def test_bounds_alone_never_promise_fewer_files_than_the_rewrite_leaves(seed, co
 def test_merging_whole_files_has_exactly_the_union_of_their_bounds():
     table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=500, jitter=50)
     files = table.file_table()
-    merged = merged_whole(files, np.arange(8) // 4, 1_000).files
+    view = table_view(files, None, None, ROW_BYTES * 2_000, 1_000)
+    merged = merged_whole(view, np.arange(8) // 4, ROW_BYTES * 2_000).files
     action = Action(
         ActionType.BIN_PACK, target_bytes=ROW_BYTES * 2_000, row_group_bytes=ROW_BYTES * 2_000,
         inputs=tuple(files.path),

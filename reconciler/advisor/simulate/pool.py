@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.hilbert import hilbert_index
+from reconciler.advisor.simulate.stored import Stored, stored_columns
 from reconciler.core.actions import HILBERT
 from reconciler.core.cost import TableView
-from reconciler.core.filetable import Array, FileTable, Int64
+from reconciler.core.filetable import Array, Bool, FileTable, Int64
 from reconciler.core.sample import RowSample
 from reconciler.core.schema import SortColumn
 from reconciler.core.values import Kind
@@ -48,13 +49,18 @@ class PoolColumn:
 
 @dataclass(frozen=True)
 class Pool:
-    """Sampled rows of a group. file: row of the group's file table; weight: rows stood for."""
+    """Sampled rows of a group. file: row of the group's file table; weight: rows stood for.
+
+    native: rows that were sampled of their own file. stored: what the group's columns take now.
+    """
 
     columns: dict[int, PoolColumn]
     file: Int64
     weight: npt.NDArray[np.float64]
     files: FileTable
     sketched: int
+    native: Bool
+    stored: Stored
 
     def __len__(self) -> int:
         return len(self.file)
@@ -80,7 +86,10 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
     foreign = np.repeat(owners[donor] != chosen, per_file)
     flat = index.reshape(-1)
     built = {column: _pool_column(files, sample, column, flat, file, foreign) for column in columns}
-    return Pool(built, file, np.repeat(weight / per_file, per_file), files, len(owners))
+    return Pool(
+        built, file, np.repeat(weight / per_file, per_file), files, len(owners), ~foreign,
+        stored_columns(view),
+    )  # fmt: skip
 
 
 def _chosen_files(files: int, max_rows: int) -> Int64:

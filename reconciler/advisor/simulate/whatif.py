@@ -8,13 +8,15 @@ that overlaps nothing gains nothing from being sorted, and one key spoils the ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
+from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, stored_columns
+from reconciler.core.column_bytes import bytes_per_row
 from reconciler.core.cost import (
     OPEN_BYTES,
     Demand,
@@ -25,6 +27,7 @@ from reconciler.core.cost import (
     type_width,
 )
 from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.core.sample import RowSample
 from reconciler.core.schema import SortColumn
 
 Float64 = npt.NDArray[np.float64]
@@ -84,6 +87,11 @@ def with_replicates(
     chunk = rewrite.chunk_of_file[pool.file]
     order = row_order(pool, rewrite.key, rewrite.curve, chunk)
     random = np.random.default_rng(seed)
+    written = max(float(outcome.view.files.records.sum()), 1.0)
+    widths = {
+        field: float(known.sum()) / written
+        for field, known in outcome.view.files.column_sizes.items()
+    }
     replicates = []
     for _ in range(REPLICATES):
         weight = pool.weight * random.poisson(1.0, len(pool))
@@ -91,15 +99,22 @@ def with_replicates(
         if total <= 0.0:
             continue
         kept = order[weight[order] > 0.0]
-        view, _ = _simulated(pool, rewrite, kept, weight * (pool.weight.sum() / total))
+        view, _ = _simulated(pool, rewrite, kept, weight * (pool.weight.sum() / total), widths)
         replicates.append(tuple(read_layout(view, d) for d in demands))
     return replace(outcome, replicates=tuple(replicates))
 
 
 def _simulated(
-    pool: Pool, rewrite: Rewrite, order: Int64, weight: Float64
+    pool: Pool,
+    rewrite: Rewrite,
+    order: Int64,
+    weight: Float64,
+    widths: Mapping[int, float] | None = None,
 ) -> tuple[TableView, int]:
-    """The output's files and row groups as a view; and how many real files it stands for."""
+    """The output's files and row groups as a view; and how many real files it stands for.
+
+    widths: column bytes a row, where an earlier simulation of the same rewrite told them.
+    """
     rows = weight[order]
     live = np.maximum(pool.files.records - pool.files.position_deleted, 0)
     alive = live / np.maximum(pool.files.records, 1)
@@ -110,25 +125,68 @@ def _simulated(
     group, _ = _cut(file, rows * per_row, rewrite.row_group_bytes * SLACK, MIN_SLICE_ROWS)
     first_of_file = np.flatnonzero(np.diff(file, prepend=-1))
     first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
-    sizes = {
-        field: float((np.maximum(known, 0) * alive).sum()) / max(size, 1.0)
-        for field, known in pool.files.column_sizes.items()
-        if (known != UNKNOWN).all()
-    }
+    owner = file[first_of_group].astype(np.int64)
     lead = rewrite.key[0].field_id if rewrite.key and rewrite.curve == "Lexicographic" else None
-    if lead in sizes and lead in pool.columns:
-        sizes[lead] = min(sizes[lead], _sorted_bytes(pool, lead) / max(size, 1.0))
-    files = _slices(pool, order, rows, per_row, first_of_file, sizes, lead)
+    sizes = _group_sizes(pool, rewrite, order, rows, first_of_group, lead, widths)
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    whole = {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
+    files = _slices(pool, order, rows, per_row, first_of_file, whole, lead)
     groups = _slices(pool, order, rows, per_row, first_of_group, sizes, lead)
-    owner = file[first_of_group]
     view = TableView(
         files,
         groups,
-        owner.astype(np.int64),
+        owner,
         row_group_bytes=rewrite.row_group_bytes,
         open_bytes=rewrite.open_bytes,
     )
     return view, real_files
+
+
+def _group_sizes(
+    pool: Pool,
+    rewrite: Rewrite,
+    order: Int64,
+    rows: Float64,
+    starts: Int64,
+    lead: int | None,
+    widths: Mapping[int, float] | None,
+) -> dict[int, Float64]:
+    """Column bytes per written row group; starts: their first rows. widths: bytes a row by field,
+    where they are known already."""
+    records = np.add.reduceat(rows, starts)
+    if widths is not None:
+        return {field: width * records for field, width in widths.items()}
+    total = max(float(pool.files.records.sum()), 1.0)
+    # A slice of a thin sample may stand for several row groups.
+    size = float(pool.files.bytes.sum()) / total * records
+    each = records / np.maximum(1.0, np.ceil(size / max(rewrite.row_group_bytes * SLACK, 1.0)))
+    sizes = {}
+    for field, known in pool.files.column_sizes.items():
+        if (known == UNKNOWN).any():
+            continue
+        width = np.full(len(starts), float(np.maximum(known, 0).sum()) / total)
+        if field in pool.stored.columns:
+            domain = _slice_domain(pool, field, order, starts, each)
+            spans = pool.stored.spans.get(field)
+            # Only of numbers is the next one told by the one before.
+            counts = spans is not None and spans.discrete
+            scattered = counts and bool(rewrite.key) and field != lead
+            width = bytes_per_row(pool.stored.columns[field], each, domain, scattered)
+        sizes[field] = width * records
+    if lead in sizes and lead in pool.columns:
+        whole = float(sizes[lead].sum())
+        sizes[lead] *= min(1.0, _sorted_bytes(pool, lead) / max(whole, 1.0))
+    return sizes
+
+
+def _slice_domain(pool: Pool, field: int, order: Int64, starts: Int64, rows: Float64) -> Float64:
+    """The values that each slice draws from: by its sampled rows, else by bounds."""
+    column = pool.columns.get(field)
+    if column is None or not pool.native.any():
+        return slice_domain(pool.stored, field, pool.file[order], starts)
+    domain = sampled_domain(column.ranks[order], pool.native[order], starts, rows)
+    spans = pool.stored.spans.get(field)
+    return domain if spans is None else np.minimum(domain, spans.most(pool.file[order], starts))
 
 
 def _sorted_bytes(pool: Pool, field_id: int) -> float:
@@ -172,7 +230,7 @@ def _slices(
     rows: Float64,
     per_row: float,
     starts: Int64,
-    size_shares: dict[int, float],
+    column_sizes: Mapping[int, Float64],
     lead: int | None,
 ) -> FileTable:
     """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
@@ -182,7 +240,7 @@ def _slices(
         field: _slice_bounds(field, column, order, rows, starts, records, lead == field)
         for field, column in pool.columns.items()
     }
-    sizes = {field: np.rint(size * share).astype(np.int64) for field, share in size_shares.items()}
+    sizes = {field: np.rint(known).astype(np.int64) for field, known in column_sizes.items()}
     return simulated_files(pool.files, records, size, columns, sizes)
 
 
@@ -343,14 +401,15 @@ def _added(readings: Sequence[ShapeReading]) -> ShapeReading:
     )
 
 
-def merged_whole(files: FileTable, bins: Int64, open_bytes: int) -> TableView:
-    """The exact outcome of merging whole files without a sort: bounds are the unions.
+def merged_whole(view: TableView, bins: Int64, row_group_bytes: int) -> TableView:
+    """The outcome of merging whole files without a sort: bounds are the unions, exactly.
 
-    bins: output file per input file, ascending. Row groups are as coarse as the files.
+    bins: output file per input file, ascending. Row groups are as coarse as the files, but for the
+    dictionaries that they write.
     """
     order = np.argsort(bins, kind="stable")
     starts = np.flatnonzero(np.diff(bins[order], prepend=-1))
-    taken = files.take(order)
+    taken = view.files.take(order)
     records = np.add.reduceat(taken.records - taken.position_deleted, starts)
     columns = {
         field: ColumnBounds(
@@ -364,9 +423,46 @@ def merged_whole(files: FileTable, bins: Int64, open_bytes: int) -> TableView:
         )
         for field, column in taken.columns.items()
     }  # fmt: skip
+    size = np.add.reduceat(taken.bytes, starts)
     sizes = {field: _sum_known(known, starts) for field, known in taken.column_sizes.items()}
-    table = simulated_files(files, records, np.add.reduceat(taken.bytes, starts), columns, sizes)
-    return TableView(table, row_group_bytes=1 << 62, open_bytes=open_bytes)
+    groups = np.maximum(1.0, np.ceil(size / max(row_group_bytes * SLACK, 1.0)))
+    sizes |= _merged_sizes(view, order, starts, records, records / groups)
+    table = simulated_files(view.files, records, size, columns, sizes)
+    return TableView(table, row_group_bytes=1 << 62, open_bytes=view.open_bytes)
+
+
+def _merged_sizes(
+    view: TableView, order: Int64, starts: Int64, records: Int64, each: Float64
+) -> dict[int, Int64]:
+    """Column bytes per merged file, for the columns whose footers tell how they are stored.
+
+    order: input files by output file; starts: first input per output; each: rows of a row group.
+    """
+    stored, sizes = stored_columns(view), {}
+    sample = view.sample
+    for field, column in stored.columns.items():
+        if sample is not None and field in sample.values and len(sample):
+            place = np.argsort(order)[sample.file]
+            output = np.searchsorted(starts, place, side="right") - 1
+            domain = _merged_domain(sample, field, output, each)
+        else:
+            domain = slice_domain(stored, field, order, starts)
+        width = bytes_per_row(column, np.maximum(each, 1.0), domain, reordered=False)
+        sizes[field] = np.rint(width * records).astype(np.int64)
+    return sizes
+
+
+def _merged_domain(sample: RowSample, field: int, output: Int64, rows: Float64) -> Float64:
+    """Like `sampled_domain`, for outputs of which some may have no sampled row."""
+    ranks = np.unique(sample.values[field], return_inverse=True)[1].reshape(-1)
+    ranks = np.where(sample.null[field], -1, ranks)
+    by_output = np.argsort(output, kind="stable")
+    present, starts = np.unique(output[by_output], return_index=True)
+    native = np.ones(len(ranks), dtype=bool)
+    found = sampled_domain(ranks[by_output], native, starts, rows[present])
+    domain = np.full(len(rows), float(found.mean()))
+    domain[present] = found
+    return domain
 
 
 def _reduced_min(values: Array, starts: Int64) -> Array:

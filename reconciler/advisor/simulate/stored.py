@@ -1,0 +1,212 @@
+"""What the columns of a group of files take now, and how many values their slices will hold.
+
+Feeds `core.column_bytes` from three sources: column sizes of the manifests, dictionary sizes of the
+footers, and the joint sample, which only has the columns that queries filter on. Of the others, the
+index of the dictionary tells the distinct values, and bounds tell how far the files share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.core.column_bytes import (
+    MOST_DISTINCT,
+    StoredColumn,
+    distinct_from_index,
+    distinct_in,
+    domain_of,
+    extrapolated,
+)
+from reconciler.core.cost import TableView, type_width
+from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Int64
+from reconciler.core.values import Kind
+
+Float64 = npt.NDArray[np.float64]
+
+LEAST_ROWS = 32
+"""Sampled rows of a slice below which the whole group's speak for it."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where each file's values lie: first and last place on a common scale, float64[files].
+
+    mean: of the files' spans, weighted by rows. discrete: places are values, so that a span bounds
+    the number of distinct ones; else they are only ranks among the bounds.
+    """
+
+    first: Float64
+    last: Float64
+    mean: float
+    discrete: bool
+
+    def reach(self, file: Int64, starts: Int64) -> Float64:
+        """Span of each slice's files together; file: per row, starts: first row per slice."""
+        last = np.maximum.reduceat(self.last[file], starts)
+        return last - np.minimum.reduceat(self.first[file], starts) + 1.0
+
+    def most(self, file: Int64, starts: Int64) -> Float64:
+        """At most so many distinct values per slice."""
+        if self.discrete:
+            return self.reach(file, starts)
+        return np.full(len(starts), MOST_DISTINCT)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """columns, spans: by field id; a column whose footers do not tell has none.
+
+    domain: by field id, the values that one row group draws from.
+    """
+
+    columns: Mapping[int, StoredColumn]
+    domain: Mapping[int, float]
+    spans: Mapping[int, Spans]
+
+
+def stored_columns(view: TableView) -> Stored:
+    """Every column of the view with known sizes and known dictionary sizes."""
+    columns: dict[int, StoredColumn] = {}
+    domain: dict[int, float] = {}
+    spans: dict[int, Spans] = {}
+    for field, known in view.files.column_sizes.items():
+        if (known == UNKNOWN).any():
+            continue
+        span = _spans(view.files, field)
+        found = _stored(view, field, known, span)
+        if found is None:
+            continue
+        columns[field] = found
+        most = span.mean if span is not None and span.discrete else MOST_DISTINCT
+        drawn = domain_of(np.array([found.distinct]), np.array([found.rows])).item()
+        domain[field] = min(drawn, most)
+        if span is not None:
+            spans[field] = span
+    return Stored(columns, domain, spans)
+
+
+def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> StoredColumn | None:
+    groups, dictionaries = view.row_groups, view.dictionary_bytes
+    if groups is None or dictionaries is None or field not in dictionaries:
+        return None
+    sizes, dictionary = groups.column_sizes[field], dictionaries[field]
+    told = (sizes > 0) & (dictionary != UNKNOWN) & (groups.records > 0)
+    if not told.any():
+        return None
+    rows = float(groups.records[told].sum())
+    share = float(dictionary[told].sum()) / float(sizes[told].sum())
+    here = float(sizes[told].sum()) / rows
+    mean_rows = rows / int(told.sum())
+    distinct = _sampled_distinct(view, field, mean_rows)
+    width = type_width(_raw_type(view, field))
+    if distinct is None:
+        distinct = mean_rows
+        if share > 0.0:
+            distinct = max(
+                distinct_from_index(mean_rows, here * (1.0 - share) * mean_rows),
+                min(mean_rows, here * share * mean_rows / width),
+            )
+        if span is not None and span.discrete:
+            most = distinct_in(np.array([span.mean]), np.array([mean_rows])).item()
+            distinct = min(distinct, most)
+    everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
+    return StoredColumn(mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width)
+
+
+def _raw_type(view: TableView, field: int) -> str:
+    """Decimals of up to 18 digits are stored as integers."""
+    kind = view.files.schema.by_id[field].type if field in view.files.schema.by_id else "long"
+    if not kind.startswith("decimal"):
+        return kind
+    digits = int(kind.split("(")[1].split(",")[0])
+    return "int" if digits <= 9 else "long" if digits <= 18 else kind
+
+
+def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
+    """Mean distinct values of a row group, from the rows sampled of each sketched file."""
+    sample = view.sample
+    if sample is None or field not in sample.values or not len(sample):
+        return None
+    starts = np.flatnonzero(np.diff(sample.file, prepend=-1))
+    ranks = np.unique(sample.values[field], return_inverse=True)[1].reshape(-1)
+    ranks = np.where(sample.null[field], -1, ranks)
+    every = np.ones(len(ranks), dtype=bool)
+    of_group = np.full(len(starts), rows)
+    return float(distinct_in(sampled_domain(ranks, every, starts, of_group), of_group).mean())
+
+
+def sampled_domain(ranks: Int64, native: Bool, starts: Int64, rows: Float64) -> Float64:
+    """The values that each slice of `rows` rows draws from, by the rows sampled of it.
+
+    ranks: of the values in physical order, -1 for NULL. native: rows really sampled of their file,
+    not stood in for. starts: first sampled row per slice. float64[slices].
+    """
+    number = np.zeros(len(ranks), dtype=np.int64)
+    number[starts] = 1
+    number = np.cumsum(number) - 1
+    usable = native & (ranks >= 0)
+    sampled = np.bincount(number[native], minlength=len(starts)).astype(np.float64)
+    own = _domain(number[usable], ranks[usable], sampled, rows)
+    thin = sampled < np.minimum(LEAST_ROWS, rows)
+    if not thin.any():
+        return own
+    nowhere = np.zeros(int(usable.sum()), dtype=np.int64)
+    whole = _domain(nowhere, ranks[usable], sampled.sum(keepdims=True), rows.sum(keepdims=True))
+    return np.where(thin, whole[0], own)
+
+
+def _domain(number: Int64, ranks: Int64, sampled: Float64, rows: Float64) -> Float64:
+    """Per slice, from the rows with a value: number, ranks; sampled: with those without one."""
+    seen, once, twice, valued = _profile(number, ranks, len(sampled))
+    filled = np.maximum(rows * valued / np.maximum(sampled, 1.0), 1.0)
+    distinct = np.maximum(extrapolated(seen, once, twice, valued, filled), 1.0)
+    return domain_of(distinct, filled)
+
+
+def _profile(number: Int64, ranks: Int64, slices: int) -> tuple[Float64, Float64, Float64, Float64]:
+    """Per slice: distinct values, those seen once, twice, and rows."""
+    top = int(ranks.max(initial=0)) + 1
+    codes, counts = np.unique(number * top + ranks, return_counts=True)
+    owner = codes // top
+
+    def total(mask: Bool) -> Float64:
+        return np.bincount(owner[mask], minlength=slices).astype(np.float64)
+
+    rows = np.bincount(number, minlength=slices).astype(np.float64)
+    return total(counts > 0), total(counts == 1), total(counts == 2), rows
+
+
+def slice_domain(stored: Stored, field: int, file: Int64, starts: Int64) -> Float64:
+    """The values that slices draw from, for a column without a sample, float64[slices].
+
+    file: row of the file table per row in physical order; starts: first row per slice. Files side
+    by side on the column's scale add their values up; files over the same range share them.
+    """
+    base = np.full(len(starts), stored.domain[field])
+    spans = stored.spans.get(field)
+    if spans is None:
+        return base
+    grown = base * np.maximum(spans.reach(file, starts) / spans.mean, 1.0)
+    return np.minimum(grown, spans.most(file, starts))
+
+
+def _spans(files: FileTable, field: int) -> Spans | None:
+    bounds = files.columns.get(field)
+    if bounds is None or not bounds.bounded.all() or not len(files):
+        return None
+    if bounds.kind is Kind.INT:
+        first, last = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
+    else:
+        first, last = _places(bounds.lower, bounds.upper)
+    rows = np.maximum(files.records, 1).astype(np.float64)
+    mean = float(((last - first + 1.0) * rows).sum() / rows.sum())
+    return Spans(first, last, max(mean, 1.0), bounds.kind is Kind.INT)
+
+
+def _places(lower: Array, upper: Array) -> tuple[Float64, Float64]:
+    codes = np.unique(np.concatenate([lower, upper]), return_inverse=True)[1].reshape(-1)
+    return codes[: len(lower)].astype(np.float64), codes[len(lower) :].astype(np.float64)

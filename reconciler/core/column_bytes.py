@@ -1,0 +1,138 @@
+"""How many bytes a column takes in a file not written yet, from the files that hold it now.
+
+A Parquet column chunk is a dictionary of its distinct values and an index of log2(distinct) bits a
+row, or plain values where a dictionary would not pay. Merging many small files writes a dictionary
+once instead of many times, and sorting leaves fewer distinct values to a row group: utilization is
+to be adjusted for encoding and compression (WAIR section 5.2). What compression does to either part
+is taken from the files themselves, so that writing them again as they are changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.core.row_groups import PAGE_ROWS
+
+Float64 = npt.NDArray[np.float64]
+
+MOST_DISTINCT = 1e15
+"""Stands for "no value ever repeats"."""
+
+HALVINGS = 60
+
+PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
+"""Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column as the files hold it now, on average over their row groups.
+
+    rows: of a row group. bytes: stored per row. dictionary: stored bytes of the dictionary page
+    per row, 0 where values are plain. distinct: values of one row group. width: bytes of a raw
+    value.
+    """
+
+    rows: float
+    bytes: float
+    dictionary: float
+    distinct: float
+    width: int
+
+    @property
+    def overhead(self) -> float:
+        return PAGE_HEADER + (DICTIONARY_HEADER if self.dictionary > 0.0 else 0.0)
+
+    @property
+    def per_value(self) -> float:
+        """Stored bytes of one plain value: a dictionary page holds its values plainly."""
+        if self.dictionary <= 0.0:
+            return max(self.bytes - PAGE_HEADER / self.rows, 0.0)
+        return max(self.dictionary * self.rows - DICTIONARY_HEADER, 0.0) / self.distinct
+
+    @property
+    def per_index_bit(self) -> float:
+        """Stored bits of one bit of the index: below 1 where values are skewed or in runs."""
+        if self.dictionary <= 0.0:
+            return 1.0
+        index = max(self.bytes - self.dictionary - PAGE_HEADER / self.rows, 0.0)
+        return 8.0 * index / _bits(np.array(self.distinct)).item()
+
+
+def bytes_per_row(now: StoredColumn, rows: Float64, domain: Float64, reordered: bool) -> Float64:
+    """Stored bytes a row in row groups of `rows` rows, each with values out of `domain` ones.
+
+    Never more than now: a writer that did better will hardly do worse. reordered: rows get new
+    neighbours, so that a plain value is worth log2(domain) bits; in the order of now it may follow
+    from the one before it.
+    """
+    distinct = distinct_in(domain, rows)
+    coded = now.per_index_bit * _bits(distinct) / 8.0 + now.per_value * distinct / rows
+    plain = np.full(len(rows), now.per_value)
+    if reordered:
+        plain = np.maximum(plain, _random_value_bytes(domain))
+    found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
+    return np.minimum(found, now.bytes)
+
+
+def _random_value_bytes(domain: Float64) -> Float64:
+    """Compressors work on bytes: what does not fill its last one is half-way paid in full."""
+    whole = _bits(domain) / 8.0
+    return (whole + np.ceil(whole)) / 2.0
+
+
+def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.NDArray[np.bool_]:
+    """Java's writer drops the dictionary if index and dictionary of the first page are no smaller
+    than its raw values."""
+    page = np.minimum(rows, PAGE_ROWS)
+    distinct = distinct_in(domain, page)
+    return distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0 < page * now.width
+
+
+def _bits(distinct: Float64) -> Float64:
+    return np.log2(np.maximum(distinct, 2.0))
+
+
+def distinct_in(domain: Float64, rows: Float64) -> Float64:
+    """Distinct values among rows that are drawn evenly from a domain: D (1 - e^(-n/D))."""
+    return np.minimum(-domain * np.expm1(-rows / domain), rows)
+
+
+def domain_of(distinct: Float64, rows: Float64) -> Float64:
+    """The domain that shows so many distinct values in so many rows: inverts `distinct_in`."""
+    low, high = np.zeros(len(rows)), np.full(len(rows), np.log(MOST_DISTINCT))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        short = distinct_in(np.exp(middle), rows) < distinct
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return np.exp(high)
+
+
+def extrapolated(
+    seen: Float64, once: Float64, twice: Float64, sampled: Float64, rows: Float64
+) -> Float64:
+    """Distinct values in `rows` rows, of which `sampled` showed `seen`, so many once and twice.
+
+    f0 = f1 (f1 - 1) / (2 (f2 + 1)) values are unseen (Chao, "Nonparametric Estimation of the
+    Number of Classes in a Population", bias-corrected); n* further rows show
+    f0 (1 - (1 - f1 / (n f0 + f1))^n*) of them (Colwell et al., "Models and Estimators Linking
+    Individual-Based and Sample-Based Rarefaction, Extrapolation and Comparison of Assemblages",
+    Eq. 9).
+    """
+    unseen = once * np.maximum(once - 1.0, 0.0) / (2.0 * (twice + 1.0))
+    further = np.maximum(rows - sampled, 0.0)
+    chance = once / np.maximum(sampled * unseen + once, 1.0)
+    found = unseen * -np.expm1(further * np.log1p(-np.minimum(chance, 1.0 - 1e-12)))
+    return np.minimum(seen + found, np.maximum(rows, 1.0))
+
+
+def distinct_from_index(rows: float, index_bytes: float) -> float:
+    """Distinct values of a dictionary whose index takes so many bytes in a chunk of so many rows.
+
+    The writer uses whole bits, half a bit too many on average.
+    """
+    bits = min(8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0) - 0.5, 50.0)
+    return float(np.clip(2.0**bits, 1.0, max(rows, 1.0)))

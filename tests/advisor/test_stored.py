@@ -1,0 +1,180 @@
+"""Predicted column sizes of merged and sorted files against files really written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.whatif import Rewrite, merged_whole, what_if
+from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.observe import observe_table
+from reconciler.catalog.sketch import sample_rows
+from reconciler.core.actions import LEXICOGRAPHIC
+from reconciler.core.cost import TableView, table_view
+from reconciler.core.row_groups import PAGE_ROWS
+from reconciler.core.schema import SortColumn
+from tests.conftest import sqlite_catalog
+
+WIDTHS = {"id": 8, "buyer": 8, "day": 4, "price": 8, "rate": 8, "kind": 24, "clerk": 24, "note": 24,
+          "one": 4}  # fmt: skip
+SAMPLED = ("day", "kind", "buyer")
+NAMES = dict(enumerate(WIDTHS, start=1))
+IDS = {name: number for number, name in NAMES.items()}
+
+
+def make_rows(count: int, seed: int = 1) -> pa.Table:
+    random = np.random.default_rng(seed)
+    cents = random.integers(90_000, 50_000_000, count)
+    words = np.array(["blue", "deep", "final", "quick", "slow", "fox", "bold", "even", "pinto"])
+    notes = words[random.integers(0, len(words), (count, 6))]
+    return pa.table(
+        {
+            "id": pa.array(np.arange(count) * 4 + random.integers(0, 4, count)),
+            "buyer": pa.array(random.integers(1, 60_000, count)),
+            "day": pa.array(random.integers(8_000, 10_400, count).astype(np.int32)).cast(
+                pa.date32()
+            ),
+            "price": pa.array([Decimal(int(c)).scaleb(-2) for c in cents], pa.decimal128(15, 2)),
+            "rate": pa.array(random.random(count)),
+            "kind": pa.array(np.array(["air", "mail", "rail", "ship", "truck"])[
+                random.integers(0, 5, count)]),
+            "clerk": pa.array([f"Clerk#{n:09d}" for n in random.integers(0, 800, count)]),
+            "note": pa.array([" ".join(row) for row in notes]),
+            "one": pa.array(np.zeros(count, dtype=np.int32)),
+        }
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class World:
+    """An Iceberg table as found, with every footer and sketches of the predicate columns."""
+
+    rows: pa.Table
+    view: TableView
+    folder: Path
+
+
+def world(
+    folder: Path,
+    rows: pa.Table,
+    per_file: int,
+    sampled: tuple[str, ...],
+    as_we_write: bool = False,
+) -> World:
+    """as_we_write: the files are not pyiceberg's, but as a rewrite would have written them."""
+    (folder / "warehouse").mkdir()
+    config = sqlite_catalog(folder)
+    catalog = SqlCatalog(config.name, **dict(config.properties))
+    catalog.create_namespace("s")
+    table = catalog.create_table("s.t", rows.schema)
+    with table.transaction() as transaction:
+        for start in range(0, len(rows), per_file):
+            transaction.append(rows.slice(start, per_file))
+    seen = observe_table(config, ("s", "t"), folder / "cache")
+    order = np.argsort(seen.files.columns[IDS["id"]].lower)
+    files = seen.files.take(order)
+    every = np.arange(len(files))
+    for path in files.path if as_we_write else ():
+        written(pq.read_table(path.removeprefix("file://")), Path(path.removeprefix("file://")))
+    footers = read_row_groups(config, files, every)
+    sizes = {
+        field: np.bincount(footers.file, known).astype(np.int64)
+        for field, known in footers.column_sizes.items()
+    }
+    files = replace(files, column_sizes=sizes)
+    sample = sample_rows(config, files, every, [IDS[name] for name in sampled])
+    return World(rows, table_view(files, footers, sample, 128 << 20), folder)
+
+
+def written(rows: pa.Table, path: Path) -> dict[str, int]:
+    """Column chunk bytes of one file, written with dictionaries where Java's writer keeps them."""
+    first = rows.slice(0, PAGE_ROWS)
+    kept = []
+    for name, width in WIDTHS.items():
+        distinct = pc.count_distinct(first[name]).as_py()
+        bits = max(1, int(np.ceil(np.log2(max(distinct, 2)))))
+        if distinct * width + len(first) * bits / 8 < len(first) * width:
+            kept.append(name)
+    pq.write_table(
+        rows, path, compression="zstd", use_dictionary=kept, row_group_size=len(rows),
+        store_decimal_as_integer=True, dictionary_pagesize_limit=64 << 20,
+    )  # fmt: skip
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {c.path_in_schema: c.total_compressed_size for c in columns}
+
+
+def sizes_of(view: TableView) -> dict[str, int]:
+    return {NAMES[field]: int(known.sum()) for field, known in view.files.column_sizes.items()}
+
+
+CASES = [(40, 1_500, 0.08), (15, 10_000, 0.08), (60, 200, 0.20)]
+"""Files, rows of each, and how far the sum of all columns may be off: of files of a few kilobytes
+the compressor's own learning is a great part."""
+
+SMALL = 0.02
+"""Columns are judged one by one where they are more than this share of all."""
+
+
+@pytest.mark.parametrize(("files", "per_file", "within"), CASES)
+def test_merged_files_take_the_column_bytes_that_were_predicted(tmp_path, files, per_file, within):
+    found = world(tmp_path, make_rows(files * per_file), per_file, SAMPLED)
+    merged = merged_whole(found.view, np.zeros(files, dtype=np.int64), 128 << 20)
+    _compare(found, sizes_of(merged), written(found.rows, tmp_path / "merged.parquet"), within)
+
+
+@pytest.mark.parametrize(("files", "per_file", "within"), CASES)
+def test_sorted_files_take_the_column_bytes_that_were_predicted(tmp_path, files, per_file, within):
+    found = world(tmp_path, make_rows(files * per_file), per_file, SAMPLED)
+    rewrite = Rewrite(
+        (SortColumn(IDS["day"]),), LEXICOGRAPHIC, 1 << 40, 1 << 40, np.zeros(files, dtype=np.int64)
+    )
+    after = what_if(_pool(found), rewrite, ()).view
+    actual = written(found.rows.sort_by("day"), tmp_path / "sorted.parquet")
+    _compare(found, sizes_of(after), actual, within)
+
+
+def _pool(found: World) -> Pool:
+    pool = build_pool(found.view, [IDS[name] for name in SAMPLED])
+    assert pool is not None
+    return pool
+
+
+def _compare(
+    found: World, predicted: dict[str, int], actual: dict[str, int], within: float
+) -> None:
+    now = sizes_of(found.view)
+    shown = {name: (now[name], predicted[name], actual[name]) for name in now}
+    assert sum(predicted.values()) == pytest.approx(sum(actual.values()), rel=within), shown
+    assert sum(actual.values()) < 0.85 * sum(now.values())
+    for name, size in actual.items():
+        assert predicted[name] <= now[name] + 1, shown
+        assert predicted[name] == pytest.approx(
+            size, rel=2.0 * within + 0.1, abs=SMALL * sum(now.values())
+        ), shown
+
+
+@pytest.mark.parametrize("sampled", [SAMPLED, ("rate",)])
+def test_writing_the_same_files_again_is_predicted_to_change_next_to_nothing(tmp_path, sampled):
+    found = world(tmp_path, make_rows(30_000), 5_000, sampled, as_we_write=True)
+    now = sizes_of(found.view)
+    again = sizes_of(merged_whole(found.view, np.arange(6), 128 << 20))
+    for name, size in now.items():
+        assert again[name] <= size + 6
+        assert again[name] == pytest.approx(size, rel=0.05, abs=0.002 * sum(now.values())), name
+
+
+def test_without_footers_merged_columns_are_taken_to_keep_their_bytes(tmp_path):
+    found = world(tmp_path, make_rows(6_000), 1_000, SAMPLED)
+    bare = table_view(found.view.files, None, None, 128 << 20)
+    merged = merged_whole(bare, np.zeros(6, dtype=np.int64), 128 << 20)
+    assert sizes_of(merged) == sizes_of(bare)

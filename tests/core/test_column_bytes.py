@@ -1,0 +1,89 @@
+"""Laws of the model of a column's bytes: what repeats, what a dictionary costs, what is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.core.column_bytes import (
+    StoredColumn,
+    bytes_per_row,
+    distinct_in,
+    domain_of,
+    extrapolated,
+)
+
+one = np.ones(1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(domain=st.floats(2.0, 1e7), rows=st.floats(2.0, 1e6))
+def test_the_domain_is_found_again_from_the_distinct_values_it_shows(domain, rows):
+    shown = distinct_in(one * domain, one * rows)
+    assert 0.0 < shown[0] <= min(domain, rows) * (1 + 1e-9)
+    if shown[0] < 0.999 * rows:  # almost no repeat says almost nothing
+        assert distinct_in(domain_of(shown, one * rows), one * rows)[0] == pytest.approx(shown[0])
+
+
+@pytest.mark.parametrize("domain", [5, 300, 2_400, 60_000, 10**9])
+def test_a_thousand_rows_tell_how_many_values_all_rows_have(domain):
+    random = np.random.default_rng(domain)
+    rows = random.integers(0, domain, 25_000)
+    counts = np.unique(rows[::25], return_counts=True)[1]
+    told = extrapolated(
+        one * len(counts), one * (counts == 1).sum(), one * (counts == 2).sum(),
+        one * counts.sum(), one * len(rows),
+    )  # fmt: skip
+    assert told[0] == pytest.approx(len(np.unique(rows)), rel=0.2)
+
+
+def test_nothing_is_added_to_rows_that_were_all_sampled():
+    told = extrapolated(one * 70, one * 50, one * 10, one * 100, one * 100)
+    assert told[0] == 70.0
+
+
+columns = st.builds(
+    StoredColumn,
+    rows=st.floats(100.0, 1e6),
+    bytes=st.floats(1.5, 40.0),
+    dictionary=st.sampled_from([0.0, 0.05, 1.0]),
+    distinct=st.floats(1.0, 100.0),
+    width=st.sampled_from([4, 8, 24]),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(now=columns, more=st.floats(1.0, 1e3), domain=st.floats(1.0, 1e9), reordered=st.booleans())
+def test_no_column_is_predicted_to_grow_or_to_vanish(now, more, domain, reordered):
+    after = bytes_per_row(now, one * now.rows * more, one * domain, reordered)[0]
+    assert 0.0 <= after <= now.bytes
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rows=st.floats(1_000.0, 1e6), share=st.floats(1e-4, 0.2), entry=st.floats(1.0, 30.0),
+    packed=st.floats(0.3, 1.1),
+)  # fmt: skip
+def test_a_dictionary_column_written_again_as_it_is_keeps_its_bytes(rows, share, entry, packed):
+    distinct = max(3.0, rows * share)
+    dictionary = 24.0 + entry * distinct
+    index = 60.0 + packed * np.log2(distinct) / 8.0 * rows
+    now = StoredColumn(rows, (dictionary + index) / rows, dictionary / rows, distinct, 24)
+    domain = domain_of(one * distinct, one * rows)
+    assert bytes_per_row(now, one * rows, domain, True)[0] == pytest.approx(now.bytes, rel=1e-3)
+
+
+def test_many_files_merged_write_their_dictionary_once():
+    now = StoredColumn(1_000.0, 5.0 + 9.4 / 8.0 + 0.084, 5.024, 680.0, 8)
+    merged = bytes_per_row(now, one * 1e6, one * 1_000.0, False)[0]
+    assert merged == pytest.approx(np.log2(1_000.0) / 8.0 + 5.0 * 1_000 / 680 / 1_000, rel=0.02)
+
+
+def test_a_sequence_that_is_scattered_takes_the_bits_of_its_range():
+    now = StoredColumn(25_000.0, 2.7, 0.83, 25_000.0, 8)
+    kept = bytes_per_row(now, one * 450_000.0, one * 1.8e6, False)[0]
+    scattered = bytes_per_row(now, one * 450_000.0, one * 1.8e6, True)[0]
+    assert kept == pytest.approx(0.83, rel=0.01)
+    assert 2.5 <= scattered <= 2.7
