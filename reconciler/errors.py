@@ -49,10 +49,26 @@ class UserError(ReconcilerError):
     exit_code = EXIT_USER
 
 
+class UnsupportedError(UserError):
+    """The table, or a file of it, is of a kind that this version refuses to rewrite."""
+
+
+class AccessDeniedError(UserError):
+    """The catalog or the storage refused the credentials, or what they may do is too little."""
+
+
+class StalePlanError(UserError):
+    """The plan does not fit the table any more: plan again and go on."""
+
+
 class BlockedError(ReconcilerError):
     """Nothing is wrong, but approval, a budget, a window or an owner stands in the way."""
 
     exit_code = EXIT_BLOCKED
+
+
+class VetoError(BlockedError):
+    """A person's or another tool's state of the table forbids the work until it is changed."""
 
 
 class UnavailableError(ReconcilerError):
@@ -83,6 +99,10 @@ class ConflictError(ReconcilerError):
     exit_code = EXIT_UNAVAILABLE
 
 
+class MemoryExhaustedError(UnavailableError):
+    """Spark ran out of memory, in its driver or in an executor; more of it may help."""
+
+
 class UnknownCommitError(UnavailableError):
     """A commit was sent and its outcome is not known. Nothing may be cleaned up before it is."""
 
@@ -108,7 +128,8 @@ class InvalidDocuments(UserError):
     """One or more documents are invalid; carries every problem found."""
 
     def __init__(self, problems: tuple[Problem, ...], rendered: str):
-        super().__init__(f"{len(problems)} problem(s) in the documents")
+        number = len(problems)
+        super().__init__(f"{number} {'problem' if number == 1 else 'problems'} in the documents")
         self.problems = problems
         self._rendered = rendered
 

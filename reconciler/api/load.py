@@ -126,10 +126,11 @@ def read(paths: Iterable[str | Path]) -> Reading:
         tuple(value for _, value in valid if isinstance(value, TableLayout)),
     )
     if not raw and not reading.problems:
+        files = "file" if reading.files == 1 else "files"
         others = f"{reading.skipped} of other kinds" if reading.skipped else "no other document"
         raise UserError(
             f"no document of {GROUP} in {', '.join(given)}",
-            details=(f"{reading.files} YAML file(s) read, {others}",),
+            details=(f"{reading.files} YAML {files} read, {others}",),
             do="name where your policies are, or write one with: layoutctl init TABLE",
         )
     return reading

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,7 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.api.documents import TableLayoutPolicy
+    from reconciler.cli.apply_text import Told
     from reconciler.core.execution import Event
     from reconciler.core.plan import Plan
     from reconciler.loop.local import LocalActor
@@ -67,17 +69,19 @@ def register(app: typer.Typer) -> None:
 
         actor = local_actor(timeout)
         jobs = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, actor)
-        codes = []
+        ended: list[_Ended] = []
         try:
             with stop_at_boundary() as should_stop:
                 for step, plan in jobs:
                     run = _Run(step, plan, actor, until_converged, yes, auto_approve, quiet)
-                    codes.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
+                    ended.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
                     if should_stop():
                         break
         finally:
             actor.close()
-        raise typer.Exit(worst(codes))
+            if output in (Output.JSON, Output.YAML) and ended:
+                _print_documents(ended, output, many=len(jobs) > 1)
+        raise typer.Exit(worst([one.code for one in ended]))
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -197,12 +201,24 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(
+            f"cannot read {path}: {error.strerror}",
+            do="check the path, or write a plan with: layoutctl plan TABLE --out FILE",
+        ) from error
     except ValueError as error:
         raise UserError(
             f"{path} is not a saved plan: it is no JSON",
             do="layoutctl plan TABLE --out FILE",
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """One table's end: its exit code, and its report or its error as a document."""
+
+    code: int
+    report: dict[str, Any] | None
+    error: dict[str, Any] | None = None
 
 
 class _Run:
@@ -225,12 +241,15 @@ class _Run:
         self.steps: list[StepResult] = []
 
     def say(self, text: str) -> None:
-        if not self.quiet:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
     def on_event(self, event: Event) -> None:
-        self.say(event.text)
+        from reconciler.cli.apply_text import render_event
+        from reconciler.cli.terminal import width
+
+        if not self.quiet:
+            self.say(render_event(event.text, width(sys.stderr) if sys.stderr.isatty() else None))
 
     def go(self, should_stop: Callable[[], bool]) -> StepResult:
         """Shows the plan, asks if it must, runs."""
@@ -253,12 +272,24 @@ class _Run:
         )  # fmt: skip
 
     def _show(self, proposal: Proposal) -> None:
-        """What is about to be approved: a saved plan in one line, any other in full."""
+        """What is about to be approved: a saved plan in one line, any other in full.
+
+        Whoever is asked sees what for, even with --quiet.
+        """
+        from reconciler.cli.plan import budgeted
         from reconciler.cli.plan_text import render_plan
+        from reconciler.cli.terminal import width
+        from reconciler.loop.step import Approvals, judge_gate
 
         asks = sys.stdin.isatty() and not (self.yes or self.auto_approve)
+        if self.quiet and not asks:
+            return
         if proposal.pending and (asks or (self.plan is None and not proposal.frozen)):
-            self.say(render_plan(proposal.plan.document(), preview=False, ending=False) + "\n")
+            document = budgeted(
+                proposal, judge_gate(self.step, proposal, self.actor, Approvals(everything=True))
+            )
+            columns = width(sys.stderr)
+            self.say(render_plan(document, width=columns, preview=False, ending=False) + "\n")
         self.say(_opening(proposal, self.plan))
 
     def _approvals(self, proposal: Proposal) -> Approvals:
@@ -301,8 +332,10 @@ def _confirmed(proposal: Proposal) -> bool:
     return sys.stdin.readline().strip() == "yes"
 
 
-def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many: bool) -> int:
-    """The exit code of one table; among many, one table's error does not stop the others."""
+def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many: bool) -> _Ended:
+    """How one table ended; among many, one table's error does not stop the others."""
+    from reconciler.cli.apply_text import render_told
+    from reconciler.cli.terminal import width
     from reconciler.errors import ReconcilerError
 
     try:
@@ -310,10 +343,38 @@ def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many
     except ReconcilerError as error:
         if not many:
             raise
-        typer.echo(f"{'.'.join(run.step.target.identifier)}: {error.render()}", err=True)
-        return error.exit_code
-    _print(run, result, output)
-    return _exit_code(run, result)
+        name = ".".join(run.step.target.identifier)
+        typer.echo(f"{name}: {error.render()}", err=True)
+        told_error = {"table": list(run.step.target.identifier), "error": error.what}
+        return _Ended(error.exit_code, None, told_error)
+    if output not in (Output.JSON, Output.YAML):
+        lines = render_told(told(run, result), width())
+        typer.echo(f"{result.after.observation.name}\n{lines}" if many else lines)
+    return _Ended(_exit_code(run, result), report_document(run.steps, result))
+
+
+def _print_documents(ended: Sequence[_Ended], output: Output, *, many: bool) -> None:
+    """One document whatever was asked: the table's report, or the list of several."""
+    from reconciler.cli.serialise import serialise
+
+    reports = [one.report for one in ended if one.report is not None]
+    if many:
+        errors = [one.error for one in ended if one.error is not None]
+        typer.echo(serialise(report_list(reports, errors), output), nl=False)
+    elif reports:
+        typer.echo(serialise(reports[0], output), nl=False)
+
+
+def report_list(
+    reports: Sequence[dict[str, Any]], errors: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """`apply -f layouts -o json`: one report a table, in the order of their names."""
+    return {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "ApplyReportList",
+        "items": list(reports),
+        "errors": list(errors),
+    }
 
 
 def _exit_code(run: _Run, result: StepResult) -> int:
@@ -333,15 +394,6 @@ def _exit_code(run: _Run, result: StepResult) -> int:
     if run.until_converged and result.state.state == PENDING:
         return errors.EXIT_UNAVAILABLE
     return errors.EXIT_OK
-
-
-def _print(run: _Run, result: StepResult, output: Output) -> None:
-    if output in (Output.JSON, Output.YAML):
-        from reconciler.cli.serialise import serialise
-
-        typer.echo(serialise(report_document(run.steps, result), output), nl=False)
-        return
-    typer.echo(_summary(run, result))
 
 
 def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str, Any]:
@@ -386,66 +438,33 @@ def _step_document(step: StepResult) -> dict[str, Any]:
     }
 
 
-def _summary(run: _Run, result: StepResult) -> str:
-    from reconciler.core.format import duration
+def told(run: _Run, result: StepResult) -> Told:
+    """What the run came to, as the values that `apply_text` prints."""
+    from reconciler.cli.apply_text import Told, WindowRead
 
-    ran = [step for step in run.steps if step.result is not None]
-    state = f"{result.state.state}" + (f", {result.state.reason}" if result.state.reason else "")
-    if not ran:
-        lines = [f"Nothing was done: {result.state.message}. {state}."]
-    else:
-        commits = sum(s.result.commits for s in ran if s.result)
-        conflicts = sum(s.result.conflicts for s in ran if s.result)
-        end = "Stopped after" if _stopped(ran) else "Done in"
-        lines = [
-            f"{end} {duration(time.monotonic() - run.started)}. "
-            f"{commits} {'commit' if commits == 1 else 'commits'}, "
-            f"{conflicts} {'conflict' if conflicts == 1 else 'conflicts'}. "
-            f"Observed again: {result.state.message}, {state}.",
-            *_comparison(ran),
-        ]
-    hint = _next_command(result)
-    return "\n".join([*lines, *([f"  next: {hint}"] if hint else [])])
-
-
-def _stopped(ran: Sequence[StepResult]) -> bool:
-    return any(step.result is not None and step.result.stopped for step in ran)
-
-
-def _comparison(ran: Sequence[StepResult]) -> list[str]:
-    from reconciler.cli.plan_text import align
-    from reconciler.core.format import cpu, iec
-
-    done = [(s, s.result) for s in ran if s.result is not None]
-    admitted = [a for s, _ in done for a in s.before.pending[: s.gate.count]]
-    rows = [["", "PREDICTED", "ACTUAL", ""]]
-    rows.append([
-        "rewritten",
-        iec(sum(int(a.predicted.get("bytesIn", 0)) for a in admitted)),
-        iec(sum(r.read_bytes for _, r in done)),
-        "lost to conflicts included" if any(r.conflicts for _, r in done) else "",
-    ])  # fmt: skip
-    rows.append([
-        "CPU",
-        cpu(sum(int(a.predicted.get("cpuMillis", 0)) for a in admitted) / 1000),
-        cpu(sum(r.cpu_seconds for _, r in done)),
-        "",
-    ])  # fmt: skip
+    done = [(s, s.result) for s in run.steps if s.result is not None]
+    admitted = [a.predicted for s, _ in done for a in s.before.pending[: s.gate.count]]
     checks = [s.check for s, _ in done if s.check is not None]
-    if checks:
-        rows.append([
-            "read by the window",
-            iec(checks[-1].predicted),
-            iec(checks[-1].actual),
-            f"was {iec(checks[0].before)}; same queries against the new zone maps",
-        ])  # fmt: skip
-    return align(rows, "lrrl", indent="  ", gap="  ")
+    read = WindowRead(checks[0].before, checks[-1].predicted, checks[-1].actual) if checks else None
+    return Told(
+        ran=bool(done),
+        stopped=any(r.stopped for _, r in done),
+        seconds=time.monotonic() - run.started,
+        commits=sum(r.commits for _, r in done),
+        conflicts=sum(r.conflicts for _, r in done),
+        predicted_bytes=sum(int(p.get("bytesIn", 0)) for p in admitted),
+        actual_bytes=sum(r.read_bytes for _, r in done),
+        predicted_cpu_seconds=sum(int(p.get("cpuMillis", 0)) for p in admitted) / 1000,
+        actual_cpu_seconds=sum(r.cpu_seconds for _, r in done),
+        read=read,
+        state=result.state.state + (f", {result.state.reason}" if result.state.reason else ""),
+        message=result.state.message,
+        following=_following(result),
+    )
 
 
-def _next_command(result: StepResult) -> str:
+def _following(result: StepResult) -> tuple[str, ...]:
     name = result.after.observation.name
     if result.state.reason == "AwaitingApproval":
-        return f"layoutctl plan {name}      layoutctl apply {name} --yes"
-    if result.after.pending:
-        return f"layoutctl plan {name}"
-    return ""
+        return (f"layoutctl plan {name}", f"layoutctl apply {name} --yes")
+    return (f"layoutctl plan {name}",) if result.after.pending else ()

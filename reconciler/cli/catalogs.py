@@ -58,6 +58,7 @@ def _row(item: FoundCatalog, timeout: float | None) -> dict[str, Any]:
 
 def _tables(item: FoundCatalog, timeout: float) -> str:
     from reconciler.catalog.load import connect, list_namespaces, list_tables
+    from reconciler.cli.terminal import plural
     from reconciler.errors import ReconcilerError
 
     if not item.supported:
@@ -71,11 +72,11 @@ def _tables(item: FoundCatalog, timeout: float) -> str:
         )
     except ReconcilerError as error:
         return error.what
-    return f"{number:,} in {len(namespaces):,} namespaces"
+    return f"{number:,} in {plural(len(namespaces), 'namespace')}"
 
 
 def _table(rows: Sequence[dict[str, Any]], *, markdown: bool) -> str:
-    from reconciler.cli.plan_text import align
+    from reconciler.cli import terminal
 
     head = ["NAME", "TYPE", "FROM", "ADDRESS"]
     cells = [
@@ -93,4 +94,5 @@ def _table(rows: Sequence[dict[str, Any]], *, markdown: bool) -> str:
     if markdown:
         lines = [head, ["---"] * len(head), *cells]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return "\n".join(align([head, *cells], "l" * len(head)))
+    width = terminal.UNLIMITED if "TABLES" in head else terminal.width()
+    return "\n".join(terminal.tabulate([head, *cells], "l" * len(head), width))

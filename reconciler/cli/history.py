@@ -47,7 +47,9 @@ def register(app: typer.Typer) -> None:
 
             typer.echo(serialise(_document(observation, plans), output), nl=False)
         else:
-            typer.echo(render_history(observation, plans))
+            from reconciler.cli.terminal import width
+
+            typer.echo(render_history(observation.name, plans, width()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +126,20 @@ def _realised(
     return realised_saving(inputs, after, fragments, max(entry.at_ms for entry in done))
 
 
-def render_history(observation: Observation, plans: Sequence[PastPlan]) -> str:
-    from reconciler.cli.plan_text import align
+def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
+    """Per plan, oldest first, what was predicted and what came of it; below it its actions."""
+    from reconciler.cli.terminal import commands, tabulate, wrapped
 
     if not plans:
-        return (
-            f"{observation.name}: nothing was done to this table from here.\n"
-            f"  next: layoutctl plan {observation.name}"
-        )
+        text = wrapped(f"{name}: nothing was done to this table from here.", width)
+        return "\n".join([*text, *commands([f"layoutctl plan {name}"], width)])
     rows = [["PLAN, ACTIONS", "STATE", "REWRITTEN", "CPU s", "SAVES / 7 d", "REALISED"]]
     for plan in plans:
         rows += [_plan_row(plan), *(_action_row(entry) for entry in plan.entries)]
-    return "\n".join([observation.name, *align(rows, "llrrrr", indent="  "), _net(plans)])
+    lines = tabulate(rows, "llrrrr", width, indent="  ")
+    return "\n".join(
+        [*wrapped(name, width), *lines, *wrapped(_net(plans), width, first="  ", indent="    ")]
+    )
 
 
 def _plan_row(plan: PastPlan) -> list[str]:
@@ -152,12 +156,11 @@ def _plan_row(plan: PastPlan) -> list[str]:
 
 
 def _action_row(entry: LedgerEntry) -> list[str]:
-    from reconciler.cli.plan_text import clip
     from reconciler.core.format import iec
 
     label = str(entry.predicted.get("label", entry.action_type))
     return [
-        clip(f"  {entry.outcome.action_id} {label}", 36), entry.outcome.state,
+        f"  {entry.outcome.action_id} {label}", entry.outcome.state,
         iec(entry.outcome.read_bytes),
         _cpu(entry.predicted.get("cpuMillis", 0) / 1000, entry.outcome.cpu_seconds),
         "", "",
@@ -190,7 +193,7 @@ def _net(plans: Sequence[PastPlan]) -> str:
     saved = sum(plan.saved or 0.0 for plan in plans)
     net = saved - spent
     return (
-        f"  net since the beginning: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
+        f"net since the beginning: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
         f"({iec(max(saved, 0.0))} saved; the rewriting cost as much as reading {iec(spent)})"
     )
 

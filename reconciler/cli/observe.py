@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.cli import terminal
 from reconciler.cli.options import (
     CatalogName,
     Exclude,
@@ -108,14 +108,7 @@ def _one(config: CatalogConfig, levels: tuple[str, ...], table: Any, output: Out
         return observe_text.markdown_table(seen, workload) + "\n"
     wide = output is Output.WIDE
     now = int(time.time() * 1000)
-    return observe_text.render_table(seen, now, workload, width=terminal_width(), wide=wide) + "\n"
-
-
-def terminal_width() -> int:
-    """Columns to print for: the terminal's, at least 60 and at most 100; 100 in a pipe."""
-    if not sys.stdout.isatty():
-        return 100
-    return max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+    return observe_text.render_table(seen, now, workload, width=terminal.width(), wide=wide) + "\n"
 
 
 def _workload(seen: Observation) -> WorkloadSummary:
@@ -180,23 +173,16 @@ def _look_at_all(
     found: list[TableSummary] = []
     failed: list[ReconcilerError] = []
     for number, name in enumerate(names, start=1):
-        _progress(f"{number} of {len(names)}  {'.'.join(name)}", quiet=quiet)
+        terminal.progress(f"{number} of {len(names)}  {'.'.join(name)}", quiet=quiet)
         try:
             table = load_table(connection, config, name, timeout)
             found.append(summarise(observe_loaded(table, config.name, name, cache_directory())))
         except ReconcilerError as error:
-            _progress("", quiet=quiet)
+            terminal.progress("", quiet=quiet)
             sys.stderr.write(error.render() + "\n")
             failed.append(error)
-    _progress("", quiet=quiet)
+    terminal.progress("", quiet=quiet)
     return found, failed
-
-
-def _progress(text: str, *, quiet: bool) -> None:
-    """One line on a terminal, overwritten; nothing elsewhere."""
-    if not quiet and sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text[:100]}")
-        sys.stderr.flush()
 
 
 def _many(
@@ -215,4 +201,4 @@ def _many(
     if output is Output.MARKDOWN:
         return observe_text.markdown_tables(tables) + "\n"
     where = observe_text.where_text(config.name, levels)
-    return observe_text.render_tables(tables, where, width=terminal_width()) + "\n"
+    return observe_text.render_tables(tables, where, width=terminal.width()) + "\n"

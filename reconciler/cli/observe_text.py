@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from reconciler.catalog.metadata import spec_text
-from reconciler.cli.plan_text import align
+from reconciler.cli.terminal import (
+    WIDEST,
+    align,
+    commands,
+    flow,
+    plural,
+    shortened,
+    tabulate,
+    wrapped,
+)
 from reconciler.core.depth import ColumnDepth, rank_columns
 from reconciler.core.drift import TARGET_PROPERTY, auto_target_bytes, small_files
 from reconciler.core.format import ago, count, iec, percent
@@ -61,7 +69,7 @@ def render_table(
     now_ms: int,
     workload: WorkloadSummary,
     *,
-    width: int = 100,
+    width: int = WIDEST,
     wide: bool = False,
 ) -> str:
     """One table in full, without a trailing newline."""
@@ -74,10 +82,6 @@ def render_table(
         "\n".join([*_workload(seen, workload, width), *wrapped(_source(seen), width)]),
     ]
     return "\n\n".join(section for section in sections if section)
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _headline(seen: Observation, now_ms: int, width: int) -> list[str]:
@@ -98,33 +102,10 @@ def _headline(seen: Observation, now_ms: int, width: int) -> list[str]:
     return [*first, *flow(totals, width)]
 
 
-def flow(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
-    """The parts side by side, on as few lines as they need."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(lines[-1]) + len(gap) + len(part) <= width:
-            lines[-1] += gap + part
-        else:
-            lines += wrapped(part, width)
-    return lines
-
-
-def shortened(name: str, width: int) -> str:
-    """A long name without its middle: both ends tell columns apart."""
-    if len(name) <= width:
-        return name
-    tail = (width - 1) // 2
-    return name[: width - 1 - tail] + "…" + name[len(name) - tail :]
-
-
 def short_id(snapshot_id: int) -> str:
     """7312…0984: enough to recognise a snapshot by."""
     text = str(snapshot_id)
     return text if len(text) <= 9 else f"{text[:4]}…{text[-4:]}"
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _deletes(seen: Observation) -> list[str]:
@@ -280,20 +261,13 @@ def _workload(seen: Observation, workload: WorkloadSummary, width: int) -> list[
         lines = wrapped(
             "Not known yet: which columns matter. No queries imported for this table.", width
         )
-        return [*lines, *_next(["layoutctl workload import --dialect trino FILE", plan], width)]
+        return [*lines, *commands(["layoutctl workload import --dialect trino FILE", plan], width)]
     used = ", ".join(f"{name} {percent(share)}" for name, share in workload.columns[:6])
     text = (
         f"Queries: {count(workload.queries)} to {workload.until}; "
         f"they filter on {used or 'nothing'}."
     )
-    return [*wrapped(text, width), *_next([plan], width)]
-
-
-def _next(commands: Sequence[str], width: int) -> list[str]:
-    line = "  next: " + "      ".join(commands)
-    if len(line) <= width:
-        return [line]
-    return [f"  next: {commands[0]}", *(f"        {command}" for command in commands[1:])]
+    return [*wrapped(text, width), *commands([plan], width)]
 
 
 def _source(seen: Observation) -> str:
@@ -344,7 +318,7 @@ def worst_first(tables: Sequence[TableSummary]) -> list[TableSummary]:
     return sorted(tables, key=lambda table: (-table.badness, -table.bytes, table.name))
 
 
-def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = 100) -> str:
+def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = WIDEST) -> str:
     """One line a table, the worst first."""
     if not tables:
         return f"{where} holds no table."
@@ -368,7 +342,7 @@ def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = 10
     if max(map(len, lines)) <= width:
         meaning += "; best clustered = column and its mean depth"
     else:
-        lines = align([row[:-1] for row in rows], "lrrrrr", gap="  ")
+        lines = tabulate([row[:-1] for row in rows], "lrrrrr", width)
     total = f"{plural(len(tables), 'table')}, {iec(sum(table.bytes for table in tables))}"
     return "\n".join(
         [

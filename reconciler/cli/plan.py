@@ -20,6 +20,7 @@ from reconciler.cli.options import (
     Files,
     Format,
     Output,
+    Quiet,
     Select,
     ShowLiterals,
     Timeout,
@@ -28,6 +29,7 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.cli.targets import Selection
+    from reconciler.core.budget import BudgetState
     from reconciler.core.gate import Gate
     from reconciler.loop.local import LocalActor
     from reconciler.loop.propose import Proposal
@@ -61,6 +63,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         timeout: Timeout = 30.0,
         verbose: Verbose = False,
+        quiet: Quiet = False,
     ) -> None:
         """Show what would be rewritten, what it costs, what it saves and who loses."""
         from reconciler.cli.targets import select as choose
@@ -77,13 +80,18 @@ def register(app: typer.Typer) -> None:
             )
         actor = local_actor(timeout)
         planned, failed = _plan_all(
-            chosen, actor, refresh=refresh, show_literals=show_literals, many=table is None
+            chosen,
+            actor,
+            refresh=refresh,
+            show_literals=show_literals,
+            many=table is None,
+            quiet=quiet,
         )
         if out is not None:
             _save(out, planned)
             actor.put_plan(planned[0][1].plan)
         detailed = verbose or table is not None or out is not None
-        _print(planned, failed, output, detailed, saved=out)
+        _print(planned, failed, output, detailed, verbose=verbose, saved=out)
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
         if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
@@ -93,20 +101,30 @@ def register(app: typer.Typer) -> None:
 
 
 def _plan_all(
-    chosen: Selection, actor: LocalActor, *, refresh: bool, show_literals: bool, many: bool
+    chosen: Selection,
+    actor: LocalActor,
+    *,
+    refresh: bool,
+    show_literals: bool,
+    many: bool,
+    quiet: bool,
 ) -> tuple[list[Planned], list[tuple[Step, Any]]]:
     """Every table's proposal; among many tables one that fails does not hide the others."""
+    from reconciler.cli import terminal
     from reconciler.errors import ReconcilerError
 
     planned: list[Planned] = []
     failed: list[tuple[Step, Any]] = []
-    for step in chosen.steps:
+    for number, step in enumerate(chosen.steps, start=1):
+        name = ".".join(step.target.identifier)
+        terminal.progress(f"{number} of {len(chosen.steps)}  {name}", quiet=quiet or not many)
         try:
             planned.append(_plan_one(step, actor, refresh, show_literals))
         except ReconcilerError as error:
             if not many:
                 raise
             failed.append((step, error))
+    terminal.progress("", quiet=quiet or not many)
     return planned, failed
 
 
@@ -137,7 +155,9 @@ def _save(path: Path, planned: list[Planned]) -> None:
     try:
         path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+        raise UserError(
+            f"cannot write {path}: {error.strerror}", do="name a file in a directory you can write"
+        ) from error
 
 
 def _print(
@@ -146,6 +166,7 @@ def _print(
     output: Output,
     detailed: bool,
     *,
+    verbose: bool,
     saved: Path | None,
 ) -> None:
     documents = [with_digest(proposal.plan) for _, proposal, _ in planned]
@@ -158,13 +179,19 @@ def _print(
         from reconciler.report.markdown import render_plans
 
         named = [(".".join(step.target.identifier), error.what) for step, error in failed]
-        typer.echo(render_plans([proposal.plan.document() for _, proposal, _ in planned], named))
+        bodies = [
+            {**budgeted(proposal, gate), "digest": proposal.plan.digest()}
+            for _, proposal, gate in planned
+        ]
+        approvals = [f"Approval: {approval_line(step, gate)}." for step, _, gate in planned]
+        typer.echo(render_plans(bodies, named, approvals), nl=False)
     elif output is Output.NAME:
         for document in documents:
             typer.echo(document["planId"])
     elif detailed:
-        typer.echo("\n\n".join(_text(*item, saved=saved) for item in planned))
-    else:
+        texts = [_text(*item, verbose=verbose, saved=saved) for item in planned]
+        typer.echo("\n\n".join(texts))
+    elif planned:
         typer.echo(_lines(planned, wide=output is Output.WIDE))
     if output not in (Output.JSON, Output.YAML):
         for step, error in failed:
@@ -186,14 +213,16 @@ def _listing(documents: list[dict[str, Any]], failed: list[tuple[Step, Any]]) ->
     }
 
 
-def _text(step: Step, proposal: Proposal, gate: Gate, *, saved: Path | None) -> str:
+def _text(step: Step, proposal: Proposal, gate: Gate, *, verbose: bool, saved: Path | None) -> str:
+    from reconciler.cli import terminal
     from reconciler.cli.plan_text import render_plan
 
     text = render_plan(
         budgeted(proposal, gate),
+        width=terminal.width(),
         preview=saved is None and not proposal.frozen,
         approval=approval_line(step, gate),
-        verbose=True,
+        verbose=verbose,
     )
     if saved is not None:
         text += f"\n  Saved and frozen in {saved}; it carries its policy."
@@ -207,28 +236,37 @@ def _text(step: Step, proposal: Proposal, gate: Gate, *, saved: Path | None) -> 
 
 def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
     """The plan document with a line per budget; budgets are no part of a plan's identity."""
-    from reconciler.core.format import iec
-
     document = proposal.plan.document()
-    lines = []
-    for state in gate.budgets:
-        if state.error:
-            lines.append(f"{state.budget.name}: {state.error}, allows nothing")
-        elif not state.active:
-            boundary = f"{state.boundary:%Y-%m-%dT%H:%M:%SZ}" if state.boundary else "-"
-            lines.append(f"{state.budget.name}: not active before {boundary}")
-        elif state.budget.max_rewrite_bytes is not None:
-            limit, used = iec(state.budget.max_rewrite_bytes), iec(state.spent_bytes)
-            lines.append(f"{state.budget.name}: {used} of {limit} used")
-        else:
-            lines.append(
-                f"{state.budget.name}: {state.spent_cpu_seconds:.0f} of "
-                f"{state.budget.max_cpu_seconds} CPU s used"
-            )
+    asked = sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)
+    cpu_seconds = sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending) / 1000
+    lines = [budget_line(state, asked, cpu_seconds) for state in gate.budgets]
     if gate.reason in ("OverBudget", "OutsideWindow"):
         lines.append(f"{gate.count} of {len(proposal.pending)} actions may start: {gate.message}")
     document["evidence"] = {**document["evidence"], "budgets": lines}
     return document
+
+
+def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
+    """What a plan asks of a budget, and what is left of it. asked: bytes to rewrite."""
+    from reconciler.core.format import cpu, duration, iec
+
+    budget = state.budget
+    if state.error:
+        return f"{budget.name}: {state.error}; it allows nothing"
+    boundary = f"{state.boundary:%Y-%m-%dT%H:%M:%SZ}" if state.boundary else "-"
+    if not state.active:
+        return f"{budget.name}: its window opens at {boundary}; it does not bind before"
+    if state.closed:
+        return f"{budget.name}: allows nothing until {boundary}"
+    when = f"per {duration(budget.per_seconds)}" if budget.per_seconds else f"until {boundary}"
+    parts = []
+    if budget.max_rewrite_bytes is not None:
+        limit, used = iec(budget.max_rewrite_bytes), iec(state.spent_bytes)
+        parts.append(f"{iec(asked)} of {limit} {when}, {used} used")
+    if budget.max_cpu_seconds is not None:
+        limit, used = cpu(budget.max_cpu_seconds), cpu(state.spent_cpu_seconds)
+        parts.append(f"{cpu(cpu_seconds)} of {limit} {when}, {used} used")
+    return f"{budget.name}: {'; '.join(parts)}"
 
 
 def approval_line(step: Step, gate: Gate) -> str:
@@ -240,39 +278,39 @@ def approval_line(step: Step, gate: Gate) -> str:
 
 def _lines(planned: list[Planned], *, wide: bool) -> str:
     """One line a table, those with work first by saving, converged ones as one count."""
-    from reconciler.cli.plan_text import align
-    from reconciler.core.format import cpu, duration, iec
+    from reconciler.cli import terminal
+    from reconciler.cli.plan_text import TableLine, render_lines
     from reconciler.loop.step import CONVERGED, state_of
 
-    rows = [["TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY SAVED", "PAYBACK", "STATE"]]
-    converged = 0
+    lines, converged = [], 0
     ordered = sorted(planned, key=lambda item: (-saved_per_day(item[1]), item[1].target.identifier))
     for _, proposal, gate in ordered:
         state = state_of(proposal, gate)
         if state.state == CONVERGED and not wide:
             converged += 1
             continue
-        cost = proposal.plan.evidence.get("cost", {})
-        payback = cost.get("paybackMillis")
-        rows.append([
-            proposal.observation.name,
-            str(len(proposal.pending)),
-            iec(sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)),
-            cpu(sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending) / 1000),
-            iec(saved_per_day(proposal)),
-            "-" if payback is None else duration(payback / 1000),
-            state.reason or state.state,
-        ])  # fmt: skip
-    lines = align(rows, "lrrrrrl") if len(rows) > 1 else []
-    if converged:
-        lines.append(f"{converged} {'table is' if converged == 1 else 'tables are'} converged.")
-    return "\n".join(lines)
+        payback = proposal.plan.evidence.get("cost", {}).get("paybackMillis")
+        lines.append(
+            TableLine(
+                name=proposal.observation.name,
+                actions=len(proposal.pending),
+                rewrite_bytes=sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending),
+                cpu_millis=sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending),
+                saved_per_day=saved_per_day(proposal),
+                payback_millis=payback if proposal.pending else None,
+                state=state.reason or state.state,
+            )
+        )
+    return render_lines(lines, converged, terminal.width())
 
 
 def saved_per_day(proposal: Proposal) -> float:
-    """Bytes that the recorded queries would read less a day, over the recorded window."""
+    """Bytes that the recorded queries would read less a day, over the recorded window; unknown,
+    and last in order, is -1."""
     workload, advice = proposal.evidence.workload, proposal.advice
-    if workload.empty or not proposal.pending:
+    if workload.empty:
+        return -1.0
+    if not proposal.pending:
         return 0.0
     days = max(1.0, (workload.until_ms - workload.since_ms) / 86_400_000)
     return max(0.0, advice.read_now - advice.read_after.mid) / days

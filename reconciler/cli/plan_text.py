@@ -6,19 +6,24 @@ shows what its reviewer saw. Shapes come without literals unless the plan was ma
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from reconciler.cli.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
 from reconciler.core.format import count, cpu, duration, iec, percent
 
 INDENT = "  "
-WIDTH = 100
+MOST_ACTIONS = 24
+MOST_SHAPES = 6
+MOST_REJECTED = 8
+"""Lines of a summary before the rest is summed up; -v shows all."""
 
 
 def render_plan(
     document: Mapping[str, Any],
     *,
+    width: int = WIDEST,
     preview: bool = True,
     approval: str = "",
     verbose: bool = False,
@@ -31,30 +36,23 @@ def render_plan(
     evidence = document["evidence"]
     name = ".".join([document["catalog"], *document["table"]])
     sections = [
-        _headline(document, name, preview),
-        _actions(document),
-        _totals(evidence) if document["actions"] else "",
-        _shapes(evidence, verbose),
-        _cost(document, evidence) if document["actions"] else "",
-        _rejected(evidence, verbose),
-        _not_acted_on(evidence),
-        _ending(document, name, approval) if ending else "",
+        _headline(document, name, preview, width),
+        _actions(document, verbose, width),
+        _totals(evidence, width) if document["actions"] else [],
+        _shapes(evidence, verbose, width),
+        _cost(document, evidence, width) if document["actions"] else [],
+        _rejected(evidence, verbose, width),
+        _not_acted_on(evidence, width),
+        _ending(document, name, approval, width) if ending else [],
     ]
-    return "\n\n".join(section for section in sections if section)
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def _headline(document: Mapping[str, Any], name: str, preview: bool) -> str:
+def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int) -> list[str]:
     title = f"plan {document['planId']}" if document["actions"] else "nothing to do"
     kind = " (preview)" if preview and document["actions"] else ""
-    lines = fit([f"{name}      {title}{kind}", f"policy {document['policy']}"], "      ")
-    work = textwrap.wrap(_workload_line(document["evidence"]), WIDTH, subsequent_indent="  ")
-    return "\n".join([*lines, *work])
-
-
-def fit(parts: Sequence[str], gap: str, width: int = WIDTH) -> list[str]:
-    """The parts on one line when they fit, else one a line."""
-    line = gap.join(parts)
-    return [line] if len(line) <= width else list(parts)
+    lines = flow([name, f"{title}{kind}", f"policy {document['policy']}"], width, "      ")
+    return lines + wrapped(_workload_line(document["evidence"]), width, indent=INDENT)
 
 
 def _workload_line(evidence: Mapping[str, Any]) -> str:
@@ -63,9 +61,9 @@ def _workload_line(evidence: Mapping[str, Any]) -> str:
         return "Workload: none imported; only what the policy declares is planned"
     days = max(1, round((work["untilMs"] - work["sinceMs"]) / 86_400_000))
     parts = [
-        f"Workload: {count(work['queries'])} queries",
-        f"{days} {'day' if days == 1 else 'days'} to {work['until']}",
-        f"{work['shapes']} {'shape' if work['shapes'] == 1 else 'shapes'}",
+        f"Workload: {plural(work['queries'], 'query', 'queries')}",
+        f"{plural(days, 'day')} to {work['until']}",
+        plural(work["shapes"], "shape"),
         f"explains {work['coveragePercent']} % of {work['coverageBasis']}",
     ]
     skipped = f"; {count(work['skipped'])} skipped" if work.get("skipped") else ""
@@ -73,40 +71,55 @@ def _workload_line(evidence: Mapping[str, Any]) -> str:
     return ", ".join(parts) + skipped + stale
 
 
-def _actions(document: Mapping[str, Any]) -> str:
-    """Metadata changes as sentences, rewrites in columns below them."""
+def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
+    """Metadata changes as sentences, rewrites in columns below them; beyond a screen, a sum."""
     items = document["actions"]
     metadata = [item for item in items if "filesIn" not in item["predicted"]]
-    rows = [_action_row(item) for item in items if "filesIn" in item["predicted"]]
-    lines = [f"{INDENT}~ {_label(item)}   metadata only" for item in metadata]
-    return "\n".join(lines + (align(rows, "l" + "r" * 6, indent=INDENT, gap="  ") if rows else []))
+    rewrites = [item for item in items if "filesIn" in item["predicted"]]
+    lines = []
+    for item in metadata:
+        text = f"~ {_label(item)}   metadata only"
+        lines += wrapped(text, width, first=INDENT, indent=INDENT * 3)
+    if not rewrites:
+        return lines
+    shown = rewrites if verbose or len(rewrites) <= MOST_ACTIONS else rewrites[: MOST_ACTIONS - 1]
+    rows = [_action_row(f"~ {_label(item)}", [item["predicted"]]) for item in shown]
+    rest = [item["predicted"] for item in rewrites[len(shown) :]]
+    if rest:
+        rows.append(_action_row(f"~ {plural(len(rest), 'more action')} (plan -v)", rest))
+    return lines + tabulate(rows, "l" + "r" * 6, width, indent=INDENT)
 
 
 def _label(item: Mapping[str, Any]) -> str:
     return str(item["predicted"].get("label", item["type"]))
 
 
-def _action_row(item: Mapping[str, Any]) -> list[str]:
-    told = item["predicted"]
+def _action_row(label: str, predicted: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Files, bytes, groups, CPU and time of one action, or of several together."""
+    total = {
+        key: sum(int(told[key]) for told in predicted)
+        for key in ("filesIn", "bytesIn", "filesOut", "groups", "cpuMillis", "millis")
+    }
     return [
-        f"~ {clip(_label(item), 46)}",
-        f"{count(told['filesIn'])} files",
-        iec(told["bytesIn"]),
-        f"-> {count(told['filesOut'])} {'file' if told['filesOut'] == 1 else 'files'}",
-        f"{count(told['groups'])} {'group' if told['groups'] == 1 else 'groups'}",
-        cpu(told["cpuMillis"] / 1000),
-        duration(told["millis"] / 1000),
+        label,
+        plural(total["filesIn"], "file"),
+        iec(total["bytesIn"]),
+        f"-> {plural(total['filesOut'], 'file')}",
+        plural(total["groups"], "group"),
+        cpu(total["cpuMillis"] / 1000),
+        duration(total["millis"] / 1000),
     ]
 
 
-def _totals(evidence: Mapping[str, Any]) -> str:
+def _totals(evidence: Mapping[str, Any], width: int) -> list[str]:
     rows = [["", "NOW", "AFTER", "80 % INTERVAL", "OBJECTIVE"]]
     for line in evidence.get("totals", ()):
+        note = "   ".join(str(line[key]) for key in ("objective", "note") if line.get(key))
         rows.append(
             [line["name"], *(_value(line, key) for key in ("now", "after")), _interval(line),
-             line.get("objective", "-") + ("   " + line["note"] if line.get("note") else "")]
+             note or "-"]
         )  # fmt: skip
-    return "\n".join(align(rows, "lrrrl", indent=INDENT, gap="   "))
+    return tabulate(rows, "lrrrl", width, indent=INDENT, gap="   " if width >= WIDEST else "  ")
 
 
 def _value(line: Mapping[str, Any], key: str) -> str:
@@ -133,34 +146,42 @@ def _interval(line: Mapping[str, Any]) -> str:
     return f"{low} - {high}"
 
 
-def _shapes(evidence: Mapping[str, Any], verbose: bool) -> str:
+def _shapes(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
+    """The shapes that read most, and every one that gets worse."""
     shapes = evidence.get("shapes") or []
     if not shapes:
-        return ""
-    shown = list(shapes) if verbose else list(shapes[:6])
+        return []
+    shown = [
+        shape
+        for number, shape in enumerate(shapes)
+        if verbose or number < MOST_SHAPES or shape.get("worse")
+    ]
+    rest = [shape for shape in shapes if not any(shape is other for other in shown)]
     rows = [["WHO PAYS TODAY", "QUERIES", "READ NOW", "AFTER", "FILES/QUERY", ""]]
-    for shape in shown:
-        changed = shape.get("bytesAfter") is not None
-        rows.append([
-            INDENT + clip(shape["text"], 44),
-            count(shape["queries"]),
-            iec(shape["bytesNow"]),
-            iec(shape["bytesAfter"]) if changed else "-",
-            _files_per_query(shape),
-            "worse" if shape.get("worse") else "",
-        ])  # fmt: skip
-    rest = list(shapes[len(shown) :])
+    rows += [_shape_row(shape, verbose, width) for shape in shown]
     if rest:
         after = [shape.get("bytesAfter") for shape in rest]
         rows.append([
-            f"{INDENT}{len(rest)} other shapes",
+            f"{INDENT}{plural(len(rest), 'other shape')}",
             count(sum(shape["queries"] for shape in rest)),
             iec(sum(shape["bytesNow"] for shape in rest)),
             iec(sum(after)) if None not in after else "-",
             "",
-            "some worse" if any(shape.get("worse") for shape in rest) else "",
+            "",
         ])  # fmt: skip
-    return "\n".join(align(rows, "lrrrrl"))
+    return tabulate(rows, "lrrrrl", width)
+
+
+def _shape_row(shape: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
+    text = shape["text"] if verbose else clip(shape["text"], width - len(INDENT))
+    return [
+        INDENT + text,
+        count(shape["queries"]),
+        iec(shape["bytesNow"]),
+        iec(shape["bytesAfter"]) if shape.get("bytesAfter") is not None else "-",
+        _files_per_query(shape),
+        "worse" if shape.get("worse") else "",
+    ]
 
 
 def _files_per_query(shape: Mapping[str, Any]) -> str:
@@ -170,93 +191,116 @@ def _files_per_query(shape: Mapping[str, Any]) -> str:
     return f"{now} -> {count(round(shape['filesAfterMilli'] / 1000))}"
 
 
-def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any]) -> str:
+def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) -> list[str]:
     cost = evidence.get("cost") or {}
     rewritten = sum(item["predicted"].get("bytesIn", 0) for item in document["actions"])
+    rows = [("Cost", text) for text in _cost_texts(cost, rewritten)]
+    rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
+    if rewritten and evidence.get("trust"):
+        rows.append(("Trust", str(evidence["trust"])))
+    lines, before = [], ""
+    for title, text in rows:
+        first = f"{'' if title == before else title:<7}"
+        lines += wrapped(text, width, first=first, indent=" " * 7)
+        before = title
+    return lines
+
+
+def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
     if not rewritten:
-        return "Cost   metadata only, no data file is rewritten"
+        return ["metadata only, no data file is rewritten"]
     total = cost.get("tableBytes") or 0
     share = f" ({percent(rewritten / total, 1)} of the table)" if total else ""
-    lines = [
-        f"Cost   {iec(rewritten)} rewritten{share}, {cpu(cost['cpuMillis'] / 1000)}, "
-        f"about {duration(cost['millis'] / 1000)} on {cost['cores']} "
-        f"{'core' if cost['cores'] == 1 else 'cores'}"
-    ]
+    spent = (
+        f"{iec(rewritten)} rewritten{share}, {cpu(cost['cpuMillis'] / 1000)}, "
+        f"about {duration(cost['millis'] / 1000)} on {plural(cost['cores'], 'core')}"
+    )
     payback = cost.get("paybackMillis")
-    ratio = f"       1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
-    if payback is not None:
-        ratio += f"; pays back in about {duration(payback / 1000)}, a file opened counted as 1 MiB"
-    else:
-        ratio += "; no payback claimed"
-    lines.append(ratio)
-    lines += [f"Budget {line}" for line in evidence.get("budgets", ())]
-    if evidence.get("trust"):
-        lines.append(f"Trust  {evidence['trust']}")
-    return "\n".join(lines)
+    ratio = f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
+    if payback is None:
+        return [spent, f"{ratio}; no payback claimed"]
+    when = f"pays back in about {duration(payback / 1000)}, a file opened counted as 1 MiB"
+    return [spent, f"{ratio}; {when}"]
 
 
-def _rejected(evidence: Mapping[str, Any], verbose: bool) -> str:
+def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
     items = evidence.get("rejected") or []
     if not items:
-        return ""
-    shown = items if verbose else items[:6]
-    rows = [[INDENT + clip(item["what"], 42), clip(item["why"], 110)] for item in shown]
-    lines = ["CONSIDERED, NOT DONE", *wrap_last(rows)]
+        return []
+    shown = items if verbose else items[:MOST_REJECTED]
+    rows = [[item["what"], item["why"] if verbose else clip(item["why"], 160)] for item in shown]
+    lines = ["CONSIDERED, NOT DONE", *tabulate(rows, "ll", width, indent=INDENT, least=36)]
     if len(items) > len(shown):
-        lines.append(f"{INDENT}{len(items) - len(shown)} more with -v")
-    return "\n".join(lines)
+        lines.append(f"{INDENT}{len(items) - len(shown)} more: plan -v")
+    return lines
 
 
-def _not_acted_on(evidence: Mapping[str, Any]) -> str:
+def _not_acted_on(evidence: Mapping[str, Any], width: int) -> list[str]:
     fields = evidence.get("notActedOn") or []
-    return f"NOT ACTED ON YET BY THIS VERSION       {', '.join(fields)}" if fields else ""
+    if not fields:
+        return []
+    text = ", ".join(fields)
+    return wrapped(text, width, first="NOT ACTED ON YET BY THIS VERSION   ", indent=INDENT)
 
 
-def _ending(document: Mapping[str, Any], name: str, approval: str) -> str:
+def _ending(document: Mapping[str, Any], name: str, approval: str, width: int) -> list[str]:
     if not document["actions"]:
-        why = document["evidence"].get("emptyBecause")
-        return why or "Nothing is above threshold."
+        return wrapped(_empty_because(document["evidence"]), width)
     inputs = sum(len(item.get("inputs", ())) for item in document["actions"])
-    valid = f"Valid while its {count(inputs)} input files are live; appends do not void it."
+    live = f"its {count(inputs)} input files are" if inputs != 1 else "its one input file is"
+    valid = f"Valid while {live} live; appends do not void it."
     if not inputs:
         valid = "Valid until someone else changes these properties."
-    lines = [valid + (f" Approval: {approval}." if approval else "")]
+    lines = wrapped(valid + (f" Approval: {approval}." if approval else ""), width)
     save, run = f"layoutctl plan {name} --out plan.json", "layoutctl apply plan.json"
-    lines.append(f"{INDENT}save:  {save}      run:  {run}")
-    return "\n".join(lines)
+    return [*lines, *commands([f"save:  {save}", f"run:  {run}"], width, title="", indent=" ")]
 
 
-def clip(text: str, width: int) -> str:
-    """The text in at most `width` characters, an ellipsis where it was cut."""
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _empty_because(evidence: Mapping[str, Any]) -> str:
+    if (evidence.get("snapshot") or {}).get("files") == 0:
+        return "The table holds no data file."
+    return evidence.get("emptyBecause") or "Nothing is above threshold."
 
 
-def align(
-    rows: Sequence[Sequence[str]], sides: str, *, indent: str = "", gap: str = "  "
-) -> list[str]:
-    """Rows as aligned columns; sides: one of l, r per column. Short rows leave the rest empty."""
-    columns = len(sides)
-    full = [list(row) + [""] * (columns - len(row)) for row in rows]
-    # A short row is a remark: it must not widen the columns of the numbers below it.
-    measured = [row for row, given in zip(full, rows, strict=True) if len(given) == columns] or full
-    widths = [max(len(row[column]) for row in measured) for column in range(columns)]
-    widths[0] = max(len(row[0]) for row in full)
-    lines = []
-    for row in full:
-        cells = [
-            cell.ljust(width) if side == "l" else cell.rjust(width)
-            for cell, width, side in zip(row, widths, sides, strict=True)
-        ]
-        lines.append((indent + gap.join(cells)).rstrip())
-    return lines
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """One table among many. saved_per_day: bytes, negative where no query is known."""
+
+    name: str
+    actions: int
+    rewrite_bytes: int
+    cpu_millis: int
+    saved_per_day: float
+    payback_millis: int | None
+    state: str
 
 
-def wrap_last(rows: Sequence[tuple[str, str] | list[str]], width: int = WIDTH) -> list[str]:
-    """Two columns; the second is wrapped at `width` and continued below itself."""
-    left = max(len(row[0]) for row in rows)
-    lines = []
-    for first, second in rows:
-        pieces = textwrap.wrap(second, max(20, width - left - 2)) or [""]
-        lines.append(f"{first.ljust(left)}  {pieces[0]}")
-        lines += [" " * (left + 2) + piece for piece in pieces[1:]]
-    return lines
+def render_lines(lines: Sequence[TableLine], converged: int, width: int = WIDEST) -> str:
+    """Many tables, one line each in the order given; converged ones as one count."""
+    rows = [["TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY", "PAYBACK", "STATE"]]
+    rows += [_table_row(line) for line in lines]
+    text = tabulate(rows, "lrrrrrl", width) if lines else []
+    if len(lines) > 1:
+        total = iec(sum(line.rewrite_bytes for line in lines))
+        actions = plural(sum(line.actions for line in lines), "action")
+        text += wrapped(f"{plural(len(lines), 'table')}, {actions}, {total} to rewrite.", width)
+    if converged:
+        text.append(f"{plural(converged, 'table is', 'tables are')} converged.")
+    return "\n".join(text)
+
+
+def _table_row(line: TableLine) -> list[str]:
+    return [
+        line.name,
+        count(line.actions),
+        iec(line.rewrite_bytes) if line.actions else "-",
+        cpu(line.cpu_millis / 1000) if line.actions else "-",
+        _less(line.saved_per_day),
+        "-" if line.payback_millis is None else duration(line.payback_millis / 1000),
+        line.state,
+    ]
+
+
+def _less(saved: float) -> str:
+    """What is read less, as the change that it is."""
+    return f"-{iec(saved)}" if saved > 0 else "-" if saved < 0 else iec(0)

@@ -54,7 +54,9 @@ def _write(path: Path, page: str) -> None:
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+        raise UserError(
+            f"cannot write {path}: {error.strerror}", do="name a file in a directory you can write"
+        ) from error
 
 
 def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: bool) -> Sources:

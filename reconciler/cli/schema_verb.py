@@ -41,4 +41,7 @@ def resolve_kind(text: str) -> str:
             names[name.lower()] = kind
     if text.lower() in names:
         return names[text.lower()]
-    raise UserError(f'"{text}" is not a kind of document', details=(f"kinds: {', '.join(KINDS)}",))
+    raise UserError(
+        f'"{text}" is not a kind of document',
+        do=f"name one of {', '.join(KINDS)}, or none for all",
+    )

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reconciler.cli.options import CatalogName, Exclude, Files, Format, Output, Select, Timeout
+from reconciler.cli.options import (
+    CatalogName,
+    Exclude,
+    Files,
+    Format,
+    Output,
+    Quiet,
+    Select,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from reconciler.core.gate import Gate
@@ -33,8 +42,10 @@ def register(app: typer.Typer) -> None:
         select: Select = None,
         exclude: Exclude = None,
         timeout: Timeout = 30.0,
+        quiet: Quiet = False,
     ) -> None:
         """Show which tables have converged, and why the others have not."""
+        from reconciler.cli import terminal
         from reconciler.cli.plan import local_actor
         from reconciler.cli.targets import select as choose
 
@@ -44,11 +55,17 @@ def register(app: typer.Typer) -> None:
             table, files, catalog, include=select or (), exclude=exclude or (), timeout=timeout
         )
         actor = local_actor(timeout)
-        found = [_look(step, actor) for step in chosen.steps]
+        found = []
+        for number, step in enumerate(chosen.steps, start=1):
+            name = ".".join(step.target.identifier)
+            terminal.progress(f"{number} of {len(chosen.steps)}  {name}", quiet=quiet)
+            found.append(_look(step, actor))
+        terminal.progress("", quiet=quiet)
         _print(found, output)
         for row in found:
             if "error" in row:
-                typer.echo(row["error"], err=True)
+                where = f"{row['table']}: " if len(found) > 1 else ""
+                typer.echo(where + row["error"], err=True)
         worst = max((row["exitCode"] for row in found), default=0)
         if worst:
             raise typer.Exit(worst)
@@ -152,31 +169,57 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
     elif output is Output.NAME:
         typer.echo("\n".join(row["table"] for row in rows))
     else:
-        typer.echo(render_status(rows))
+        from reconciler.cli.terminal import UNLIMITED, width
+
+        now = dt.datetime.now(dt.UTC)
+        typer.echo(render_status(rows, now, UNLIMITED if output is Output.WIDE else width()))
 
 
-def render_status(rows: list[dict[str, Any]]) -> str:
-    from reconciler.cli.plan_text import align
+def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> str:
+    """One line a table; where the reasons do not fit beside the numbers, they stand below."""
+    from reconciler.cli.terminal import UNLIMITED, blocks, tabulate, wrapped
+
+    table = [["TABLE", "STATE", "WHY", "AMPL", "PENDING", "SPENT 24 h", "SINCE"]]
+    table += [_cells(row, now) for row in rows]
+    lines = tabulate(table, "lllrrrr", UNLIMITED)
+    if max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    head, *numbers = blocks([[*cells[:2], *cells[3:]] for cells in table], "llrrrr", width)
+    lines = head
+    for block, row in zip(numbers, rows, strict=True):
+        lines += block
+        if row["reason"]:
+            lines += wrapped(f"{_why(row)}: {row['message']}", width, first="  ", indent="    ")
+    return "\n".join(lines)
+
+
+def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
     from reconciler.core.format import duration, iec
 
-    lines = [["TABLE", "STATE", "WHY", "AMPL", "PENDING", "SPENT 24 h", "SINCE"]]
-    now = dt.datetime.now(dt.UTC)
-    for row in rows:
-        if row["state"] == "Unknown":
-            lines.append([row["table"], "Unknown", row["reason"], "-", "-", "-", "-"])
-            continue
-        since = dt.datetime.strptime(row["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
-        spent = iec(row["spentBytes"])
-        lines.append([
-            row["table"],
-            row["state"],
-            _why(row),
-            _against(row["scanAmplification"], row["scanAmplificationObjective"]),
-            iec(row["pendingBytes"]) if row["pendingBytes"] else "-",
-            spent if row["budgetBytes"] is None else f"{spent} of {iec(row['budgetBytes'])}",
-            duration(max(0.0, (now - since).total_seconds())),
-        ])  # fmt: skip
-    return "\n".join(align(lines, "lllrrrr"))
+    if row["state"] == "Unknown":
+        return [row["table"], "Unknown", row["reason"], "-", "-", "-", "-"]
+    since = dt.datetime.strptime(row["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
+    return [
+        row["table"],
+        row["state"],
+        _why(row),
+        _against(row["scanAmplification"], row["scanAmplificationObjective"]),
+        iec(row["pendingBytes"]) if row["pendingBytes"] else "-",
+        _spent(row["spentBytes"], row["budgetBytes"]),
+        " ".join(duration(max(0.0, (now - since).total_seconds())).split()[:2]),
+    ]
+
+
+def _spent(spent: int, budget: int | None) -> str:
+    """ "131.0 of 500.0 GiB"."""
+    from reconciler.core.format import iec
+
+    if budget is None:
+        return iec(spent)
+    used, limit = iec(spent), iec(budget)
+    if used.split()[-1] == limit.split()[-1] or not spent:
+        used = used.split()[0]
+    return f"{used} of {limit}"
 
 
 def _why(row: dict[str, Any]) -> str:

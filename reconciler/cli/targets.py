@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from reconciler.api.builtin import builtin_policy
 from reconciler.api.documents import TableLayoutPolicy
@@ -19,11 +21,16 @@ from reconciler.api.support import not_acted_on
 from reconciler.api.table_patterns import choose_policy, matches
 from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
 from reconciler.catalog.load import connect, list_namespaces, list_tables
+from reconciler.cli.terminal import plural
 from reconciler.core.execution import CatalogConfig
+from reconciler.core.observation import quoted_name
 from reconciler.core.plan import policy_hash
 from reconciler.errors import UserError
 from reconciler.loop.propose import Target
 from reconciler.loop.step import Step
+
+DEFAULT_DIRECTORY = "layouts"
+"""Where policies usually are."""
 
 HARMLESS_WHEN_EMBEDDED = ("spec.interval", "spec.engine", "spec.approval.approvedPlans")
 """Fields that describe the operator's work: they do not make Automatic approval unsafe here."""
@@ -50,11 +57,18 @@ def select(
     documents = load(files) if files else Documents()
     if table is not None:
         config, identifier = resolve_table(table, catalog, documents.catalogs)
+        if documents.policies and _policy(documents, config, identifier) is None:
+            where, name = ", ".join(files), quoted_name((config.name, *identifier))
+            sys.stderr.write(
+                f"note: no policy under {where} selects {name}; the built-in one is used\n"
+            )
         return Selection(documents, (step_for(Target(config, identifier), documents),))
     if not files:
         raise UserError(
             "name a table, or documents with -f",
-            do="layoutctl observe lists the tables of a catalog",
+            do=f"add -f {DEFAULT_DIRECTORY}"
+            if Path(DEFAULT_DIRECTORY).is_dir()
+            else "layoutctl observe lists the tables of a catalog",
         )
     found = list(_governed(documents, catalog, timeout))
     chosen = [
@@ -63,6 +77,13 @@ def select(
         if (not include or _any_match(include, step.target.identifier))
         and not _any_match(exclude, step.target.identifier)
     ]
+    if found and not chosen:
+        names = [".".join(step.target.identifier) for step in found]
+        raise UserError(
+            f"--select and --exclude leave none of {plural(len(found), 'table')}",
+            details=(f"The policies select {', '.join(names[:8])}{', ...' * (len(names) > 8)}.",),
+            do="widen --select or --exclude; * stays within a level, ** crosses levels",
+        )
     if not chosen:
         raise UserError(
             f"no table matches the policies under {', '.join(files)}",

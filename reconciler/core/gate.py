@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.core.budget import Budget, BudgetState, Charge, Spent, admit
 from reconciler.core.format import iec
@@ -48,7 +48,10 @@ class GateInput:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """count: how many of the remaining actions may start now. reason: "" or a condition reason."""
+    """count: how many of the remaining actions may start now. reason: "" or a condition reason.
+
+    budgets: how every budget stands, whatever the decision rests on.
+    """
 
     count: int
     reason: str
@@ -62,14 +65,14 @@ class Gate:
 
 def gate(given: GateInput) -> Gate:
     """The decision. A plan without remaining actions passes with count 0 and no reason."""
+    charges = [charge_of(item) for item in given.remaining]
+    admission = admit(charges, given.budgets, given.spent, given.now)
     if not given.remaining:
-        return Gate(0, "", "nothing remains to be done")
+        return Gate(0, "", "nothing remains to be done", admission.states)
     for check in CHECKS:
         refusal = check(given)
         if refusal is not None:
-            return refusal
-    charges = [charge_of(item) for item in given.remaining]
-    admission = admit(charges, given.budgets, given.spent, given.now)
+            return replace(refusal, budgets=admission.states)
     return Gate(admission.count, admission.reason, admission.message, admission.states)
 
 

@@ -134,6 +134,7 @@ def _tpchgen(target: Path, scale: Scale, tables: tuple[str, ...], parts: int | N
         raise UnavailableError(
             "tpchgen-cli failed to generate the demo's data",
             details=tuple(done.stderr.strip().splitlines()[-3:]),
+            do="check the free space and the rights of the demo's directory, then run it again",
         )
 
 

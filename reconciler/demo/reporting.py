@@ -61,7 +61,9 @@ def run_round(
     for query in queries:
         measured = recorded.get(query.label)
         if measured is None or query.label not in checksums:
-            raise UnavailableError(f"Spark recorded nothing of {query.label} in {log}")
+            raise UnavailableError(
+                f"Spark recorded nothing of {query.label} in {log}", do="run the demo again"
+            )
         runs.append(Run(query.label, query.name, checksums[query.label], *measured))
     return tuple(runs), log
 
@@ -136,7 +138,10 @@ def _new_log(before: set[Path], directory: Path) -> Path:
     new = sorted(path for path in directory.iterdir() if path not in before)
     logs = [path for path in new if not path.name.startswith(".")]
     if len(logs) != 1:
-        raise UnavailableError(f"expected one new event log in {directory}, found {len(logs)}")
+        raise UnavailableError(
+            f"expected one new event log in {directory}, found {len(logs)}",
+            do="run one demo at a time in a directory",
+        )
     return logs[0]
 
 

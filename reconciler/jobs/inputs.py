@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.core.schema import SortColumn
 from reconciler.core.values import Scalar
-from reconciler.errors import UserError
+from reconciler.errors import UnsupportedError
 from reconciler.jobs import iceberg
 from reconciler.jobs.group import InputFile, decoded_bytes
 
@@ -17,11 +17,14 @@ SAMPLED_FILES = 16
 
 
 def refuse_unsafe(spark: Any, table: Any, tasks: Mapping[str, Any], name: str) -> None:
-    """Raises UserError for inputs that a rewrite cannot carry over faithfully yet."""
+    """Raises UnsupportedError for inputs that a rewrite cannot carry over faithfully yet."""
     supported = (1, 2, 3)
     version = int(spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table))
     if version not in supported:
-        raise UserError(f"{name} has Iceberg format version {version}; this version handles 1 to 3")
+        raise UnsupportedError(
+            f"{name} has Iceberg format version {version}; this version handles 1 to 3",
+            do="leave it out of the policy, or use a newer layoutctl",
+        )
     if table.properties().get("encryption.key-id") is not None:
         raise _refusal(name, "is encrypted", "leave it out of the policy")
     for path, task in tasks.items():
@@ -38,8 +41,8 @@ def refuse_unsafe(spark: Any, table: Any, tasks: Mapping[str, Any], name: str) -
             )
 
 
-def _refusal(name: str, why: str, do: str | None) -> UserError:
-    return UserError(
+def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
+    return UnsupportedError(
         f"{name} {why}",
         details=("Rewriting it is not supported yet. The table was left as it was.",),
         do=do or "leave these files out of the plan (tables.exclude, or another partition)",

@@ -42,11 +42,12 @@ from reconciler.jobs import (
     inputs,
     metadata,
     processes,
+    session,
     stage,
     standing,
     write,
 )
-from reconciler.jobs.group import Group, batches, make_groups
+from reconciler.jobs.group import Group, batches, make_groups, task_bytes
 from reconciler.jobs.standing import Standing
 from reconciler.jobs.translate import lost_jvm, translated
 from reconciler.jobs.write import Attempt, Written
@@ -55,9 +56,6 @@ RENEW_SECONDS = 20.0
 LEASE_SECONDS = 60.0
 """How long a lease lasts that is not renewed (definitions: Lease)."""
 POLL_SECONDS = 0.2
-MEMORY_SHARE = 0.6 * 0.8
-"""Share of the heap that Spark gives to tasks, with room for what is not the sort buffer."""
-RESERVED_BYTES = 300 << 20
 WORDS = {
     ActionType.RECLUSTER: "recluster",
     ActionType.CLUSTER: "cluster",
@@ -359,8 +357,7 @@ class _Execution:
     def _task_bytes(self) -> int:
         if self.request.group_bytes:
             return self.request.group_bytes
-        heap = int(self.spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
-        return max(64 << 20, int((heap - RESERVED_BYTES) * MEMORY_SHARE / self.cores))
+        return task_bytes(*session.task_memory(self.spark))
 
     # Groups and batches
 
@@ -455,7 +452,11 @@ class _Execution:
 
     def _stopping(self) -> bool:
         if self.lease_lost():
-            raise BlockedError(self.lease_lost(), details=("Uncommitted work was dropped.",))
+            raise BlockedError(
+                self.lease_lost(),
+                details=("Uncommitted work was dropped.",),
+                do="see who else works on the table, then run the command again",
+            )
         if self.should_stop() and not self.stopped:
             self.stopped = True
             self._say("stopped", "stopping: dropping what is not committed")

@@ -19,51 +19,57 @@ _TABLES = (500, 200, 80, 25)
 Document = Mapping[str, Any]
 
 
-def render_plan(document: Document, digest: str = "", approval: str = "") -> str:
-    """One plan. digest: of the plan document; approval: who may approve it, one sentence."""
+def render_plan(document: Document, approval: str = "") -> str:
+    """One plan. document: with its `digest`, and with the lines of its budgets as evidence;
+    approval: who may approve it, one sentence."""
     for limit in _ROW_LIMITS:
-        text = _plan(document, digest, approval, limit)
+        text = _plan(document, approval, limit)
         if len(text) <= MAX_CHARACTERS:
             return text
-    return _plan(document, digest, approval, 1, details=False)
+    return _plan(document, approval, 1, details=False)
 
 
-def render_plans(documents: Sequence[Document], failed: Sequence[tuple[str, str]] = ()) -> str:
+def render_plans(
+    documents: Sequence[Document],
+    failed: Sequence[tuple[str, str]] = (),
+    approvals: Sequence[str] = (),
+) -> str:
     """Many plans: a table with a line each, the largest first; converged ones as one count.
 
-    failed: (table, message) of tables that could not be planned.
+    failed: (table, message) of tables that could not be planned. approvals: per document.
     """
+    told = dict(zip((document["planId"] for document in documents), approvals, strict=False))
     if len(documents) == 1 and not failed:
-        return render_plan(documents[0])
+        return render_plan(documents[0], told.get(documents[0]["planId"], ""))
     busy = sorted(
         (document for document in documents if document["actions"]),
         key=lambda document: (-_rewritten(document), table_name(document)),
     )
     converged = len(documents) - len(busy)
     for limit, tables in zip(_ROW_LIMITS[1:], (*_TABLES, 5), strict=True):
-        text = _plans(busy, converged, failed, limit, tables)
+        text = _plans(busy, told, converged, failed, limit, tables)
         if len(text) <= MAX_CHARACTERS:
             return text
-    return _plans(busy, converged, failed, 1, 5, details=False)
+    return _plans(busy, told, converged, failed, 1, 5, details=False)
 
 
 def table_name(document: Document) -> str:
     return ".".join([document["catalog"], *document["table"]])
 
 
-def _plan(document: Document, digest: str, approval: str, limit: int, details: bool = True) -> str:
-    name = table_name(document)
-    marker = f"<!-- layoutctl:plan {_comment(name)} {document['planId']} {digest}".rstrip()
+def _plan(document: Document, approval: str, limit: int, details: bool = True) -> str:
+    name, digest = table_name(document), document.get("digest", "")
+    marker = f"<!-- layoutctl:plan {_comment(_clip(name))} {document['planId']} {digest}".rstrip()
     parts = [f"{marker} -->", f"### {_text(name)}: {_headline(document)}", *_body(document, limit)]
     if details:
         parts += _details(document, limit)
-    if approval:
-        parts.append(_text(approval))
+    parts.append(_identity(document, approval))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _plans(
     busy: Sequence[Document],
+    approvals: Mapping[str, str],
     converged: int,
     failed: Sequence[tuple[str, str]],
     limit: int,
@@ -84,12 +90,16 @@ def _plans(
         rows = [[_text(name), _text(message)] for name, message in failed]
         parts.append(_table(("Not planned", "Why"), "ll", rows, tables))
     if details:
-        parts += [_folded(document, limit) for document in busy[:tables]]
+        parts += [
+            _folded(document, approvals.get(document["planId"], ""), limit)
+            for document in busy[:tables]
+        ]
     return "\n\n".join(parts) + "\n"
 
 
-def _folded(document: Document, limit: int) -> str:
-    body = "\n\n".join([*_body(document, limit), *_details(document, limit)])
+def _folded(document: Document, approval: str, limit: int) -> str:
+    parts = [*_body(document, limit), *_details(document, limit), _identity(document, approval)]
+    body = "\n\n".join(part for part in parts if part)
     title = f"{_text(table_name(document))}: {_headline(document)}"
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
@@ -99,7 +109,7 @@ def _table_row(document: Document) -> list[str]:
     read = _total(document, "read /")
     return [
         _text(table_name(document)),
-        ", ".join(_text(label) for label in _labels(document)),
+        _text(", ".join(_labels(document))),
         iec(_rewritten(document)) if _rewritten(document) else "metadata only",
         cpu((cost.get("cpuMillis") or 0) / 1000),
         (read or {}).get("note") or "-",
@@ -142,6 +152,7 @@ def _body(document: Document, limit: int) -> list[str]:
         _slower(evidence, limit),
         _storage(document),
         _cost(document),
+        _budgets(evidence, limit),
     ]
 
 
@@ -235,6 +246,24 @@ def _cost(document: Document) -> str:
     return text + (f"; pays back in about {payback}." if payback != "-" else ".")
 
 
+def _budgets(evidence: Mapping[str, Any], limit: int) -> str:
+    """What the policy's budgets leave for this plan, a line each."""
+    lines = evidence.get("budgets") or ()
+    shown = [f"**Budget** {_text(line)}." for line in lines[:limit]]
+    if len(lines) > limit:
+        shown.append(f"{count(len(lines) - limit)} more budget lines cut.")
+    return "\n\n".join(shown)
+
+
+def _identity(document: Document, approval: str) -> str:
+    """Which plan this is, to be approved by: its id and the digest of its document."""
+    if not document["actions"]:
+        return ""
+    digest = document.get("digest")
+    plan = f"Plan `{document['planId']}`" + (f", digest `{digest}`" if digest else "")
+    return f"{plan}. {_text(approval)}".rstrip()
+
+
 def _payback(cost: Mapping[str, Any]) -> str:
     millis = cost.get("paybackMillis")
     return "-" if millis is None else duration(millis / 1000)
@@ -245,7 +274,6 @@ def _details(document: Document, limit: int) -> list[str]:
     inside = [_workload(evidence)]
     if evidence.get("trust"):
         inside.append(f"How past predictions held: {_text(evidence['trust'])}.")
-    inside += [f"Budget {_text(line)}." for line in evidence.get("budgets", ())]
     shapes = evidence.get("shapes") or []
     if shapes:
         inside.append("**Who pays today**\n\n" + _shape_table(shapes, limit))
@@ -284,8 +312,8 @@ def _rejected(evidence: Mapping[str, Any], limit: int) -> str:
 
 def _provenance(document: Document) -> str:
     inputs = sum(len(item.get("inputs", ())) for item in document["actions"])
-    text = f"Plan `{document['planId']}`, policy {_text(document['policy'])}, "
-    text += f"made {document['createdAt']}, expires {document['expiresAt']}."
+    text = f"Policy {_text(document['policy'])}, made {document['createdAt']}, "
+    text += f"expires {document['expiresAt']}."
     if inputs:
         text += f" Valid while its {count(inputs)} input files are live; appends do not void it."
     return text

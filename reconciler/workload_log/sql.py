@@ -99,6 +99,22 @@ def check_dialect(name: str) -> str:
     return folded
 
 
+def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
+    """Columns that a query on one table alone names and the schema does not have, in its order.
+
+    An import leaves their conditions out silently, as it must; a person wants to hear of a typo.
+    """
+    statements = [s for s in sqlglot.parse(sql, dialect=dialect or None) if s]
+    if len(statements) != 1 or len(list(statements[0].find_all(exp.Table))) != 1:
+        return ()
+    query = statements[0]
+    known = set(_columns(schema)) | {one.alias.lower() for one in query.find_all(exp.Alias)}
+    known |= {one.alias_or_name.lower() for one in query.find_all(exp.Table, exp.Subquery, exp.CTE)}
+    named = [column.parts[0].name.lower() for column in query.find_all(exp.Column)]
+    own = {part.name.lower() for node in query.find_all(exp.Table) for part in node.parts}
+    return tuple(dict.fromkeys(n for n in named if n and n not in known | own))
+
+
 _DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}
 
 

@@ -204,7 +204,7 @@ def test_a_wrong_name_is_one_error(cli: Callable[..., str], name: str) -> None:
 def test_catalogs_are_listed_without_secrets(cli: Callable[..., str]) -> None:
     text = cli("catalogs")
     assert re.search(r"^rec +sql +PYICEBERG_CATALOG__\* variables +sqlite:///", text, re.M)
-    assert "2 in 1 namespaces" in cli("catalogs", "-o", "wide")
+    assert "2 in 1 namespace\n" in cli("catalogs", "-o", "wide")
     for output in ("table", "wide", "json", "yaml", "markdown", "name"):
         printed = cli("catalogs", "-o", output)
         assert "rec" in printed and "hush" not in printed

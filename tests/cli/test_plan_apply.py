@@ -193,7 +193,7 @@ def test_many_tables_get_a_line_each_and_one_failure_hides_none(cli, scattered, 
     code, out, _ = cli("plan", "-f", good)
     assert code == 0
     assert out.splitlines()[0].split() == [
-        "TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY", "SAVED", "PAYBACK", "STATE",
+        "TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY", "PAYBACK", "STATE",
     ]  # fmt: skip
     assert "AwaitingApproval" in out
     bad = policy_file(tmp_path / "bad.yaml", scattered, **declared("nokey"))

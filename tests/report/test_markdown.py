@@ -11,7 +11,7 @@ from reconciler.report.markdown import MAX_CHARACTERS, render_plan, render_plans
 
 
 def test_it_starts_with_the_marker_and_a_headline() -> None:
-    first, second = render_plan(plan(), digest="sha256:ab").split("\n\n")[:2]
+    first, second = render_plan({**plan(), "digest": "sha256:ab"}).split("\n\n")[:2]
     assert first == (
         "<!-- layoutctl:plan warehouse.sales.lineitem p-3f9a1c0b77de4c21a0be sha256:ab -->"
     )

@@ -1,0 +1,83 @@
+"""What `apply` tells: its progress, line by line, and the closing table of predicted and actual.
+
+Works on plain values, so that what a run prints can be rendered without running anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reconciler.cli.terminal import WIDEST, commands, plural, tabulate, wrapped
+from reconciler.core.format import cpu, duration, iec
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRead:
+    """Bytes that the recorded queries read: before, as predicted, and by the new zone maps."""
+
+    before: int
+    predicted: int
+    actual: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one table's apply came to.
+
+    ran: something was executed. predicted_*, actual_*: of all that was admitted. state: Converged
+    and the like with its reason; message: why. following: commands to go on with.
+    """
+
+    ran: bool
+    stopped: bool
+    seconds: float
+    commits: int
+    conflicts: int
+    predicted_bytes: int
+    actual_bytes: int
+    predicted_cpu_seconds: float
+    actual_cpu_seconds: float
+    read: WindowRead | None
+    state: str
+    message: str
+    following: Sequence[str] = ()
+
+
+def render_event(text: str, width: int | None) -> str:
+    """A line of progress; continued below itself on a terminal, one line an event elsewhere.
+
+    width: the terminal's, None in a pipe.
+    """
+    if width is None or len(text) <= width:
+        return text
+    return "\n".join(wrapped(text, width, indent=" " * 15))
+
+
+def render_told(told: Told, width: int = WIDEST) -> str:
+    """The closing lines of a table's apply, without a trailing newline."""
+    if told.ran:
+        end = "Stopped after" if told.stopped else "Done in"
+        lines = wrapped(
+            f"{end} {duration(told.seconds)}. {plural(told.commits, 'commit')}, "
+            f"{plural(told.conflicts, 'conflict')}. "
+            f"Observed again: {told.message}, {told.state}.",
+            width,
+        )
+        lines += _comparison(told, width)
+    else:
+        lines = wrapped(f"Nothing was done: {told.message}. {told.state}.", width)
+    return "\n".join([*lines, *(commands(told.following, width) if told.following else [])])
+
+
+def _comparison(told: Told, width: int) -> list[str]:
+    lost = "what conflicts cost is included" if told.conflicts else ""
+    rows = [
+        ["", "PREDICTED", "ACTUAL", ""],
+        ["rewritten", iec(told.predicted_bytes), iec(told.actual_bytes), lost],
+        ["CPU", cpu(told.predicted_cpu_seconds), cpu(told.actual_cpu_seconds), ""],
+    ]
+    if told.read is not None:
+        was = f"was {iec(told.read.before)}; same queries against the new zone maps"
+        rows.append(["read by the window", iec(told.read.predicted), iec(told.read.actual), was])
+    return tabulate(rows, "lrrl", width, indent="  ")
