@@ -1,0 +1,168 @@
+"""Who may maintain a table: the property `layout.owner`, taken by compare-and-set.
+
+Two operators that claim a table at the same time must not both believe they have it. An SQL catalog
+compares the table's metadata location, so that an assertion about the property holds at the moment
+of the commit. A REST catalog knows no assertion about properties: there a claim comes with an
+empty snapshot, and the assertion that the main branch is where it was when the owner was read
+holds for one of them only. Releasing needs no snapshot, as a take-over moves the branch.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from reconciler.catalog.load import connect, describe, load_table, within
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.observation import quoted_name
+from reconciler.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+OWNER_PROPERTY = "layout.owner"
+"""Table property by which an operator claims a table; its value names the owner."""
+
+MOST_ATTEMPTS = 20
+WAIT_SECONDS = 0.1
+SETTLE_SECONDS = 2.0
+"""Before a claim that nothing could guard (format v3 over REST) is read again."""
+
+Result = TypeVar("Result")
+
+
+def owner_of(config: CatalogConfig, identifier: tuple[str, ...], timeout: float = 30.0) -> str:
+    """Who claims the table now, "" when no one does."""
+    return _owner(load_table(connect(config, timeout), config, identifier, timeout))
+
+
+def claim(
+    config: CatalogConfig,
+    identifier: tuple[str, ...],
+    owner: str,
+    *,
+    expected: str = "",
+    timeout: float = 30.0,
+) -> str:
+    """Claims a table that no one owns; who owns it afterwards, which is `owner` on success.
+
+    expected: a foreign owner whose table is taken over; any other one keeps it.
+    """
+
+    def attempt(table: Table) -> str | None:
+        present = _owner(table)
+        if present == owner or present not in ("", expected):
+            return present
+        return _take(table, config, owner, present)
+
+    return _repeated(config, identifier, attempt, timeout)
+
+
+def release(
+    config: CatalogConfig, identifier: tuple[str, ...], owner: str, *, timeout: float = 30.0
+) -> bool:
+    """Gives the table up; False when it was not ours."""
+
+    def attempt(table: Table) -> bool | None:
+        from pyiceberg.table.update import RemovePropertiesUpdate
+
+        if _owner(table) != owner:
+            return False
+        updates = (RemovePropertiesUpdate(removals=[OWNER_PROPERTY]),)
+        _commit(table, config, owner, updates)
+        return True
+
+    return _repeated(config, identifier, attempt, timeout)
+
+
+def _owner(table: Table) -> str:
+    return table.properties.get(OWNER_PROPERTY, "")
+
+
+def _repeated(
+    config: CatalogConfig,
+    identifier: tuple[str, ...],
+    attempt: Callable[[Table], Result | None],
+    timeout: float,
+) -> Result:
+    """The attempt's result. One that lost against another commit reads the table again."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    catalog = connect(config, timeout)
+    for number in range(MOST_ATTEMPTS):
+        table = load_table(catalog, config, identifier, timeout)
+
+        def work(table: Table = table) -> Result | None:
+            try:
+                return attempt(table)
+            except CommitFailedException:
+                return None
+
+        done = within(work, timeout, config)
+        if done is not None:
+            return done
+        time.sleep(random.uniform(0.5, 1.5) * WAIT_SECONDS * min(number + 1, 10))
+    raise UnavailableError(
+        f'"{quoted_name(identifier)}" in catalog {describe(config)} is committed to without pause',
+        details=(f"its owner could not be set in {MOST_ATTEMPTS} attempts",),
+        do="try again",
+    )
+
+
+def _take(table: Table, config: CatalogConfig, owner: str, present: str) -> str:
+    from pyiceberg.table.update import SetPropertiesUpdate
+
+    updates: tuple[Any, ...] = (SetPropertiesUpdate(updates={OWNER_PROPERTY: owner}),)
+    if config.type == "sql":
+        _commit(table, config, present, updates)
+        return owner
+    if table.format_version < 3:
+        _commit(table, config, present, (*updates, *_empty_snapshot(table, owner)))
+        return owner
+    _commit(table, config, present, updates)
+    time.sleep(SETTLE_SECONDS)
+    return _owner(table.refresh())
+
+
+def _commit(table: Table, config: CatalogConfig, present: str, updates: tuple[Any, ...]) -> None:
+    """One commit that succeeds only while the table is as it was read. present: its owner."""
+    from pyiceberg.table.refs import MAIN_BRANCH
+    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
+
+    # pyiceberg's own transaction would move the snapshot to a newer parent and try again.
+    requirements: tuple[Any, ...] = (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        _asserted_owner(present)
+        if config.type == "sql"
+        else AssertRefSnapshotId(
+            **{"ref": MAIN_BRANCH, "snapshot-id": table.metadata.current_snapshot_id}
+        ),
+    )
+    table.catalog.commit_table(table, requirements, updates)
+
+
+def _empty_snapshot(table: Table, owner: str) -> tuple[Any, ...]:
+    """The updates of an append without files, which moves the main branch by one."""
+    transaction = table.transaction()
+    appended = transaction.update_snapshot(snapshot_properties={OWNER_PROPERTY: owner})
+    updates, _ = appended.fast_append()._commit()
+    return updates
+
+
+def _asserted_owner(owner: str) -> Any:
+    """Checked by pyiceberg against the metadata that the SQL catalog then replaces."""
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import ValidatableTableRequirement
+
+    class AssertOwner(ValidatableTableRequirement):
+        type: str = "assert-owner"
+
+        def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+            found = base_metadata.properties if base_metadata is not None else {}
+            if found.get(OWNER_PROPERTY, "") != owner:
+                raise CommitFailedException("the table was claimed meanwhile")
+
+    return AssertOwner()
