@@ -136,8 +136,8 @@ def _commit(table: Table, config: CatalogConfig, present: str, updates: tuple[An
         AssertTableUUID(uuid=table.metadata.table_uuid),
         _asserted_owner(present)
         if config.type == "sql"
-        else AssertRefSnapshotId(
-            **{"ref": MAIN_BRANCH, "snapshot-id": table.metadata.current_snapshot_id}
+        else AssertRefSnapshotId.model_validate(
+            {"ref": MAIN_BRANCH, "snapshot-id": table.metadata.current_snapshot_id}
         ),
     )
     table.catalog.commit_table(table, requirements, updates)
