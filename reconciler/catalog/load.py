@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from reconciler.catalog.properties import pyiceberg_properties, redact, sqlite_path
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
-from reconciler.errors import ReconcilerError, UnavailableError, UserError
+from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError, UserError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -270,7 +270,7 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
     )
 
     if isinstance(error, (UnauthorizedError, ForbiddenError)):
-        return UserError(
+        return AccessDeniedError(
             f"catalog {describe(config)} refused the credentials",
             details=(_where(config), type(error).__name__),
             do="check the token or credential, and that it may read tables",

@@ -19,6 +19,10 @@ MAX_GROUP_BYTES = 16 << 30
 """A larger set of overlapping files is cut in order of key midpoints: a conflict loses one part."""
 PACK_TARGETS = 4
 """Output files of one bin-pack group: a conflict loses little, and a tail is rare."""
+MEMORY_SHARE = 0.6 * 0.8
+"""Share of the heap that Spark gives to tasks, with room for what is not the sort buffer."""
+RESERVED_BYTES = 300 << 20
+LEAST_TASK_BYTES = 64 << 20
 FIXED_ROW_BYTES = 24
 VARIABLE_EXPANSION = 4
 """Decoded bytes per compressed byte of variable-width columns, on the safe side."""
@@ -66,6 +70,11 @@ class Group:
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.inputs)
+
+
+def task_bytes(heap: int, cores: int) -> int:
+    """What one of `cores` tasks side by side may sort in a JVM with a heap of that many bytes."""
+    return max(LEAST_TASK_BYTES, int((heap - RESERVED_BYTES) * MEMORY_SHARE / cores))
 
 
 def decoded_bytes(rows: int, columns: int, variable_bytes: int) -> int:

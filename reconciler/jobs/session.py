@@ -1,4 +1,4 @@
-"""The Spark session of `apply`, `demo` and the driver: local by default, quiet, leaving no trace.
+"""The Spark session of `apply`, `demo` and driver pods: local by default, quiet, leaving no trace.
 
 The caller passes the Spark configuration of the catalog; its values are set after the JVM has
 started, so that secrets appear neither on a command line nor in an event log.
@@ -9,17 +9,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.core.execution import SPARK_APP_PREFIX
-from reconciler.errors import UnavailableError, UserError
+from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
 from reconciler.jobs import runtime
+from reconciler.jobs.translate import java_exception, translate
 
 CATALOG_PREFIX = "spark.sql.catalog."
-REDACTED = "(?i)secret|password|passwd|token|access[.]?key|credential"
+REDACTED = (
+    "(?i)secret|passw|passphrase|token|credential|authorization|jdbc[.]user|cookie"
+    "|(access|account|private|api)[-_.]?key"
+)
+"""Names of settings whose values Spark prints nowhere."""
 GIB = 1 << 30
 
 _LOG4J = """\
@@ -33,14 +41,18 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
-def start(conf: Mapping[str, str], app: str, master: str = "local[*]") -> Any:
+def start(
+    conf: Mapping[str, str], app: str, master: str = "local[*]", *, apart: bool = False
+) -> Any:
     """A new session named "layoutctl <app>" with the callback server running.
 
     conf: Spark's settings by name; a master, memory or jars in it or in the user's
-    spark-defaults win over ours. Raises UserError when Java, Spark or a jar is missing.
+    spark-defaults win over ours. apart: the JVM gets no signals sent to our process group; it ends
+    with us all the same. Raises UserError when Java, Spark or a jar is missing.
     """
     _require_pyspark()
     runtime.check_java()
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
@@ -54,14 +66,17 @@ def start(conf: Mapping[str, str], app: str, master: str = "local[*]") -> Any:
     with log.open("w") as stderr:
         try:
             launch: Any = launch_gateway
-            gateway = launch(spark_conf, {"stderr": stderr, "stdout": stderr})
+            gateway = launch(
+                spark_conf, {"stderr": stderr, "stdout": stderr, "start_new_session": apart}
+            )
             context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
-        except (PySparkException, OSError) as error:
+        except (PySparkException, Py4JError, OSError) as error:
             raise _start_error(error, log) from error
     start_callbacks: Any = ensure_callback_server_started
     start_callbacks(gateway)
     spark = SparkSession(context)
     spark._layoutctl_scratch = scratch  # type: ignore[attr-defined]  # lives as long as the session
+    spark._layoutctl_log = log  # type: ignore[attr-defined]
     for key, value in conf.items():
         if key.startswith(CATALOG_PREFIX):
             spark.conf.set(key, value)
@@ -136,7 +151,10 @@ def _quiet_logging(settings: dict[str, str], scratch: Path) -> None:
     )
 
 
-def _start_error(error: Exception, log: Path) -> UnavailableError:
+def _start_error(error: Exception, log: Path) -> ReconcilerError:
+    known = translate(error, "start Spark") if java_exception(error) is not None else None
+    if known is not None and not isinstance(known, InternalError):
+        return known
     lines = [ln.strip() for ln in log.read_text(errors="replace").splitlines() if ln.strip()]
     telling = [ln for ln in lines if "rror" in ln or "xception" in ln] or lines or [str(error)]
     return UnavailableError(
@@ -144,6 +162,61 @@ def _start_error(error: Exception, log: Path) -> UnavailableError:
         details=tuple(telling[:3]),
         do="check JAVA_HOME, SPARK_HOME and the free memory (LAYOUTCTL_DRIVER_MEMORY, e.g. 2g)",
     )
+
+
+def task_memory(spark: Any) -> tuple[int, int]:
+    """(heap bytes, tasks side by side) of each JVM that runs tasks: executors, or our own."""
+    context = spark.sparkContext
+    if context.master.partition("[")[0] == "local":
+        heap = int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
+        return heap, max(1, int(context.defaultParallelism))
+    sizes = spark._jvm.org.apache.spark.network.util.JavaUtils
+    settings = context.getConf()
+    heap = int(sizes.byteStringAsMb(settings.get("spark.executor.memory", "1g"))) << 20
+    cores = int(settings.get("spark.executor.cores", "1"))
+    return heap, max(1, cores // int(settings.get("spark.task.cpus", "1")))
+
+
+def await_executors(spark: Any, seconds: float) -> None:
+    """Waits for the first executor. Raises UnavailableError when none has come by then."""
+    status = spark.sparkContext._jsc.sc()
+    deadline = time.monotonic() + seconds
+    while int(status.getExecutorMemoryStatus().size()) < 2:  # the driver counts as one
+        if time.monotonic() > deadline:
+            raise UnavailableError(
+                f"no Spark executor started within {seconds:.0f} s",
+                details=("Their pods are refused (quota, rights), cannot be placed, or fail.",),
+                do="see the events of the namespace: kubectl get events --sort-by=.lastTimestamp",
+            )
+        time.sleep(0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class JvmEnd:
+    """How a session's JVM ended. code: of the process, negative for a signal. tail: last lines."""
+
+    code: int
+    tail: tuple[str, ...]
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Killed by the kernel, or by its own -XX:+ExitOnOutOfMemoryError, or it said so."""
+        said = any("OutOfMemoryError" in line for line in self.tail)
+        return said or self.code in (-9, 137, 3)
+
+
+def jvm_end(spark: Any, seconds: float = 0.0) -> JvmEnd | None:
+    """How the session's JVM ended; None while it lives. seconds: to wait for it to be gone."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        code = process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    log = getattr(spark, "_layoutctl_log", None)
+    lines = log.read_text(errors="replace").splitlines() if log and log.is_file() else []
+    return JvmEnd(code, tuple(line.strip() for line in lines[-20:] if line.strip()))
 
 
 def stop(spark: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.execution import ExecutionRequest
 from reconciler.core.plan import Validity
-from reconciler.errors import BlockedError, UserError
+from reconciler.errors import BlockedError, StalePlanError, VetoError
 from reconciler.jobs import iceberg
 from reconciler.jobs.iceberg import Deletes
 
@@ -32,15 +32,15 @@ class Standing:
 def require_base(table: Any, request: ExecutionRequest, name: str) -> None:
     """Raises unless the table is the plan's, and its snapshot is in main's history."""
     if str(table.operations().current().uuid()) != request.table_uuid:
-        raise UserError(
+        raise StalePlanError(
             f"{name} is not the table that was planned: it was dropped and created again",
             do=f"{STALE} {name}",
         )
     base = request.base_snapshot_id
     if base is None or table.currentSnapshot() is None:
-        raise UserError(f"{name} has no snapshot to rewrite", do=f"{STALE} {name}")
+        raise StalePlanError(f"{name} has no snapshot to rewrite", do=f"{STALE} {name}")
     if table.snapshot(base) is None:
-        raise UserError(
+        raise StalePlanError(
             f"the snapshot {base} that {name} was planned on has expired",
             details=("What changed since cannot be told from the table's history any more.",),
             do=f"{STALE} {name} --refresh",
@@ -62,7 +62,7 @@ def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
         if in_history is None:
             in_history = {info.id for info in iceberg.ancestors(table)}
         if int(snapshot.snapshotId()) not in in_history:
-            raise BlockedError(
+            raise VetoError(
                 f"RolledBack: commit {snapshot.snapshotId()} of plan {plan_id} was rolled back",
                 details=(f"Someone undid this plan on {name}; it will not be done again.",),
                 do=f"exclude the table or change its policy, then {STALE} {name}",
@@ -91,8 +91,8 @@ def _was_published(table: Any, wap_id: str) -> bool:
     return any(info.summary.get("published-wap-id") == wap_id for info in iceberg.ancestors(table))
 
 
-def _live(name: str, what: str) -> BlockedError:
-    return BlockedError(
+def _live(name: str, what: str) -> VetoError:
+    return VetoError(
         f"{name} has a live {what}",
         details=("A rewrite of main would keep it from being published by fast-forward.",),
         do="publish or drop it first, or set spec.safety.allowLiveBranches: true",
@@ -153,7 +153,7 @@ def check_inputs(request: ExecutionRequest, tasks: Sequence[str], name: str) -> 
     known = set(tasks)
     foreign = [p for action in request.actions for p in action.inputs if p not in known]
     if foreign:
-        raise UserError(
+        raise StalePlanError(
             f"{len(foreign)} input files of the plan are not in {name}'s snapshot it names",
             details=(f"for example {foreign[0]}",),
             do=f"{STALE} {name} --refresh",

@@ -7,7 +7,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
+from reconciler.errors import (
+    AccessDeniedError,
+    InternalError,
+    MemoryExhaustedError,
+    ReconcilerError,
+    UnavailableError,
+    UserError,
+)
 
 _PATH = re.compile(r"(?:[a-z0-9]+:/|/)[^\s,;'\"]+")
 
@@ -65,10 +72,31 @@ def _disk_full(doing: str, text: str) -> ReconcilerError:
 
 
 def _out_of_memory(doing: str, text: str) -> ReconcilerError:
-    return UnavailableError(
+    return MemoryExhaustedError(
         f"could not {doing}: Spark ran out of memory",
         do="give it more with LAYOUTCTL_DRIVER_MEMORY (for example 8g) and run the command again",
     )
+
+
+def _executors_lost(doing: str, text: str) -> ReconcilerError:
+    return UnavailableError(
+        f"could not {doing}: Spark lost its executors",
+        details=(_tail(text),),
+        do="see why they ended (evicted, preempted, killed), then run it again",
+    )
+
+
+def _denied(doing: str, text: str) -> ReconcilerError:
+    return AccessDeniedError(
+        f"could not {doing}: the catalog, the storage or the cluster refused the credentials",
+        details=(_tail(text),),
+        do="check the credentials and rights that the detail above names",
+    )
+
+
+def _tail(text: str) -> str:
+    """The first line of the innermost cause, without what a line break hides."""
+    return text.rpartition(" | ")[2].splitlines()[0][:200]
 
 
 def _no_table(doing: str, text: str) -> ReconcilerError:
@@ -76,26 +104,31 @@ def _no_table(doing: str, text: str) -> ReconcilerError:
 
 
 def _catalog_down(doing: str, text: str) -> ReconcilerError:
-    reason = text.rpartition(" | ")[2].splitlines()[0][:200]
     return UnavailableError(
         f"could not {doing}: the catalog or storage did not answer",
-        details=(reason,),
+        details=(_tail(text),),
         do="check that it is reachable, then run the command again",
     )
 
 
 def _corrupt(doing: str, text: str) -> ReconcilerError:
-    reason = text.rpartition(" | ")[2].splitlines()[0][:200]
     return UserError(
         f"could not {doing}: a file of the table cannot be read",
-        details=(reason, "The table was left as it was."),
+        details=(_tail(text), "The table was left as it was."),
         do="restore the file, or roll the table back to a snapshot that does not need it",
     )
 
 
 _TRANSLATIONS = (
     (r"No space left on device|Disk quota exceeded", _disk_full),
-    (r"OutOfMemoryError|Java heap space|GC overhead limit", _out_of_memory),
+    # 137: killed by the kernel; 52: Spark's own exit of an executor without memory left.
+    (r"OutOfMemoryError|Java heap space|GC overhead limit|OOMKilled|possible container OOM"
+     r"|exit(?:ed with)? (?:code|status):? ?(?:137|52)\b|Container killed|exceeding memory limits",
+     _out_of_memory),
+    (r"ExecutorLostFailure|executor \S+ exited|Executor heartbeat timed out|Slave lost"
+     r"|Worker lost|Max number of executor failures", _executors_lost),
+    (r"NotAuthorized|Forbidden|AccessDenied|Access Denied|AccessControlException|InvalidAccessKey"
+     r"|SignatureDoesNotMatch|Status Code: 40[13]\b|ExpiredToken", _denied),
     (r"FileNotFoundException|FAILED_READ_FILE\.FILE_NOT_EXIST|NoSuchFileException"
      r"|exceptions\.NotFoundException", _missing_file),
     (r"NoSuchTableException|TABLE_OR_VIEW_NOT_FOUND", _no_table),
@@ -103,8 +136,8 @@ _TRANSLATIONS = (
      r"|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic|AvroRuntimeException"
      r"|can not read class|did not reach the end of stream", _corrupt),
     (r"SQLiteException|UncheckedSQLException|SQLTransientException|ConnectException"
-     r"|UnknownHostException|SocketTimeout|ServiceFailure|ServiceUnavailable|RESTException"
-     r"|NotAuthorized|Forbidden", _catalog_down),
+     r"|UnknownHostException|SocketTimeout|ServiceFailure|ServiceUnavailable|RESTException",
+     _catalog_down),
 )  # fmt: skip
 
 

@@ -1,0 +1,84 @@
+"""Foreign exceptions: what a person, and the operator, is told by cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.errors import (
+    AccessDeniedError,
+    InternalError,
+    MemoryExhaustedError,
+    ReconcilerError,
+    UnavailableError,
+    UserError,
+)
+from reconciler.jobs.translate import translate
+
+
+class Throwable:
+    """A Java exception as py4j shows it."""
+
+    def __init__(self, name: str, message: str, cause: Throwable | None = None):
+        self.name, self.message, self.cause = name, message, cause
+
+    def getClass(self) -> Throwable:
+        return self
+
+    def getName(self) -> str:
+        return self.name
+
+    def getMessage(self) -> str:
+        return self.message
+
+    def getCause(self) -> Throwable | None:
+        return self.cause
+
+
+def raised(name: str, message: str, cause: Throwable | None = None) -> ReconcilerError:
+    error = RuntimeError("py4j")
+    error.java_exception = Throwable(name, message, cause)  # type: ignore[attr-defined]
+    return translate(error, "rewrite sales.lineitem")
+
+
+ABORTED = "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times: "
+LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the running tasks) "
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (LOST + "Reason: \nThe executor with id 4 exited with exit code 137(SIGKILL, possible "
+         "container OOM).\n", MemoryExhaustedError),
+        (LOST + "Reason: Command exited with code 137", MemoryExhaustedError),
+        (LOST + "Reason: Container killed by YARN for exceeding limits", MemoryExhaustedError),
+        (LOST + "Reason: The executor with id 2 exited with exit code 52", MemoryExhaustedError),
+        (ABORTED + "java.lang.OutOfMemoryError: Java heap space", MemoryExhaustedError),
+        (ABORTED + "java.lang.OutOfMemoryError: GC overhead limit exceeded", MemoryExhaustedError),
+        (LOST + "Reason: Executor heartbeat timed out after 130000 ms", UnavailableError),
+        (LOST + "Reason: The executor with id 4 was deleted by a user or the framework.",
+         UnavailableError),
+        (LOST + "Reason: exited with exit code 143(SIGTERM)", UnavailableError),
+        (ABORTED + "software.amazon.awssdk...S3Exception: Access Denied (Service: S3, Status "
+         "Code: 403)", AccessDeniedError),
+        (ABORTED + "something new", InternalError),
+    ],
+)  # fmt: skip
+def test_a_failed_job_is_told_by_its_cause(message: str, kind: type[ReconcilerError]) -> None:
+    assert type(raised("org.apache.spark.SparkException", message)) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("org.apache.iceberg.exceptions.NotAuthorizedException", AccessDeniedError),
+        ("org.apache.iceberg.exceptions.ForbiddenException", AccessDeniedError),
+        ("org.apache.iceberg.exceptions.ServiceFailureException", UnavailableError),
+        ("java.net.ConnectException", UnavailableError),
+        ("java.lang.OutOfMemoryError", MemoryExhaustedError),
+        ("org.apache.iceberg.exceptions.NoSuchTableException", UserError),
+    ],
+)
+def test_the_innermost_cause_counts(name: str, kind: type[ReconcilerError]) -> None:
+    error = raised("org.apache.spark.SparkException", "outer", Throwable(name, "inner"))
+    assert type(error) is kind
+    assert error.do
