@@ -12,14 +12,13 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from reconciler.core.pods import LAYOUT_LABEL
 from reconciler.kube.kinds import CATALOG, GROUP, JOB, POD, POLICY, TABLE_LAYOUT, Kind
 
 Object = dict[str, Any]
 Name = tuple[str, str]
 """(namespace, name)."""
 
-LAYOUT_LABEL = f"{GROUP}/table-layout"
-"""On jobs and pods: name of their TableLayout."""
 REQUESTED_AT = f"{GROUP}/requestedAt"
 """Annotation by which a person asks for a reconcile now."""
 
@@ -36,25 +35,33 @@ _METADATA = (
 )
 
 
+_POD_STATUS = ("phase", "reason", "message", "startTime", "containerStatuses")
+
+
 class _Store:
     """Objects of one kind by name, and by group (a policy's catalog, a layout's policy)."""
 
     def __init__(self, kind: Kind):
         self.kind = kind
         self.raw: dict[Name, bytes] = {}
+        self.version: dict[Name, tuple[str, str]] = {}
         self.groups: dict[Name, dict[Name, None]] = {}
         self.group_of: dict[Name, tuple[Name, ...]] = {}
 
-    def put(self, name: Name, raw: bytes, groups: tuple[Name, ...]) -> None:
+    def put(
+        self, name: Name, version: tuple[str, str], raw: bytes, groups: tuple[Name, ...]
+    ) -> None:
         if self.group_of.get(name) != groups:
             self.remove(name)
             for group in groups:
                 self.groups.setdefault(group, {})[name] = None
             self.group_of[name] = groups
         self.raw[name] = raw
+        self.version[name] = version
 
     def remove(self, name: Name) -> None:
         self.raw.pop(name, None)
+        self.version.pop(name, None)
         for group in self.group_of.pop(name, ()):
             members = self.groups[group]
             del members[name]
@@ -85,6 +92,11 @@ class Index:
         """Every (namespace, name) of a kind, without parsing the objects."""
         with self._lock:
             return sorted(self._stores[kind].raw)
+
+    def versions(self, kind: Kind) -> dict[Name, tuple[str, str]]:
+        """(uid, resource version) of every object of a kind."""
+        with self._lock:
+            return dict(self._stores[kind].version)
 
     def policies(self, namespace: str | None = None) -> list[Object]:
         return self._all(POLICY, namespace)
@@ -128,33 +140,38 @@ class Index:
 
     # Writing
 
-    def put(self, kind: Kind, body: Mapping[str, Any]) -> Object | None:
-        """Take in the object as it is now; the one known before, None if it is new.
+    def put(self, kind: Kind, body: Mapping[str, Any]) -> tuple[Object | None, Object] | None:
+        """Take in the object as it is now. (what was known before, what is known now), or None
+        when this very version, or a later one, is known already.
 
-        An object older than the one known is passed over: a writer puts what the server answered
-        at once, and the watch may still deliver what was before.
+        A writer puts what the server answered at once, and the watch may deliver older versions
+        after that; those are passed over.
         """
-        trimmed = trim(kind, body)
-        name = _name(trimmed)
-        groups = tuple(_groups(kind, trimmed))
+        meta = body["metadata"]
+        name, version = _name(body), (str(meta.get("uid")), str(meta.get("resourceVersion")))
+        store = self._stores[kind]
         with self._lock:
-            store = self._stores[kind]
+            if not _newer(version, store.version.get(name)):
+                return None
+        now = trim(kind, body)
+        raw, groups = json.dumps(now, separators=(",", ":")).encode(), tuple(_groups(kind, now))
+        with self._lock:
+            if not _newer(version, store.version.get(name)):
+                return None
             before = store.raw.get(name)
-            known: Object | None = None if before is None else json.loads(before)
-            if known is None or not _older(trimmed, known):
-                store.put(name, json.dumps(trimmed, separators=(",", ":")).encode(), groups)
-        return known
+            store.put(name, version, raw, groups)
+        return None if before is None else json.loads(before), now
 
     def remove(self, kind: Kind, body: Mapping[str, Any]) -> Object | None:
         """Forget the object; what was known of it. Another object of that name stays."""
-        meta = body["metadata"]
-        name = (meta.get("namespace") or "", meta["name"])
+        name, uid = _name(body), str(body["metadata"].get("uid"))
+        store = self._stores[kind]
         with self._lock:
-            before = self._stores[kind].raw.get(name)
-            known: Object | None = None if before is None else json.loads(before)
-            if known is None or known["metadata"].get("uid") != meta.get("uid"):
+            if store.version.get(name, ("", ""))[0] != uid:
                 return None
-            self._stores[kind].remove(name)
+            before = store.raw[name]
+            store.remove(name)
+        known: Object = json.loads(before)
         return known
 
     def put_secret(self, namespace: str, name: str, version: str) -> bool:
@@ -171,7 +188,10 @@ class Index:
     def _one(self, kind: Kind, name: Name) -> Object | None:
         with self._lock:
             raw = self._stores[kind].raw.get(name)
-        return None if raw is None else json.loads(raw)
+        if raw is None:
+            return None
+        body: Object = json.loads(raw)
+        return body
 
     def _all(self, kind: Kind, namespace: str | None) -> list[Object]:
         with self._lock:
@@ -188,7 +208,7 @@ class Index:
 def trim(kind: Kind, body: Mapping[str, Any]) -> Object:
     """What is kept of an object: identity, our annotations and labels, spec and status.
 
-    Of jobs and pods the spec is dropped but for what tells how a container ended.
+    Of jobs and pods the spec is dropped, and of a pod's status all but how its containers fare.
     """
     meta = body["metadata"]
     kept = {name: meta[name] for name in _METADATA if meta.get(name) is not None}
@@ -199,7 +219,8 @@ def trim(kind: Kind, body: Mapping[str, Any]) -> Object:
     out: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": kept}
     if kind not in (JOB, POD):
         out["spec"] = body.get("spec") or {}
-    out["status"] = body.get("status") or {}
+    status = body.get("status") or {}
+    out["status"] = {k: v for k, v in status.items() if k in _POD_STATUS} if kind == POD else status
     return out
 
 
@@ -228,9 +249,10 @@ def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[Name]:
     return [(namespace, prefix + name)] if isinstance(name, str) and name else []
 
 
-def _older(body: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether `body` is an earlier version of the very object that is known."""
-    if body["metadata"].get("uid") != known["metadata"].get("uid"):
-        return False
-    ours, theirs = (o["metadata"].get("resourceVersion", "") for o in (body, known))
-    return ours.isdigit() and theirs.isdigit() and int(ours) < int(theirs)
+def _newer(version: tuple[str, str], known: tuple[str, str] | None) -> bool:
+    """(uid, resource version): another object of that name, or a later version of the same."""
+    if known is None or known[0] != version[0]:
+        return True
+    if version[1].isdigit() and known[1].isdigit():
+        return int(version[1]) > int(known[1])
+    return version[1] != known[1]

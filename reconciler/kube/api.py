@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -123,20 +123,13 @@ class Api:
         namespace: str | None = None,
         labels: Mapping[str, str] | None = None,
         limit: int = 500,
-    ) -> Objects:
-        """All objects at one point in time, read in pages. namespace None: over all namespaces."""
-        return self.list_at(kind, namespace, labels, limit)[0]
-
-    def list_at(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        limit: int = 500,
         *,
         metadata_only: bool = False,
-    ) -> tuple[Objects, str]:
-        """The objects and the resource version that they stand for: a watch goes on from there."""
+    ) -> Objects:
+        """All objects at one point in time, read in pages. namespace None: over all namespaces.
+
+        labels: "" as a value asks for the label's presence. metadata_only: no spec, no status.
+        """
         query = {"limit": str(limit), **_selector(labels)}
         accept = METADATA_LIST if metadata_only else JSON
         try:
@@ -148,56 +141,17 @@ class Api:
 
     def _pages(
         self, kind: Kind, namespace: str | None, query: dict[str, str], accept: str
-    ) -> tuple[Objects, str]:
+    ) -> Objects:
         items: Objects = []
         token = ""
         while True:
             page = {**query, "continue": token} if token else query
             answer = self._call("list", "GET", kind, namespace, query=page, accept=accept)
             for item in answer.get("items") or ():
-                items.append({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+                items.append({**item, "apiVersion": kind.api_version, "kind": kind.kind})
             token = answer["metadata"].get("continue") or ""
             if not token:
-                return items, answer["metadata"].get("resourceVersion", "")
-
-    def watch_metadata(
-        self, kind: Kind, namespace: str | None, since: str, seconds: int = 300
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(ADDED | MODIFIED | DELETED | BOOKMARK, metadata) from `since` on, for `seconds`.
-
-        Raises Gone when `since` is too old, ApiUnavailable when the stream breaks.
-        """
-        query = {
-            "watch": "true",
-            "resourceVersion": since,
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(seconds),
-        }
-        subject = f"watch of {kind.plural}"
-        response = self._send(
-            "watch", "GET", kind, namespace, query=query, accept=METADATA, read=seconds + 30.0
-        )
-        try:
-            yield from self._lines(response, subject)
-        finally:
-            response.close()
-
-    def _lines(self, response: Any, subject: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        import urllib3
-
-        rest = b""
-        try:
-            for chunk in response.stream(65536, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in filter(None, lines):
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise from_answer(
-                            int(event["object"].get("code", 500)), event["object"], subject
-                        )
-                    yield event["type"], event["object"].get("metadata", {})
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise _no_answer(subject, error) from error
+                return items
 
     def create(self, kind: Kind, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._call(
@@ -355,7 +309,6 @@ class Api:
         body: Mapping[str, Any] | None = None,
         accept: str = JSON,
         content: str = JSON,
-        read: float = READ_SECONDS,
     ) -> Any:
         path = kind.path(namespace, name) + (f"/{subresource}" if subresource else "")
         return self._raw(
@@ -366,7 +319,6 @@ class Api:
             subject=_subject(kind, namespace, name),
             headers={"Accept": accept, "Content-Type": content, "User-Agent": OPERATOR_MANAGER},
             body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
-            read=read,
         )
 
     def _raw(
@@ -379,12 +331,11 @@ class Api:
         subject: str = "the API server",
         headers: dict[str, str] | None = None,
         body: bytes | None = None,
-        read: float = READ_SECONDS,
     ) -> Any:
         """A response of status below 400, unread. Credentials refused are read anew, once."""
         generation = self.connection.generation
         try:
-            return self._once(verb, method, path, plural, subject, headers or {}, body, read)
+            return self._once(verb, method, path, plural, subject, headers or {}, body)
         except Unauthorized:
             self.connection.renew(generation)
         except ApiUnavailable as error:
@@ -392,7 +343,7 @@ class Api:
             # the server: reading is tried once more on a new one.
             if method != "GET" or error.status or not error.immediate:
                 raise
-        return self._once(verb, method, path, plural, subject, headers or {}, body, read)
+        return self._once(verb, method, path, plural, subject, headers or {}, body)
 
     def _once(
         self,
@@ -403,12 +354,11 @@ class Api:
         subject: str,
         headers: dict[str, str],
         body: bytes | None,
-        read: float,
     ) -> Any:
         import urllib3
 
         started = time.monotonic()
-        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=read)
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
         status = 0
         try:
             response = self.connection.send(
@@ -431,7 +381,6 @@ class Api:
 
 
 def _selector(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """ "" as a value asks for the presence of the label."""
     parts = [f"{key}={value}" if value else key for key, value in sorted((labels or {}).items())]
     return {"labelSelector": ",".join(parts)} if parts else {}
 

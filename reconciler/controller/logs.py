@@ -1,0 +1,103 @@
+"""Structured logs of the operator: one JSON object a line, with the table and plan at hand.
+
+Nothing secret leaves through here: values registered with `conceal`, credentials in URLs, bearer
+tokens and values of keys that sound like credentials are replaced, in messages and in tracebacks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TextIO
+
+HIDDEN = "***"
+SHORTEST_SECRET = 4
+"""Shorter values are not replaced wherever they occur: the log would be unreadable."""
+MAX_MESSAGE = 8000
+
+_PATTERNS = (
+    re.compile(r"(?i)(?<=://)[^/\s:@]+(?::[^/\s@]*)?(?=@)"),
+    re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}"),
+    re.compile(
+        r"(?i)(?:[\w.-]*(?:password|passwd|secret|token|credential|access[-_.]?key|"
+        r"session[-_.]?key|signature)[\w.-]*)[\"']?\s*[=:]\s*[\"']?([^\s\"',;&})]+)"
+    ),
+)
+
+_context: ContextVar[dict[str, str]] = ContextVar("log_context", default={})  # noqa: B039
+_secrets: set[str] = set()
+_secrets_lock = threading.Lock()
+
+
+def conceal(values: Iterable[str]) -> None:
+    """From now on these never appear in a log line, nor in what `redact` returns."""
+    with _secrets_lock:
+        _secrets.update(value for value in values if len(value) >= SHORTEST_SECRET)
+
+
+def redact(text: str) -> str:
+    """The text without anything that is, or looks like, a credential."""
+    with _secrets_lock:
+        known = sorted(_secrets, key=len, reverse=True)
+    for value in known:
+        if value in text:
+            text = text.replace(value, HIDDEN)
+    for pattern in _PATTERNS:
+        text = pattern.sub(_hide, text)
+    return text
+
+
+def _hide(match: re.Match[str]) -> str:
+    if not match.re.groups:
+        return HIDDEN
+    start, end = match.span(1)
+    whole, offset = match.group(0), match.start()
+    return whole[: start - offset] + HIDDEN + whole[end - offset :]
+
+
+@contextmanager
+def about(**fields: str) -> Iterator[None]:
+    """Every line logged inside carries these fields: table, plan, policy, catalog, job."""
+    token = _context.set({**_context.get(), **fields})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+class JsonLines(logging.Formatter):
+    """{"time", "level", "logger", "message", table, plan, ..., "error"} on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = dt.datetime.fromtimestamp(record.created, dt.UTC)
+        line = {
+            "time": when.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage())[:MAX_MESSAGE],
+            **_context.get(),
+        }
+        if record.exc_info:
+            line["error"] = redact(self.formatException(record.exc_info))[-MAX_MESSAGE:]
+        return json.dumps(line, ensure_ascii=False)
+
+
+def configure(level: str, stream: TextIO | None = None) -> None:
+    """Make this process log so. Of the watch layer only what a reader can act on is kept."""
+    handler = logging.StreamHandler(stream or sys.stdout)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    quiet = logging.WARNING if level != "DEBUG" else logging.DEBUG
+    for name in ("kopf", "asyncio", "urllib3", "pyiceberg", "aiohttp"):
+        logging.getLogger(name).setLevel(quiet)
+    # It runs in a thread of its own, where it must not take signals; it warns of that each time.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

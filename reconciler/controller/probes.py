@@ -1,0 +1,55 @@
+"""The operator's pages for machines: /healthz, /readyz and /metrics, one function each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Page = Callable[[], tuple[int, str, bytes]]
+"""Status, content type, body."""
+
+
+class Pages:
+    """Serves pages on a port, in daemon threads, until `stop`. port 0 picks a free one."""
+
+    def __init__(self, port: int, pages: Mapping[str, Page]):
+        self._server = ThreadingHTTPServer(("", port), _handler(pages))
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        thread = threading.Thread(
+            target=self._server.serve_forever, name=f"pages-{self.port}", daemon=True
+        )
+        thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def check(problems: Callable[[], list[str]]) -> Page:
+    """200 ok, or 503 with what is wrong."""
+
+    def page() -> tuple[int, str, bytes]:
+        found = problems()
+        text = "\n".join(found) or "ok"
+        return (503 if found else 200), "text/plain; charset=utf-8", f"{text}\n".encode()
+
+    return page
+
+
+def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = pages.get(self.path.partition("?")[0])
+            status, kind, body = page() if page else (404, "text/plain", b"not found\n")
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Probes come every few seconds; the log is for what happens to tables."""
+
+    return Handler
