@@ -21,7 +21,7 @@ from reconciler.catalog.state import HEAVY_KINDS, LEDGER, LEDGER_FIELDS, Store
 from reconciler.catalog.state_tables import CachedRows, StateTables, matching
 from reconciler.core.budget import Spent
 from reconciler.core.execution import CatalogConfig, Lease
-from reconciler.core.ledger import LedgerEntry, charges
+from reconciler.core.ledger import Charged, charged
 from reconciler.core.observation import quoted_name
 from reconciler.core.plan import Plan
 from reconciler.core.workload import Fragment
@@ -154,12 +154,15 @@ class SharedStore(Store):
         policy: as predictions carry it (loop.step.policy_key).
         """
         version, _ = self._ledger_now()
-        return self._spending.of(version, lambda: self.ledger(None), policy, table_uuid)
+        return self._spending.of(version, self._charged, policy, table_uuid)
 
     def spent_everywhere(self) -> tuple[Spent, ...]:
         """What was spent on all tables of the catalog, for a cap over everything."""
         version, _ = self._ledger_now()
-        return self._spending.all(version, lambda: self.ledger(None))
+        return self._spending.all(version, self._charged)
+
+    def _charged(self) -> tuple[Charged, ...]:
+        return charged(self.ledger(None), self.reservations(None))
 
     def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
         """The ledger's rows. One that was there and is gone is not an empty one."""
@@ -244,29 +247,27 @@ class _Spending:
         self._by_table: dict[str, list[tuple[str, Spent]]] = {}
 
     def of(
-        self, version: str, entries: Callable[[], Iterable[LedgerEntry]], policy: str, table: str
+        self, version: str, found: Callable[[], Iterable[Charged]], policy: str, table: str
     ) -> tuple[Spent, ...]:
         with self._lock:
-            self._count(version, entries)
+            self._count(version, found)
             own = [charge for _, charge in self._by_policy.get(policy, ())]
             other = [charge for by, charge in self._by_table.get(table, ()) if by != policy]
         return tuple(own + other)
 
-    def all(self, version: str, entries: Callable[[], Iterable[LedgerEntry]]) -> tuple[Spent, ...]:
+    def all(self, version: str, found: Callable[[], Iterable[Charged]]) -> tuple[Spent, ...]:
         with self._lock:
-            self._count(version, entries)
+            self._count(version, found)
             return tuple(charge for held in self._by_table.values() for _, charge in held)
 
-    def _count(self, version: str, entries: Callable[[], Iterable[LedgerEntry]]) -> None:
+    def _count(self, version: str, found: Callable[[], Iterable[Charged]]) -> None:
         if version == self._version:
             return
         by_policy: dict[str, list[tuple[str, Spent]]] = {}
         by_table: dict[str, list[tuple[str, Spent]]] = {}
-        for entry in entries():
-            policy = str(entry.predicted.get("policy", ""))
-            for charge in charges((entry,)):
-                by_policy.setdefault(policy, []).append((entry.table_uuid, charge))
-                by_table.setdefault(entry.table_uuid, []).append((policy, charge))
+        for item in found():
+            by_policy.setdefault(item.policy, []).append((item.table_uuid, item.spent))
+            by_table.setdefault(item.table_uuid, []).append((item.policy, item.spent))
         self._by_policy, self._by_table, self._version = by_policy, by_table, version
 
 

@@ -29,7 +29,7 @@ from reconciler.catalog.state_tables import (
 )
 from reconciler.core.execution import UNKNOWN_OUTCOME, Intent, Lease, Outcome
 from reconciler.core.filetable import FileTable
-from reconciler.core.ledger import LedgerEntry, ReadCheck
+from reconciler.core.ledger import LedgerEntry, ReadCheck, Reservation
 from reconciler.core.plan import Plan, plan_from_document
 from reconciler.core.workload import Fragment
 from reconciler.core.workload_codec import ROW_TYPES, fragment_from_row, fragment_to_row
@@ -65,8 +65,8 @@ LEDGER: Columns = (
     ("blob", "binary?"),
 )
 LEDGER_FIELDS = tuple(name for name, _ in LEDGER if name != "blob")
-INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS = (
-    "intent", "outcome", "prediction", "read-check", "inputs",
+INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, RESERVED, SETTLED = (
+    "intent", "outcome", "prediction", "read-check", "inputs", "reserved", "settled",
 )  # fmt: skip
 HEAVY_KINDS = (INTENT, INPUTS)
 
@@ -252,6 +252,34 @@ class Store(ABC):
                 predictions.get((row["plan_id"], row["action_id"]), {}),
             )
             for row in latest.values()
+        )
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Write-ahead: counts on budgets from now on, in full until it is settled."""
+        row = _plain_row(
+            RESERVED, reservation.plan_id, "", asdict(reservation), reservation.table_uuid
+        )
+        self._record([{**row, "attempt_id": reservation.id}])
+
+    def settle(self, reservation: Reservation) -> None:
+        """From now on only the outcomes that were recorded count."""
+        row = _plain_row(SETTLED, reservation.plan_id, "", {}, reservation.table_uuid)
+        self._record([{**row, "attempt_id": reservation.id}])
+
+    def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
+        """Every reservation of one table or of all, oldest first."""
+        rows = self._ledger(table_uuid, (RESERVED, SETTLED))
+        settled = {row["attempt_id"] for row in rows if row["kind"] == SETTLED}
+        return tuple(
+            Reservation(
+                **{
+                    **json.loads(row["body"]),
+                    "at_ms": row["at_ms"],
+                    "settled": row["attempt_id"] in settled,
+                }
+            )
+            for row in rows
+            if row["kind"] == RESERVED
         )
 
     def record_prediction(self, plan_id: str, action_id: str, predicted: Mapping[str, Any]) -> None:

@@ -195,6 +195,17 @@ class Event:
     snapshot_id: int | None = None
 
 
+def attempt_started_ms(attempt_id: str) -> int | None:
+    """When the attempt began, which stands in its id: plan, microseconds in hex, read snapshot.
+
+    None for an id that is none of ours.
+    """
+    try:
+        return int(attempt_id.rsplit("-", 2)[1], 16) // 1000
+    except (IndexError, ValueError):
+        return None
+
+
 class Ledger(Protocol):
     """The durable record of attempts (an Iceberg state table; see catalog.state)."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.core.actions import ActionType
 from reconciler.core.budget import Spent
 from reconciler.core.cost import Throughput, ThroughputSample, throughput_from
-from reconciler.core.execution import COMMITTED, Outcome
+from reconciler.core.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.core.interval import Calibration, calibrate
 
 KINDS: Mapping[str, str] = {
@@ -64,17 +64,100 @@ class ReadCheck:
     complete: bool
 
 
-def charges(entries: Iterable[LedgerEntry]) -> tuple[Spent, ...]:
-    """What was spent: everything that was read for rewriting, conflicts and failures included."""
-    return tuple(
-        Spent(
-            dt.datetime.fromtimestamp(entry.at_ms / 1000, dt.UTC),
-            entry.outcome.read_bytes,
-            entry.outcome.cpu_seconds,
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Write-ahead charge of one execution: what its admitted actions are predicted to cost.
+
+    Recorded before the execution starts, settled when every attempt it began is accounted for in
+    outcomes. One that is never settled counts in full, from the moment it was made: how far work
+    came that died is not known, and unknown charges all.
+
+    id: unique. policy: whose budgets it counts on (loop.step.policy_key). at_ms: when it was
+    recorded, by the store's clock.
+    """
+
+    id: str
+    table_uuid: str
+    plan_id: str
+    policy: str
+    rewrite_bytes: int
+    cpu_seconds: float
+    at_ms: int = 0
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """One charge on budgets and whose it is."""
+
+    policy: str
+    table_uuid: str
+    plan_id: str
+    spent: Spent
+
+
+def charged(
+    entries: Sequence[LedgerEntry],
+    reservations: Sequence[Reservation] = (),
+    besides: str = "",
+) -> tuple[Charged, ...]:
+    """What was spent, and what is reserved or was and never settled: each byte counts once.
+
+    Spent is everything that was read for rewriting, conflicts and failures included. Of an open
+    reservation the rest counts that its own attempts' outcomes do not account for yet.
+    besides: the id of a reservation that is not to count.
+    """
+    found = [
+        Charged(
+            str(entry.predicted.get("policy", "")), entry.table_uuid, entry.plan_id,
+            Spent(_moment(entry.at_ms), entry.outcome.read_bytes, _charged_cpu(entry)),
         )
         for entry in entries
         if entry.outcome.read_bytes or entry.outcome.cpu_seconds
-    )
+    ]  # fmt: skip
+    for held in reservations:
+        if not held.settled and held.id != besides:
+            found += _rest(held, entries, reservations)
+    return tuple(found)
+
+
+def _rest(
+    held: Reservation, entries: Sequence[LedgerEntry], reservations: Sequence[Reservation]
+) -> list[Charged]:
+    """An attempt belongs to the last reservation of its table and plan made before it began."""
+    later = [
+        other.at_ms
+        for other in reservations
+        if other.id != held.id
+        and (other.table_uuid, other.plan_id) == (held.table_uuid, held.plan_id)
+        and other.at_ms > held.at_ms
+    ]
+    until = min(later, default=None)
+    size, cpu = held.rewrite_bytes, held.cpu_seconds
+    for entry in entries:
+        if (entry.table_uuid, entry.plan_id) != (held.table_uuid, held.plan_id):
+            continue
+        began = attempt_started_ms(entry.outcome.attempt_id)
+        if began is not None and held.at_ms <= began and (until is None or began < until):
+            size -= entry.outcome.read_bytes
+            cpu -= _charged_cpu(entry)
+    if size <= 0 and cpu <= 0.0:
+        return []
+    rest = Spent(_moment(held.at_ms), max(size, 0), max(cpu, 0.0))
+    return [Charged(held.policy, held.table_uuid, held.plan_id, rest)]
+
+
+def _charged_cpu(entry: LedgerEntry) -> float:
+    """CPU that was measured; what was read without a measurement counts as predicted."""
+    outcome = entry.outcome
+    size = int(entry.predicted.get("bytesIn", 0))
+    if outcome.cpu_seconds > 0.0 or size <= 0:
+        return outcome.cpu_seconds
+    return int(entry.predicted.get("cpuMillis", 0)) / 1000 * outcome.read_bytes / size
+
+
+def _moment(at_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
 
 
 def throughput(entries: Sequence[LedgerEntry]) -> Throughput:

@@ -24,7 +24,7 @@ from reconciler.core.cost import projected_bytes
 from reconciler.core.coverage import coverage
 from reconciler.core.execution import CatalogConfig, Event, ExecutionRequest, ExecutionResult
 from reconciler.core.filetable import FileTable, Int64
-from reconciler.core.ledger import LedgerEntry, ReadCheck, charges
+from reconciler.core.ledger import LedgerEntry, ReadCheck, Reservation, charged
 from reconciler.core.moving import with_detected_movement
 from reconciler.core.observation import Observation
 from reconciler.core.plan import Plan, PlannedAction
@@ -110,19 +110,25 @@ class LocalActor:
         return observation.properties.get(OWNER_PROPERTY, "")
 
     def automatic_spent(self, table_uuid: str, since: dt.datetime) -> int:
-        start = int(since.timestamp() * 1000)
+        found = charged(self.store.ledger(table_uuid), self.store.reservations(table_uuid))
         return sum(
-            entry.outcome.read_bytes
-            for entry in self.store.ledger(table_uuid)
-            if entry.at_ms >= start and not self.store.approved(entry.plan_id)
+            item.spent.rewrite_bytes
+            for item in found
+            if item.spent.at >= since and not self.store.approved(item.plan_id)
         )
 
-    def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
-        return charges(
-            entry
-            for entry in self.store.ledger(None)
-            if entry.predicted.get("policy") == policy or entry.table_uuid == table_uuid
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
+        found = charged(self.store.ledger(None), self.store.reservations(None), besides)
+        return tuple(
+            item.spent for item in found if item.policy == policy or item.table_uuid == table_uuid
         )
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.store.reserve(reservation)
+
+    def settle(self, reservation: Reservation) -> None:
+        if not self.store.open_intents(reservation.table_uuid):
+            self.store.settle(reservation)
 
     def record_start(
         self, plan: Plan, action: PlannedAction, files: FileTable, policy: str

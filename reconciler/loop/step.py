@@ -8,6 +8,7 @@ observation that leaves nothing above threshold.
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,7 +20,7 @@ from reconciler.core.budget import Spent
 from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.core.filetable import FileTable
 from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
-from reconciler.core.ledger import ReadCheck
+from reconciler.core.ledger import ReadCheck, Reservation
 from reconciler.core.observation import Observation
 from reconciler.core.plan import Plan, PlannedAction
 from reconciler.loop.measure import window_read
@@ -47,12 +48,23 @@ class Actor(Ports, Protocol):
         """Who else claims the table, "" when no one does."""
         ...
 
-    def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
-        """What this policy spent on all of its tables, and anything spent on this one."""
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
+        """What this policy spent or reserved on all of its tables, and anything on this one.
+
+        besides: the id of a reservation that is not to count.
+        """
         ...
 
     def automatic_spent(self, table_uuid: str, since: dt.datetime) -> int:
         """Bytes rewritten without a person's approval since then."""
+        ...
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Write-ahead: what the execution is predicted to cost counts as spent from now on."""
+        ...
+
+    def settle(self, reservation: Reservation) -> None:
+        """The execution has ended: its outcomes count instead, if all of its work is in them."""
         ...
 
     def record_start(
@@ -140,8 +152,10 @@ class Step:
         )
 
 
-def judge_gate(step: Step, proposal: Proposal, actor: Actor, approvals: Approvals) -> Gate:
-    """The gate's decision on a proposal now."""
+def judge_gate(
+    step: Step, proposal: Proposal, actor: Actor, approvals: Approvals, besides: str = ""
+) -> Gate:
+    """The gate's decision on a proposal now. besides: a reservation that is not to count."""
     now = step.clock()
     spec = step.policy.spec
     automatic = spec.approval.automatic_up_to
@@ -167,7 +181,7 @@ def judge_gate(step: Step, proposal: Proposal, actor: Actor, approvals: Approval
             stale_workload=proposal.stale_workload,
             unacted_fields=step.unacted_for_automatic,
             budgets=budgets_of(spec),
-            spent=actor.spent(policy_key(step.policy), proposal.observation.uuid),
+            spent=actor.spent(policy_key(step.policy), proposal.observation.uuid, besides),
             now=now,
         )
     )
@@ -210,7 +224,16 @@ def run_step(
     if not decision.open or should_stop():
         return StepResult(before, decision, None, before, state_of(before, decision))
     admitted = before.pending[: decision.count]
-    return carry_out(step, before, admitted, decision, actor, approvals, on_event, should_stop)
+
+    def still(reservation: str) -> Gate:
+        """Another process may have reserved on the same budgets meanwhile."""
+        if not decision.budgets:
+            return decision
+        return judge_gate(step, before, actor, approvals, reservation)
+
+    return carry_out(
+        step, before, admitted, decision, actor, approvals, on_event, should_stop, still
+    )
 
 
 def carry_out(
@@ -222,17 +245,27 @@ def carry_out(
     approvals: Approvals,
     on_event: Callable[[Event], None],
     should_stop: Callable[[], bool],
+    still: Callable[[str], Gate],
 ) -> StepResult:
     """Execute exactly what was admitted, write down what came of it, observe again.
 
     The other half of the step: `run_step` calls it after its own gate, a driver pod after the
-    operator's.
+    operator's. still: the gate once more, when the reservation of that id has been written.
     """
     actor.put_plan(before.plan)
     for item in admitted:
         inputs = files_of(item, before.observation.files)
         actor.record_start(before.plan, item, inputs, policy_key(step.policy))
-    result = actor.execute(request_for(step, before, admitted, decision), on_event, should_stop)
+    reservation = reservation_for(before, admitted, policy_key(step.policy))
+    actor.reserve(reservation)
+    try:
+        again = still(reservation.id)
+        if again.count < decision.count:
+            return StepResult(before, again, None, before, state_of(before, again))
+        request = request_for(step, before, admitted, decision)
+        result = actor.execute(request, on_event, should_stop)
+    finally:
+        actor.settle(reservation)
     after = step.propose(actor)
     if result.commits:
         actor.measure_rho(after, result)
@@ -241,6 +274,20 @@ def carry_out(
         actor.record_check(before.observation.uuid, check)
     later = judge_gate(step, after, actor, approvals)
     return StepResult(before, decision, result, after, state_of(after, later), check)
+
+
+def reservation_for(
+    proposal: Proposal, admitted: Sequence[PlannedAction], policy: str
+) -> Reservation:
+    """What the admitted actions are predicted to read and to compute."""
+    return Reservation(
+        id=uuid.uuid4().hex,
+        table_uuid=proposal.observation.uuid,
+        plan_id=proposal.plan.id,
+        policy=policy,
+        rewrite_bytes=sum(int(item.predicted.get("bytesIn", 0)) for item in admitted),
+        cpu_seconds=sum(int(item.predicted.get("cpuMillis", 0)) for item in admitted) / 1000,
+    )
 
 
 def request_for(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import multiprocessing
+import os
+import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +22,11 @@ from reconciler.api.documents import TableLayoutPolicy, from_document
 from reconciler.api.identity import hash_inputs
 from reconciler.catalog.state import StateStore
 from reconciler.core.execution import CatalogConfig, Intent, Outcome
+from reconciler.core.ledger import Reservation
 from reconciler.core.plan import policy_hash
 from reconciler.core.predicate import TRUE, And, Comparison, Ref
 from reconciler.core.workload import Fragment
+from reconciler.errors import BlockedError
 from reconciler.loop.local import LocalActor
 from reconciler.loop.propose import Target
 from reconciler.loop.step import (
@@ -28,6 +34,7 @@ from reconciler.loop.step import (
     CONVERGED,
     Approvals,
     Step,
+    judge_gate,
     policy_key,
     run_step,
     run_until_converged,
@@ -290,6 +297,107 @@ def test_a_budget_holds_over_all_tables_of_its_policy(catalog_config, make_table
     step = dataclasses.replace(steps["second"], clock=lambda: later)
     result = run_step(step, actor, EVERYTHING, quiet, never)
     assert (result.state.state, result.state.reason) == (BLOCKED, "OverBudget")
+    assert actor.spark is None
+
+
+class _Killed(LocalActor):
+    """Dies as a process does that is killed while it reads: nothing more is recorded."""
+
+    def execute(self, request: Any, on_event: Any, should_stop: Any) -> Any:
+        began = f"{request.plan_id}-{time.time_ns() // 1000:x}-1"
+        self.store.record_intent(
+            Intent(request.table_uuid, request.table, request.plan_id, began, 0,
+                   request.action_ids, 1, "", (), ())
+        )  # fmt: skip
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _killed_while_reading(step_arguments: Any, state: str, cache: str) -> None:
+    config, name, budgets = step_arguments
+    step = step_of(config, name, budgets=budgets, **DECLARED)
+    step = dataclasses.replace(step, clock=lambda: dt.datetime.now(dt.UTC))
+    run_step(step, _Killed(StateStore(Path(state)), Path(cache)), EVERYTHING, quiet, never)
+
+
+def test_work_that_a_kill_cut_short_counts_in_full_until_its_window_has_passed(
+    catalog_config, make_table, actor, tmp_path
+):
+    make_table("killed", files=6)
+    now = dt.datetime.now(dt.UTC)
+    clock = {"clock": lambda: now + dt.timedelta(minutes=1)}
+    step = dataclasses.replace(step_of(catalog_config, "killed", **DECLARED), **clock)
+    planned = step.propose(actor).plan
+    size = planned.rewrite_bytes
+    assert size > 0
+
+    def allowed(limit: int, hours: float = 0.0) -> str:
+        budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": str(limit)}]
+        made = step_of(catalog_config, "killed", budgets=budgets, **DECLARED)
+        made = dataclasses.replace(made, clock=lambda: now + dt.timedelta(hours=hours, minutes=1))
+        proposal = made.propose(actor)
+        return judge_gate(made, proposal, actor, EVERYTHING).reason
+
+    assert allowed(size) == ""
+    budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": str(size)}]
+    child = multiprocessing.get_context("spawn").Process(
+        target=_killed_while_reading,
+        args=((catalog_config, "killed", budgets), str(actor.store.directory), str(actor.cache)),
+    )
+    child.start()
+    child.join(120)
+    assert child.exitcode == -signal.SIGKILL
+    (held,) = actor.store.reservations(planned.table_uuid)
+    assert (held.settled, held.rewrite_bytes, held.plan_id) == (False, size, planned.id)
+    assert allowed(2 * size - 1) == "OverBudget"
+    assert allowed(2 * size) == ""
+    assert allowed(size, hours=25) == ""
+
+
+def test_a_reservation_is_settled_when_all_of_its_work_is_recorded(
+    catalog_config, make_table, actor, monkeypatch
+):
+    make_table("settled", files=6)
+    step = step_of(catalog_config, "settled", **DECLARED)
+    during: list[int] = []
+
+    def refuses(request: Any, on_event: Any, should_stop: Any) -> Any:
+        spent = actor.spent(policy_key(step.policy), request.table_uuid)
+        during.append(sum(charge.rewrite_bytes for charge in spent))
+        raise BlockedError("another attempt holds the table")
+
+    monkeypatch.setattr(actor, "execute", refuses)
+    with pytest.raises(BlockedError):
+        run_step(step, actor, EVERYTHING, quiet, never)
+    uuid = step.propose(actor).observation.uuid
+    (held,) = actor.store.reservations(uuid)
+    assert held.settled
+    assert during == [held.rewrite_bytes]
+    assert actor.spent(policy_key(step.policy), uuid) == ()
+
+
+def test_what_another_process_reserved_meanwhile_is_not_spent_twice(
+    catalog_config, make_table, actor, monkeypatch
+):
+    make_table("raced", files=6)
+    budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Mi"}]
+    now = dt.datetime.now(dt.UTC)
+    step = dataclasses.replace(
+        step_of(catalog_config, "raced", budgets=budgets, **DECLARED), clock=lambda: now
+    )
+    original = actor.reserve
+
+    def reserve_after_another(reservation: Reservation) -> None:
+        other = dataclasses.replace(
+            reservation, id="other", table_uuid="another table", rewrite_bytes=1 << 20
+        )
+        original(other)
+        original(reservation)
+
+    monkeypatch.setattr(actor, "reserve", reserve_after_another)
+    result = run_step(step, actor, EVERYTHING, quiet, never)
+    assert result.result is None
+    assert (result.state.state, result.state.reason) == (BLOCKED, "OverBudget")
+    assert {r.id for r in actor.store.reservations(None) if not r.settled} == {"other"}
     assert actor.spark is None
 
 
