@@ -1,4 +1,4 @@
-"""Helm, built from its pins, and the chart rendered with values."""
+"""The chart rendered with values."""
 
 from __future__ import annotations
 
@@ -13,25 +13,19 @@ import pytest
 import yaml
 
 from charts import sync
-from tests.cluster.binaries import directories
 
 Objects = list[dict[str, Any]]
 Render = Callable[..., Objects]
 
 
 @pytest.fixture(scope="session")
-def helm() -> str:
-    return str(directories(["helm"])["helm"] / "helm")
-
-
-@pytest.fixture(scope="session")
-def template(helm: str) -> Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]:
+def template(helm: Path) -> Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]:
     """`helm template` of release "lake" in namespace "ops" with the values given."""
 
     @functools.cache
     def of_text(values: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [helm, "template", "lake", str(sync.CHART), "-n", "ops", "-f", "-"],
+            [str(helm), "template", "lake", str(sync.CHART), "-n", "ops", "-f", "-"],
             input=values, capture_output=True, text=True, check=False,
         )  # fmt: skip
 

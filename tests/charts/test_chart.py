@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,9 +44,9 @@ CLUSTER_WIDE = {"watch": {"clusterWide": True}, "jobs": {"namespaces": ["sales",
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING, CLUSTER_WIDE], ids=["defaults", "all", "wide"])
-def test_lint_is_strict_and_clean(helm: str, values: dict[str, Any]) -> None:
+def test_lint_is_strict_and_clean(helm: Path, values: dict[str, Any]) -> None:
     done = subprocess.run(
-        [helm, "lint", "--strict", str(sync.CHART), "-f", "-"],
+        [str(helm), "lint", "--strict", str(sync.CHART), "-f", "-"],
         input=json.dumps(values), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

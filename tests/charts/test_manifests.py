@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import yaml
 
 from charts import sync
-from tests.charts.conftest import of_kind
-from tests.cluster.binaries import directories
+from tests.charts.conftest import Objects, of_kind
+from tests.cluster.cluster import Cluster
 
 
 def test_the_crd_templates_are_current() -> None:
@@ -20,36 +21,33 @@ def test_the_crd_templates_are_current() -> None:
         assert path.read_text() == text, "run: make manifests"
 
 
-def test_the_base_is_current(helm: str) -> None:
-    written = sync.base(helm)
+def test_the_base_is_current(helm: Path) -> None:
+    written = sync.base(str(helm))
     assert set((sync.MANIFESTS / "base").iterdir()) == set(written)
     for path, text in written.items():
         assert path.read_text() == text, f"{path.name}: run: make manifests"
 
 
-def build(path: str) -> list[dict[str, object]]:
-    kubectl = directories(["kube"])["kube"] / "kubectl"
-    done = subprocess.run(
-        [str(kubectl), "kustomize", str(sync.MANIFESTS / path)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return list(yaml.safe_load_all(done.stdout))
+def build(cluster: Cluster, path: str) -> Objects:
+    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(sync.MANIFESTS / path))))
 
 
-def test_the_base_holds_all_that_the_chart_makes(helm: str) -> None:
+def test_the_base_holds_all_that_the_chart_makes(helm: Path, cluster: Cluster) -> None:
     done = subprocess.run(
-        [helm, "template", "layout-reconciler", str(sync.CHART), "-n", sync.NAMESPACE],
+        [str(helm), "template", "layout-reconciler", str(sync.CHART), "-n", sync.NAMESPACE],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     chart = [o for o in yaml.safe_load_all(done.stdout) if o]
-    found = {(o["kind"], o["metadata"]["name"]) for o in build("base")}
+    found = {(o["kind"], o["metadata"]["name"]) for o in build(cluster, "base")}
     assert found == {(o["kind"], o["metadata"]["name"]) for o in chart} | {
         ("Namespace", sync.NAMESPACE)
     }
 
 
-def test_the_overlay_moves_everything_to_its_namespace_and_pins_the_image() -> None:
-    objects = build("overlays/example")
+def test_the_overlay_moves_everything_to_its_namespace_and_pins_the_image(
+    cluster: Cluster,
+) -> None:
+    objects = build(cluster, "overlays/example")
     cluster_scoped = ("CustomResourceDefinition", "ClusterRole", "Namespace")
     assert {
         o["metadata"]["namespace"] for o in objects if o["kind"] not in cluster_scoped

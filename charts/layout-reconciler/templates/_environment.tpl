@@ -1,4 +1,4 @@
-{{/* The operator's settings: one variable each, see docs/operations/install.md. */}}
+{{/* The operator's settings: one variable each, see docs/operations/settings.md. */}}
 {{- define "layout.environment" -}}
 - {name: LAYOUTCTL_OPERATOR_NAMESPACES, value: {{ include "layout.watched" . | fromJsonArray | join "," | quote }}}
 - {name: LAYOUTCTL_OPERATOR_CLUSTER_WIDE, value: {{ .Values.watch.clusterWide | quote }}}
@@ -11,6 +11,9 @@
 - {name: LAYOUTCTL_OPERATOR_MAX_JOBS, value: {{ .Values.caps.concurrentJobs | quote }}}
 - {name: LAYOUTCTL_OPERATOR_AMBIENT_CREDENTIALS, value: {{ .Values.ambientCredentials | quote }}}
 - {name: LAYOUTCTL_OPERATOR_EXECUTOR_SERVICE_ACCOUNT, value: {{ .Values.jobs.executorServiceAccount.name | quote }}}
+{{- with .Values.jobs.image }}
+- {name: LAYOUTCTL_OPERATOR_IMAGE, value: {{ . | quote }}}
+{{- end }}
 - {name: LAYOUTCTL_OPERATOR_PER_TABLE_METRICS, value: {{ .Values.metrics.perTable | quote }}}
 - {name: LAYOUTCTL_OPERATOR_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
 - {name: LAYOUTCTL_CACHE, value: /var/cache/layoutctl}

@@ -8,7 +8,7 @@
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [layout.lakehouse.dev]
   resources: [tablelayoutpolicies/status, icebergcatalogs/status, tablelayouts/status]
-  verbs: [get, update, patch]
+  verbs: [update]
 # Owner references that block deletion need it where that admission check is on.
 - apiGroups: [layout.lakehouse.dev]
   resources: [tablelayoutpolicies/finalizers, tablelayouts/finalizers]
@@ -25,17 +25,14 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
-- apiGroups: [""]
+- apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
 {{- end -}}
 
-{{/* What a Spark driver in client mode calls: its executors, and the config map it gives them. */}}
+{{/* What a Spark driver in client mode calls for its executors; settings keep it from all else. */}}
 {{- define "layout.driverRules" -}}
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, patch, delete, deletecollection]
-- apiGroups: [""]
-  resources: [configmaps]
-  verbs: [create, delete, deletecollection]
+  verbs: [get, list, watch, create, delete, deletecollection]
 {{- end -}}
