@@ -3,8 +3,8 @@
     make manifests                     # or, with HELM=path/to/helm: python -m charts.sync
     python -m charts.sync --crds       # the CRD templates alone, which need no helm
 
-crds/ is the only source of the CRDs and the chart the only source of manifests/base; tests hold
-all of them equal to what this writes.
+crds/ is the only source of the CRDs, the chart of manifests/base and the code of the settings page;
+tests hold all of them equal to what this writes.
 """
 
 from __future__ import annotations
@@ -91,6 +91,27 @@ def argocd() -> dict[Path, str]:
     return {ARGOCD / "argocd-cm.yaml": "\n".join(lines) + "\n"}
 
 
+def settings_page() -> dict[Path, str]:
+    """docs/operations/settings.md: each setting of the operator, as reconciler has it."""
+    from reconciler.controller.settings import OPTIONS
+
+    rows = [f"| `{o.variable}` | `{o.flag}` | {o.help} |" for o in OPTIONS]
+    text = "\n".join([_SETTINGS_HEAD, *rows]) + "\n"
+    return {ROOT / "docs" / "operations" / "settings.md": text}
+
+
+_SETTINGS_HEAD = """\
+# Settings of the operator
+
+<!-- Written by `make manifests` from reconciler/controller/settings.py. -->
+
+The chart sets what its values say; anything else goes through `extraEnv`. A flag of the operator's
+command wins over its variable. Sizes and durations are written as in policies (`1Ti`, `10m`).
+
+| Variable | Flag | Meaning |
+|---|---|---|"""
+
+
 def write(files: Mapping[Path, str]) -> None:
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +126,7 @@ def main(arguments: list[str]) -> None:
         stale.unlink()
     write(base(os.environ.get("HELM", "helm")))
     write(argocd())
+    write(settings_page())
 
 
 if __name__ == "__main__":

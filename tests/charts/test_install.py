@@ -1,0 +1,209 @@
+"""Installed into a real API server, by helm and by kubectl; each account may do what is listed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from charts import sync
+from reconciler.kube.api import POD, POLICY, SECRET, TABLE_LAYOUT, Api, Forbidden
+from tests.charts.rights import Right, documented, granted
+from tests.cluster.cluster import Cluster
+from tests.cluster.fixtures import Kubectl
+
+RELEASE = "chart-test"
+OPERATOR = f"{RELEASE}-layout-reconciler"
+LEASES = "coordination.k8s.io"
+
+CATALOG = {
+    "apiVersion": "layout.lakehouse.dev/v1alpha1",
+    "kind": "IcebergCatalog",
+    "metadata": {"name": "warehouse"},
+    "spec": {"type": "rest", "catalogName": "warehouse", "properties": {"uri": "http://c:8181"}},
+}
+POLICY_BODY = {
+    "apiVersion": "layout.lakehouse.dev/v1alpha1",
+    "kind": "TableLayoutPolicy",
+    "metadata": {"name": "sales"},
+    "spec": {"catalogRef": {"name": "warehouse"}, "tables": {"include": ["sales.*"]}},
+}
+LAYOUT = {
+    "metadata": {"name": "orders-aaaaaaaaaa"},
+    "spec": {
+        "catalogRef": {"name": "warehouse"},
+        "table": {"namespace": ["sales"], "name": "orders"},
+        "policyRef": {"name": "sales"},
+    },
+}
+PLAN = "p-3f9a1c0b77de4c21a0be"
+
+
+def run_helm(cluster: Cluster, helm: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [str(helm), *arguments],
+        env=cluster.environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster, helm: Path) -> Iterator[str]:
+    """A namespace with the chart as it comes; --take-ownership, for other tests bring CRDs too."""
+    namespace = "chart-install"
+    run_helm(
+        cluster, helm, "install", RELEASE, str(sync.CHART), "-n", namespace,
+        "--create-namespace", "--take-ownership",
+    )  # fmt: skip
+    yield namespace
+    run_helm(cluster, helm, "uninstall", RELEASE, "-n", namespace, "--ignore-not-found")
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def as_account(cluster: Cluster, namespace: str, account: str) -> Api:
+    return Api.from_environment(str(cluster.user_kubeconfig(namespace, account)))
+
+
+def rights_of(cluster: Cluster, namespace: str, account: str) -> set[Right]:
+    """What the API server itself says that the account may do there, beyond what everyone may."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    told = cluster.kubectl(
+        "create", "--validate=false", "-f", "-", "-o", "json",
+        stdin=json.dumps(review), kubeconfig=cluster.user_kubeconfig(namespace, account),
+    )  # fmt: skip
+    found = granted(json.loads(told)["status"]["resourceRules"])
+    return {right for right in found if right[0] not in EVERYONE}
+
+
+EVERYONE = ("authorization.k8s.io", "authentication.k8s.io", "certificates.k8s.io")
+
+
+def test_the_operators_account_may_do_what_is_listed_and_no_more(
+    cluster: Cluster, installed: str
+) -> None:
+    assert rights_of(cluster, installed, OPERATOR) == documented("Operator")
+
+
+def test_the_drivers_account_may_do_what_is_listed_and_no_more(
+    cluster: Cluster, installed: str
+) -> None:
+    assert rights_of(cluster, installed, "layout-spark") == documented("Driver")
+
+
+def test_an_executors_account_may_do_nothing(cluster: Cluster, installed: str) -> None:
+    assert rights_of(cluster, installed, "layout-spark-executor") == set()
+
+
+def test_no_account_reaches_another_namespace(
+    cluster: Cluster, installed: str, namespace: str
+) -> None:
+    for account in (OPERATOR, "layout-spark"):
+        api = as_account(cluster, installed, account)
+        for kind in (POD, POLICY, SECRET):
+            with pytest.raises(Forbidden):
+                api.list(kind, namespace)
+
+
+def test_an_approver_approves_and_edits_no_policy(cluster: Cluster, installed: str) -> None:
+    def admin(*words: str, stdin: str | None = None) -> str:
+        return cluster.kubectl("-n", installed, *words, stdin=stdin)
+
+    for body in (CATALOG, POLICY_BODY):
+        admin("apply", "-f", "-", stdin=json.dumps(body))
+    operator = as_account(cluster, installed, OPERATOR)
+    operator.apply(TABLE_LAYOUT, installed, LAYOUT)
+    admin("create", "serviceaccount", "steward")
+    admin(
+        "create", "rolebinding", "stewards",
+        f"--clusterrole={OPERATOR}-approver", f"--serviceaccount={installed}:steward",
+    )  # fmt: skip
+    steward = as_account(cluster, installed, "steward")
+    name = LAYOUT["metadata"]["name"]
+    steward.patch(TABLE_LAYOUT, installed, name, {"spec": {"approvedPlan": PLAN}}, "kubectl-patch")
+    # The operator's next apply says nothing of it, and so leaves it alone.
+    operator.apply(TABLE_LAYOUT, installed, LAYOUT)
+    assert operator.get(TABLE_LAYOUT, installed, name)["spec"]["approvedPlan"] == PLAN
+    with pytest.raises(Forbidden):
+        steward.patch(POLICY, installed, "sales", {"spec": {"suspend": True}})
+    with pytest.raises(Forbidden):
+        steward.delete(TABLE_LAYOUT, installed, name)
+    with pytest.raises(Forbidden):
+        steward.list(SECRET, installed)
+
+
+def test_view_and_edit_of_the_cluster_reach_the_kinds(cluster: Cluster, installed: str) -> None:
+    """Aggregation is the controller manager's work; it takes a moment."""
+    from tests.cluster.fixtures import eventually
+
+    def aggregated(role: str) -> set[tuple[str, str]]:
+        rules = json.loads(cluster.kubectl("get", "clusterrole", role, "-o", "json"))["rules"]
+        return {(r, v) for g, r, v in granted(rules) if g == "layout.lakehouse.dev"}
+
+    def joined() -> bool:
+        view, edit = aggregated("view"), aggregated("edit")
+        assert ("tablelayouts", "list") in view
+        assert ("tablelayoutpolicies", "patch") in edit
+        assert ("tablelayouts", "patch") not in edit
+        assert not {verb for _, verb in view} - {"get", "list", "watch"}
+        return True
+
+    assert eventually(joined)
+
+
+def test_an_upgrade_changes_what_was_asked_and_nothing_else(
+    cluster: Cluster, helm: Path, installed: str
+) -> None:
+    def pod() -> Any:
+        deployment = cluster.get("deployment", OPERATOR, namespace=installed)
+        return deployment["spec"]["template"]["spec"]["containers"][0]
+
+    before = pod()
+    run_helm(
+        cluster, helm, "upgrade", RELEASE, str(sync.CHART), "-n", installed, "--reuse-values",
+        "--set", "caps.concurrentJobs=9",
+    )  # fmt: skip
+    after = pod()
+    assert {"name": "LAYOUTCTL_OPERATOR_MAX_JOBS", "value": "9"} in after["env"]
+    assert {**before, "env": []} == {**after, "env": []}
+
+
+def test_removing_the_release_leaves_the_crds_and_every_policy(
+    cluster: Cluster, helm: Path, installed: str
+) -> None:
+    cluster.kubectl("-n", installed, "apply", "-f", "-", stdin=json.dumps(POLICY_BODY))
+    run_helm(cluster, helm, "uninstall", RELEASE, "-n", installed)
+    assert cluster.get("tlp", "sales", namespace=installed)["metadata"]["name"] == "sales"
+    remaining = cluster.kubectl(
+        "get", "deployment,role,networkpolicy", "-n", installed, "-o", "name"
+    )
+    assert remaining == ""
+
+
+def test_kubectl_installs_the_base(cluster: Cluster) -> None:
+    cluster.kubectl(
+        "apply", "--server-side", "--force-conflicts", "-k", str(sync.MANIFESTS / "base")
+    )
+    try:
+        found = cluster.get("deployment", "layout-reconciler", namespace=sync.NAMESPACE)
+        assert found["spec"]["replicas"] == 1
+        assert rights_of(cluster, sync.NAMESPACE, "layout-reconciler") == documented("Operator")
+    finally:
+        cluster.kubectl("delete", "namespace", sync.NAMESPACE, "--wait=false")
+
+
+def test_the_api_server_accepts_every_object_with_all_options_on(
+    cluster: Cluster, kubectl: Kubectl, helm: Path, namespace: str
+) -> None:
+    """Strict field validation: a misspelt field of Deployment or NetworkPolicy is an error."""
+    values = ["--set", "crds.install=false,ambientCredentials=true,metrics.perTable=true"]
+    rendered = run_helm(cluster, helm, "template", "x", str(sync.CHART), "-n", namespace, *values)
+    kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=rendered)
