@@ -71,7 +71,7 @@ class Settings:
     mode, key, curve, apply_to_writes: spec.layout.clustering; key is empty unless Declared.
     target_bytes, row_group_bytes: resolved sizes; target_explicit: the policy names the size, so
         it is also set as a table property. properties: the table's present properties.
-    sort_order: the table's present default sort order.
+    sort_terms: the table's present default sort order (actions.sort_term).
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: when the decision is made; only hysteresis looks at it. horizon_ms: payback horizon.
     open_bytes: what opening a file is worth in bytes read.
@@ -91,7 +91,7 @@ class Settings:
     row_group_bytes: int = 128 << 20
     target_explicit: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
-    sort_order: tuple[SortColumn, ...] = ()
+    sort_terms: tuple[str, ...] = ()
     min_input_files: int = 5
     quiet_partitions: frozenset[int] = frozenset()
     now_ms: int = 0

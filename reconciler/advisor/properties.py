@@ -7,7 +7,7 @@ applyToWrites, because a sorted table makes every writer shuffle (design: Never 
 from __future__ import annotations
 
 from reconciler.advisor.advice import Settings
-from reconciler.core.actions import Action, ActionType
+from reconciler.core.actions import Action, ActionType, has_order
 
 TARGET_SIZE = "write.target-file-size-bytes"
 
@@ -31,6 +31,6 @@ def set_sort_order(settings: Settings) -> tuple[Action, ...]:
     """The Declared key as the table's sort order, for writers to follow."""
     if settings.mode != "Declared" or not settings.apply_to_writes or not settings.key:
         return ()
-    if settings.sort_order == settings.key:
+    if has_order(settings.sort_terms, settings.key):
         return ()
-    return (Action(ActionType.SET_SORT_ORDER, key=settings.key),)
+    return (Action(ActionType.SET_SORT_ORDER, key=settings.key, order_old=settings.sort_terms),)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.core.actions import sort_term
 from reconciler.core.observation import RefInfo, SnapshotInfo
 from reconciler.core.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
 
@@ -68,6 +69,17 @@ def sort_order_of(metadata: Any, schema: Schema) -> tuple[tuple[SortColumn, ...]
             break
         columns.append(SortColumn(field.source_id, field.direction.name.lower()))
     return tuple(columns), ", ".join(_sort_text(field, schema) for field in fields)
+
+
+def sort_terms_of(metadata: Any) -> tuple[str, ...]:
+    """The default sort order in canonical form, () when unsorted."""
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+    return tuple(
+        sort_term(
+            str(field.transform), field.source_id, field.direction.name, field.null_order.value
+        )
+        for field in (order.fields if order is not None else [])
+    )
 
 
 def _sort_text(field: Any, schema: Schema) -> str:

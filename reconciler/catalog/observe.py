@@ -30,6 +30,7 @@ from reconciler.catalog.metadata import (
     refs_of,
     schema_of,
     sort_order_of,
+    sort_terms_of,
     specs_of,
 )
 from reconciler.catalog.recent import recent_writes
@@ -119,6 +120,7 @@ def observe_loaded(
         sort_order_id=metadata.default_sort_order_id,
         sort_order=order,
         sort_order_text=order_text,
+        sort_terms=sort_terms_of(metadata),
         refs=refs_of(metadata),
         ancestry=ancestry,
         other_snapshots=others,

@@ -6,6 +6,7 @@ floats, no predictions and no snapshot, so that an append does not change a plan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -40,7 +41,8 @@ class Action:
     target_bytes, row_group_bytes: data file and row group size to write; 0 = the table's own.
     inputs: data file paths, the manifests' strings verbatim, sorted.
     properties_new: wanted values; properties_old: what they replace, None where unset.
-    A SetSortOrder action carries its order in `key`.
+    A SetSortOrder action carries its order in `key`; order_old: the order it replaces, a term per
+    sort field (`sort_term`), () when unsorted.
     """
 
     type: ActionType
@@ -53,6 +55,7 @@ class Action:
     inputs: tuple[str, ...] = ()
     properties_old: tuple[tuple[str, str | None], ...] = ()
     properties_new: tuple[tuple[str, str], ...] = ()
+    order_old: tuple[str, ...] = ()
 
     def canonical(self) -> dict[str, Any]:
         """JSON-able form, fields equal to their default omitted, no floats."""
@@ -75,7 +78,42 @@ class Action:
                 name: {"old": dict(self.properties_old).get(name), "new": value}
                 for name, value in self.properties_new
             }
+        if self.order_old:
+            body["orderOld"] = list(self.order_old)
         return body
+
+
+def sort_term(transform: str, field_id: int, direction: str, null_order: str) -> str:
+    """One field of a sort order in canonical form: "bucket[16](4) asc nulls-first".
+
+    Names of columns have no place in it: renaming one changes no order.
+    """
+    nulls = null_order.lower().replace("_", "-").replace(" ", "-")
+    return f"{transform}({field_id}) {direction.lower()} {nulls}"
+
+
+def wanted_terms(key: Sequence[SortColumn]) -> tuple[str, ...]:
+    """The terms of the sort order that a SetSortOrder action sets: NULLs where Spark puts them."""
+    return tuple(
+        sort_term(
+            "identity", column.field_id, column.direction,
+            "nulls-last" if column.direction == "desc" else "nulls-first",
+        )
+        for column in key
+    )  # fmt: skip
+
+
+def identity_columns(terms: Sequence[str]) -> tuple[tuple[str, str], ...] | None:
+    """(field, direction) of an order of plain columns, None where one is transformed."""
+    if not all(term.startswith("identity(") for term in terms):
+        return None
+    parts = (term.split(" ") for term in terms)
+    return tuple((field, direction) for field, direction, _ in parts)
+
+
+def has_order(terms: Sequence[str], key: Sequence[SortColumn]) -> bool:
+    """Whether a table of these terms is sorted as wanted; where its NULLs go is no difference."""
+    return identity_columns(terms) == identity_columns(wanted_terms(key))
 
 
 def action_from_canonical(body: dict[str, Any]) -> Action:
@@ -92,6 +130,7 @@ def action_from_canonical(body: dict[str, Any]) -> Action:
         inputs=tuple(body.get("inputs", [])),
         properties_old=tuple(sorted((k, v["old"]) for k, v in properties.items())),
         properties_new=tuple(sorted((k, v["new"]) for k, v in properties.items())),
+        order_old=tuple(body.get("orderOld", [])),
     )
 
 

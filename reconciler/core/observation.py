@@ -76,7 +76,8 @@ class Observation:
 
     identifier: levels, the last one is the table's name. snapshot_id is None for an empty table.
     sort_order: identity columns of the default sort order up to the first transform;
-        sort_order_text: the whole of it as people write it, "" when unsorted.
+        sort_order_text: the whole of it as people write it, "" when unsorted; sort_terms: the
+        whole of it in canonical form (actions.sort_term).
     ancestry: the snapshots from head back as far as they are retained, newest first.
     other_snapshots: retained snapshots outside the ancestry (branches, staged commits).
     manifests: live manifests; manifests_read of them were decoded now, the others came from the
@@ -106,6 +107,7 @@ class Observation:
     manifests_read: int
     bytes_read: int
     seconds: float
+    sort_terms: tuple[str, ...] = ()
 
     @property
     def schema(self) -> Schema:

@@ -16,7 +16,7 @@ from typing import Any
 
 import rfc8785
 
-from reconciler.core.actions import Action, action_from_canonical
+from reconciler.core.actions import Action, ActionType, action_from_canonical, has_order
 from reconciler.core.filetable import FileTable
 from reconciler.errors import UserError
 
@@ -259,13 +259,14 @@ class Head:
     """What validity is judged against, from a fresh observation.
 
     done: (plan id, action id) pairs carried by the head's ancestors; complete: the ancestry was
-    read down to the plan's base. properties: the table's. sort_order: (field id, direction) list.
+    read down to the plan's base. properties: the table's. sort_terms: its sort order
+    (actions.sort_term).
     """
 
     files: FileTable
     done: frozenset[tuple[str, str]]
     properties: Mapping[str, str]
-    sort_order: tuple[tuple[int, str], ...] = ()
+    sort_terms: tuple[str, ...] = ()
 
 
 def judge(plan: Plan, head: Head) -> dict[str, ActionState]:
@@ -296,11 +297,13 @@ def _judge_one(
 
 
 def _judge_metadata(action: Action, head: Head) -> ActionState:
-    if action.key:
-        wanted = tuple((column.field_id, column.direction) for column in action.key)
-        if head.sort_order == wanted:
+    if action.type is ActionType.SET_SORT_ORDER:
+        if has_order(head.sort_terms, action.key):
             return ActionState(Validity.DONE, 0, "sort order is set")
-    elif all(head.properties.get(name) == value for name, value in action.properties_new):
+        if head.sort_terms != action.order_old:
+            return ActionState(Validity.LOST, 0, "the sort order was changed by someone else")
+        return ActionState(Validity.PENDING, 0)
+    if all(head.properties.get(name) == value for name, value in action.properties_new):
         return ActionState(Validity.DONE, 0, "properties have the wanted values")
     old = dict(action.properties_old)
     if any(head.properties.get(name) != old.get(name) for name, _ in action.properties_new):

@@ -7,16 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.core.actions import Action, ActionType
+from reconciler.core.actions import Action, ActionType, has_order, sort_term
 from reconciler.core.plan import Validity
+from reconciler.errors import UnavailableError
+from reconciler.jobs import iceberg
+from reconciler.jobs.commit import COMMIT_FAILED
 from reconciler.jobs.standing import Standing
+from reconciler.jobs.translate import java_exception
+
+RESENDS = 10
+"""Commits in a row that other writers may win before it is given up."""
 
 
 def judge(table: Any, action: Action) -> Standing:
     """Validity of a metadata action on the table as it is now."""
     if action.type is ActionType.SET_SORT_ORDER:
-        wanted = [(part.field_id, part.direction) for part in action.key]
-        return Standing(Validity.DONE if sort_order(table) == wanted else Validity.PENDING)
+        terms = sort_terms(table)
+        if has_order(terms, action.key):
+            return Standing(Validity.DONE)
+        if terms != action.order_old:
+            why = f"the sort order was set to {_shown(table)} by someone else"
+            return Standing(Validity.LOST, why=why)
+        return Standing(Validity.PENDING)
     current = table.properties()
     if all(current.get(name) == value for name, value in action.properties_new):
         return Standing(Validity.DONE)
@@ -27,44 +39,83 @@ def judge(table: Any, action: Action) -> Standing:
     return Standing(Validity.PENDING)
 
 
-def sort_order(table: Any) -> list[tuple[int, str]]:
-    """(field id, "asc" | "desc") of the table's current sort order."""
-    return [
-        (int(part.sourceId()), part.direction().name().lower())
+def sort_terms(table: Any) -> tuple[str, ...]:
+    """The table's sort order in canonical form (actions.sort_term)."""
+    return tuple(
+        sort_term(
+            str(part.transform().toString()),
+            int(part.sourceId()),
+            str(part.direction().name()),
+            str(part.nullOrder().toString()),
+        )
         for part in table.sortOrder().fields()
-    ]
+    )
 
 
-def apply(spark: Any, table: Any, action: Action) -> str:
-    """Commits the change; returns "name: old -> new" for the ledger and for people."""
+def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
+    """Commits the change if it is still pending on the metadata that it replaces.
+
+    Iceberg's own updates would be redone on whatever another writer committed meanwhile; here the
+    commit names the metadata that was judged, and a refused one is judged anew. Returns what was
+    found, and when it was committed "name: old -> new" for the ledger and for people.
+    """
+    for _ in range(RESENDS):
+        table.refresh()
+        state = judge(table, action)
+        if state.validity is not Validity.PENDING:
+            return state, ""
+        operations = table.operations()
+        base = operations.current()
+        before = _shown(table)
+        try:
+            operations.commit(base, _changed(spark, table, base, action))
+        except Exception as error:
+            thrown = java_exception(error)
+            if thrown is None or not iceberg.is_a(spark, thrown, COMMIT_FAILED):
+                raise
+            continue
+        table.refresh()
+        return Standing(Validity.PENDING), _detail(table, action, before)
+    raise UnavailableError(
+        f"{table.name()}: its metadata is changed so often that no change of ours is accepted",
+        details=(f"{RESENDS} commits in a row lost against other writers.",),
+        do="run the command again when the writers are quieter",
+    )
+
+
+def _changed(spark: Any, table: Any, base: Any, action: Action) -> Any:
+    """The metadata after the action."""
+    if action.type is ActionType.SET_PROPERTIES:
+        wanted = spark._jvm.java.util.HashMap(base.properties())
+        for name, value in action.properties_new:
+            wanted.put(name, value)
+        return base.replaceProperties(wanted)
+    nulls = spark._jvm.org.apache.iceberg.NullOrder
+    order = spark._jvm.org.apache.iceberg.SortOrder.builderFor(base.schema())
+    for part in action.key:
+        name = base.schema().findColumnName(part.field_id)
+        if part.direction == "desc":
+            order.desc(name, nulls.NULLS_LAST)
+        else:
+            order.asc(name, nulls.NULLS_FIRST)
+    return base.replaceSortOrder(order.build())
+
+
+def _detail(table: Any, action: Action, before: str) -> str:
     if action.type is ActionType.SET_SORT_ORDER:
-        return _replace_sort_order(spark, table, action)
-    update = table.updateProperties()
-    for name, value in action.properties_new:
-        update.set(name, value)
-    update.commit()
+        return f"sort order: {before} -> {_shown(table)}"
     old = dict(action.properties_old)
     return "; ".join(
         f"{name}: {old.get(name) or '(unset)'} -> {value}" for name, value in action.properties_new
     )
 
 
-def _replace_sort_order(spark: Any, table: Any, action: Action) -> str:
-    nulls = spark._jvm.org.apache.iceberg.NullOrder
-    before = _shown(table, sort_order(table))
-    update = table.replaceSortOrder()
-    for part in action.key:
-        name = table.schema().findColumnName(part.field_id)
-        column = spark._jvm.org.apache.iceberg.expressions.Expressions.ref(name)
-        if part.direction == "desc":
-            update.desc(column, nulls.NULLS_LAST)
-        else:
-            update.asc(column, nulls.NULLS_FIRST)
-    update.commit()
-    table.refresh()
-    return f"sort order: {before} -> {_shown(table, sort_order(table))}"
-
-
-def _shown(table: Any, order: list[tuple[int, str]]) -> str:
-    schema = table.schema()
-    return ", ".join(f"{schema.findColumnName(i)} {d}" for i, d in order) or "unsorted"
+def _shown(table: Any) -> str:
+    """The sort order as people write it."""
+    schema, parts = table.schema(), []
+    for part in table.sortOrder().fields():
+        column = str(schema.findColumnName(part.sourceId()))
+        transform = str(part.transform().toString())
+        name = column if transform == "identity" else f"{transform}({column})"
+        parts.append(f"{name} {str(part.direction().name()).lower()}")
+    return ", ".join(parts) or "unsorted"

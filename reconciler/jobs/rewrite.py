@@ -212,15 +212,22 @@ class _Execution:
             state = metadata.judge(self.table, action)
             if state.validity is Validity.PENDING:
                 self._commit_metadata(action_id, action)
-            elif state.validity is Validity.LOST:
-                self._say("skipped", f"{WORDS[action.type]}  SKIPPED: {state.why}", action_id)
+            else:
+                self._say_skipped(action_id, action, state)
+
+    def _say_skipped(self, action_id: str, action: Action, state: Standing) -> None:
+        if state.validity is Validity.LOST:
+            self._say("skipped", f"{WORDS[action.type]}  SKIPPED: {state.why}", action_id)
 
     def _commit_metadata(self, action_id: str, action: Action) -> None:
         started = time.monotonic()
         attempt_id = _attempt_id(self.request.plan_id, self.table)
         self.attempts.append(attempt_id)
         intent = self._intent(attempt_id, 1, "", (action_id,), (), ())
-        detail = metadata.apply(self.spark, self.table, action)
+        state, detail = metadata.apply(self.spark, self.table, action)
+        if state.validity is not Validity.PENDING:
+            self._say_skipped(action_id, action, state)
+            return
         self.ledger.record_intent(intent)  # it leaves no files: nothing to settle after a crash
         seconds = time.monotonic() - started
         outcome = Outcome(

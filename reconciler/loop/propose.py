@@ -161,7 +161,7 @@ def head_of(observation: Observation) -> Head:
         files=observation.files,
         done=done_actions(observation),
         properties=observation.properties,
-        sort_order=tuple((c.field_id, c.direction) for c in observation.sort_order),
+        sort_terms=observation.sort_terms,
     )
 
 

@@ -54,7 +54,7 @@ def settings_for(
         row_group_bytes=files.row_group_bytes or _table_row_group(observation),
         target_explicit=files.target_bytes is not None,
         properties=observation.properties,
-        sort_order=observation.sort_order,
+        sort_terms=observation.sort_terms,
         min_input_files=files.min_input_files,
         quiet_partitions=quiet_partitions(observation, spec, now_ms),
         now_ms=now_ms,

@@ -13,7 +13,7 @@ from reconciler.advisor.advice import AdviceInput, Debt, Objectives
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.core import explain
-from reconciler.core.actions import HILBERT, ActionType
+from reconciler.core.actions import HILBERT, ActionType, wanted_terms
 from reconciler.core.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -125,7 +125,7 @@ def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with
     (first, _) = advise(table, NONE, named).actions
     assert first.action.properties_old == (("write.target-file-size-bytes", None),)
     size = {"write.target-file-size-bytes": str(named.target_bytes)}
-    done = replace(named, sort_order=named.key, properties=size)
+    done = replace(named, sort_terms=wanted_terms(named.key), properties=size)
     assert advise(table, NONE, done).actions == ()
     assert advise(table, NONE, SETTINGS).actions == ()
 

@@ -184,3 +184,14 @@ def test_the_sorted_columns_own_bytes_shrink_to_its_runs_and_no_further():
         others = int(outcome.view.files.column_sizes[PART].sum())
         assert after < 0.3 * now if repeats else after == pytest.approx(now, rel=0.02)
         assert others == pytest.approx(int(files.column_sizes[PART].sum()), rel=0.02)
+
+
+def test_a_column_that_is_null_in_every_sampled_row_has_no_bounds_afterwards():
+    table = arrived(np.random.default_rng(5), rows=4_000, rows_per_file=1_000, jitter=50)
+    files, sample = table.file_table(), table.sample(np.arange(4), 64)
+    sample = replace(sample, null={**sample.null, PART: np.ones(len(sample), dtype=bool)})
+    pool = build_pool(table_view(files, None, sample, ROW_BYTES * 2_000, 1_000), [KEY, PART])
+    assert pool is not None
+    after = what_if(pool, _rewrite((KEY,), files=4), ()).view.files
+    assert not after.columns[PART].bounded.any()
+    assert after.columns[KEY].bounded.all()

@@ -164,3 +164,34 @@ def test_property_changes_are_judged_by_value(now, validity):
     plan = make([action], table([]))
     properties = {} if now is None else {"p": now}
     assert judge(plan, head(table([]), properties=properties))["a01"].validity is validity
+
+
+@pytest.mark.parametrize(
+    ("now", "validity"),
+    [
+        (("identity(3) asc nulls-first",), Validity.PENDING),
+        (("identity(1) asc nulls-first",), Validity.DONE),
+        (("identity(1) asc nulls-last",), Validity.DONE),
+        ((), Validity.LOST),
+        (("identity(3) desc nulls-last",), Validity.LOST),
+        (("bucket[4](1) asc nulls-first",), Validity.LOST),
+    ],
+)
+def test_a_sort_order_that_is_neither_the_old_nor_the_wanted_one_loses_the_action(now, validity):
+    action = Action(
+        ActionType.SET_SORT_ORDER,
+        key=(SortColumn(1),),
+        order_old=("identity(3) asc nulls-first",),
+    )
+    plan = make([action], table([]))
+    assert action_from_canonical(action.canonical()) == action
+    states = judge(plan, Head(table([]), frozenset(), {}, sort_terms=now))
+    assert states["a01"].validity is validity
+
+
+def test_the_old_order_of_an_unsorted_table_has_no_place_in_the_canonical_form():
+    action = Action(ActionType.SET_SORT_ORDER, key=(SortColumn(1),))
+    assert action.canonical() == {
+        "type": "SetSortOrder",
+        "key": [{"fieldId": 1, "direction": "asc"}],
+    }

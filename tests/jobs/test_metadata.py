@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.plan import Validity
 from reconciler.core.schema import SortColumn
+from reconciler.jobs import metadata
 from tests.jobs.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -53,3 +56,71 @@ def test_a_sort_order_is_set_once(bench: Bench) -> None:
     assert result.outcomes[0].detail == "sort order: unsorted -> s desc, id asc"
     again = bench.run(bench.request(name, action))
     assert (again.done, again.outcomes) == (True, ())
+
+
+def _order(*terms: str) -> Action:
+    key = (SortColumn(2, "desc"), SortColumn(1))
+    return Action(ActionType.SET_SORT_ORDER, key=key, order_old=terms)
+
+
+@pytest.mark.parametrize(
+    ("present", "term"),
+    [
+        ("id ASC NULLS FIRST", "identity(1) asc nulls-first"),
+        ("id ASC NULLS LAST", "identity(1) asc nulls-last"),
+        ("bucket(4, id) DESC NULLS LAST", "bucket[4](1) desc nulls-last"),
+    ],
+)
+def test_a_sort_order_that_someone_else_set_is_left_alone(
+    bench: Bench, present: str, term: str
+) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY {present}")
+    assert metadata.sort_terms(bench.table(name)) == (term,)
+    before = bench.table(name).sortOrder().toString()
+    result = bench.run(bench.request(name, _order()))
+    assert result.actions[0].state is Validity.LOST
+    assert "by someone else" in result.actions[0].detail
+    assert result.outcomes == ()
+    assert bench.table(name).sortOrder().toString() == before
+    assert bench.run(bench.request(name, _order(term))).done
+
+
+def test_a_change_that_slips_in_before_the_commit_is_not_overwritten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _table(bench)
+    original, slipped = metadata._changed, []
+
+    def slip_in(*arguments: Any) -> Any:
+        changed = original(*arguments)
+        if not slipped:
+            slipped.append(True)
+            bench.sql(f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY id")
+        return changed
+
+    monkeypatch.setattr(metadata, "_changed", slip_in)
+    result = bench.run(bench.request(name, _order()))
+    assert slipped
+    assert result.actions[0].state is Validity.LOST
+    assert metadata.sort_terms(bench.table(name)) == ("identity(1) asc nulls-first",)
+
+
+def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _table(bench)
+    original, slipped = metadata._changed, []
+
+    def slip_in(*arguments: Any) -> Any:
+        changed = original(*arguments)
+        if not slipped:
+            slipped.append(True)
+            bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('theirs'='kept')")
+        return changed
+
+    monkeypatch.setattr(metadata, "_changed", slip_in)
+    result = bench.run(bench.request(name, _set("1000", "2000"), _order()))
+    assert result.done
+    assert bench.table(name).properties().get("theirs") == "kept"
+    assert bench.table(name).properties().get(TARGET) == "2000"

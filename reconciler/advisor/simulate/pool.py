@@ -130,6 +130,8 @@ def _pool_column(
     full = np.full(len(values), -1, dtype=np.int64)
     full[~null] = ranks.reshape(-1)
     share = np.bincount(ranks.reshape(-1), minlength=max(len(distinct), 1)) / max(len(values), 1)
+    if not len(distinct):  # NULL in every sampled row: no row has the rank of this value
+        distinct = np.zeros(1, dtype=values.dtype)
     exact = bool(bounds.bounded.all())
     return PoolColumn(
         bounds.kind, full, distinct, share,
