@@ -172,6 +172,7 @@ def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
                 entry.outcome.read_bytes,
                 entry.outcome.cpu_seconds,
                 entry.outcome.seconds,
+                entry.outcome.files_in,
             )
             for entry in entries
             if entry.committed and entry.action_type in KINDS and entry.outcome.cpu_seconds > 0

@@ -146,14 +146,34 @@ def test_rho_is_the_geometric_mean_with_the_prior_counted_once():
 
 def test_throughput_is_the_median_and_an_unseen_kind_scales_from_the_seen_one():
     prior = Throughput()
-    runs = [ThroughputSample("sort", 100, cpu, 2 * cpu) for cpu in (1.0, 2.0, 90.0)]
+    model = prior.cpu_seconds("sort", 10**8, 20)
+    runs = [
+        ThroughputSample("sort", 10**8, times * model, 2 * times * model, 20)
+        for times in (1.5, 2.0, 90.0)
+    ]
     learned = throughput_from(runs)
-    assert learned.cpu_seconds("sort", 100) == pytest.approx(2.0)
-    assert learned.seconds("sort", 100) == pytest.approx(4.0)
-    faster = prior.cpu_per_byte["pack"] / prior.cpu_per_byte["sort"]
-    assert learned.cpu_seconds("pack", 100) == pytest.approx(2.0 * faster)
-    assert learned.label == "measured"
+    assert learned.cpu_seconds("sort", 10**8, 20) == pytest.approx(2.0 * model)
+    assert learned.seconds("sort", 10**8, 20) == pytest.approx(4.0 * model)
+    assert learned.cpu_seconds("pack", 5_000, 3) == pytest.approx(
+        2.0 * prior.cpu_seconds("pack", 5_000, 3)
+    )
+    assert (prior.label, learned.label) == ("model", "measured")
     assert throughput_from([ThroughputSample("sort", 0, 1.0, 1.0)]) == prior
+
+
+MEASURED = [
+    ("sort", 173.3e6, 55, 50.4), ("sort", 173.3e6, 55, 46.7), ("sort", 68.9e6, 60, 18.7),
+    ("sort", 57.9e6, 60, 16.9), ("sort", 41.6e6, 22, 11.1), ("sort", 16.2e6, 15, 7.1),
+    ("sort", 9.0e6, 55, 5.2), ("pack", 33.7e6, 41, 6.6), ("pack", 11.5e6, 14, 2.4),
+    ("pack", 4.1e6, 5, 1.0), ("pack", 2.5e6, 55, 0.9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "size", "files", "cpu"), MEASURED)
+def test_before_any_outcome_cpu_is_forecast_within_a_quarter_of_what_rewrites_took(
+    kind, size, files, cpu
+):
+    assert Throughput().cpu_seconds(kind, int(size), files) == pytest.approx(cpu, rel=0.25)
 
 
 def test_intervals_are_fixed_below_five_outcomes_and_quantiles_after():
