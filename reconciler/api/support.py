@@ -25,7 +25,6 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
         ("spec.layout.partitioning", "partition specs are not evolved"),
         ("spec.deletes.mode", "write modes are not set"),
         ("spec.deletes.compaction", "delete files are not compacted on their own"),
-        ("spec.approval.approvedPlans", "plans are approved where they are run"),
         ("spec.engine", "plans run in layoutctl's own Spark session"),
     ),
     TABLE_LAYOUT: (
@@ -36,7 +35,7 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
         ("spec.secretRef", "credentials come from pyiceberg's configuration and environment"),
         ("spec.interval", "catalogs are listed when layoutctl is called"),
         ("spec.timeout", "--timeout says how long a call may take"),
-        ("spec.system", "state is local to the user"),
+        ("spec.system.plans.retention", "published plans are removed by the operator only"),
         ("spec.jobs", "plans run in layoutctl's own Spark session"),
         ("spec.workload", "queries are read by layoutctl workload import"),
     ),

@@ -281,7 +281,7 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
             details=(redact(first_line(error), config),),
             do="add the missing property, or install what it names",
         )
-    if "iceberg_tables" in str(error) and config.type == "sql":
+    if "iceberg_tables" in first_line(error) and config.type == "sql":
         return UserError(
             f"the database of catalog {describe(config)} holds no Iceberg catalog",
             details=(_where(config), "it has no table iceberg_tables"),

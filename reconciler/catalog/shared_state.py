@@ -162,7 +162,8 @@ class SharedStore(Store):
         return self._spending.all(version, self._charged)
 
     def _charged(self) -> tuple[Charged, ...]:
-        return charged(self.ledger(None), self.reservations(None))
+        held = self.reservations(None)  # first: what is settled meanwhile then counts by outcomes
+        return charged(self.ledger(None), held)
 
     def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
         """The ledger's rows. One that was there and is gone is not an empty one."""

@@ -29,7 +29,7 @@ from reconciler.core.values import Kind
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from reconciler.catalog.state import StateStore
+    from reconciler.catalog.state import Store
 
 Array = npt.NDArray[Any]
 
@@ -58,7 +58,7 @@ def sample_rows(
     rows: Int64,
     columns: Sequence[int],
     *,
-    store: StateStore | None = None,
+    store: Store | None = None,
     table_uuid: str = "",
     identifier: tuple[str, ...] | None = None,
     timeout: float = 30.0,
@@ -124,7 +124,7 @@ def _nulls(fields: Sequence[Field], count: int) -> Sketch:
 
 
 def _stored(
-    store: StateStore | None, table_uuid: str, paths: Sequence[str], fields: Sequence[Field]
+    store: Store | None, table_uuid: str, paths: Sequence[str], fields: Sequence[Field]
 ) -> dict[str, Sketch]:
     """Kept sketches that have all the columns, in their present types."""
     if store is None or not paths:

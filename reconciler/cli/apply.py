@@ -24,6 +24,7 @@ from reconciler.cli.options import (
     Output,
     Quiet,
     Select,
+    Shared,
     Timeout,
 )
 
@@ -60,15 +61,14 @@ def register(app: typer.Typer) -> None:
         output: Format = Output.TABLE,
         select: Select = None,
         exclude: Exclude = None,
+        shared: Shared = False,
         timeout: Timeout = 30.0,
         quiet: Quiet = False,
     ) -> None:
         """Carry out a plan: rewrite, verify, commit; then observe again."""
-        from reconciler.cli.plan import local_actor
         from reconciler.cli.stopping import stop_at_boundary
 
-        actor = local_actor(timeout)
-        jobs = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, actor)
+        jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
         ended: list[_Ended] = []
         try:
             with stop_at_boundary() as should_stop:
@@ -102,24 +102,27 @@ def _jobs(
     include: Sequence[str],
     exclude: Sequence[str],
     timeout: float,
-    actor: LocalActor,
-) -> list[tuple[Step, Plan | None]]:
+    shared: bool,
+) -> tuple[list[tuple[Step, Plan | None]], LocalActor]:
+    from reconciler.cli.shared import actor_of
     from reconciler.cli.targets import select
 
     if what is not None and (what.endswith(".json") or Path(what).is_file()):
-        return [_from_plan_file(Path(what), files, catalog, actor)]
+        step, plan, actor = _from_plan_file(Path(what), files, catalog, timeout, shared)
+        return [(step, plan)], actor
     chosen = select(what, files, catalog, include=include, exclude=exclude, timeout=timeout)
-    return [(step, None) for step in chosen.steps]
+    return [(step, None) for step in chosen.steps], actor_of(chosen, timeout, shared)
 
 
 def _from_plan_file(
-    path: Path, files: Sequence[str], catalog: str | None, actor: LocalActor
-) -> tuple[Step, Plan]:
+    path: Path, files: Sequence[str], catalog: str | None, timeout: float, shared: bool
+) -> tuple[Step, Plan, LocalActor]:
     """The saved plan becomes the standing one. Raises UserError when it no longer stands."""
     from dataclasses import replace
 
     from reconciler.api.load import Documents, load
     from reconciler.catalog.discover import resolve_catalog
+    from reconciler.cli.shared import actor_on
     from reconciler.cli.targets import step_for, step_under
     from reconciler.core.plan import plan_from_document
     from reconciler.errors import UserError
@@ -144,9 +147,10 @@ def _from_plan_file(
             do=f"layoutctl plan {'.'.join((plan.catalog, *plan.table))} --out {path}",
         )
     step = replace(step, policy_digest=plan.policy_hash, policy_name=plan.policy)
+    actor = actor_on(target.catalog, documents.catalogs, timeout, shared)
     check_stands(plan, actor.observe(step.target), step, path)
     actor.put_plan(plan)
-    return step, plan
+    return step, plan, actor
 
 
 def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:

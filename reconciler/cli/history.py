@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reconciler.cli.options import CatalogName, Format, Output, Timeout
+from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Timeout
 
 if TYPE_CHECKING:
     from reconciler.core.ledger import LedgerEntry
@@ -29,17 +29,20 @@ def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Look")
     def history(
         table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        file: Files = None,
         catalog: CatalogName = None,
         output: Format = Output.TABLE,
+        shared: Shared = False,
         timeout: Timeout = 30.0,
     ) -> None:
         """Show what was done to a table: predicted, actual, and whether it paid."""
         from reconciler.catalog.discover import resolve_table
-        from reconciler.cli.plan import local_actor
+        from reconciler.cli.shared import actor_on, catalogs_under
         from reconciler.loop.propose import Target
 
-        config, identifier = resolve_table(table, catalog)
-        actor = local_actor(timeout)
+        documents = catalogs_under(file)
+        config, identifier = resolve_table(table, catalog, documents)
+        actor = actor_on(config, documents, timeout, shared)
         observation = actor.observe(Target(config, identifier))
         plans = past_plans(actor, observation)
         if output in (Output.JSON, Output.YAML):

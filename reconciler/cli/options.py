@@ -30,6 +30,10 @@ Timeout = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Everything, nothing cut.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+Shared = Annotated[
+    bool,
+    typer.Option("--shared", help="State in the catalog's own namespace, shared with others."),
+]
 ShowLiterals = Annotated[
     bool, typer.Option("--show-literals", help="Show the values in queries, not only `?`.")
 ]

@@ -1,7 +1,8 @@
 """`layoutctl plan`: what would change, what it costs, what it saves, who loses; writes nothing.
 
-A printed plan is a preview, made anew each time; `--out` freezes it: it then stands, and is what
-`plan` and `apply` take, until it is carried out, expires, or another writer takes an input.
+A printed plan is a preview, made anew each time; `--out` and `--publish` freeze it: it then stands,
+and is what `plan` and `apply` take, until it is carried out, expires, or another writer takes an
+input.
 
 One table in full; many tables one line each, by saving, with details behind -v or a table's name.
 """
@@ -9,6 +10,7 @@ One table in full; many tables one line each, by saving, with details behind -v 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +24,7 @@ from reconciler.cli.options import (
     Output,
     Quiet,
     Select,
+    Shared,
     ShowLiterals,
     Timeout,
     Verbose,
@@ -50,6 +53,11 @@ def register(app: typer.Typer) -> None:
             Path | None,
             typer.Option("--out", metavar="FILE", help="Save the frozen plan for `apply FILE`."),
         ] = None,
+        publish: Annotated[
+            bool,
+            typer.Option("--publish", help="Store the frozen plan in the catalog's plan store."),
+        ] = False,
+        shared: Shared = False,
         catalog: CatalogName = None,
         output: Format = Output.TABLE,
         select: Select = None,
@@ -66,6 +74,7 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Show what would be rewritten, what it costs, what it saves and who loses."""
+        from reconciler.cli import shared as sharing
         from reconciler.cli.targets import select as choose
         from reconciler.errors import UserError
 
@@ -73,12 +82,13 @@ def register(app: typer.Typer) -> None:
             table, file or [], catalog, include=select or (), exclude=exclude or (),
             timeout=timeout,
         )  # fmt: skip
-        if out is not None and show_literals:
+        if (out is not None or publish) and show_literals:
             raise UserError(
-                "--show-literals and --out do not go together: a plan is read by others",
+                f"--show-literals and {'--publish' if publish else '--out'} do not go together: "
+                "a plan is read by others",
                 do="leave out one of them",
             )
-        actor = local_actor(timeout)
+        actor = sharing.actor_of(chosen, timeout, shared)
         planned, failed = _plan_all(
             chosen,
             actor,
@@ -90,8 +100,14 @@ def register(app: typer.Typer) -> None:
         if out is not None:
             _save(out, planned)
             actor.put_plan(planned[0][1].plan)
+        uris: dict[str, str] = {}
+        if publish:
+            uris = sharing.publish(chosen, [item[1].plan for item in planned], timeout)
+            for _, proposal, _ in planned:
+                if proposal.plan.id in uris:
+                    actor.put_plan(proposal.plan)
         detailed = verbose or table is not None or out is not None
-        _print(planned, failed, output, detailed, verbose=verbose, saved=out)
+        _print(planned, failed, output, detailed, verbose=verbose, saved=out, uris=uris)
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
         if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
@@ -168,8 +184,9 @@ def _print(
     *,
     verbose: bool,
     saved: Path | None,
+    uris: Mapping[str, str],
 ) -> None:
-    documents = [with_digest(proposal.plan) for _, proposal, _ in planned]
+    documents = [with_digest(proposal.plan, uris) for _, proposal, _ in planned]
     if output in (Output.JSON, Output.YAML):
         from reconciler.cli.serialise import serialise
 
@@ -183,23 +200,49 @@ def _print(
             {**budgeted(proposal, gate), "digest": proposal.plan.digest()}
             for _, proposal, gate in planned
         ]
-        approvals = [f"Approval: {approval_line(step, gate)}." for step, _, gate in planned]
+        approvals = [_approval(*item, uris) for item in planned]
         typer.echo(render_plans(bodies, named, approvals), nl=False)
     elif output is Output.NAME:
         for document in documents:
             typer.echo(document["planId"])
     elif detailed:
-        texts = [_text(*item, verbose=verbose, saved=saved) for item in planned]
+        texts = [_text(*item, verbose=verbose, saved=saved, uris=uris) for item in planned]
         typer.echo("\n\n".join(texts))
     elif planned:
         typer.echo(_lines(planned, wide=output is Output.WIDE))
+        for line in _published_lines(planned, uris):
+            typer.echo(line)
     if output not in (Output.JSON, Output.YAML):
         for step, error in failed:
             typer.echo(f"{'.'.join(step.target.identifier)}: {error.render()}", err=True)
 
 
-def with_digest(plan: Any) -> dict[str, Any]:
-    return {**plan.document(), "digest": plan.digest()}
+def with_digest(plan: Any, uris: Mapping[str, str] = {}) -> dict[str, Any]:
+    """The plan's document with its digest, and with its URI once it is published."""
+    where = {"uri": uris[plan.id]} if plan.id in uris else {}
+    return {**plan.document(), "digest": plan.digest(), **where}
+
+
+def _published_lines(planned: list[Planned], uris: Mapping[str, str]) -> list[str]:
+    """Of many tables: what to approve, and where it lies."""
+    published = [p.plan for _, p, _ in planned if p.plan.id in uris]
+    if not published:
+        return []
+    lines = ["", "Published. To approve, add to the policy under spec.approval.approvedPlans:"]
+    for plan in published:
+        lines += [f"  - {plan.id}  # {'.'.join(plan.table)}", f"      {uris[plan.id]}"]
+    return lines
+
+
+def _approval(step: Step, proposal: Proposal, gate: Gate, uris: Mapping[str, str]) -> str:
+    """How the plan may come to run, for a pull request."""
+    text = f"Approval: {approval_line(step, gate)}."
+    if proposal.plan.id in uris:
+        text += (
+            f" Published; to approve it, add `- {proposal.plan.id}` under "
+            "`spec.approval.approvedPlans`."
+        )
+    return text
 
 
 def _listing(documents: list[dict[str, Any]], failed: list[tuple[Step, Any]]) -> dict[str, Any]:
@@ -213,22 +256,34 @@ def _listing(documents: list[dict[str, Any]], failed: list[tuple[Step, Any]]) ->
     }
 
 
-def _text(step: Step, proposal: Proposal, gate: Gate, *, verbose: bool, saved: Path | None) -> str:
+def _text(
+    step: Step,
+    proposal: Proposal,
+    gate: Gate,
+    *,
+    verbose: bool,
+    saved: Path | None,
+    uris: Mapping[str, str],
+) -> str:
     from reconciler.cli import terminal
     from reconciler.cli.plan_text import render_plan
 
     text = render_plan(
         budgeted(proposal, gate),
         width=terminal.width(),
-        preview=saved is None and not proposal.frozen,
+        preview=saved is None and not proposal.frozen and proposal.plan.id not in uris,
         approval=approval_line(step, gate),
         verbose=verbose,
     )
     if saved is not None:
         text += f"\n  Saved and frozen in {saved}; it carries its policy."
-    elif proposal.frozen:
+    elif proposal.frozen and proposal.plan.id not in uris:
         since = f"{proposal.plan.created:%Y-%m-%dT%H:%M:%SZ}"
         text += f"\n  This plan is frozen since {since}; --refresh makes a new one."
+    if proposal.plan.id in uris:
+        from reconciler.cli.shared import published_text
+
+        text += f"\n{published_text(proposal.plan, uris[proposal.plan.id])}"
     if proposal.newer is not None:
         text += f"\n  Newer evidence would change it to {proposal.newer.id}: see --refresh."
     return text

@@ -16,6 +16,7 @@ from reconciler.cli.options import (
     Output,
     Quiet,
     Select,
+    Shared,
     Timeout,
 )
 
@@ -41,12 +42,13 @@ def register(app: typer.Typer) -> None:
         output: Format = Output.TABLE,
         select: Select = None,
         exclude: Exclude = None,
+        shared: Shared = False,
         timeout: Timeout = 30.0,
         quiet: Quiet = False,
     ) -> None:
         """Show which tables have converged, and why the others have not."""
         from reconciler.cli import terminal
-        from reconciler.cli.plan import local_actor
+        from reconciler.cli.shared import actor_of
         from reconciler.cli.targets import select as choose
 
         files = file or ([DEFAULT_DIRECTORY] if not table and Path(DEFAULT_DIRECTORY).is_dir()
@@ -54,7 +56,7 @@ def register(app: typer.Typer) -> None:
         chosen = choose(
             table, files, catalog, include=select or (), exclude=exclude or (), timeout=timeout
         )
-        actor = local_actor(timeout)
+        actor = actor_of(chosen, timeout, shared)
         found = []
         for number, step in enumerate(chosen.steps, start=1):
             name = ".".join(step.target.identifier)
@@ -225,7 +227,7 @@ def _spent(spent: int, budget: int | None) -> str:
 def _why(row: dict[str, Any]) -> str:
     if not row["reason"]:
         return "-"
-    plan = f" {row['planId'][:10]}" if row["planId"] else ""
+    plan = f" {row['planId'][:10]}" if row.get("planId") else ""
     return f"{row['reason']}{plan}"
 
 

@@ -32,7 +32,7 @@ from reconciler.loop.step import Step
 DEFAULT_DIRECTORY = "layouts"
 """Where policies usually are."""
 
-HARMLESS_WHEN_EMBEDDED = ("spec.interval", "spec.engine", "spec.approval.approvedPlans")
+HARMLESS_WHEN_EMBEDDED = ("spec.interval", "spec.engine")
 """Fields that describe the operator's work: they do not make Automatic approval unsafe here."""
 
 
@@ -102,7 +102,7 @@ def _any_match(patterns: Sequence[str], identifier: tuple[str, ...]) -> bool:
 
 def _governed(documents: Documents, catalog: str | None, timeout: float) -> Iterable[Step]:
     for config in _catalogs(documents, catalog):
-        for identifier in sorted(_tables(config, timeout)):
+        for identifier in sorted(_tables(config, documents, timeout)):
             if _policy(documents, config, identifier) is not None:
                 yield step_for(Target(config, identifier), documents)
 
@@ -120,10 +120,16 @@ def _catalogs(documents: Documents, catalog: str | None) -> list[CatalogConfig]:
     return [resolve_catalog(name, documents.catalogs) for name in known]
 
 
-def _tables(config: CatalogConfig, timeout: float) -> Iterable[tuple[str, ...]]:
+def _tables(
+    config: CatalogConfig, documents: Documents, timeout: float
+) -> Iterable[tuple[str, ...]]:
+    """Every table but those of the reconciler's own shared state."""
+    from reconciler.cli.shared import is_state
+
     connection = connect(config, timeout)
     for namespace in list_namespaces(connection, config, timeout):
-        yield from list_tables(connection, config, tuple(namespace), timeout)
+        if not is_state(config, documents.catalogs, tuple(namespace)):
+            yield from list_tables(connection, config, tuple(namespace), timeout)
 
 
 def _policy(

@@ -48,8 +48,10 @@ class Actor(Ports, Protocol):
         """Who else claims the table, "" when no one does."""
         ...
 
-    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...] | None:
         """What this policy spent or reserved on all of its tables, and anything on this one.
+
+        None: the ledger cannot be read, and no budget allows anything.
 
         besides: the id of a reservation that is not to count.
         """

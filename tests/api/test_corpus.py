@@ -127,7 +127,6 @@ def test_only_documents_that_set_a_later_field_are_told_so(case: Case) -> None:
             "spec.layout.partitioning.mode",
             "spec.layout.partitioning.fields",
         ],
-        "every-field": ["spec.approval.approvedPlans"],
         "anchors": [
             "spec.engine.driver.cores",
             "spec.engine.driver.memory",
@@ -135,7 +134,6 @@ def test_only_documents_that_set_a_later_field_are_told_so(case: Case) -> None:
         ],
         "catalog-rest": [
             "spec.secretRef",
-            "spec.system.plans.uri",
             "spec.jobs.serviceAccountName",
             "spec.jobs.image",
             "spec.jobs.sparkConf",

@@ -1,0 +1,35 @@
+"""Where a table stands, by one catalog call and no manifest: the operator's cheap check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.catalog.claim import OWNER_PROPERTY
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """metadata_location changes with every commit. owner: who claims the table, "" for no one."""
+
+    table_uuid: str
+    metadata_location: str
+    snapshot_id: int | None
+    owner: str
+
+
+def pointer_of(catalog: Any, identifier: tuple[str, ...]) -> Pointer | None:
+    """None when there is no such table. Lets the catalog's own exceptions through."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        table = catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    found = table.metadata
+    return Pointer(
+        str(found.table_uuid),
+        table.metadata_location,
+        found.current_snapshot_id,
+        found.properties.get(OWNER_PROPERTY, ""),
+    )

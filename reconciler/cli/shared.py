@@ -1,0 +1,147 @@
+"""`--shared` and `--publish`: state and plans in the catalog, where an operator and others have it.
+
+The IcebergCatalog document under -f says in which namespace and under which URI; without one the
+default namespace is meant. Whatever is made there at the first write is told on stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reconciler.api.documents import IcebergCatalog
+    from reconciler.catalog.plan_store import PlanStore
+    from reconciler.catalog.shared_state import SharedStore
+    from reconciler.catalog.state import Store
+    from reconciler.cli.targets import Selection
+    from reconciler.core.execution import CatalogConfig
+    from reconciler.core.plan import Plan
+    from reconciler.loop.local import LocalActor
+
+
+def actor_of(chosen: Selection, timeout: float, shared: bool) -> LocalActor:
+    """The I/O of this machine for the tables that were chosen."""
+    configs = [step.target.catalog for step in chosen.steps]
+    config = _one_catalog(configs) if shared else configs[0]
+    return actor_on(config, chosen.documents.catalogs, timeout, shared)
+
+
+def actor_on(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float, shared: bool
+) -> LocalActor:
+    """This machine's I/O over its own state, or over the catalog's shared one."""
+    from reconciler.catalog.state import cache_directory
+    from reconciler.loop.local import LocalActor
+
+    return LocalActor(store_of(config, documents, timeout, shared), cache_directory(), timeout)
+
+
+def catalogs_under(files: Sequence[str] | None) -> tuple[IcebergCatalog, ...]:
+    """The IcebergCatalog documents under -f."""
+    if not files:
+        return ()
+    from reconciler.api.load import load
+
+    return tuple(load(files).catalogs)
+
+
+def store_of(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float, shared: bool
+) -> Store:
+    """The user's own state, or the catalog's shared one."""
+    from reconciler.catalog.state import StateStore, state_directory
+
+    if not shared:
+        return StateStore(state_directory())
+    return shared_store(config, documents, timeout)
+
+
+def shared_store(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float
+) -> SharedStore:
+    """The catalog's shared state. An attempt made here holds this machine's lease all the same."""
+    from reconciler.catalog.shared_state import SharedStore
+    from reconciler.catalog.state import StateStore, state_directory
+
+    namespace, uri = system_of(config, documents)
+    return SharedStore(
+        config, namespace, plans_uri=uri, timeout=timeout, on_created=_say,
+        lease=StateStore(state_directory()).lease,
+    )  # fmt: skip
+
+
+def plan_store(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float
+) -> PlanStore:
+    """Where plans of the catalog are published."""
+    from reconciler.catalog.plan_store import PlanStore
+
+    namespace, uri = system_of(config, documents)
+    return PlanStore(config, uri, namespace=namespace, timeout=timeout, on_created=_say)
+
+
+def system_of(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog]
+) -> tuple[tuple[str, ...], str | None]:
+    """(namespace of the shared state, URI of the plans) by the catalog's document."""
+    from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE
+
+    for document in documents:
+        if document.spec.catalog_name == config.name:
+            return document.spec.system.namespace, document.spec.system.plans.uri
+    return DEFAULT_NAMESPACE, None
+
+
+def is_state(
+    config: CatalogConfig, documents: Sequence[IcebergCatalog], namespace: tuple[str, ...]
+) -> bool:
+    """Whether a namespace holds the reconciler's own state, which no policy governs."""
+    levels, _ = system_of(config, documents)
+    return namespace[: len(levels)] == levels
+
+
+def publish(chosen: Selection, plans: Sequence[Plan], timeout: float) -> dict[str, str]:
+    """Stores the plans that do something; the URI of each by its id."""
+    stores: dict[str, PlanStore] = {}
+    configs = {step.target.catalog.name: step.target.catalog for step in chosen.steps}
+    found: dict[str, str] = {}
+    for plan in plans:
+        if plan.empty:
+            continue
+        if plan.catalog not in stores:
+            config = configs[plan.catalog]
+            stores[plan.catalog] = plan_store(config, chosen.documents.catalogs, timeout)
+        found[plan.id] = stores[plan.catalog].put(plan)
+    return found
+
+
+def published_text(plan: Plan, uri: str) -> str:
+    """What to do with a published plan, below the plan itself."""
+    return "\n".join(
+        [
+            f"  Published and frozen: {plan.id}",
+            f"    {plan.digest()}",
+            f"    {uri}",
+            "  To approve it in Git, add to the policy under spec.approval.approvedPlans:",
+            f"    - {plan.id}",
+        ]
+    )
+
+
+def _one_catalog(configs: Sequence[CatalogConfig]) -> CatalogConfig:
+    from reconciler.errors import UserError
+
+    names = sorted({config.name for config in configs})
+    if len(names) > 1:
+        raise UserError(
+            f"--shared keeps state in the tables' catalog, and {len(names)} are meant",
+            details=(", ".join(names),),
+            do="choose one with --catalog",
+        )
+    return configs[0]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"note: {text}\n")

@@ -1,0 +1,234 @@
+"""--shared and --publish: state and plans in the catalog, as the operator finds them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+from reconciler.catalog.claim import claim
+from reconciler.catalog.load import connect
+from reconciler.catalog.plan_store import PlanStore
+from reconciler.catalog.shared_state import SharedStore
+from reconciler.cli import main as cli_main
+from reconciler.core.execution import CatalogConfig
+from tests.catalog.test_shared_state import new_catalog
+
+Cli = Callable[..., tuple[int, str, str]]
+NAMESPACE = ("platform_state",)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> CatalogConfig:
+    return new_catalog(tmp_path)
+
+
+@pytest.fixture
+def table(config: CatalogConfig) -> Any:
+    """sales.events: eight appends over which `day` scatters."""
+    catalog = connect(config)
+    catalog.create_namespace("sales")
+    made = None
+    for number in range(8):
+        random = np.random.default_rng(number)
+        batch = pa.table(
+            {
+                "id": np.arange(number * 1_000, (number + 1) * 1_000),
+                "day": random.integers(0, 400, 1_000),
+            }
+        )
+        if made is None:
+            made = catalog.create_table("sales.events", batch.schema)
+        made.append(batch)
+    return made
+
+
+@pytest.fixture
+def layouts(tmp_path: Path, config: CatalogConfig, table: Any) -> str:
+    """A directory with the catalog's document and one policy."""
+    directory = tmp_path / "layouts"
+    directory.mkdir()
+    api = {"apiVersion": "layout.lakehouse.dev/v1alpha1"}
+    properties = {key: config.properties[key] for key in ("uri", "warehouse")}
+    catalog = {
+        **api,
+        "kind": "IcebergCatalog",
+        "metadata": {"name": "rec"},
+        "spec": {
+            "type": "sql",
+            "catalogName": "rec",
+            "properties": properties,
+            "system": {
+                "namespace": list(NAMESPACE),
+                "plans": {"uri": f"file://{tmp_path}/published"},
+            },
+        },
+    }
+    policy = {
+        **api,
+        "kind": "TableLayoutPolicy",
+        "metadata": {"name": "events"},
+        "spec": {
+            "catalogRef": {"name": "rec"},
+            "tables": {"include": ["**"]},
+            "layout": {"clustering": {"mode": "Declared", "keys": ["day"]}},
+        },
+    }
+    (directory / "all.yaml").write_text(yaml.safe_dump_all([catalog, policy]))
+    return str(directory)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Cli:
+    """layoutctl in this process: (exit code, stdout, stderr); local state of its own."""
+    for name in list(os.environ):
+        if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli_main.main()
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+def uuid_of(table: Any) -> str:
+    return str(table.metadata.table_uuid)
+
+
+def test_a_published_plan_says_how_to_approve_it_and_is_found(
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path
+) -> None:
+    code, out, _ = cli("plan", "rec.sales.events", "-f", layouts, "--publish")
+    assert code == 0
+    assert "preview" not in out
+    path = next((tmp_path / "published").rglob("*.json"))
+    plan_id, digest = path.stem[:22], path.stem[23:]
+    assert path.parent.name == uuid_of(table)
+    for text in (plan_id, f"sha256:{digest}", f"file://{path}", f"    - {plan_id}"):
+        assert text in out
+    assert "spec.approval.approvedPlans" in out
+    found = PlanStore(config, f"file://{tmp_path}/published").find(uuid_of(table), plan_id)
+    assert found is not None
+    assert found.digest() == f"sha256:{digest}"
+
+
+def test_a_published_plan_stands_and_publishing_again_changes_nothing(
+    cli: Cli, layouts: str, table: Any, tmp_path: Path
+) -> None:
+    name = "rec.sales.events"
+    first = json.loads(cli("plan", name, "-f", layouts, "--publish", "-o", "json")[1])
+    assert first["uri"].startswith(f"file://{tmp_path}/published/")
+    table.append(pa.table({"id": [1], "day": [1]}))
+    code, out, _ = cli("plan", name, "-f", layouts)
+    assert code == 0
+    assert first["planId"] in out
+    assert "frozen since" in out
+    again = json.loads(cli("plan", name, "-f", layouts, "--publish", "-o", "json")[1])
+    assert (again["planId"], again["uri"]) == (first["planId"], first["uri"])
+    assert len(list((tmp_path / "published").rglob("*.json"))) == 1
+
+
+def test_many_tables_are_published_at_once(
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path
+) -> None:
+    other = connect(config).create_table("sales.more", table.schema())
+    for number in range(8):
+        random = np.random.default_rng(number)
+        other.append(pa.table({"id": np.arange(1_000), "day": random.integers(0, 400, 1_000)}))
+    code, out, _ = cli("plan", "-f", layouts, "--publish")
+    assert code == 0
+    assert out.count("  - p-") == 2
+    code, out, _ = cli("plan", "-f", layouts, "--publish", "-o", "markdown")
+    assert code == 0
+    assert "spec.approval.approvedPlans" in out
+    assert len(list((tmp_path / "published").rglob("*.json"))) == 2
+
+
+def test_literals_are_never_published(cli: Cli, layouts: str) -> None:
+    code, _, err = cli("plan", "rec.sales.events", "-f", layouts, "--publish", "--show-literals")
+    assert code == 1
+    assert "--publish do not go together" in err
+
+
+def test_shared_state_is_made_with_a_word_and_governed_by_no_policy(
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path
+) -> None:
+    code, _, err = cli("plan", "-f", layouts, "--shared")
+    assert code == 0
+    assert "created" not in err
+    assert not connect(config).namespace_exists(NAMESPACE)
+    code, _, err = cli("plan", "-f", layouts, "--shared", "--publish")
+    assert code == 0
+    assert err.count('created "platform_state"') == 1
+    plan_id = next((tmp_path / "published").rglob("*.json")).stem[:22]
+    store = SharedStore(config, NAMESPACE, plans_uri=f"file://{tmp_path}/published")
+    assert store.get_plan(plan_id) is not None
+    code, out, _ = cli("status", "-f", layouts, "--shared", "-o", "json")
+    assert code == 0
+    names = [item["table"] for item in json.loads(out)["items"]]
+    assert names == ["rec.sales.events"]
+
+
+def test_shared_and_local_state_are_apart(
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(
+        json.dumps(
+            {
+                "sql": "SELECT id FROM rec.sales.events WHERE day = 7",
+                "timestamp": "2026-11-20T10:00:00Z",
+            }
+        )
+    )
+    code, _, err = cli("workload", "import", str(log), "-f", layouts, "--shared")
+    assert code == 0
+    assert "created" in err
+    assert len(SharedStore(config, NAMESPACE).fragments(uuid_of(table))) == 1
+    code, out, _ = cli("workload", "show", "rec.sales.events", "-f", layouts, "--shared")
+    assert "day = ?" in out
+    code, out, _ = cli("workload", "show", "rec.sales.events", "-f", layouts)
+    assert "no queries imported" in out
+    code, out, _ = cli("history", "rec.sales.events", "-f", layouts, "--shared")
+    assert code == 0
+    assert "nothing was done" in out
+
+
+def test_a_table_claimed_by_an_operator_is_left_to_it(
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any
+) -> None:
+    claim(config, table.name(), "prod-cluster/analytics")
+    before = table.refresh().metadata_location
+    code, out, err = cli("apply", "rec.sales.events", "-f", layouts, "--yes")
+    assert code == 3
+    assert "prod-cluster/analytics" in out + err
+    assert "OwnedElsewhere" in out + err
+    assert table.refresh().metadata_location == before
+
+
+def test_shared_state_of_two_catalogs_at_once_is_refused() -> None:
+    from reconciler.cli.shared import _one_catalog
+    from reconciler.errors import UserError
+
+    one, other = (CatalogConfig(name, "rest", {}) for name in ("a", "b"))
+    assert _one_catalog([one, one]) is one
+    with pytest.raises(UserError, match="2 are meant"):
+        _one_catalog([one, other])

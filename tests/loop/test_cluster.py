@@ -1,0 +1,161 @@
+"""The operator's I/O: one table looked at cheaply, proposals without Spark, failures closed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reconciler.catalog.claim import claim
+from reconciler.catalog.load import connect
+from reconciler.catalog.shared_state import SharedStore
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.plan import Plan
+from reconciler.errors import UnavailableError
+from reconciler.loop.cluster import ClusterActor
+from reconciler.loop.propose import Target
+from reconciler.loop.step import Approvals, judge_gate
+from tests.catalog.test_shared_state import new_catalog
+from tests.loop.test_step import DECLARED, step_of
+
+OURS = "cluster-a/analytics"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> CatalogConfig:
+    return new_catalog(tmp_path)
+
+
+@pytest.fixture
+def table(config: CatalogConfig) -> Any:
+    catalog = connect(config)
+    catalog.create_namespace("loop")
+    made = None
+    for number in range(6):
+        random = np.random.default_rng(number)
+        batch = pa.table({"id": np.arange(1_000), "day": random.integers(0, 400, 1_000)})
+        made = made or catalog.create_table("loop.events", batch.schema)
+        made.append(batch)
+    return made
+
+
+class World:
+    """What the operator's objects say."""
+
+    def __init__(self, config: CatalogConfig, cache: Path):
+        self.approved: set[str] = set()
+        self.standing: Plan | None = None
+        self.readable = True
+        store = SharedStore(config)
+        self.actor = ClusterActor(
+            store=store,
+            cache=cache,
+            timeout=10.0,
+            claims_as=OURS,
+            plans=store.plans,
+            approved_by=lambda plan_id: plan_id in self.approved,
+            standing=lambda table_uuid, policy_hash: self.standing,
+            spent_by=self.spent,
+        )
+
+    def spent(self, policy: str, table_uuid: str) -> Any:
+        if not self.readable:
+            raise UnavailableError("the ledger cannot be read")
+        return self.actor.store.spent(policy, table_uuid)
+
+
+@pytest.fixture
+def world(config: CatalogConfig, tmp_path: Path) -> World:
+    return World(config, tmp_path / "cache")
+
+
+def test_a_plan_is_proposed_published_and_passes_the_gate_once_approved(
+    world: World, config: CatalogConfig, table: Any
+) -> None:
+    step = step_of(config, "events", **DECLARED)
+    proposal = step.propose(world.actor)
+    assert proposal.pending
+    assert judge_gate(step, proposal, world.actor, Approvals()).reason == "AwaitingApproval"
+    world.actor.put_plan(proposal.plan)
+    found = world.actor.published(proposal.observation.uuid, proposal.plan.id)
+    assert found == proposal.plan
+    world.standing = found
+    table.append(pa.table({"id": [1], "day": [1]}))
+    assert step.propose(world.actor).frozen
+    world.approved.add(proposal.plan.id)
+    assert judge_gate(step, proposal, world.actor, Approvals()).open
+
+
+def test_an_unreadable_ledger_admits_nothing(
+    world: World, config: CatalogConfig, table: Any
+) -> None:
+    budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Ti"}]
+    step = step_of(config, "events", budgets=budgets, **DECLARED)
+    proposal = step.propose(world.actor)
+    world.approved.add(proposal.plan.id)
+    assert judge_gate(step, proposal, world.actor, Approvals()).open
+    world.readable = False
+    closed = judge_gate(step, proposal, world.actor, Approvals())
+    assert (closed.open, closed.reason) == (False, "OverBudget")
+
+
+def test_our_own_claim_is_no_hindrance_and_a_foreign_one_is(
+    world: World, config: CatalogConfig, table: Any
+) -> None:
+    target = Target(config, ("loop", "events"))
+    claim(config, target.identifier, OURS)
+    assert world.actor.owner(world.actor.observe(target)) == ""
+    claim(config, target.identifier, "another", expected=OURS)
+    assert world.actor.owner(world.actor.observe(target)) == "another"
+
+
+def test_a_pointer_costs_one_catalog_call_and_moves_with_the_table(
+    world: World, config: CatalogConfig, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.manifest import ManifestFile
+
+    target = Target(config, ("loop", "events"))
+    first = world.actor.pointer(target)
+    assert first is not None
+    assert first.table_uuid == str(table.metadata.table_uuid)
+    calls = []
+    original = SqlCatalog.load_table
+    monkeypatch.setattr(
+        SqlCatalog, "load_table", lambda self, name: calls.append(name) or original(self, name)
+    )
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", None)
+    assert world.actor.pointer(target) == first
+    assert len(calls) == 1
+    table.append(pa.table({"id": [1], "day": [1]}))
+    later = world.actor.pointer(target)
+    assert later is not None
+    assert later.metadata_location != first.metadata_location
+    assert world.actor.pointer(Target(config, ("loop", "missing"))) is None
+    assert world.actor.pointer(Target(config, ("missing", "events"))) is None
+
+
+def test_a_catalog_that_fails_is_connected_anew(
+    world: World, config: CatalogConfig, table: Any
+) -> None:
+    target = Target(config, ("loop", "events"))
+    database = Path(config.properties["uri"].removeprefix("sqlite:///").split("?")[0])
+    body = database.read_bytes()
+    assert world.actor.pointer(target) is not None
+    database.write_bytes(b"broken")
+    with pytest.raises(UnavailableError):
+        world.actor.pointer(target)
+    database.write_bytes(body)
+    assert world.actor.pointer(target) is not None
+
+
+def test_the_operator_s_part_imports_no_spark() -> None:
+    import subprocess
+
+    code = "import sys, reconciler.loop.cluster; print(any('pyspark' in m for m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
