@@ -79,9 +79,7 @@ def findings(document: RawDocument, kind: str) -> Iterator[Finding]:
 
     whole = with_defaults(body, structural_schema(kind))
     for violation in rules.violations(kind, whole, blocked):
-        known = violation.field in document.positions
-        path = violation.field if known else violation.at
-        yield Finding(path, violation.rule.message, _rule_hint(violation), at_key=True)
+        yield Finding(violation.field, violation.rule.message, _rule_hint(violation), at_key=True)
     if kind == POLICY:
         yield from _policy_findings(whole, blocked)
     if kind == CATALOG:
@@ -184,8 +182,7 @@ class _Walk:
             if not isinstance(identity, str):
                 continue
             if identity in seen:
-                place = (*path, number) if kind == "set" else (*path, number, key)
-                yield Finding(place, f"{_quote(identity)} is listed twice", blocks=False)
+                yield Finding((*path, number), f"{_quote(identity)} is listed twice", blocks=False)
             seen.add(identity)
 
     def _scalar(self, path: Path, value: Any, schema: Schema) -> Iterator[Finding]:

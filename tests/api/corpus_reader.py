@@ -14,6 +14,7 @@ class Case:
     path: Path
     expected: tuple[str, ...]
     server: str
+    server_fields: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -28,4 +29,5 @@ def _case(path: Path) -> Case:
     text = path.read_text(encoding="utf-8")
     expected = tuple(re.findall(r"^# expect: (.*)$", text, flags=re.MULTILINE))
     server = re.search(r"^# server: (\w+)$", text, flags=re.MULTILINE)
-    return Case(path, expected, server[1] if server else "accepts")
+    fields = tuple(re.findall(r"^# server field: (.*)$", text, flags=re.MULTILINE))
+    return Case(path, expected, server[1] if server else "accepts", fields)

@@ -17,7 +17,7 @@ spark.kubernetes.allocation.batch.size spark.kubernetes.node.selector.pool
 spark.kubernetes.executor.annotation.example.com/team spark.kubernetes.report.interval
 spark.hadoop.fs.s3a.connection.maximum spark.hadoop.fs.s3a.threads.max
 spark.hadoop.parquet.block.size spark.cleaner.periodicGC.interval
-""".split()
+"""
 REFUSED = """
 spark.jars spark.jars.packages spark.jars.ivySettings spark.files spark.archives
 spark.submit.pyFiles spark.pyspark.python spark.plugins spark.extraListeners
@@ -49,15 +49,15 @@ spark.executor.memory spark.executor.cores spark.executor.instances spark.specul
 spark.dynamicAllocation.enabled spark.executor.resource.gpu.discoveryScript spark.local.dir
 spark.sql.warehouse.dir spark.sql.session.timeZone spark.sql.unionOutputPartitioning
 spark.connect.grpc.interceptor.classes spark.yarn.queue
-""".split()
+"""
 
 
-@pytest.mark.parametrize("name", ALLOWED)
+@pytest.mark.parametrize("name", ALLOWED.split())
 def test_a_setting_that_tunes_is_allowed(name: str) -> None:
     assert refusal(name, "1") == ""
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED.split())
 def test_a_setting_that_reaches_further_is_refused(name: str) -> None:
     assert refusal(name, "1")
     assert refusal(name.upper().replace("SPARK.", "spark.", 1), "1"), "case does not help"

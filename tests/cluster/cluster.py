@@ -159,7 +159,8 @@ class Cluster:
         self.processes[KUBELET] = processes.spawn(
             [
                 *unshare, *private, sys.executable, "-m", "tests.cluster.kubelet",
-                "--directory", str(self.directory), "--network", f"127.{1 + self.port % 250}", "--cpu", cpu, "--memory", memory,
+                "--directory", str(self.directory), "--network", f"127.{1 + self.port % 250}",
+                "--cpu", cpu, "--memory", memory,
             ],
             self.directory / "kubelet.log",
             {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},

@@ -6,10 +6,16 @@ directory of the machine bound into it, and the pod's volumes are mounted over t
 appear without touching the machine.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 0x1, 0x20, 0x1000, 0x4000
 MS_UNBINDABLE, MS_PRIVATE = 0x20000, 0x40000
@@ -19,14 +25,20 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(source, target, kind=None, flags=0, data=None):
+def mount(
+    source: str | None,
+    target: str,
+    kind: str | None = None,
+    flags: int = 0,
+    data: str | None = None,
+) -> None:
     parts = [part if part is None else part.encode() for part in (source, target, kind)]
     if libc.mount(*parts, ctypes.c_ulong(flags), None if data is None else data.encode()):
         number = ctypes.get_errno()
         raise OSError(number, f"mount {source} on {target}: {os.strerror(number)}")
 
 
-def bind(source, target, flags=0):
+def bind(source: str, target: str, flags: int = 0) -> None:
     """Mounts a file or directory over another, which is created when it is missing."""
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
@@ -36,7 +48,7 @@ def bind(source, target, flags=0):
     mount(source, target, flags=MS_BIND | flags)
 
 
-def make_root(root, writable):
+def make_root(root: str, writable: set[str]) -> None:
     """An empty root with the machine's top-level directories, and a small /dev of its own.
 
     Directories in which mount points must appear get an overlay whose upper layer is in memory.
@@ -56,7 +68,7 @@ def make_root(root, writable):
         overlay(f"/{name}", root)
 
 
-def overlay(path, root):
+def overlay(path: str, root: str) -> None:
     upper, work = f"{root}/.upper{path}", f"{root}/.work{path}"
     for directory in (upper, work, root + path):
         os.makedirs(directory)
@@ -65,7 +77,7 @@ def overlay(path, root):
     )
 
 
-def make_devices(target):
+def make_devices(target: str) -> None:
     os.makedirs(f"{target}/shm")
     for name in DEVICES:
         bind(f"/dev/{name}", f"{target}/{name}")
@@ -76,12 +88,12 @@ def make_devices(target):
         os.symlink(f"/proc/self/fd{path}", f"{target}/{name}")
 
 
-def top(path):
+def top(path: str) -> str:
     """The top-level directory in which a path lies once links are followed (/var/run: run)."""
     return os.path.realpath(path).split("/")[1]
 
 
-def enter(spec):
+def enter(spec: dict[str, Any]) -> None:
     """spec: root, mounts [{source, target, readOnly}], directory, command."""
     if libc.unshare(CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -99,7 +111,7 @@ def enter(spec):
     os.chdir(spec["directory"])
 
 
-def main():
+def main() -> None:
     with open(sys.argv[1]) as file:
         spec = json.load(file)
     try:

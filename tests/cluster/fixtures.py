@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -138,7 +138,7 @@ def kubectl(cluster: Cluster, namespace: str) -> Kubectl:
     return run
 
 
-def eventually(check: Any, seconds: float = 30) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 60) -> Any:
     """The first true answer of `check`; its last AssertionError, or a timeout, otherwise."""
     deadline = time.monotonic() + seconds
     while True:

@@ -241,8 +241,10 @@ class Logs:
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         pod = self._kubelet.find(request.match_info["namespace"], request.match_info["pod"])
-        path = pod and (pod.previous_log() if "previous" in request.query else pod.log())
-        if pod is None or path is None or not path.exists():
+        if pod is None:
+            raise web.HTTPNotFound(text="no such pod on this node")
+        path = pod.previous_log() if "previous" in request.query else pod.log()
+        if not path.exists():
             raise web.HTTPNotFound(text="the container has no log")
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await answer.prepare(request)

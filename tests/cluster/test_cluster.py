@@ -1,4 +1,4 @@
-"""The test cluster behaves as the real one where other tests rely on it, and leaves nothing behind."""
+"""The test cluster behaves as a real one where other tests rely on it and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -49,16 +49,15 @@ def state(pod: Any) -> Any:
     return pod["status"]["containerStatuses"][0]["state"]
 
 
-def finished(kubectl: Kubectl, name: str) -> Any:
+def finished(kubectl: Kubectl, name: str, seconds: float = 60) -> Any:
     """How the container of a Job's pod ended."""
 
     def terminated() -> Any:
         pods = json.loads(kubectl("get", "pods", "-l", f"job-name={name}", "-o", "json"))["items"]
-        return (
-            pods and pods[0]["status"].get("containerStatuses") and state(pods[0]).get("terminated")
-        )
+        statuses = [s for pod in pods for s in pod["status"].get("containerStatuses", ())]
+        return statuses and statuses[0]["state"].get("terminated")
 
-    return eventually(terminated)
+    return eventually(terminated, seconds)
 
 
 def started(kubectl: Kubectl, name: str) -> str:
@@ -191,8 +190,7 @@ def test_a_stopping_pod_may_use_its_grace_for_a_last_step(
 ) -> None:
     script = "trap 'sleep 1; echo committed > /dev/termination-log; exit 3' TERM\n"
     script += "echo ready; while :; do sleep 0.1; done"
-    grace = {"terminationGracePeriodSeconds": 120}
-    kubectl("apply", "-f", "-", stdin=job("careful", script, **grace))
+    kubectl("apply", "-f", "-", stdin=job("careful", script, terminationGracePeriodSeconds=120))
     name = started(kubectl, "careful")
     with subprocess.Popen(
         [str(kubelet.programs / "kubectl"), "get", "pod", name, "-w", "-o", "json",
@@ -270,7 +268,7 @@ def test_an_image_that_does_not_exist_keeps_the_pod_waiting(
     kubectl("apply", "-f", "-", stdin=job("nowhere", "true", image="registry.example/none:1"))
 
     def reason() -> bool:
-        return waiting(kubectl, "nowhere").get("reason") == "ErrImagePull"
+        return bool(waiting(kubectl, "nowhere").get("reason") == "ErrImagePull")
 
     eventually(reason)
     assert only_pod(kubectl, "nowhere")["status"]["phase"] == "Pending"
@@ -343,8 +341,8 @@ def test_a_deployment_restarts_what_fails_and_is_rolled_back_to_nothing(
     kubectl("apply", "-f", "-", stdin=json.dumps(deployment))
 
     def restarted() -> bool:
-        (pod,) = json.loads(kubectl("get", "pods", "-o", "json"))["items"] or ({},)
-        statuses = pod.get("status", {}).get("containerStatuses", ())
+        pods = json.loads(kubectl("get", "pods", "-o", "json"))["items"]
+        statuses = [s for pod in pods for s in pod["status"].get("containerStatuses", ())]
         return any(status["restartCount"] == 1 and status["ready"] for status in statuses)
 
     eventually(restarted)
@@ -439,19 +437,10 @@ def test_a_spark_driver_in_a_job_runs_a_shuffle_on_two_executor_pods(
     container = driver["spec"]["template"]["spec"]["containers"][0]
     container["args"] = [sys.executable, "-c", *container["args"]]
     kubectl("apply", "-f", "-", stdin=json.dumps(driver))
-    assert finished_within(kubectl, "driver", 240)["exitCode"] == 0, kubectl("logs", "job/driver")
+    assert finished(kubectl, "driver", 600)["exitCode"] == 0, kubectl("logs", "job/driver")
     said = kubectl("logs", "job/driver")
     assert "groups 4999950000" in said
     assert "executors 2" in said
-
-
-def finished_within(kubectl: Kubectl, name: str, seconds: float) -> Any:
-    def terminated() -> Any:
-        pods = json.loads(kubectl("get", "pods", "-l", f"job-name={name}", "-o", "json"))["items"]
-        statuses = [s for pod in pods for s in pod["status"].get("containerStatuses", ())]
-        return statuses and statuses[0]["state"].get("terminated")
-
-    return eventually(terminated, seconds)
 
 
 # Nothing left running
