@@ -26,6 +26,9 @@ HALVINGS = 60
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
 
+INDEX_SLACK = 0.15
+"""Bits a row by which an index may exceed its whole bits: headers of runs, several pages."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
@@ -132,7 +135,9 @@ def extrapolated(
 def distinct_from_index(rows: float, index_bytes: float) -> float:
     """Distinct values of a dictionary whose index takes so many bytes in a chunk of so many rows.
 
-    The writer uses whole bits, half a bit too many on average.
+    The writer uses whole bits: the middle of what they can number, on the scale of bits. An index
+    that could number every row is taken for one of values that do not repeat.
     """
-    bits = min(8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0) - 0.5, 50.0)
-    return float(np.clip(2.0**bits, 1.0, max(rows, 1.0)))
+    bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
+    whole = min(max(float(np.ceil(bits - INDEX_SLACK)), 0.0), 50.0)
+    return max(rows, 1.0) if 2.0**whole >= rows else 2.0 ** max(whole - 0.5, 0.0)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reconciler.core.column_bytes import (
     StoredColumn,
     bytes_per_row,
+    distinct_from_index,
     distinct_in,
     domain_of,
     extrapolated,
@@ -87,3 +88,14 @@ def test_a_sequence_that_is_scattered_takes_the_bits_of_its_range():
     scattered = bytes_per_row(now, one * 450_000.0, one * 1.8e6, True)[0]
     assert kept == pytest.approx(0.83, rel=0.01)
     assert 2.5 <= scattered <= 2.7
+
+
+@pytest.mark.parametrize(("distinct", "bits"), [(3, 2), (700, 10), (2_406, 12), (9_000, 14)])
+def test_an_index_tells_the_distinct_values_to_within_its_last_bit(distinct, bits):
+    told = distinct_from_index(25_000.0, 60.0 + bits / 8.0 * 25_000)
+    assert distinct / 2 <= told <= distinct * 2
+
+
+def test_an_index_that_numbers_every_row_is_of_values_that_do_not_repeat():
+    assert distinct_from_index(25_000.0, 60.0 + 14.6 / 8.0 * 25_000) == 25_000.0
+    assert distinct_from_index(25_000.0, 0.0) == 1.0
