@@ -1,7 +1,7 @@
 #!/bin/sh
-# plan.sh DIRECTORY OUT: check the documents below DIRECTORY, plan them, and leave in OUT the text
-# for reviewers (plan.md) and, where work is planned, one frozen plan (plan.json). With PUBLISH=yes
-# each plan is stored under its digest, so that what is approved by its id is what will run.
+# plan.sh DIRECTORY OUT: check the documents below DIRECTORY, plan them, and write OUT/plan.md, the
+# text for reviewers. With PUBLISH=yes each plan is also stored under its digest, so that the plan
+# that is approved by its id is the one that runs.
 #
 # Ends with layoutctl's exit codes: 1 for a document that is wrong, 5 for a catalog that is down.
 set -eu
@@ -11,9 +11,6 @@ out=$2
 mkdir -p "$out"
 
 layoutctl validate "$layouts"
-if [ "${PUBLISH:-no}" = yes ]; then
-  set -- --publish
-else
-  set --
-fi
-layoutctl plan -f "$layouts" -o markdown "$@" >"$out/plan.md"
+set -- -f "$layouts" -o markdown
+[ "${PUBLISH:-no}" != yes ] || set -- "$@" --publish
+layoutctl plan "$@" >"$out/plan.md"
