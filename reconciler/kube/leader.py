@@ -49,6 +49,7 @@ class LeaderLease:
         self._clock = clock
         self._lock = threading.Lock()
         self._confirmed: float | None = None
+        self._mine: dict[str, Any] | None = None
         self._seen: tuple[Any, ...] = ()
         self._seen_at = clock()
         self._stop = threading.Event()
@@ -81,8 +82,8 @@ class LeaderLease:
         sent = self._clock()
         try:
             confirmed = self._acquire(sent)
-        except (Conflict, AlreadyExists):
-            # Somebody wrote between our reading and writing: whether it is lost shows next time.
+        except (Conflict, AlreadyExists, NotFound):
+            # Somebody wrote since we read it: whether it is lost shows the next round.
             confirmed = False
         except ApiError as error:
             log.warning("the Lease %s could not be renewed: %s", self._name, error.what)
@@ -101,24 +102,37 @@ class LeaderLease:
             self._stop.wait(self._renew_every)
 
     def _acquire(self, now: float) -> bool:
+        mine, self._mine = self._mine, None
+        if mine is not None:
+            # Nobody wrote since our last renewal, or this is refused: no need to read first.
+            self._take(mine)
+            return True
         try:
             lease = self._api.get(LEASE, self._namespace, self._name)
         except NotFound:
             body = {"metadata": {"name": self._name}, "spec": self._spec(transitions=0)}
-            self._api.create(LEASE, self._namespace, body)
+            self._mine = self._api.create(LEASE, self._namespace, body)
             return True
+        if not self._free(lease, now):
+            return False
+        self._take(lease)
+        return True
+
+    def _free(self, lease: dict[str, Any], now: float) -> bool:
+        """Whether it is ours, released, or unchanged for a whole duration of our own clock."""
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         record = (holder, spec.get("renewTime"), lease["metadata"]["resourceVersion"])
         if record != self._seen:
             self._seen, self._seen_at = record, now
-        if holder not in ("", self.identity) and now - self._seen_at < _duration(spec, self):
-            return False
-        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
-        acquired = spec.get("acquireTime") if holder == self.identity else None
-        lease["spec"] = self._spec(transitions, acquired)
-        self._api.replace(LEASE, self._namespace, lease)
-        return True
+        return holder in ("", self.identity) or now - self._seen_at >= _duration(spec, self)
+
+    def _take(self, lease: dict[str, Any]) -> None:
+        spec = lease.get("spec") or {}
+        ours = spec.get("holderIdentity") == self.identity
+        transitions = int(spec.get("leaseTransitions") or 0) + (not ours)
+        lease["spec"] = self._spec(transitions, spec.get("acquireTime") if ours else None)
+        self._mine = self._api.replace(LEASE, self._namespace, lease)
 
     def _spec(self, transitions: int, acquired: str | None = None) -> dict[str, Any]:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

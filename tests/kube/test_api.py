@@ -1,0 +1,240 @@
+"""The client on a real API server: refusals have their classes, writes their preconditions."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from reconciler.errors import EXIT_BLOCKED, EXIT_UNAVAILABLE, EXIT_USER, UserError
+from reconciler.kube.api import (
+    CONFIG_MAP,
+    EVENT,
+    NAMESPACE,
+    POD,
+    POLICY,
+    SECRET,
+    TABLE_LAYOUT,
+    AlreadyExists,
+    Api,
+    ApiUnavailable,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    Unauthorized,
+)
+from reconciler.kube.connection import Connection, Source
+from tests.controller.cluster_objects import CRDS, layout, policy
+
+LAYOUT = "sales.lineitem-7k2m5qd4xz"
+
+
+@pytest.fixture
+def api(cluster) -> Api:
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    return Api.from_environment(str(cluster.kubeconfig))
+
+
+def config_map(name: str, **data: str) -> dict:
+    return {"metadata": {"name": name, "labels": {"app": "x"}}, "data": data}
+
+
+def kubeconfig(cluster, namespace: str, token: str):
+    path = cluster.directory / f"{namespace}.token.kubeconfig"
+    run = [f"--kubeconfig={path}"]
+    server = (f"--server={cluster.url}", f"--certificate-authority={cluster.ca}")
+    cluster.kubectl("config", "set-cluster", "c", *server, *run)
+    cluster.kubectl("config", "set-credentials", "u", f"--token={token}", *run)
+    context = ("--cluster=c", "--user=u", f"--namespace={namespace}")
+    cluster.kubectl("config", "set-context", "x", *context, *run)
+    cluster.kubectl("config", "use-context", "x", *run)
+    return path
+
+
+def test_a_list_in_pages_is_whole_and_carries_kind_and_version(api, namespace):
+    for i in range(7):
+        api.create(CONFIG_MAP, namespace, config_map(f"m{i}", v=str(i)))
+    before = api.calls()["list", "configmaps"]
+    found = api.list(CONFIG_MAP, namespace, {"app": "x"}, limit=3)
+    assert sorted(item["metadata"]["name"] for item in found) == [f"m{i}" for i in range(7)]
+    assert {(item["apiVersion"], item["kind"]) for item in found} == {("v1", "ConfigMap")}
+    assert api.calls()["list", "configmaps"] == before + 3
+    assert len(api.list(CONFIG_MAP, namespace, {"app": ""})) == 7
+    assert api.list(CONFIG_MAP, namespace, {"app": "y"}) == []
+
+
+def test_metadata_only_carries_no_content(api, namespace, kubectl):
+    kubectl("create", "secret", "generic", "s", "--from-literal=password=planted")
+    assert "planted" not in str(api.get_metadata(SECRET, namespace, "s"))
+    assert "data" not in api.get_metadata(SECRET, namespace, "s")
+    assert all("data" not in item for item in api.list(SECRET, namespace, metadata_only=True))
+
+
+def test_errors_tell_what_happened_and_how_the_command_ends(api, namespace):
+    with pytest.raises(NotFound) as found:
+        api.get(CONFIG_MAP, namespace, "absent")
+    assert found.value.exit_code == EXIT_USER
+    assert f"ConfigMap absent in namespace {namespace}" in found.value.render()
+    api.create(CONFIG_MAP, namespace, config_map("m"))
+    with pytest.raises(AlreadyExists):
+        api.create(CONFIG_MAP, namespace, config_map("m"))
+    broken = policy()
+    broken["spec"]["tables"] = {"include": []}
+    with pytest.raises(Invalid) as invalid:
+        api.create(POLICY, namespace, broken)
+    assert "spec.tables.include" in invalid.value.render()
+
+
+def test_a_quota_is_a_block_and_not_a_lack_of_rights(api, namespace, kubectl):
+    kubectl("create", "quota", "q", "--hard=pods=0")
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "sh", "args": ["true"]}]},
+    }
+
+    def refused() -> bool:
+        try:
+            api.create(POD, namespace, pod)
+        except QuotaExceeded as error:
+            return error.exit_code == EXIT_BLOCKED
+        except Forbidden as error:
+            assert "status unknown for quota" in error.render()
+        return False
+
+    from tests.controller.cluster_objects import until
+
+    assert until(refused)
+
+
+def test_a_status_is_written_only_on_the_version_that_was_read(api, namespace):
+    api.create(TABLE_LAYOUT, namespace, layout())
+    read = api.get(TABLE_LAYOUT, namespace, LAYOUT)
+    version = read["metadata"]["resourceVersion"]
+    written = api.put_status(
+        TABLE_LAYOUT, namespace, LAYOUT, {"observedGeneration": 1, "table": {"uuid": "u"}}, version
+    )
+    assert written["spec"] == read["spec"]
+    with pytest.raises(Conflict) as conflict:
+        api.put_status(TABLE_LAYOUT, namespace, LAYOUT, {"observedGeneration": 2}, version)
+    assert conflict.value.exit_code == EXIT_UNAVAILABLE
+    again = api.put_status(
+        TABLE_LAYOUT,
+        namespace,
+        LAYOUT,
+        {"observedGeneration": 1},
+        written["metadata"]["resourceVersion"],
+    )
+    assert "table" not in again["status"], "a status is replaced, not merged"
+
+
+def test_apply_keeps_other_managers_fields_and_drops_its_own(api, namespace):
+    api.apply(TABLE_LAYOUT, namespace, layout())
+    api.patch(
+        TABLE_LAYOUT,
+        namespace,
+        LAYOUT,
+        {"spec": {"approvedPlan": "p-3f9a1c0b77de4c21a0be"}},
+        manager="layoutctl",
+    )
+    body = layout()
+    body["spec"]["policyRef"] = {"name": "sales", "generation": 2}
+    applied = api.apply(TABLE_LAYOUT, namespace, body)
+    assert applied["spec"]["approvedPlan"] == "p-3f9a1c0b77de4c21a0be"
+    assert applied["spec"]["policyRef"]["generation"] == 2
+    with pytest.raises(Conflict):
+        api.apply(TABLE_LAYOUT, namespace, body | {"spec": {**body["spec"],
+                  "policyRef": {"name": "other"}}}, manager="someone", force=False)  # fmt: skip
+
+
+def test_delete_spares_another_object_of_that_name(api, namespace):
+    api.create(CONFIG_MAP, namespace, config_map("m"))
+    with pytest.raises(Conflict):
+        api.delete(CONFIG_MAP, namespace, "m", uid="0b5d1f8e-0000-0000-0000-000000000000")
+    api.delete(CONFIG_MAP, namespace, "m", propagation="Background")
+    with pytest.raises(NotFound):
+        api.delete(CONFIG_MAP, namespace, "m")
+
+
+def test_repeated_events_are_one_event(api, namespace):
+    regarding = api.create(TABLE_LAYOUT, namespace, layout())
+    for _ in range(5):
+        api.event(regarding, "AwaitingApproval", "a plan waits", "Normal")
+    api.event(regarding, "Stalled", "it needs a change", "Warning")
+    found = api.list(EVENT, namespace)
+    assert sorted(item["reason"] for item in found) == ["AwaitingApproval", "Stalled"]
+    assert all(item["regarding"]["name"] == LAYOUT for item in found)
+    assert api.calls()["create", "events"] == 2
+
+
+def test_an_event_that_cannot_be_written_harms_nobody(api, namespace):
+    gone = {"kind": "X", "apiVersion": "v1",
+            "metadata": {"name": "x", "namespace": f"{namespace}-absent", "uid": "u"}}  # fmt: skip
+    api.event(gone, "Reason", "text")
+
+
+def test_a_token_without_rights_is_forbidden_and_a_wrong_one_unauthorized(
+    cluster, api, namespace, kubectl
+):
+    token = kubectl("create", "token", "default").strip()
+    path = kubeconfig(cluster, namespace, token)
+    poor = Api.from_environment(str(path))
+    assert poor.namespace == namespace
+    with pytest.raises(Forbidden) as forbidden:
+        poor.list(SECRET, namespace)
+    assert forbidden.value.exit_code == EXIT_USER
+    kubeconfig(cluster, namespace, "wrong")
+    stranger = Api.from_environment(str(path))
+    with pytest.raises(Unauthorized):
+        stranger.list(NAMESPACE)
+    kubeconfig(cluster, namespace, token)
+    with pytest.raises(Forbidden):
+        stranger.list(SECRET, namespace)
+
+
+def test_an_outage_is_unavailable_and_ends_by_itself(cluster, api, namespace):
+    api.create(CONFIG_MAP, namespace, config_map("m"))
+    cluster.stop_api_server()
+    try:
+        with pytest.raises(ApiUnavailable) as unavailable:
+            api.get(CONFIG_MAP, namespace, "m")
+    finally:
+        cluster.start_api_server()
+    assert unavailable.value.exit_code == EXIT_UNAVAILABLE
+    assert unavailable.value.status == 0
+    assert api.get(CONFIG_MAP, namespace, "m")["metadata"]["name"] == "m"
+
+
+def test_many_threads_share_it(api, namespace):
+    errors: list[Exception] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(5):
+                api.create(CONFIG_MAP, namespace, config_map(f"t{number}-{i}"))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len(api.list(CONFIG_MAP, namespace, {"app": "x"}, limit=50)) == 200
+    assert api.calls()["create", "configmaps"] == 200
+
+
+def test_no_configuration_is_said_with_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UserError, match="no Kubernetes cluster is configured"):
+        Api.from_environment()
+    (tmp_path / "config").write_text("apiVersion: v1\nkind: Config\n")
+    with pytest.raises(UserError, match="cannot read the Kubernetes configuration"):
+        Connection(Source(str(tmp_path / "config")))
+    with pytest.raises(UserError):
+        Connection(Source(str(tmp_path / "absent")))
