@@ -25,13 +25,12 @@ from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.advisor.wair.cut import cut
 from reconciler.advisor.wair.signature import signatures
 from reconciler.advisor.wair.utilization import file_savings
-from reconciler.advisor.wair.window import recent
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.cost import Rho, table_view
 from reconciler.core.grouping import key_range_groups
 from reconciler.core.predicate import And, Comparison, Ref
 from reconciler.core.schema import Field, Schema, SortColumn
-from reconciler.core.workload import Fragment, Workload, batch_fragments
+from reconciler.core.workload import Fragment, ShapeBatch, Workload, batch_fragments
 
 ORDER, SHIP, COMMIT, PART, PRICE = 1, 2, 3, 4, 5
 SCHEMA = Schema(
@@ -207,6 +206,40 @@ def literal_wair(window: int, k_max: int) -> Policy:
         ]  # fmt: skip
 
     return policy
+
+
+def recent(workload: Workload, window: int) -> Workload:
+    """The last `window` queries by event time: what the literal policy goes by."""
+    if workload.empty:
+        return workload
+    times = np.concatenate([batch.event_ms for batch in workload.shapes])
+    if len(times) <= window:
+        return workload
+    since = int(np.sort(times)[-window])
+    shapes = tuple(_since(batch, since) for batch in workload.shapes)
+    return Workload(
+        tuple(batch for batch in shapes if len(batch)), since, workload.until_ms, workload.skipped
+    )
+
+
+def _since(batch: ShapeBatch, since: int) -> ShapeBatch:
+    rows = np.flatnonzero(batch.event_ms >= since)
+    return ShapeBatch(
+        shape_id=batch.shape_id,
+        predicate=batch.predicate,
+        projection=batch.projection,
+        literals=tuple(
+            values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
+            for values in batch.literals
+        ),
+        moving=tuple(offsets[rows] for offsets in batch.moving),
+        weight=batch.weight[rows],
+        rate=batch.rate[rows],
+        event_ms=batch.event_ms[rows],
+        recorded_bytes=batch.recorded_bytes[rows],
+        duration_ms=batch.duration_ms[rows],
+        full_scan=batch.full_scan,
+    )
 
 
 def in_pool(policy: Policy) -> Policy:

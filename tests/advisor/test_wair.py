@@ -12,7 +12,6 @@ from reconciler.advisor.wair.boundary import boundary_files, greedy_boundaries
 from reconciler.advisor.wair.cut import allowance_credit, cut, spending_limit
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
 from reconciler.advisor.wair.utilization import file_savings, utilization
-from reconciler.advisor.wair.window import MAX_WINDOW, MIN_WINDOW, next_window, recent
 from reconciler.core.cost import table_view
 from reconciler.core.rowfilter import matches
 from tests.advisor.worlds import (
@@ -108,23 +107,6 @@ def test_debt_and_allowance_bound_what_may_be_spent():
     credit = allowance_credit(realised=5.0, spent=20.0, per_query=10.0, queries=4.0, unit=1.0)
     assert credit == 25.0
     assert spending_limit(30.0, 100.0, credit) == 25.0
-
-
-def test_the_window_doubles_when_savings_exceed_the_prediction_and_halves_otherwise():
-    assert next_window(64, 10.0, 11.0) == 128
-    assert next_window(64, 10.0, 9.0) == 32
-    assert next_window(MAX_WINDOW, 1.0, 2.0) == MAX_WINDOW
-    assert next_window(MIN_WINDOW, 2.0, 1.0) == MIN_WINDOW
-
-
-def test_the_window_keeps_the_last_queries_and_their_rates():
-    work = workload(range_workload(np.random.default_rng(0), PART, 100, 10, 1_000))
-    last = recent(work, 16)
-    (batch,) = last.shapes
-    assert len(batch) == 16
-    assert batch.event_ms.min() > work.shapes[0].event_ms[:80].max()
-    assert set(batch.rate.tolist()) <= set(work.shapes[0].rate.tolist())
-    assert recent(work, 1_000) is work
 
 
 def test_a_saving_is_split_equally_over_the_predicate_columns():
