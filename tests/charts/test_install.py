@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from charts import sync
+from reconciler.controller.settings import from_environment
 from reconciler.kube.api import POD, POLICY, SECRET, TABLE_LAYOUT, Api, Forbidden
 from tests.charts.rights import Right, documented, granted
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl
+from tests.controller.cluster_objects import Recorder, operator, until
 
 RELEASE = "chart-test"
 OPERATOR = f"{RELEASE}-layout-reconciler"
@@ -138,6 +141,38 @@ def test_an_approver_approves_and_edits_no_policy(cluster: Cluster, installed: s
         steward.delete(TABLE_LAYOUT, installed, name)
     with pytest.raises(Forbidden):
         steward.list(SECRET, installed)
+
+
+def test_the_operator_works_under_its_account_and_is_refused_nothing(
+    cluster: Cluster, installed: str
+) -> None:
+    """Its settings are the Deployment's, its token the account's; every call is in the metrics."""
+    deployment = cluster.get("deployment", OPERATOR, namespace=installed)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    environment = {item["name"]: item["value"] for item in container["env"] if "value" in item}
+    settings = dataclasses.replace(
+        from_environment(environment),
+        namespace=installed,
+        kubeconfig=str(cluster.user_kubeconfig(installed, OPERATOR)),
+        metrics_port=0,
+        health_port=0,
+        secret_interval=1.0,
+    )
+    secret = {**CATALOG, "spec": {**CATALOG["spec"], "secretRef": {"name": "credentials"}}}
+    for body in (secret, POLICY_BODY):
+        cluster.kubectl("-n", installed, "apply", "-f", "-", stdin=json.dumps(body))
+    cluster.kubectl(
+        "-n", installed, "create", "secret", "generic", "credentials", "--from-literal=token=x"
+    )
+    recorder = Recorder()
+    with operator(settings, recorder):
+        until(lambda: recorder.count("policy", "sales") and recorder.count("catalog"))
+        runtime = recorder.runtime
+        until(lambda: runtime.index.secret_version(installed, "credentials"))
+        assert runtime.held()
+        calls, page = runtime.api.calls(), runtime.metrics.text().decode()
+    assert {"leases", "secrets", "tablelayoutpolicies"} <= {plural for _, plural in calls}
+    assert 'code="403"' not in page
 
 
 def test_view_and_edit_of_the_cluster_reach_the_kinds(cluster: Cluster, installed: str) -> None:
