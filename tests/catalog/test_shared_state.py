@@ -353,3 +353,19 @@ def test_a_job_s_lease_goes_on_only_while_its_check_passes() -> None:
     lease.release()
     ours[0] = True
     lease.acquire("another", "b-1")
+
+
+def test_what_is_reserved_counts_at_once_for_everyone_until_it_is_settled(
+    config: CatalogConfig,
+) -> None:
+    from reconciler.core.ledger import Reservation
+
+    store, other = SharedStore(config), SharedStore(config)
+    held = Reservation("r-1", UUID, "p-1", "team/facts", 1_000, 5.0)
+    store.reserve(held)
+    for policy, table in (("team/facts", "another table"), ("team/other", UUID)):
+        assert [c.rewrite_bytes for c in other.spent(policy, table)] == [1_000]
+    assert other.spent("team/other", "another table") == ()
+    assert [c.rewrite_bytes for c in other.spent_everywhere()] == [1_000]
+    other.settle(held)
+    assert store.spent("team/facts", UUID) == ()
