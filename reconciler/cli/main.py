@@ -33,9 +33,14 @@ VERBS = (
     "validate",
     "plan",
     "apply",
+    "approve",
+    "suspend",
+    "cancel",
     "demo",
     "schema_verb",
     "version",
+    "operator",
+    "job",
 )
 """Modules in the order of the help: Look, Decide, Act, Run."""
 

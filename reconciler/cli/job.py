@@ -1,0 +1,198 @@
+"""`layoutctl job`: the process of a driver pod. Hidden: the operator's Jobs call it, people do not.
+
+Input is LAYOUT_RUN and a mounted secret; output is JSON lines on stderr, one line in the
+termination log, and an exit code of docs/reference/cli.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from reconciler.api.run_document import RunDocument
+    from reconciler.core.execution import CatalogConfig, Event
+    from reconciler.core.lastwords import LastWords
+    from reconciler.loop.drive import Driven, DriverActor
+
+TERMINATION_LOG = "/dev/termination-log"
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(hidden=True)
+    def job() -> None:
+        """Carry out the run that LAYOUT_RUN describes, as a driver pod."""
+        raise typer.Exit(_Job().run())
+
+
+class _Job:
+    """One run: its identity in every log line, and its one way out."""
+
+    def __init__(self) -> None:
+        self.identity: dict[str, Any] = {}
+        self.redacted: Callable[[str], str] = lambda text: text
+        self.actor: DriverActor | None = None
+
+    def run(self) -> int:
+        """The exit code; never raises."""
+        from reconciler import errors
+        from reconciler.jobs.stop import stop_signals
+        from reconciler.loop.drive import last_words, shortfall
+
+        logging.basicConfig(handlers=[_JsonHandler(self)], level=logging.WARNING, force=True)
+        try:
+            with stop_signals() as stop:
+                driven, finished = self._driven(stop)
+                words = shortfall(driven)
+            if words is None:
+                self._end(json.dumps(finished), finished)
+                return errors.EXIT_OK
+            self._fail(words)
+            stopped = driven.execution is not None and driven.execution.stopped
+            return errors.EXIT_INTERRUPTED if stopped else errors.EXIT_UNAVAILABLE
+        except BaseException as error:
+            self._fail(last_words(error, self.actor.spark if self.actor else None))
+            if "LAYOUTCTL_TRACEBACK" in os.environ:
+                raise
+            known = isinstance(error, errors.ReconcilerError)
+            return error.exit_code if known else errors.EXIT_INTERNAL  # type: ignore[attr-defined]
+        finally:
+            if self.actor is not None:
+                with contextlib.suppress(Exception):  # what it has to say has been said
+                    self.actor.close()
+
+    def _driven(self, should_stop: Callable[[], bool]) -> tuple[Driven, dict[str, Any]]:
+        from reconciler.api.run_document import read_run
+        from reconciler.catalog.mounted import catalog_config, mounted_secrets
+        from reconciler.catalog.plan_store import PlanStore
+        from reconciler.catalog.properties import redact
+        from reconciler.core.pods import SECRET_DIRECTORY
+        from reconciler.loop.drive import drive, load_plan, session_starter, summary
+
+        run = read_run(_run_text())
+        self.identity = {
+            "table": ".".join((run.catalog.spec.catalog_name, *run.table)),
+            "planId": run.plan_id,
+            "attempt": run.attempt,
+        }
+        directory = Path(os.environ.get("LAYOUT_CATALOG_SECRETS") or SECRET_DIRECTORY)
+        catalog = catalog_config(run.catalog, mounted_secrets(directory))
+        self.redacted = lambda text: redact(text, catalog)
+        self.say("started")
+        timeout = float(run.catalog.spec.timeout_seconds)
+        system = run.catalog.spec.system
+        plans = PlanStore(
+            catalog, system.plans.uri, namespace=tuple(system.namespace), timeout=timeout
+        )
+        plan = load_plan(run, plans)
+        with tempfile.TemporaryDirectory(prefix="layout-job-") as scratch:
+            start = session_starter(run, os.environ, Path(scratch))
+            self.actor = _actor(run, catalog, plan, start, should_stop)
+            driven = drive(
+                run,
+                catalog,
+                self.actor,
+                self.on_event,
+                should_stop,
+                lambda: dt.datetime.now(dt.UTC),
+            )
+        return driven, summary(run, driven)
+
+    def on_event(self, event: Event) -> None:
+        extra = {"action": event.action_id} if event.action_id else {}
+        self.say(event.text, phase=event.phase, **extra)
+
+    def say(self, message: str, level: str = "info", **more: Any) -> None:
+        """One JSON line on stderr, without any secret of the catalog."""
+        line = {
+            "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
+            "level": level,
+            "message": message,
+            **self.identity,
+            **more,
+        }
+        sys.stderr.write(self.redacted(json.dumps(line, ensure_ascii=False)) + "\n")
+        sys.stderr.flush()
+
+    def _fail(self, words: LastWords) -> None:
+        line = self.redacted(words.line())
+        self._end(line, {"cause": words.cause.value, "do": words.do}, words.message, "error")
+
+    def _end(
+        self, line: str, more: dict[str, Any], message: str = "done", level: str = "info"
+    ) -> None:
+        """The same as the last line of the log and in the termination log."""
+        own = {key: value for key, value in more.items() if key not in self.identity}
+        self.say(message, level, **own)
+        path = Path(os.environ.get("LAYOUT_TERMINATION_LOG") or TERMINATION_LOG)
+        try:
+            path.write_text(line + "\n", encoding="utf-8")
+        except OSError as error:
+            self.say(f"cannot write {path}: {error.strerror}", "warning")
+
+
+def _run_text() -> str:
+    from reconciler.errors import UserError
+
+    text = os.environ.get("LAYOUT_RUN")
+    if not text:
+        raise UserError(
+            "LAYOUT_RUN is not set: there is nothing to run",
+            details=("The operator starts this command in a pod of its own.",),
+            do="use layoutctl apply",
+        )
+    return text
+
+
+def _actor(
+    run: RunDocument,
+    catalog: CatalogConfig,
+    plan: Any,
+    start: Callable[[CatalogConfig, str], Any],
+    should_stop: Callable[[], bool],
+) -> DriverActor:
+    from reconciler.catalog.claim import owner_of
+    from reconciler.catalog.shared_state import JobLease, SharedStore
+    from reconciler.catalog.state import cache_directory
+    from reconciler.loop.drive import DriverActor, claim_check
+
+    system, timeout = run.catalog.spec.system, float(run.catalog.spec.timeout_seconds)
+    check = claim_check(run, lambda: owner_of(catalog, run.table, timeout))
+    store = SharedStore(
+        catalog,
+        tuple(system.namespace),
+        plans_uri=system.plans.uri,
+        timeout=timeout,
+        lease=lambda: JobLease(check),
+    )
+    return DriverActor(
+        store=store,
+        cache=cache_directory(),
+        timeout=timeout,
+        claims_as=run.owner,
+        plan=plan,
+        attempt=run.attempt,
+        start=start,
+        stopping=should_stop,
+    )
+
+
+class _JsonHandler(logging.Handler):
+    """What libraries log, as lines of the same form."""
+
+    def __init__(self, job: _Job):
+        super().__init__()
+        self._job = job
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._job.say(record.getMessage(), record.levelname.lower(), logger=record.name)

@@ -1,0 +1,163 @@
+"""A claimed table with a published plan, and the run document of its first attempt."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy, from_document
+from reconciler.api.identity import hash_inputs
+from reconciler.api.run_document import RunDocument
+from reconciler.catalog.claim import claim
+from reconciler.catalog.plan_store import PlanStore
+from reconciler.catalog.shared_state import SharedStore
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.plan import Plan, policy_hash
+from reconciler.loop.drive import DriverActor
+from reconciler.loop.local import LocalActor
+from reconciler.loop.propose import Target
+from reconciler.loop.step import Step, policy_key
+
+OWNER = "analytics/warehouse@test"
+STATE = ("driver_state",)
+_NUMBERS = itertools.count()
+
+
+def document(kind: str, spec: dict[str, Any]) -> Any:
+    return from_document(
+        {
+            "apiVersion": "layout.lakehouse.dev/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": "test", "namespace": "analytics"},
+            "spec": spec,
+        }
+    )
+
+
+@dataclass
+class Prepared:
+    """table: pyiceberg's. store: the shared state. plan: published, of clustering by "day"."""
+
+    config: CatalogConfig
+    table: Any
+    store: SharedStore
+    plan: Plan
+    run: RunDocument
+
+    def rows(self) -> list[dict[str, Any]]:
+        found = self.table.refresh().scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda row: row["id"])
+
+    def files(self) -> list[str]:
+        return sorted(task.file.file_path for task in self.table.refresh().scan().plan_files())
+
+    def actor(self, spark: Any, run: RunDocument | None = None) -> DriverActor:
+        return DriverActor(
+            store=self.store,
+            cache=Path(tempfile.mkdtemp()),
+            claims_as=OWNER,
+            plan=self.plan,
+            attempt=(run or self.run).attempt,
+            start=lambda catalog, app: spark,
+            stopping=lambda: False,
+            spark=spark,
+        )
+
+
+def prepared(
+    config: CatalogConfig, catalog: Any, plans: Path, files: int = 6, partitions: int = 1
+) -> Prepared:
+    """Makes the table, claims it, plans it and publishes the plan."""
+    catalog.create_namespace_if_not_exists("driven")
+    name = f"t{next(_NUMBERS)}"
+    table = None
+    for number in range(files):
+        batch = rows_of(number, 1_500, partitions)
+        if table is None:
+            table = _create(catalog, name, batch.schema, partitions)
+        table.append(batch)
+    claim(config, ("driven", name), OWNER)
+    icat = document(
+        "IcebergCatalog",
+        {
+            "type": config.type,
+            "catalogName": config.name,
+            "properties": {k: v for k, v in config.properties.items() if k != "type"},
+            "system": {"namespace": list(STATE), "plans": {"uri": f"file://{plans}"}},
+        },
+    )
+    policy = document(
+        "TableLayoutPolicy",
+        {
+            "catalogRef": {"name": "test"},
+            "tables": {"include": ["driven.*"]},
+            "layout": {"clustering": {"mode": "Declared", "keys": ["day"]}},
+        },
+    )
+    assert isinstance(icat, IcebergCatalog) and isinstance(policy, TableLayoutPolicy)
+    store = SharedStore(config, STATE, plans_uri=f"file://{plans}")
+    plan, uri = _published(config, ("driven", name), policy, store)
+    run = RunDocument(
+        catalog=icat,
+        policy=policy,
+        table=("driven", name),
+        plan_uri=uri,
+        plan_digest=plan.digest(),
+        plan_id=plan.id,
+        attempt=1,
+        action_ids=tuple(action.id for action in plan.actions),
+        bytes_limit=1 << 40,
+        cpu_limit_seconds=36_000,
+        policy_key=policy_key(policy),
+        owner=OWNER,
+    )
+    return Prepared(config, table, store, plan, run)
+
+
+def _published(
+    config: CatalogConfig, table: tuple[str, ...], policy: TableLayoutPolicy, store: SharedStore
+) -> tuple[Plan, str]:
+    step = Step(
+        target=Target(config, table),
+        policy=policy,
+        policy_digest=policy_hash(hash_inputs(policy)),
+        policy_name="test",
+        not_acted_on=(),
+        unacted_for_automatic=(),
+        cores=2,
+        clock=lambda: dt.datetime.now(dt.UTC),
+    )
+    plan = step.propose(LocalActor(store, Path(tempfile.mkdtemp()))).plan
+    plan = replace(plan, catalog=config.name)
+    return plan, PlanStore(config, store.plans._base).put(plan)
+
+
+def _create(catalog: Any, name: str, schema: pa.Schema, partitions: int) -> Any:
+    properties = {
+        "write.target-file-size-bytes": str(1 << 20),
+        "write.parquet.row-group-size-bytes": str(1 << 18),
+    }
+    table = catalog.create_table(f"driven.{name}", schema=schema, properties=properties)
+    if partitions > 1:
+        with table.update_spec() as update:
+            update.add_identity("part")
+    return table
+
+
+def rows_of(number: int, rows: int, partitions: int) -> pa.Table:
+    random = np.random.default_rng(number)
+    return pa.table(
+        {
+            "id": np.arange(number * rows, (number + 1) * rows),
+            "day": random.integers(0, 400, rows),
+            "part": random.integers(0, partitions, rows),
+            "pad": [random.bytes(32).hex() for _ in range(rows)],
+        }
+    )

@@ -1,0 +1,196 @@
+"""The driver: exactly what was admitted, on the table that was planned, told by cause."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler import errors
+from reconciler.catalog.claim import claim, release
+from reconciler.catalog.plan_store import PlanStore
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.lastwords import Cause
+from reconciler.core.observation import PLAN_ID
+from reconciler.loop.drive import (
+    Driven,
+    claim_check,
+    drive,
+    last_words,
+    load_plan,
+    reservation_id,
+    shortfall,
+    summary,
+)
+from tests.loop.runs import OWNER, Prepared, prepared
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def made(catalog_config: CatalogConfig, iceberg_catalog: Any, tmp_path: Path) -> Prepared:
+    return prepared(catalog_config, iceberg_catalog, tmp_path / "plans")
+
+
+def go(made: Prepared, spark: Any, should_stop: Any = lambda: False, **changes: Any) -> Driven:
+    run = replace(made.run, **changes)
+    return drive(
+        run, made.config, made.actor(spark, run), lambda event: None, should_stop,
+        lambda: dt.datetime.now(dt.UTC),
+    )  # fmt: skip
+
+
+def commits(made: Prepared) -> list[str]:
+    snapshots = made.table.refresh().metadata.snapshots
+    found = (snapshot.summary.additional_properties.get(PLAN_ID) for snapshot in snapshots)
+    return [plan for plan in found if plan]
+
+
+def test_a_run_does_the_plan_records_it_and_leaves_nothing_open(made: Prepared, spark: Any) -> None:
+    before = made.rows()
+    driven = go(made, spark)
+    assert made.rows() == before
+    assert shortfall(driven) is None
+    assert driven.execution is not None and driven.execution.done
+    assert commits(made) == [made.plan.id] * driven.execution.commits
+    uuid = made.plan.table_uuid
+    assert made.store.open_intents(uuid) == ()
+    (reservation,) = made.store.reservations(uuid)
+    assert (reservation.id, reservation.settled) == (reservation_id(made.plan.id, 1), True)
+    assert reservation.policy == made.run.policy_key
+    done = [entry.action_id for entry in made.store.ledger(uuid) if entry.committed]
+    assert done == list(made.run.action_ids)
+    told = summary(made.run, driven)
+    assert told["commits"] == driven.execution.commits
+    assert told["state"] == "Converged"
+
+
+def test_a_run_that_was_done_already_is_a_success_without_work(made: Prepared, spark: Any) -> None:
+    go(made, spark)
+    files = made.files()
+    again = go(made, spark, attempt=2)
+    assert again.execution is None and shortfall(again) is None
+    assert made.files() == files
+
+
+def test_only_the_admitted_actions_run(
+    catalog_config: CatalogConfig, iceberg_catalog: Any, tmp_path: Path, spark: Any
+) -> None:
+    made = prepared(catalog_config, iceberg_catalog, tmp_path / "plans", partitions=3)
+    assert len(made.plan.actions) == 3
+    kept = {path for action in made.plan.actions[1:] for path in action.action.inputs}
+    driven = go(made, spark, action_ids=(made.plan.actions[0].id,))
+    assert shortfall(driven) is None
+    assert kept <= set(made.files())
+    assert not set(made.plan.actions[0].action.inputs) & set(made.files())
+
+
+def test_no_work_begins_that_exceeds_what_was_reserved(made: Prepared, spark: Any) -> None:
+    files = made.files()
+    driven = go(made, spark, bytes_limit=1)
+    words = shortfall(driven)
+    assert words is not None and words.cause is Cause.CONFLICT
+    assert made.files() == files
+
+
+def test_a_stop_before_the_work_leaves_the_table_and_says_so(made: Prepared, spark: Any) -> None:
+    files = made.files()
+    with pytest.raises(errors.InterruptedByUser) as raised:
+        go(made, spark, should_stop=lambda: True)
+    assert last_words(raised.value).cause is Cause.STOPPED
+    assert made.files() == files
+
+
+def test_a_stop_during_the_work_ends_at_a_boundary(made: Prepared, spark: Any) -> None:
+    before, asked = made.rows(), []
+
+    def on_event(event: Any) -> None:
+        asked.append(event.phase)
+
+    driven = drive(
+        made.run, made.config, made.actor(spark), on_event, lambda: "start" in asked,
+        lambda: dt.datetime.now(dt.UTC),
+    )  # fmt: skip
+    words = shortfall(driven)
+    assert words is not None and words.cause is Cause.STOPPED and words.retry
+    assert made.rows() == before
+    assert made.store.open_intents(made.plan.table_uuid) == ()
+
+
+def test_a_table_that_others_claim_is_left_alone(made: Prepared, spark: Any) -> None:
+    release(made.config, made.run.table, OWNER)
+    claim(made.config, made.run.table, "elsewhere")
+    files = made.files()
+    with pytest.raises(errors.VetoError, match="claimed by elsewhere") as raised:
+        go(made, spark)
+    assert last_words(raised.value).cause is Cause.USER_ERROR
+    assert made.files() == files
+
+
+def test_a_claim_that_is_lost_meanwhile_ends_the_attempt(made: Prepared) -> None:
+    check = claim_check(made.run, lambda: "elsewhere")
+    with pytest.raises(errors.VetoError, match="OwnedElsewhere"):
+        check()
+
+    def down() -> str:
+        raise errors.UnavailableError("the catalog is down")
+
+    claim_check(made.run, down)()
+    claim_check(made.run, lambda: OWNER)()
+
+
+def test_a_plan_that_lost_an_action_is_a_conflict(made: Prepared, spark: Any) -> None:
+    made.table.refresh().delete("id < 10")
+    files = made.files()
+    with pytest.raises(errors.StalePlanError, match="no longer stands") as raised:
+        go(made, spark)
+    words = last_words(raised.value)
+    assert words.cause is Cause.CONFLICT and words.retry
+    assert made.files() == files
+
+
+def test_an_expired_plan_is_not_begun(made: Prepared, spark: Any) -> None:
+    with pytest.raises(errors.StalePlanError, match="expired"):
+        drive(
+            made.run, made.config, made.actor(spark), lambda event: None, lambda: False,
+            lambda: made.plan.expires,
+        )  # fmt: skip
+
+
+def test_a_table_made_again_is_another_table(
+    made: Prepared, iceberg_catalog: Any, spark: Any
+) -> None:
+    name = ".".join(made.run.table)
+    schema = made.table.schema()
+    iceberg_catalog.drop_table(name)
+    iceberg_catalog.create_table(name, schema=schema)
+    with pytest.raises(errors.StalePlanError, match="created again"):
+        go(made, spark)
+
+
+def test_the_stored_plan_must_be_the_admitted_one(made: Prepared) -> None:
+    plans = PlanStore(made.config, made.store.plans._base)
+    assert load_plan(made.run, plans) == made.plan
+    with pytest.raises(errors.UserError, match="changed after"):
+        load_plan(replace(made.run, plan_digest="sha256:" + "0" * 64), plans)
+    for changes in (
+        {"plan_id": "p-" + "0" * 20},
+        {"table": ("driven", "other")},
+        {"action_ids": ("a99",)},
+    ):
+        with pytest.raises(errors.UserError, match="not what was admitted"):
+            load_plan(replace(made.run, **changes), plans)
+
+
+def test_a_plan_made_under_another_policy_is_refused(made: Prepared) -> None:
+    spec = made.run.policy.spec
+    changed = replace(
+        made.run.policy,
+        spec=replace(spec, objectives=replace(spec.objectives, max_file_count=7)),
+    )
+    plans = PlanStore(made.config, made.store.plans._base)
+    with pytest.raises(errors.UserError, match="its policy"):
+        load_plan(replace(made.run, policy=changed), plans)

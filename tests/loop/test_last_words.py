@@ -1,0 +1,78 @@
+"""Every way a run can end has a cause, and the cause says whether trying again helps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from reconciler import errors
+from reconciler.core.lastwords import Cause
+from reconciler.loop.drive import last_words
+
+CAUSES = {
+    errors.UserError: Cause.USER_ERROR,
+    errors.UnsupportedError: Cause.UNSUPPORTED,
+    errors.AccessDeniedError: Cause.ACCESS_DENIED,
+    errors.StalePlanError: Cause.CONFLICT,
+    errors.BlockedError: Cause.UNAVAILABLE,
+    errors.VetoError: Cause.USER_ERROR,
+    errors.UnavailableError: Cause.UNAVAILABLE,
+    errors.InternalError: Cause.UNKNOWN,
+    errors.InterruptedByUser: Cause.STOPPED,
+    errors.VerificationError: Cause.VERIFICATION_FAILED,
+    errors.ConflictError: Cause.CONFLICT,
+    errors.MemoryExhaustedError: Cause.OUT_OF_MEMORY,
+    errors.UnknownCommitError: Cause.UNAVAILABLE,
+}
+
+
+@pytest.mark.parametrize("kind", CAUSES, ids=lambda kind: kind.__name__)
+def test_an_error_has_its_cause(kind: type[errors.ReconcilerError]) -> None:
+    words = last_words(kind("the subject", details=("A detail.",), do="do this"))
+    assert words.cause is CAUSES[kind]
+    assert words.message == "the subject. A detail"
+
+
+def test_every_error_is_covered() -> None:
+    def below(kind: type) -> set[type]:
+        return {kind}.union(*(below(sub) for sub in kind.__subclasses__()))
+
+    shown_elsewhere = {errors.ReconcilerError, errors.InvalidDocuments}
+    known = {k for k in below(errors.ReconcilerError) if k.__module__ == "reconciler.errors"}
+    assert known - shown_elsewhere == set(CAUSES)
+
+
+def test_a_fault_of_ours_is_unknown_and_one_of_memory_is_not() -> None:
+    assert last_words(KeyError("x")).cause is Cause.UNKNOWN
+    assert last_words(MemoryError()).cause is Cause.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("script", "log", "cause"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "", Cause.OUT_OF_MEMORY),
+        ("raise SystemExit(3)", "Terminating due to java.lang.OutOfMemoryError: Java heap space",
+         Cause.OUT_OF_MEMORY),
+        ("raise SystemExit(1)", "java.lang.OutOfMemoryError: Metaspace", Cause.OUT_OF_MEMORY),
+        ("raise SystemExit(1)", "could not bind", Cause.UNAVAILABLE),
+    ],
+)  # fmt: skip
+def test_a_jvm_that_ended_says_why(script: str, log: str, cause: Cause, tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", script])
+    path = tmp_path / "jvm.log"
+    path.write_text(log)
+    spark = SimpleNamespace(
+        sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process)), _layoutctl_log=path
+    )
+    words = last_words(errors.UnavailableError("the Spark process ended"), spark)
+    assert words.cause is cause
+    assert "JVM ended" in words.message
+
+
+def test_a_verification_that_failed_is_not_blamed_on_a_jvm(tmp_path: Path) -> None:
+    words = last_words(errors.VerificationError("rows differ"), object())
+    assert words.cause is Cause.VERIFICATION_FAILED and not words.retry
