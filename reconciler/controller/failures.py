@@ -19,7 +19,10 @@ from reconciler.core.lastwords import Cause, LastWords, read_last_words
 
 NOT_STARTED = "NotStarted"
 NO_EFFECT = "NoEffect"
-"""Causes that no driver tells: its pod never ran, or it ended well and changed nothing."""
+FOREIGN_JOB = "ForeignJob"
+NOT_CREATED = "NotCreated"
+"""Causes that no driver tells: its pod never ran, it ended well and changed nothing, another's Job
+has its name, the API server refused to create it."""
 
 FIRST_WAIT = dt.timedelta(seconds=30)
 LONGEST_WAIT = dt.timedelta(hours=1)
@@ -48,6 +51,8 @@ RULES: Mapping[str, Rule] = {
     Cause.ACCESS_DENIED: Rule(1, Reason.ACCESS_DENIED),
     NOT_STARTED: Rule(3, Reason.JOB_NOT_STARTED),
     NO_EFFECT: Rule(2, Reason.NO_EFFECT),
+    FOREIGN_JOB: Rule(1, Reason.FOREIGN_JOB),
+    NOT_CREATED: Rule(None),
     Cause.UNAVAILABLE: Rule(None),
     Cause.UNKNOWN: Rule(None),
 }

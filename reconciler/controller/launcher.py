@@ -1,0 +1,405 @@
+"""Admission and launch: the only place that starts jobs, one table at a time.
+
+Candidates come from the layouts' reconciles and are taken by saving per byte, aged by the hour.
+Each launch is decided anew from what the API server says, written ahead into status.job under the
+version that was read, checked once more against every other reservation, and only then a Job. Two
+operators that both believe they lead may both give up a reservation; they never both keep one that
+together exceed a budget, because each lists the others' after writing its own.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.run_document import RunDocument
+from reconciler.controller import failures
+from reconciler.controller.decide import Candidate, CreateAgain, Launch, Phase, Record, Stall, Wait
+from reconciler.controller.layout import Layouts, Subject, held, unsettled
+from reconciler.controller.ports import CatalogProblem
+from reconciler.controller.seen import owner_uid
+from reconciler.controller.status import job_status, utc
+from reconciler.controller.work import LAUNCH_KEY, Key, Result
+from reconciler.core.budget import Budget, Charge, Spent, admit
+from reconciler.core.ledger import Reservation
+from reconciler.core.plan import policy_hash
+from reconciler.core.pods import DIGEST_ANNOTATION
+from reconciler.errors import ReconcilerError, UnavailableError
+from reconciler.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    ApiUnavailable,
+    Conflict,
+    NotFound,
+)
+from reconciler.kube.kinds import JOB, TABLE_LAYOUT
+from reconciler.kube.manifests import JobRequest, job
+from reconciler.kube.names import job_name
+
+log = logging.getLogger(__name__)
+
+LEAST_SAVING = 0.01
+"""Of work that was declared rather than advised, so that it ages like any other."""
+RETRY = dt.timedelta(seconds=30)
+DRIVER_SERVICE_ACCOUNT = "layout-spark"
+"""Of jobs whose catalog names none; the chart makes it where jobs may run."""
+CAP = "cluster"
+CAP_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    candidate: Candidate
+    since: dt.datetime
+
+
+@dataclass
+class Launcher:
+    """offers: what each table could start, since when. Thread-safe."""
+
+    layouts: Layouts
+    offers: dict[Key, Waiting] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    admission: threading.Lock = field(default_factory=threading.Lock)
+    last_known: dict[str, tuple[Spent, ...]] = field(default_factory=dict)
+
+    def offer(self, key: Key, candidate: Candidate | None) -> None:
+        """A table's reconcile says what it could start; None takes an offer back."""
+        with self.lock:
+            if candidate is None:
+                self.offers.pop(key, None)
+                return
+            known = self.offers.get(key)
+            since = known.since if known else self.layouts.clock()
+            self.offers[key] = Waiting(candidate, since)
+        self.layouts.runtime.enqueue(LAUNCH_KEY, None)
+
+    def reconcile(self, key: Key) -> Result:
+        """Starts what may start now, best first."""
+        runtime = self.layouts.runtime
+        retry = False
+        for offered in self.in_order():
+            if not runtime.held() or runtime.stopping():
+                break
+            try:
+                retry = not self._launch(offered) or retry
+            except Conflict:
+                runtime.enqueue(offered, None)
+            except NotFound:
+                self.offer(offered, None)
+            except (ApiError, ReconcilerError) as error:
+                log.warning("%s/%s was not started: %s", offered.namespace, offered.name, error)
+                retry = True
+        return Result(due=(self.layouts.clock() + RETRY).timestamp() if retry else None)
+
+    def in_order(self) -> list[Key]:
+        """By saving per byte, which grows with each hour of waiting; names break ties."""
+        now = self.layouts.clock()
+        with self.lock:
+            found = list(self.offers.items())
+
+        def rank(item: tuple[Key, Waiting]) -> tuple[float, Key]:
+            waited = (now - item[1].since).total_seconds() / 3600
+            return -max(item[1].candidate.saving_per_byte, LEAST_SAVING) * (1 + waited), item[0]
+
+        return [key for key, _ in sorted(found, key=rank)]
+
+    def _launch(self, key: Key) -> bool:
+        """Whether the offer is dealt with; False keeps it for later."""
+        with self.admission:
+            body = self.layouts.runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
+            self.layouts.runtime.index.put(TABLE_LAYOUT, body)
+            subject = self.layouts.subject(body)
+            _, decision = self.layouts.decide(subject, fresh=True)
+            if not isinstance(decision, Launch):
+                self.offer(key, None)
+                self.layouts.runtime.enqueue(key, None)
+                return True
+            refusal = self._refused(subject, decision.candidate)
+            if refusal is not None:
+                self.layouts.tell(subject, refusal)
+                return False
+            owner = self._claimed(subject)
+            if owner:
+                text = f"the table is claimed by {owner}"
+                self.layouts.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
+                self.offer(key, None)
+                return True
+            record = self._write_ahead(subject, decision.candidate)
+            self.offer(key, None)
+            self._create(subject, record, decision.candidate.memory_factor)
+            return True
+
+    def create_again(self, subject: Subject, record: Record, memory_factor: float) -> Result:
+        """A write-ahead without a Job, found by a reconcile: goes on where the launch stopped."""
+        with self.admission:
+            body = self.layouts.runtime.api.get(
+                TABLE_LAYOUT, subject.key.namespace, subject.key.name
+            )
+            fresh = self.layouts.subject(body)
+            _, decision = self.layouts.decide(fresh, fresh=True)
+            if isinstance(decision, CreateAgain) and decision.record == record:
+                self._create(fresh, record, memory_factor)
+        return Result(due=(subject.now + dt.timedelta(seconds=2)).timestamp())
+
+    # Admission
+
+    def _refused(self, subject: Subject, candidate: Candidate) -> Wait | None:
+        """By the index: cheap, and enough to say why; what counts is `_over` after the write."""
+        others = [
+            body
+            for body in self.layouts.runtime.index.layouts()
+            if body["metadata"]["uid"] != subject.body["metadata"]["uid"]
+        ]
+        charge = Charge(candidate.rewrite_bytes, float(candidate.cpu_seconds))
+        return self._over(subject, charge, others)
+
+    def _over(
+        self, subject: Subject, charge: Charge, others: Sequence[dict[str, Any]]
+    ) -> Wait | None:
+        """Why the charge may not be added to what the others hold and the ledger says."""
+        runtime = self.layouts.runtime
+        policy, handle = subject.policy, subject.handle
+        assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+        later = subject.now + RETRY
+        same = [body for body in others if _policy_of(body) == subject.policy_key]
+        everywhere, own = unsettled(others), unsettled(same)
+        if len(own) >= policy.spec.engine.max_concurrent_jobs:
+            text = f"{len(own)} jobs of this policy run, maxConcurrentJobs allows no more"
+            return Wait(later, Reason.CONCURRENCY_LIMIT, text)
+        if len(everywhere) >= runtime.settings.max_jobs:
+            text = f"{len(everywhere)} jobs run, the operator's limit allows no more"
+            return Wait(later, Reason.CONCURRENCY_LIMIT, text)
+        uuid = (
+            subject.look.uuid if subject.look else str(subject.status.get("table", {}).get("uuid"))
+        )
+        reserved = held(own, handle.open_reservations(), subject.now)
+        spent = (*reserved, *handle.spent(subject.policy_key, uuid))
+        admission = admit([charge], subject.budgets, spent, subject.now)
+        if not admission.count:
+            return Wait(later, admission.reason, admission.message)
+        return self._over_cap(charge, everywhere, subject.now)
+
+    def _over_cap(
+        self, charge: Charge, records: Sequence[tuple[str, Record]], now: dt.datetime
+    ) -> Wait | None:
+        """The cluster-wide cap is one more budget over everything that was spent anywhere.
+
+        A catalog that is down now has spent what it had when it was last read: whatever a job
+        does meanwhile is under its reservation, which is not released before it is read again.
+        """
+        cap = Budget(
+            CAP, per_seconds=CAP_SECONDS,
+            max_rewrite_bytes=self.layouts.runtime.settings.max_rewrite_bytes,
+        )  # fmt: skip
+        spent = list(held(records, self._recorded(), now))
+        for name, known in self._spent_by_catalog().items():
+            if known is None:
+                text = f"what was spent in catalog {name} cannot be read"
+                return Wait(now + RETRY, Reason.OVER_BUDGET, text)
+            spent += known
+        admission = admit([charge], [cap], spent, now)
+        if admission.count:
+            return None
+        text = admission.message.replace("budget cluster", "the operator's cap on 24 h")
+        return Wait(now + RETRY, Reason.OVER_BUDGET, text)
+
+    def _recorded(self) -> list[Reservation]:
+        """Open reservations of every ledger that can be read; of others the records count."""
+        found: list[Reservation] = []
+        for name, handle in self.layouts.catalogs.known():
+            if not isinstance(handle, CatalogProblem):
+                try:
+                    found += handle.open_reservations()
+                except UnavailableError as error:
+                    log.warning("the ledger of catalog %s was not read: %s", name, error.what)
+        return found
+
+    def _spent_by_catalog(self) -> dict[str, tuple[Spent, ...] | None]:
+        found: dict[str, tuple[Spent, ...] | None] = {}
+        for name, handle in self.layouts.catalogs.known():
+            try:
+                if not isinstance(handle, CatalogProblem):
+                    self.last_known[name] = handle.spent_everywhere()
+            except UnavailableError as error:
+                log.warning("the ledger of catalog %s was not read: %s", name, error.what)
+            stalled = isinstance(handle, CatalogProblem) and handle.stalls
+            if not stalled or name in self.last_known:
+                found[name] = self.last_known.get(name)
+        return found
+
+    def _claimed(self, subject: Subject) -> str:
+        handle = subject.handle
+        assert not isinstance(handle, CatalogProblem) and subject.look is not None
+        owner = handle.claim(subject.table, subject.look.uuid)
+        return "" if owner == handle.owner() else owner
+
+    # Write-ahead and creation
+
+    def _write_ahead(self, subject: Subject, candidate: Candidate) -> Record:
+        """Reserves under the version that was read: of two operators one gets a conflict."""
+        self.layouts.hold(subject)
+        record = Record(
+            name=job_name(subject.key.name, candidate.plan_id, candidate.attempt),
+            uid="",
+            plan_id=candidate.plan_id,
+            digest=candidate.digest,
+            attempt=candidate.attempt,
+            phase=Phase.PENDING,
+            written=subject.now.replace(microsecond=0),
+            rewrite_bytes=candidate.rewrite_bytes,
+            cpu_seconds=candidate.cpu_seconds,
+        )
+        body = {
+            **job_status(record, 0, candidate.actions),
+            "layoutHash": layout_hash(subject.policy),
+        }
+        text = f"Job {record.name} is being created"
+        running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
+        self.layouts.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
+        return record
+
+    def _create(self, subject: Subject, record: Record, memory_factor: float) -> None:
+        """From a write-ahead to a Job, if it still fits beside all others'."""
+        runtime = self.layouts.runtime
+        charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
+        refusal = self._over(subject, charge, self._listed(subject))
+        if refusal is not None:
+            self.layouts.drop(subject, record, refusal.message)
+            self.layouts.tell(subject, refusal)
+            return
+        if not runtime.held():
+            return  # the write-ahead stays: whoever leads next finds it
+        self._send(subject, record, memory_factor)
+
+    def _listed(self, subject: Subject) -> list[dict[str, Any]]:
+        """All other TableLayouts of the namespaces that are watched, from the API server."""
+        settings, api = self.layouts.runtime.settings, self.layouts.runtime.api
+        watched = {*(settings.namespaces or (settings.namespace,)), subject.key.namespace} - {""}
+        places: list[str | None] = [None] if settings.cluster_wide else [*sorted(watched)]
+        uid = subject.body["metadata"]["uid"]
+        return [
+            body
+            for namespace in places
+            for body in api.list(TABLE_LAYOUT, namespace)
+            if body["metadata"]["uid"] != uid
+        ]
+
+    def _send(self, subject: Subject, record: Record, memory_factor: float) -> None:
+        runtime = self.layouts.runtime
+        manifest = self.manifest(subject, record, memory_factor)
+        try:
+            created = runtime.api.create(JOB, subject.key.namespace, manifest)
+        except AlreadyExists:
+            created = self._existing(subject, record)
+        except (ApiUnavailable, Conflict):
+            raise  # it may have been created: the next reconcile asks for it by name
+        except ApiError as error:
+            self._not_created(subject, record, error)
+            return
+        if not created:
+            return
+        running = replace(record, uid=created["metadata"]["uid"])
+        job_body = {**(subject.status.get("job") or {}), **job_status(running)}
+        text = f"Job {record.name} was created {utc(subject.now)}"
+        self.layouts.tell(
+            subject, Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text), job=job_body
+        )
+        runtime.metrics.launched(subject.key.namespace)
+        runtime.api.event(subject.body, "JobCreated", f"{record.name} runs {record.plan_id}")
+        log.info("%s/%s: Job %s", subject.key.namespace, subject.key.name, record.name)
+
+    def _existing(self, subject: Subject, record: Record) -> dict[str, Any]:
+        """The Job of that name, if it is ours for this very plan; else the table stalls."""
+        found = self.layouts.runtime.api.get(JOB, subject.key.namespace, record.name)
+        digest = (found["metadata"].get("annotations") or {}).get(DIGEST_ANNOTATION)
+        ours = owner_uid(found) == subject.body["metadata"]["uid"]
+        if ours and digest == record.digest:
+            return found
+        message = f"Job {record.name} exists and is not this table's"
+        self._fail(subject, record, failures.FOREIGN_JOB, message)
+        return {}
+
+    def _not_created(self, subject: Subject, record: Record, error: ApiError) -> None:
+        """The server has refused for certain: nothing was created, nothing is held."""
+        message = ". ".join((error.what, *error.details[:1]))
+        self._fail(subject, record, failures.NOT_CREATED, message)
+        self.layouts.runtime.api.event(subject.body, "JobRefused", message, "Warning")
+
+    def _fail(self, subject: Subject, record: Record, cause: str, message: str) -> None:
+        known = failures.failures_of(subject.status)
+        scopes = self.layouts.scopes(subject)
+        later = failures.after(known, cause, message, scopes, subject.now)
+        assert later is not None
+        dropped = replace(record, phase=Phase.DROPPED)
+        job_body = {**(subject.status.get("job") or {}), **job_status(dropped)}
+        self.layouts.put(subject, {**subject.status, "job": job_body, "failures": later.status()})
+        self.layouts.runtime.enqueue(subject.key, None)
+
+    def manifest(self, subject: Subject, record: Record, memory_factor: float) -> dict[str, Any]:
+        """The Job of the record: its plan by place and digest, what it may spend, its sizing."""
+        policy, handle, look = subject.policy, subject.handle, subject.look
+        assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+        assert look is not None
+        document: IcebergCatalog = handle.document
+        total = (subject.status.get("job") or {}).get("actionsTotal", len(look.pending))
+        limited = bool(subject.budgets)
+        settings = self.layouts.runtime.settings
+        run = RunDocument(
+            catalog=document,
+            policy=policy,
+            table=subject.table,
+            plan_uri=look.uri,
+            plan_digest=record.digest,
+            plan_id=record.plan_id,
+            attempt=record.attempt,
+            action_ids=tuple(item.id for item in look.pending[:total]),
+            bytes_limit=record.rewrite_bytes if limited else None,
+            cpu_limit_seconds=record.cpu_seconds if limited else None,
+            policy_key=subject.policy_key,
+            owner=handle.owner(),
+        )
+        return job(
+            JobRequest(
+                name=record.name,
+                namespace=subject.key.namespace,
+                layout_name=subject.key.name,
+                layout_uid=subject.body["metadata"]["uid"],
+                plan_id=record.plan_id,
+                plan_digest=record.digest,
+                attempt=record.attempt,
+                run=run.text(),
+                engine=policy.spec.engine,
+                jobs=document.spec.jobs,
+                image=settings.image,
+                service_account=DRIVER_SERVICE_ACCOUNT,
+                secret=document.spec.secret.name if document.spec.secret else "",
+                memory_factor=memory_factor,
+            )
+        )
+
+
+def layout_hash(policy: Any) -> str:
+    return "sha256:" + policy_hash(hash_inputs(policy))
+
+
+def _policy_of(body: dict[str, Any]) -> str:
+    return f"{body['metadata']['namespace']}/{body['spec']['policyRef']['name']}"
+
+
+def assemble(layouts_of: Callable[[Any, Any], Layouts]) -> tuple[Layouts, Launcher]:
+    """Layouts and launcher, each knowing the other."""
+    launcher: list[Launcher] = []
+    layouts = layouts_of(
+        lambda key, candidate: launcher[0].offer(key, candidate),
+        lambda subject, record, factor: launcher[0].create_again(subject, record, factor),
+    )
+    launcher.append(Launcher(layouts))
+    return layouts, launcher[0]

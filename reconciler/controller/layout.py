@@ -1,0 +1,785 @@
+"""The reconcile of one TableLayout: gather, decide, carry out, tell.
+
+Owed things first (a job that ended, a write-ahead without a job), then the cheap check, then a
+plan and its gate. What may start is offered to the launcher, which alone starts it; everything
+else is done here. Level-triggered: it acts on what it finds, whatever event called it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from reconciler.api.conditions import ConditionType, Reason
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.support import not_acted_on
+from reconciler.controller import due, failures
+from reconciler.controller.decide import (
+    Adopt,
+    Candidate,
+    Charge,
+    CreateAgain,
+    Decision,
+    DropReservation,
+    JobSeen,
+    Launch,
+    LayoutInput,
+    Phase,
+    ProposalState,
+    Propose,
+    Record,
+    Retire,
+    Settle,
+    StopJob,
+    Wait,
+    decide,
+)
+from reconciler.controller.failures import Failures, Scopes, scope
+from reconciler.controller.index import REQUESTED_AT
+from reconciler.controller.ports import CatalogHandle, CatalogProblem, Catalogs, Glance, Look
+from reconciler.controller.seen import jobs_seen, pods_of, pods_seen
+from reconciler.controller.status import (
+    Body,
+    Verdict,
+    accepted,
+    changed,
+    condition_of,
+    job_status,
+    layout_conditions,
+    merged,
+    parse_time,
+    record_of,
+    short_bytes,
+    short_duration,
+    utc,
+    with_history,
+)
+from reconciler.controller.stored import Refusal, StoredDocuments
+from reconciler.controller.work import Key, Result, Runtime, Work
+from reconciler.core.budget import Budget, Spent
+from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, charge_of, gate
+from reconciler.core.lastwords import Cause, LastWords
+from reconciler.core.ledger import Reservation
+from reconciler.core.plan import policy_hash
+from reconciler.core.pods import LAYOUT_LABEL
+from reconciler.errors import ReconcilerError, UnavailableError, UserError
+from reconciler.kube.errors import ApiError, Conflict, NotFound
+from reconciler.kube.kinds import JOB, POD, TABLE_LAYOUT
+from reconciler.loop.settings import budgets_of
+
+log = logging.getLogger(__name__)
+
+FINALIZER = "layout.lakehouse.dev/running-job"
+BUSY = dt.timedelta(seconds=15)
+Offer = Callable[[Key, Candidate | None], None]
+"""Tells the launcher what a table could start; None takes the offer back."""
+
+
+@dataclass
+class Subject:
+    """One TableLayout with what it refers to, read once per reconcile. body is replaced by what
+    the server answers to each write, so that the next write names the right version."""
+
+    body: Body
+    policy: TableLayoutPolicy | Refusal | None
+    policy_body: Body | None
+    handle: CatalogHandle | CatalogProblem
+    now: dt.datetime
+    look: Look | None = None
+    glance: Glance | None = None
+    gone: bool = False
+    gate: Gate | None = None
+    budgets: tuple[Budget, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        meta = self.body["metadata"]
+        return Key(Work.LAYOUT, meta["namespace"], meta["name"])
+
+    @property
+    def status(self) -> Body:
+        found: Body = self.body.get("status") or {}
+        return found
+
+    @property
+    def generation(self) -> int:
+        return int(self.body["metadata"].get("generation") or 0)
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        table = self.body["spec"]["table"]
+        return (*table["namespace"], table["name"])
+
+    @property
+    def policy_key(self) -> str:
+        return f"{self.key.namespace}/{self.body['spec']['policyRef']['name']}"
+
+
+@dataclass
+class Layouts:
+    """Reconciles TableLayouts. looks: what planning found, by key, until something moves."""
+
+    runtime: Runtime
+    catalogs: Catalogs
+    documents: StoredDocuments
+    clock: Callable[[], dt.datetime]
+    offer: Offer
+    create: Callable[[Subject, Record, float], Result]
+    looks: dict[Key, Look] = field(default_factory=dict)
+
+    def reconcile(self, key: Key) -> Result:
+        body = self.runtime.index.layout(key.namespace, key.name)
+        if body is None:
+            self.looks.pop(key, None)
+            self.offer(key, None)
+            return Result()
+        if not self.runtime.held():
+            return Result(due=self.clock().timestamp() + 5)
+        subject = self.subject(body)
+        try:
+            self._accept(subject)
+            given, decision = self.decide(subject, fresh=self._needs_server(subject))
+            return self._act(subject, given, decision)
+        except Conflict:
+            return Result(due=self.clock().timestamp() + 1)
+        except NotFound:
+            return Result()
+
+    def subject(self, body: Body) -> Subject:
+        namespace = body["metadata"]["namespace"]
+        spec = body["spec"]
+        stored = self.runtime.index.policy(namespace, spec["policyRef"]["name"])
+        policy = None if stored is None else self.documents.read(stored, TableLayoutPolicy)
+        subject = Subject(
+            body=body,
+            policy=policy,
+            policy_body=stored,
+            handle=self.catalogs.handle(namespace, spec["catalogRef"]["name"]),
+            now=self.clock(),
+        )
+        if isinstance(policy, TableLayoutPolicy):
+            subject.budgets = budgets_of(policy.spec)
+        return subject
+
+    # Deciding
+
+    def decide(self, subject: Subject, *, fresh: bool) -> tuple[LayoutInput, Decision]:
+        """The decision, with as much I/O as it takes. fresh: jobs and pods from the server."""
+        given = self._gather(subject, fresh)
+        decision = decide(given)
+        if isinstance(decision, Propose):
+            given = self._propose(subject, given)
+            decision = decide(given)
+        return given, decision
+
+    def _needs_server(self, subject: Subject) -> bool:
+        """Whether anything lives or is owed; the index may be seconds old."""
+        record = record_of(subject.status)
+        key = subject.key
+        meta = subject.body["metadata"]
+        index = self.runtime.index
+        return (
+            (record is not None and record.unsettled)
+            or FINALIZER in (meta.get("finalizers") or ())
+            or bool(index.jobs(key.namespace, key.name))
+            or bool(index.pods(key.namespace, key.name))
+        )
+
+    def listed(self, subject: Subject, fresh: bool) -> tuple[list[Body], list[Body]] | None:
+        """Jobs and pods of the table; None where the server does not list them."""
+        key = subject.key
+        if not fresh:
+            index = self.runtime.index
+            return index.jobs(key.namespace, key.name), index.pods(key.namespace, key.name)
+        labels = {LAYOUT_LABEL: key.name}
+        try:
+            jobs = self.runtime.api.list(JOB, key.namespace, labels)
+            return jobs, self.runtime.api.list(POD, key.namespace, labels)
+        except ApiError as error:
+            log.warning("jobs of %s/%s were not listed: %s", key.namespace, key.name, error.what)
+            return None
+
+    def _gather(self, subject: Subject, fresh: bool) -> LayoutInput:
+        meta = subject.body["metadata"]
+        listed = self.listed(subject, fresh)
+        policy, handle = subject.policy, subject.handle
+        interval = policy.spec.interval_seconds if isinstance(policy, TableLayoutPolicy) else 600
+        known = failures.failures_of(subject.status)
+        down = handle.message if isinstance(handle, CatalogProblem) and not handle.stalls else ""
+        if not down and known is not None:
+            down = self._glance(subject)
+        return LayoutInput(
+            now=subject.now,
+            leading=self.runtime.held(),
+            uid=meta["uid"],
+            jobs=None if listed is None else jobs_seen(*listed),
+            pods=None if listed is None else pods_seen(listed[1]),
+            due=due.next_look(f"{subject.key.namespace}/{meta['name']}", interval, subject.now),
+            record=record_of(subject.status),
+            deleting=parse_time(meta.get("deletionTimestamp")),
+            suspended=_suspended(subject),
+            invalid=_invalid(subject),
+            catalog_down=down,
+            owner=self._foreign_owner(subject),
+            stop=_stop(subject),
+            known_plans=_known_plans(subject.status),
+            workload_stale=self.catalogs.workload_stale(
+                subject.key.namespace, subject.body["spec"]["catalogRef"]["name"]
+            ),
+            trouble=failures.trouble(known, self.scopes(subject)),
+        )
+
+    def _glance(self, subject: Subject) -> str:
+        """Loads the table once; "" or why the catalog does not answer."""
+        handle = subject.handle
+        if isinstance(handle, CatalogProblem) or subject.glance or subject.gone:
+            return ""
+        try:
+            subject.glance = handle.glance(subject.table)
+            subject.gone = subject.glance is None
+        except UnavailableError as error:
+            return error.what
+        except UserError:
+            return ""  # told by the look, with its reason
+        return ""
+
+    def _foreign_owner(self, subject: Subject) -> str:
+        if subject.glance is None or isinstance(subject.handle, CatalogProblem):
+            return ""
+        owner = subject.glance.owner
+        return "" if owner in ("", subject.handle.owner()) else owner
+
+    def scopes(self, subject: Subject) -> Scopes:
+        """What a stalled table waits to change."""
+        meta = subject.body["metadata"]
+        policy = (subject.policy_body or {}).get("metadata") or {}
+        asked = [m.get("annotations", {}).get(REQUESTED_AT, "") for m in (meta, policy)]
+        spec = scope(policy.get("uid"), policy.get("generation"), meta.get("generation"), *asked)
+        version = "" if isinstance(subject.handle, CatalogProblem) else subject.handle.version
+        location = subject.glance.metadata_location if subject.glance else ""
+        return Scopes(spec, scope(spec, version, location))
+
+    def _propose(self, subject: Subject, given: LayoutInput) -> LayoutInput:
+        """With the proposal that stands, or why the table cannot be planned."""
+        down = self._glance(subject)
+        if down:
+            return replace(given, catalog_down=down)
+        if subject.gone:
+            gone = (Reason.TABLE_NOT_FOUND.value, "the catalog has no such table")
+            return replace(given, invalid=gone)
+        given = replace(given, owner=self._foreign_owner(subject))
+        if given.owner:
+            return given
+        try:
+            subject.look = self.look(subject)
+            subject.gate, state = self.gated(subject)
+        except UnavailableError as error:
+            return replace(given, catalog_down=error.what)
+        except UserError as error:
+            return replace(given, invalid=(_stall_reason(error), told(error)))
+        return replace(given, proposal=state, stop=_stop(subject))
+
+    def look(self, subject: Subject) -> Look | None:
+        """The cheap check; a new look only where what the last was made from has moved."""
+        policy, handle, glance = subject.policy, subject.handle, subject.glance
+        assert isinstance(policy, TableLayoutPolicy) and glance is not None
+        assert not isinstance(handle, CatalogProblem)
+        fingerprint = scope(
+            glance.uuid,
+            glance.metadata_location,
+            policy_hash(hash_inputs(policy)),
+            handle.version,
+            handle.evidence_version(glance.uuid, policy.spec.interval_seconds),
+            *sorted(self.approved_ids(subject)),
+        )
+        known = self.looks.get(subject.key)
+        if (
+            known is not None
+            and known.fingerprint == fingerprint
+            and (not known.pending or known.plan.expires > subject.now)
+        ):
+            return known
+        if known is None and _converged_from(subject.status, fingerprint):
+            return None
+        look = handle.look(
+            subject.table, policy, fingerprint, self.approved_ids(subject), subject.now
+        )
+        self.looks[subject.key] = look
+        return look
+
+    def approved_ids(self, subject: Subject) -> list[str]:
+        """Plan ids that people approved, for this table or for any of the policy."""
+        own = subject.body["spec"].get("approvedPlan")
+        policy = subject.policy
+        listed: Sequence[str] = (
+            policy.spec.approval.approved_plans if isinstance(policy, TableLayoutPolicy) else ()
+        )
+        return [*([own] if own else []), *listed]
+
+    def gated(self, subject: Subject) -> tuple[Gate | None, ProposalState]:
+        """The gate's answer to what the look found, under all reservations that are known."""
+        look = subject.look
+        if look is None:
+            return None, _still_converged(subject.status)
+        if not look.pending:
+            return None, _state_of(look, None, None)
+        policy, handle = subject.policy, subject.handle
+        assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+        others = self.reserved(subject)
+        spent = (*others, *handle.spent(subject.policy_key, look.uuid))
+        approval = policy.spec.approval
+        automatic = approval.automatic_up_to
+        since = subject.now - AUTOMATIC_WINDOW
+        answer = gate(
+            GateInput(
+                plan=look.plan,
+                remaining=look.pending,
+                suspended=policy.spec.suspend,
+                owner="",
+                mode=approval.mode.value,
+                approved=look.plan.id in self.approved_ids(subject)
+                or handle.approved(look.plan.id),
+                everything_approved=False,
+                automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
+                automatic_spent_bytes=handle.automatic_spent(look.uuid, since) if automatic else 0,
+                stale_workload=look.stale_workload,
+                unacted_fields=tuple(unacted(policy)),
+                budgets=subject.budgets,
+                spent=spent,
+                now=subject.now,
+            )
+        )
+        first = charge_of(look.pending[0])
+        return answer, _state_of(
+            look, answer, due.reopens(subject.budgets, spent, first, subject.now)
+        )
+
+    def reserved(self, subject: Subject) -> tuple[Spent, ...]:
+        """What other tables of the policy hold, by the index."""
+        namespace = subject.key.namespace
+        name = subject.body["spec"]["policyRef"]["name"]
+        others = self.runtime.index.layouts_of_policy(namespace, name)
+        records = unsettled([o for o in others if o["metadata"]["name"] != subject.key.name])
+        assert not isinstance(subject.handle, CatalogProblem)
+        return held(records, subject.handle.open_reservations(), subject.now)
+
+    # Acting
+
+    def _act(self, subject: Subject, given: LayoutInput, decision: Decision) -> Result:
+        if not isinstance(decision, Launch):
+            self.offer(subject.key, None)
+        match decision:
+            case Adopt(job):
+                return self._adopt(subject, job)
+            case StopJob(job, why, message):
+                return self._stop_job(subject, given, job, why, message)
+            case Settle(record, job):
+                return self.settle(subject, record, job)
+            case CreateAgain(record, factor):
+                return self.create(subject, record, factor)
+            case DropReservation(record, why):
+                return self.drop(subject, record, why)
+            case Retire():
+                return self._release(subject)
+            case Launch(candidate):
+                self.tell(subject, decision)
+                self.offer(subject.key, candidate)
+                return Result(due=given.due.timestamp())
+        self.tell(subject, decision)
+        self._unhold(subject)
+        return Result(due=self._next(subject, given, decision).timestamp())
+
+    def _next(self, subject: Subject, given: LayoutInput, decision: Decision) -> dt.datetime:
+        moment = decision.until if isinstance(decision, Wait) else given.due
+        if subject.look is not None and subject.look.pending:
+            moment = min(moment, max(subject.look.plan.expires, subject.now + BUSY))
+        window = due.boundary(subject.budgets, subject.now)
+        lives = given.record is not None and given.record.unsettled
+        return min(moment, window) if window is not None and lives else moment
+
+    def _accept(self, subject: Subject) -> None:
+        if subject.status.get("observedGeneration") == subject.generation:
+            return
+        self.put(subject, accepted(subject.status, subject.generation, subject.now))
+
+    def tell(self, subject: Subject, decision: Decision, **changes: Any) -> None:
+        """Writes what the decision means, if that differs from what is stored."""
+        look = subject.look
+        status = {**subject.status, **changes}
+        if look is not None:
+            status["table"] = {"uuid": look.uuid, "formatVersion": look.format_version}
+            status["observed"] = {**look.observed, "fingerprint": look.fingerprint}
+            status.pop("plan", None)
+            if look.plan_status is not None:
+                status["plan"] = dict(look.plan_status)
+        known = bool(status.get("table"))
+        conditions = layout_conditions(decision, self._verdict(subject), known=known)
+        status["conditions"] = merged(
+            subject.status.get("conditions"), conditions, subject.generation, subject.now
+        )
+        status["observedGeneration"] = subject.generation
+        self.put(subject, status)
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        look, answer = subject.look, subject.gate
+        record = record_of(subject.status)
+        if look is None and record is not None and record.unsettled:
+            return _stored_verdict(subject.status)
+        if look is None or answer is None or not look.pending:
+            return Verdict()
+        return verdict(subject.body["spec"].get("approvedPlan"), subject.policy, look, answer)
+
+    def put(self, subject: Subject, status: Body) -> None:
+        """One status write under the version that was read; none when nothing changed."""
+        if not changed(subject.status, status):
+            return
+        meta = subject.body["metadata"]
+        answer = self.runtime.api.put_status(
+            TABLE_LAYOUT, meta["namespace"], meta["name"], status, meta["resourceVersion"]
+        )
+        subject.body = answer
+        self.runtime.index.put(TABLE_LAYOUT, answer)
+        policy = Key(Work.POLICY, meta["namespace"], subject.body["spec"]["policyRef"]["name"])
+        self.runtime.enqueue(policy, None)
+
+    def _adopt(self, subject: Subject, job: JobSeen) -> Result:
+        """Takes a living Job of ours into the record, with what its write-ahead reserved."""
+        record = record_of(subject.status)
+        if record is None or record.name != job.name:
+            look = self.looks.get(subject.key)
+            pending = look.pending if look is not None and look.plan.id == job.plan_id else ()
+            charges = [charge_of(item) for item in pending]
+            record = Record(
+                job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
+                sum(c.rewrite_bytes for c in charges), round(sum(c.cpu_seconds for c in charges)),
+            )  # fmt: skip
+        record = replace(record, uid=job.uid, phase=job.phase)
+        running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
+        self.hold(subject)
+        self.tell(subject, running, job=_job_body(subject.status, record))
+        return Result(due=(subject.now + BUSY).timestamp())
+
+    def _stop_job(
+        self, subject: Subject, given: LayoutInput, job: JobSeen, why: str, message: str
+    ) -> Result:
+        if not self.runtime.held():
+            return Result(due=(subject.now + BUSY).timestamp())
+        self.runtime.api.event(subject.body, "StopsJob", f"Job {job.name}: {message}")
+        try:
+            self.runtime.api.delete(JOB, subject.key.namespace, job.name, uid=job.uid)
+        except NotFound:
+            log.info("Job %s/%s is gone already", subject.key.namespace, job.name)
+        if why == Reason.JOB_NOT_STARTED:
+            self._fail(subject, failures.NOT_STARTED, message)
+        reason = why if why in (Reason.SUSPENDED, Reason.OUTSIDE_WINDOW) else Reason.REWRITE_RUNNING
+        text = f"Job {job.name} is stopping: {message}"
+        changes = {}
+        if (subject.status.get("job") or {}).get("name") == job.name:
+            changes["job"] = {**subject.status["job"], "stopped": why}
+        self.tell(subject, Wait(subject.now + BUSY, reason, text), **changes)
+        return Result(due=(subject.now + BUSY).timestamp())
+
+    def _fail(self, subject: Subject, cause: str, message: str) -> None:
+        known = failures.failures_of(subject.status)
+        later = failures.after(known, cause, message, self.scopes(subject), subject.now)
+        self.put(subject, {**subject.status, "failures": _failures_body(later)})
+
+    def settle(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
+        """Judges a job that is over by ledger and table; only then is its reservation released.
+
+        What a driver had begun and did not account for stays reserved in the ledger, in full.
+        """
+        succeeded = job is not None and job.phase is Phase.SUCCEEDED
+        words = None if succeeded else self._words(subject, record)
+        handle = subject.handle
+        uuid = str((subject.status.get("table") or {}).get("uuid", ""))
+        committed: set[str] = set()
+        spent = (0, 0.0)
+        if not isinstance(handle, CatalogProblem) and uuid:
+            entries = handle.outcomes(uuid, record.plan_id, record.written)
+            committed = {e.outcome.action_id for e in entries if e.committed}
+            spent = (
+                sum(e.outcome.read_bytes for e in entries),
+                sum(e.outcome.cpu_seconds for e in entries),
+            )
+        self._told_end(subject, record, words, committed, spent, succeeded)
+        self.looks.pop(subject.key, None)
+        self._unhold(subject)
+        return Result(due=subject.now.timestamp())
+
+    def _words(self, subject: Subject, record: Record) -> Any:
+        """Why the job ended. One that we stopped may be gone with its last words."""
+        listed = self.listed(subject, fresh=True)
+        jobs, pods = listed or ([], [])
+        job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
+        stopped = (subject.status.get("job") or {}).get("stopped")
+        if job is None and stopped:
+            return LastWords(Cause.STOPPED, f"stopped: {stopped}")
+        return failures.cause_of([] if job is None else pods_of(job, pods), job)
+
+    def _told_end(
+        self,
+        subject: Subject,
+        record: Record,
+        words: Any,
+        committed: set[str],
+        spent: tuple[int, float],
+        succeeded: bool,
+    ) -> None:
+        """status.job, history and failures after a job, in one write."""
+        known = failures.failures_of(subject.status)
+        if succeeded:
+            result, message = "Succeeded", f"{len(committed)} actions committed"
+            idle = failures.after(
+                known, failures.NO_EFFECT, "the job ended well and committed nothing",
+                self.scopes(subject), subject.now,
+            )  # fmt: skip
+            later = None if committed else idle
+        else:
+            stopped = words.cause is Cause.STOPPED
+            result = "Stopped" if stopped else words.cause.value
+            message = f"{words.message}. {words.do}".rstrip(". ")
+            later = failures.after(known, words.cause, message, self.scopes(subject), subject.now)
+        entry = {
+            "planId": record.plan_id,
+            "result": result,
+            "finishedAt": utc(subject.now),
+            "rewriteBytes": short_bytes(spent[0]),
+            "cpuTime": short_duration(spent[1]),
+            "message": message[:256],
+        }
+        ended = replace(record, phase=Phase.SUCCEEDED if succeeded else Phase.FAILED)
+        status = {
+            **subject.status,
+            "job": {**_job_body(subject.status, ended), "actionsCommitted": len(committed)},
+            "history": with_history(subject.status.get("history"), entry),
+            "failures": _failures_body(later),
+        }
+        if succeeded and committed:
+            status["lastAppliedPlan"] = record.plan_id
+        self.put(subject, status)
+        namespace = subject.key.namespace
+        self.runtime.metrics.finished(namespace, "Succeeded" if succeeded else result)
+        self.runtime.metrics.rewrote(namespace, spent[0])
+        kind = "Normal" if succeeded or result == "Stopped" else "Warning"
+        self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
+
+    def drop(self, subject: Subject, record: Record, why: str) -> Result:
+        """Gives a write-ahead up that never got its Job."""
+        dropped = replace(record, phase=Phase.DROPPED)
+        self.put(subject, {**subject.status, "job": _job_body(subject.status, dropped)})
+        log.info("%s/%s: write-ahead dropped: %s", *subject.key[1:], why)
+        self._unhold(subject)
+        return Result(due=subject.now.timestamp())
+
+    def hold(self, subject: Subject) -> None:
+        """The finalizer, while a job lives: a deletion then waits for its stop."""
+        kept = subject.body["metadata"].get("finalizers") or []
+        if FINALIZER not in kept and not subject.body["metadata"].get("deletionTimestamp"):
+            self._finalizers(subject, [*kept, FINALIZER])
+
+    def _unhold(self, subject: Subject) -> None:
+        record = record_of(subject.status)
+        kept = subject.body["metadata"].get("finalizers") or []
+        if FINALIZER in kept and (record is None or not record.unsettled):
+            self._finalizers(subject, [item for item in kept if item != FINALIZER])
+
+    def _release(self, subject: Subject) -> Result:
+        kept = subject.body["metadata"].get("finalizers") or []
+        if FINALIZER in kept:
+            self._finalizers(subject, [item for item in kept if item != FINALIZER])
+        return Result()
+
+    def _finalizers(self, subject: Subject, wanted: list[str]) -> None:
+        meta = subject.body["metadata"]
+        body = {"metadata": {"finalizers": wanted, "resourceVersion": meta["resourceVersion"]}}
+        answer = self.runtime.api.patch(TABLE_LAYOUT, meta["namespace"], meta["name"], body)
+        subject.body = answer
+
+
+def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Record]]:
+    """(table uuid, record) of the TableLayouts whose job is not settled."""
+    found = [(body.get("status") or {}, record_of(body.get("status"))) for body in layouts]
+    return [
+        (str((status.get("table") or {}).get("uuid", "")), record)
+        for status, record in found
+        if record is not None and record.unsettled
+    ]
+
+
+def held(
+    records: Sequence[tuple[str, Record]], recorded: Sequence[Reservation], now: dt.datetime
+) -> tuple[Spent, ...]:
+    """What write-ahead records hold, but those whose driver has reserved in the ledger since.
+
+    The records must have been read before the ledger: in between a driver may only add to it.
+    """
+    latest: dict[tuple[str, str], int] = {}
+    for item in recorded:
+        key = (item.table_uuid, item.plan_id)
+        latest[key] = max(item.at_ms, latest.get(key, 0))
+    return tuple(
+        Spent(now, record.rewrite_bytes, float(record.cpu_seconds))
+        for uuid, record in records
+        if latest.get((uuid, record.plan_id), -1) < record.written.timestamp() * 1000
+    )
+
+
+def unacted(policy: TableLayoutPolicy) -> list[str]:
+    """Fields that Automatic refuses; what the operator does act on is not among them."""
+    acted = ("spec.interval", "spec.approval.approvedPlans", "spec.engine")
+    return [path for path in not_acted_on(policy) if not path.startswith(acted)]
+
+
+def told(error: ReconcilerError) -> str:
+    """An error as one line of a condition."""
+    return ". ".join(
+        part.rstrip(".") for part in (error.what, *error.details[:2], error.do or "") if part
+    )
+
+
+def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> Verdict:
+    """Approved and WithinBudget, from the gate's answer to pending work."""
+    reason, message = answer.reason, answer.message
+    budget = (True, Reason.FITS.value, "the plan fits all active budgets")
+    if reason in (Reason.OUTSIDE_WINDOW, Reason.OVER_BUDGET):
+        invalid = any(state.error for state in answer.budgets)
+        budget = (False, Reason.INVALID_BUDGET.value if invalid else reason, message)
+    if reason == Reason.AWAITING_APPROVAL:
+        if look.changed_from is not None:
+            old, difference = look.changed_from
+            text = f"{old} no longer stands; {look.plan.id} is proposed: {difference}"
+            return Verdict((False, Reason.PLAN_CHANGED.value, text), budget)
+        return Verdict((False, Reason.AWAITING_APPROVAL.value, message), budget)
+    approval = policy.spec.approval
+    plan = look.plan.id
+    if plan == own_approval:
+        why = (Reason.APPROVED_BY_PERSON, f"spec.approvedPlan is {plan}")
+    elif plan in approval.approved_plans:
+        why = (Reason.APPROVED_BY_DOCUMENT, f"spec.approval.approvedPlans holds {plan}")
+    elif approval.mode.value == "Automatic":
+        why = (Reason.AUTOMATIC, "spec.approval.mode is Automatic")
+    elif approval.automatic_up_to is not None:
+        why = (Reason.APPROVED_BY_SIZE, f"{plan} is below spec.approval.automaticUpTo")
+    else:
+        why = (Reason.APPROVED_BY_PERSON, f"{plan} was approved in the shared state")
+    return Verdict((True, why[0].value, why[1]), budget)
+
+
+def _stored_verdict(status: Body) -> Verdict:
+    """What was said when the job was started holds while it runs."""
+
+    def answer(kind: ConditionType) -> tuple[bool, str, str] | None:
+        found = condition_of(status, kind)
+        return (found["status"] == "True", found["reason"], found["message"]) if found else None
+
+    return Verdict(answer(ConditionType.APPROVED), answer(ConditionType.WITHIN_BUDGET))
+
+
+def _suspended(subject: Subject) -> str:
+    if subject.body["spec"].get("suspend"):
+        return "spec.suspend of the TableLayout is set"
+    policy = subject.policy
+    if isinstance(policy, TableLayoutPolicy) and policy.spec.suspend:
+        return f"spec.suspend of the policy {policy.name} is set"
+    return ""
+
+
+def _invalid(subject: Subject) -> tuple[str, str] | None:
+    if subject.policy is None:
+        name = subject.body["spec"]["policyRef"]["name"]
+        return Reason.INVALID_SPEC.value, f"there is no TableLayoutPolicy {name}"
+    if isinstance(subject.policy, Refusal):
+        return subject.policy.reason, f"policy: {subject.policy.message}"
+    handle = subject.handle
+    if isinstance(handle, CatalogProblem) and handle.stalls:
+        return handle.reason, handle.message
+    return None
+
+
+def _stop(subject: Subject) -> tuple[str, str] | None:
+    """Why a running job may not go on, from the documents and the clock alone."""
+    if subject.policy is None:
+        return "PolicyDeleted", "its policy was deleted"
+    if isinstance(subject.policy, Refusal):
+        return subject.policy.reason, f"its policy is not valid: {subject.policy.message}"
+    closed = due.closed_by(subject.budgets, subject.now)
+    if closed:
+        return Reason.OUTSIDE_WINDOW.value, f"budget {closed} allows nothing now"
+    wanted = "sha256:" + policy_hash(hash_inputs(subject.policy))
+    planned = (subject.status.get("job") or {}).get("layoutHash", wanted)
+    if planned != wanted:
+        return "PolicyChanged", "the policy asks for another layout now"
+    return None
+
+
+def _known_plans(status: Body) -> dict[str, str]:
+    found = {}
+    for part in (status.get("plan") or {}, status.get("job") or {}):
+        plan_id = part.get("id") or part.get("planId")
+        if plan_id and part.get("digest"):
+            found[plan_id] = part["digest"]
+    return found
+
+
+def _job_body(status: Body, record: Record) -> Body:
+    """status.job of the record, with what only the launch knew."""
+    old = status.get("job") or {}
+    kept = {}
+    if old.get("name") == record.name:
+        kept = {k: old[k] for k in ("actionsTotal", "layoutHash", "actionsCommitted") if k in old}
+    return {**kept, **job_status(record)}
+
+
+def _failures_body(known: Failures | None) -> Body:
+    return {"count": 0} if known is None else known.status()
+
+
+def _stall_reason(error: UserError) -> str:
+    """Reason of Stalled for an error of planning."""
+    text = error.what
+    if "clustering.keys" in text:
+        return Reason.KEY_NOT_FOUND.value
+    if "refused the credentials" in text:
+        return Reason.ACCESS_DENIED.value
+    if "not found in catalog" in text:
+        return Reason.TABLE_NOT_FOUND.value
+    damaged = ("does not exist", "cannot be decoded", "cannot be read")
+    if any(part in text for part in damaged):
+        return Reason.TABLE_DAMAGED.value
+    return Reason.UNSUPPORTED_TABLE.value
+
+
+def _converged_from(status: Body, fingerprint: str) -> bool:
+    """Whether the stored status says that this very state had nothing to do."""
+    stored = (status.get("observed") or {}).get("fingerprint")
+    reason = condition_of(status, ConditionType.CONVERGED).get("reason")
+    return stored == fingerprint and not status.get("plan") and reason in (
+        Reason.NOTHING_TO_DO, Reason.OBJECTIVE_UNREACHABLE,
+    )  # fmt: skip
+
+
+def _still_converged(status: Body) -> ProposalState:
+    stored = condition_of(status, ConditionType.CONVERGED)
+    failing = stored.get("reason") == Reason.OBJECTIVE_UNREACHABLE
+    return ProposalState("", "", (), 0, unreachable=stored.get("message", "") if failing else "")
+
+
+def _state_of(look: Look, answer: Gate | None, reopens: dt.datetime | None) -> ProposalState:
+    charges = [charge_of(item) for item in look.pending]
+    return ProposalState(
+        plan_id=look.plan.id,
+        digest=look.digest,
+        pending=tuple(Charge(c.rewrite_bytes, c.cpu_seconds) for c in charges),
+        admitted=0 if answer is None else answer.count,
+        reason="" if answer is None else answer.reason,
+        message="" if answer is None else answer.message,
+        reopens=reopens,
+        rests_on_workload=look.rests_on_workload,
+        unreachable=look.unreachable,
+        saving_per_byte=look.saving_per_byte,
+    )

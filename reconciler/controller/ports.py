@@ -1,0 +1,136 @@
+"""What the reconciles need of a catalog, as values and one protocol; `catalogs` implements it.
+
+A reconcile sees tables through a `CatalogHandle` only, so that its decisions can be tried against
+catalogs that lie, vanish and come back, without one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.core.budget import Spent
+from reconciler.core.ledger import LedgerEntry, Reservation
+from reconciler.core.plan import Plan, PlannedAction
+
+Identifier = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What one load of a table's metadata tells. owner: the claim in its properties, "" if none."""
+
+    uuid: str
+    metadata_location: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """What planning one table found, as much as is kept until the next time.
+
+    fingerprint: of what it was made from; while it stands nothing is planned. plan, pending:
+    without input files and evidence, which only the plan store keeps. digest, uri: of the stored
+    plan, "" for an empty one. observed: status.observed. changed_from: an approved plan that no
+    longer stands and how the new one differs. For the others see ProposalState.
+    """
+
+    fingerprint: str
+    uuid: str
+    format_version: int
+    plan: Plan
+    pending: tuple[PlannedAction, ...]
+    digest: str
+    uri: str
+    observed: Mapping[str, Any]
+    plan_status: Mapping[str, Any] | None
+    stale_workload: bool = False
+    rests_on_workload: bool = False
+    unreachable: str = ""
+    saving_per_byte: float = 0.0
+    changed_from: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogProblem:
+    """Why there is no handle. stalls: something must be changed first."""
+
+    reason: str
+    message: str
+    stalls: bool
+
+
+class CatalogHandle(Protocol):
+    """One reachable catalog with its shared state. Calls raise ReconcilerError, UnavailableError
+    when the catalog does not answer; none returns a secret."""
+
+    @property
+    def document(self) -> IcebergCatalog: ...
+
+    @property
+    def version(self) -> str:
+        """Changes with the catalog's spec and its secret."""
+        ...
+
+    def listing(self) -> list[Identifier]:
+        """Every table but the reconciler's own, or an error: never a part."""
+        ...
+
+    def glance(self, table: Identifier) -> Glance | None:
+        """One load of the table; None when it does not exist."""
+        ...
+
+    def evidence_version(self, uuid: str, max_age: float) -> str:
+        """Changes with the workload and the calibration of the table."""
+        ...
+
+    def look(
+        self,
+        table: Identifier,
+        policy: TableLayoutPolicy,
+        fingerprint: str,
+        approved: Sequence[str],
+        now: dt.datetime,
+    ) -> Look:
+        """Observe and propose. approved: plan ids that people approved; one that was published
+        for this table and still stands becomes the plan."""
+        ...
+
+    def approved(self, plan_id: str) -> bool: ...
+
+    def owner(self) -> str:
+        """The claim of this operator on tables of this catalog."""
+        ...
+
+    def claim(self, table: Identifier, uuid: str) -> str:
+        """Claims the table; who else owns it, "" when it is ours now."""
+        ...
+
+    def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]: ...
+
+    def spent_everywhere(self) -> tuple[Spent, ...]: ...
+
+    def automatic_spent(self, uuid: str, since: dt.datetime) -> int: ...
+
+    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
+
+    def open_reservations(self) -> tuple[Reservation, ...]:
+        """What drivers have reserved in the ledger and not settled; `spent` counts them."""
+        ...
+
+
+class Catalogs(Protocol):
+    """The handles of the catalogs that can be worked with now."""
+
+    def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem: ...
+
+    def known(self) -> Sequence[tuple[str, CatalogHandle | CatalogProblem]]:
+        """(namespace/name, handle) of every IcebergCatalog object."""
+        ...
+
+    def workload_stale(self, namespace: str, name: str) -> str:
+        """Why evidence of queries must not be acted on, "" when it may."""
+        ...

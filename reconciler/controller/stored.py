@@ -1,0 +1,77 @@
+"""Stored objects as typed documents, or the condition that says why they cannot be.
+
+The API server has checked schema and rules of its own version; this checks with the offline twins
+of this one, so that a value of a newer release or a schedule that no rule can judge becomes a
+condition with a reason, never a crash. Results are kept by uid and generation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar, cast
+
+from reconciler.api.checks import check
+from reconciler.api.conditions import Reason
+from reconciler.api.documents import Document, Origin, from_document
+from reconciler.api.schema import API_VERSION
+from reconciler.api.source import parse_yaml
+
+KEPT = 20_000
+
+Typed = TypeVar("Typed", bound=Document)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a stored object cannot be acted on: (reason, message) of Stalled."""
+
+    reason: str
+    message: str
+
+
+class StoredDocuments:
+    """Typed values of stored objects. Thread-safe, bounded."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: OrderedDict[tuple[str, int], Document | Refusal] = OrderedDict()
+
+    def read(self, body: Mapping[str, Any], kind: type[Typed]) -> Typed | Refusal:
+        meta = body["metadata"]
+        key = (str(meta.get("uid", "")), int(meta.get("generation") or 0))
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+        if found is None:
+            found = read_stored(body, kind.__name__)
+            with self._lock:
+                self._known[key] = found
+                while len(self._known) > KEPT:
+                    self._known.popitem(last=False)
+        return cast("Typed | Refusal", found)
+
+
+def read_stored(body: Mapping[str, Any], kind: str) -> Document | Refusal:
+    """The typed value of one stored object, or what is wrong with it."""
+    meta = body["metadata"]
+    kept = {name: meta[name] for name in ("name", "namespace", "creationTimestamp") if name in meta}
+    plain = {"apiVersion": API_VERSION, "kind": kind, "metadata": kept, "spec": body.get("spec")}
+    documents, failure = parse_yaml(json.dumps(plain), kind)
+    problems = [failure] if failure else check(documents[0], kind)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        newer = all("not allowed" in problem.message or "unknown" in problem.message.lower()
+                    for problem in errors)  # fmt: skip
+        reason = Reason.UNKNOWN_VALUE if newer else Reason.INVALID_SPEC
+        told = "; ".join(f"{problem.field}: {problem.message}" for problem in errors[:5])
+        more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
+        return Refusal(reason, told + more)
+    try:
+        return from_document(plain, Origin())
+    except (KeyError, ValueError, TypeError) as error:
+        return Refusal(Reason.UNKNOWN_VALUE, f"spec cannot be read: {error}")

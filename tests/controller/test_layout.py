@@ -1,0 +1,343 @@
+"""One TableLayout from plan to Converged, and each way in which it waits, stops or stalls."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from reconciler.controller.layout import FINALIZER
+from reconciler.controller.ports import CatalogProblem
+from reconciler.core.lastwords import Cause, LastWords
+from reconciler.errors import UnavailableError
+from reconciler.kube.errors import Forbidden, QuotaExceeded
+from reconciler.kube.kinds import JOB, POLICY, TABLE_LAYOUT
+from tests.controller.worlds import GIB, NAMESPACE, World
+
+HOUR = dt.timedelta(hours=1)
+
+
+def test_a_table_is_planned_run_and_converges() -> None:
+    world = World()
+    name = world.table("orders", GIB, 2 * GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    assert FINALIZER in world.layout(name)["metadata"]["finalizers"]
+    assert world.layout(name)["status"]["job"]["reserved"]["rewriteBytes"] == "3Gi"
+    world.start(job)
+    world.turn(operator, 2)
+    assert world.layout(name)["status"]["job"]["phase"] == "Running"
+    assert world.converged(name) == "RewriteRunning"
+    world.end(job)
+    world.turn(operator, 2)
+    status = world.layout(name)["status"]
+    assert world.converged(name) == "NothingToDo"
+    assert status["job"]["phase"] == "Succeeded"
+    assert status["lastAppliedPlan"] == status["history"][0]["planId"]
+    assert not world.layout(name)["metadata"]["finalizers"]
+    assert len(world.jobs()) == 1
+
+
+def test_a_converged_table_costs_one_look_at_the_catalog_and_no_call_of_the_api() -> None:
+    world = World()
+    name = world.table("orders")
+    operator = world.operator()
+    world.turn(operator, 2)
+    before, looks = sum(operator.api.counted.values()), world.catalog.looks
+    glances = world.catalog.glances
+    for _ in range(5):
+        world.now += HOUR
+        world.reconcile(operator, name)
+    assert sum(operator.api.counted.values()) == before
+    assert world.catalog.looks == looks
+    assert world.catalog.glances == glances + 5
+
+
+def test_after_a_restart_a_converged_table_is_not_planned_again() -> None:
+    world = World()
+    name = world.table("orders")
+    world.turn(world.operator(), 2)
+    looks = world.catalog.looks
+    world.reconcile(world.operator(), name)
+    assert world.catalog.looks == looks
+    assert world.converged(name) == "NothingToDo"
+
+
+def test_new_queries_or_a_new_snapshot_are_looked_at() -> None:
+    world = World()
+    name = world.table("orders")
+    operator = world.operator()
+    world.turn(operator, 2)
+    looks = world.catalog.looks
+    world.catalog.workload += 1
+    world.reconcile(operator, name)
+    world.catalog.tables["sales", "orders"].version += 1
+    world.reconcile(operator, name)
+    assert world.catalog.looks == looks + 2
+
+
+def test_without_approval_nothing_starts_and_each_approval_starts_it() -> None:
+    for way in ("person", "document", "shared state"):
+        world = World(approval={"mode": "Manual"})
+        name = world.table("orders", GIB)
+        operator = world.operator()
+        world.turn(operator, 2)
+        assert world.converged(name) == "AwaitingApproval" and not world.jobs()
+        plan = world.layout(name)["status"]["plan"]["id"]
+        if way == "person":
+            world.layout(name)["spec"]["approvedPlan"] = plan
+            world.layout(name)["metadata"]["generation"] += 1
+            world.server.bump(world.layout(name))
+        elif way == "document":
+            world.policy(approval={"mode": "Manual", "approvedPlans": [plan]})
+        else:
+            world.catalog.approvals.add(plan)
+        world.turn(operator, 2)
+        assert len(world.jobs()) == 1, way
+        approved = next(
+            c for c in world.layout(name)["status"]["conditions"] if c["type"] == "Approved"
+        )
+        assert approved["status"] == "True"
+
+
+def test_a_budget_admits_a_prefix_and_the_rest_when_it_refills() -> None:
+    world = World(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "3Gi"}])
+    name = world.table("orders", 2 * GIB, 2 * GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    assert world.layout(name)["status"]["job"]["reserved"]["rewriteBytes"] == "2Gi"
+    world.start(job)
+    world.end(job)
+    world.turn(operator, 2)
+    assert world.converged(name) == "OverBudget"
+    result = world.reconcile(operator, name)
+    assert result.due <= (world.now + 24 * HOUR).timestamp()
+    world.now += 25 * HOUR
+    world.turn(operator, 2)
+    assert len(world.jobs()) == 2
+
+
+def test_an_unreadable_ledger_admits_nothing() -> None:
+    world = World(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "3Gi"}])
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    world.catalog.spent = _unavailable  # type: ignore[method-assign]
+    world.turn(operator, 2)
+    assert not world.jobs()
+    assert world.converged(name) == "CatalogUnavailable"
+
+
+def _unavailable(*_: object) -> tuple:
+    raise UnavailableError("the ledger cannot be read")
+
+
+def test_two_tables_of_one_budget_do_not_exceed_it_together() -> None:
+    world = World(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "3Gi"}])
+    names = [world.table(n, 2 * GIB) for n in ("a", "b")]
+    operator = world.operator()
+    world.turn(operator, 3)
+    assert len(world.jobs()) == 1
+    assert sorted(world.converged(n) for n in names) == ["OverBudget", "RewriteRunning"]
+
+
+def test_concurrency_is_limited_by_policy_and_by_operator() -> None:
+    for limits, most in (({"engine": {"maxConcurrentJobs": 1}}, 1), ({}, 2)):
+        world = World(**limits)
+        world.max_jobs = 2 if most == 2 else 9
+        if most == 2:
+            world.policy(engine={"maxConcurrentJobs": 8})
+        names = [world.table(n, GIB) for n in "abc"]
+        operator = world.operator()
+        world.turn(operator, 2)
+        assert len(world.jobs()) == most
+        assert "ConcurrencyLimit" in {world.converged(n) for n in names}
+
+
+def test_the_cap_over_all_policies_holds() -> None:
+    world = World(engine={"maxConcurrentJobs": 8})
+    world.cap = 3 * GIB
+    names = [world.table(n, 2 * GIB) for n in "ab"]
+    world.turn(world.operator(), 2)
+    assert len(world.jobs()) == 1
+    assert "OverBudget" in {world.converged(n) for n in names}
+
+
+@pytest.mark.parametrize("why", ["suspend", "window", "policy", "deleted policy", "deleted"])
+def test_a_running_job_is_stopped_and_its_reservation_settled(why: str) -> None:
+    closing = {"name": "night", "schedule": "0 13 * * *", "duration": "1h", "maxRewriteBytes": "0"}
+    world = World(budgets=[closing])
+    name = world.table("orders", GIB, GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    world.start(job)
+    world.turn(operator)
+    result = world.reconcile(operator, name)
+    assert result.due <= (world.now + HOUR).timestamp()
+    if why == "suspend":
+        world.policy(budgets=[closing], suspend=True)
+    elif why == "window":
+        world.now += HOUR + dt.timedelta(seconds=1)
+    elif why == "policy":
+        world.policy(budgets=[closing], objectives={"maxFileCount": 7})
+    elif why == "deleted policy":
+        world.server.remove(POLICY, NAMESPACE, "facts")
+    else:
+        operator.api.delete(TABLE_LAYOUT, NAMESPACE, name)
+    world.turn(operator)
+    stored = world.server.objects[(JOB.plural, NAMESPACE, job["metadata"]["name"])]
+    assert stored["metadata"].get("deletionTimestamp"), why
+    world.end(job, 1, LastWords(Cause.STOPPED, "stopped at its commit boundary"))
+    world.turn(operator, 2)
+    if why == "deleted":
+        assert (TABLE_LAYOUT.plural, NAMESPACE, name) not in world.server.objects
+    else:
+        status = world.layout(name)["status"]
+        assert status["history"][0]["result"] == "Stopped"
+        assert status["failures"] == {"count": 0}
+        assert len(world.living()) == (1 if why == "policy" else 0)
+        if why != "policy":
+            assert status["job"]["phase"] == "Failed"
+            assert not world.layout(name)["metadata"]["finalizers"]
+    assert sum(e.outcome.read_bytes for e in world.catalog.ledger) == GIB
+
+
+def test_a_job_killed_without_a_word_is_charged_in_full() -> None:
+    world = World(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "10Gi"}])
+    name = world.table("orders", 2 * GIB, 3 * GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    world.start(job)
+    world.end(job, 1, LastWords(Cause.UNKNOWN, ""))
+    world.turn(operator)
+    assert sum(s.rewrite_bytes for s in world.catalog.spent_everywhere()) == 5 * GIB
+    assert world.converged(name) in ("BackOff", "RewriteRunning", "OverBudget")
+    assert world.layout(name)["status"]["failures"]["count"] == 1
+
+
+def test_a_dead_catalog_makes_converged_unknown_and_keeps_the_reservation() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    idle = world.table("idle")
+    operator = world.operator()
+    world.turn(operator, 2)
+    (job,) = world.jobs()
+    world.start(job)
+    world.problem = CatalogProblem("CatalogUnavailable", "no answer", False)
+    world.end(job)
+    world.turn(operator, 2)
+    status = world.layout(name)["status"]
+    assert status["job"]["phase"] in ("Pending", "Running")
+    assert world.converged(name) == world.converged(idle) == "CatalogUnavailable"
+    unknown = next(c for c in status["conditions"] if c["type"] == "Converged")
+    assert unknown["status"] == "Unknown"
+    world.problem = None
+    world.turn(operator, 2)
+    assert world.converged(name) == world.converged(idle) == "NothingToDo"
+
+
+def test_a_foreign_claim_stalls() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    world.catalog.tables["sales", "orders"].owner = "another cluster"
+    world.turn(world.operator(), 2)
+    assert world.converged(name) == "OwnedElsewhere" and not world.jobs()
+
+
+def test_a_job_of_that_name_that_is_not_ours_stalls() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    world.server.remove(JOB, NAMESPACE, job["metadata"]["name"])
+    world.layout(name)["status"].pop("job")
+    world.layout(name)["metadata"]["finalizers"] = []
+    foreign = {**job, "metadata": {"name": job["metadata"]["name"], "namespace": NAMESPACE}}
+    world.server.put(JOB, foreign)
+    world.server.bump(world.layout(name))
+    world.turn(world.operator(), 3)
+    stalled = [c for c in world.layout(name)["status"]["conditions"] if c["type"] == "Stalled"]
+    assert stalled and stalled[0]["reason"] == "ForeignJob"
+    assert len(world.jobs()) == 1
+
+
+@pytest.mark.parametrize("error", [Forbidden, QuotaExceeded])
+def test_a_job_that_the_server_refuses_backs_off_and_holds_nothing(error: type) -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    operator.api.refusing(error, "create", JOB)
+    world.turn(operator, 3)
+    assert world.converged(name) == "BackOff"
+    assert world.layout(name)["status"]["job"]["phase"] == "Dropped"
+    assert not world.layout(name)["metadata"]["finalizers"]
+
+
+def test_out_of_memory_is_tried_with_more_then_stalls() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    limits = []
+    for _ in range(2):
+        world.turn(operator, 2)
+        (job,) = world.living()
+        pod = job["spec"]["template"]["spec"]["containers"][0]
+        limits.append(int(pod["resources"]["limits"]["memory"].removesuffix("Mi")))
+        world.start(job)
+        world.end(job, 0, LastWords(Cause.OUT_OF_MEMORY, "Java heap space"))
+        world.turn(operator)
+        world.now += HOUR
+    world.turn(operator, 2)
+    assert limits[1] > 1.4 * limits[0]
+    stalled = [c for c in world.layout(name)["status"]["conditions"] if c["type"] == "Stalled"]
+    assert stalled[0]["reason"] == "OutOfMemory"
+    assert len(world.jobs()) == 2
+
+
+def test_jobs_that_change_nothing_stop_being_started() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    for _ in range(6):
+        world.turn(operator, 2)
+        for job in world.living():
+            world.start(job)
+            world.end(job, 0)
+        world.now += 2 * HOUR
+    assert len(world.jobs()) == 2
+    stalled = [c for c in world.layout(name)["status"]["conditions"] if c["type"] == "Stalled"]
+    assert stalled[0]["reason"] == "NoEffect"
+
+
+def test_a_job_that_never_starts_is_stopped_and_told() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    world.turn(operator)
+    world.now += dt.timedelta(minutes=11)
+    world.turn(operator)
+    assert not world.jobs() or world.jobs()[0]["metadata"].get("deletionTimestamp")
+    world.turn(operator, 2)
+    assert world.layout(name)["status"]["failures"]["cause"] == "NotStarted"
+
+
+def test_a_dropped_table_stalls_and_is_not_planned() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    del world.catalog.tables["sales", "orders"]
+    world.turn(world.operator(), 2)
+    stalled = [c for c in world.layout(name)["status"]["conditions"] if c["type"] == "Stalled"]
+    assert stalled[0]["reason"] == "TableNotFound"
+
+
+def test_one_that_does_not_lead_does_nothing() -> None:
+    world = World()
+    world.table("orders", GIB)
+    operator = world.operator()
+    operator.leads = False
+    world.turn(operator, 2)
+    assert not world.jobs() and not operator.api.counted
