@@ -176,6 +176,7 @@ class CachedRows:
         self._tables, self._name, self._fields = tables, name, fields
         self._lock = threading.Lock()
         self._known: tuple[str, pa.Table | None] = ("", None)
+        self._sequence = -1
         self._checked = 0.0
 
     def rows(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
@@ -184,19 +185,29 @@ class CachedRows:
             return self._known
         asked = time.monotonic()
         table = self._tables.snapshot(self._name)
-        version = "" if table is None else _version(table)
-        if version != self._known[0]:
-            with self._lock:
-                if table is not None and version != self._known[0]:
-                    self._known = (version, self._tables.rows_of(table, self._fields))
-                elif table is None:
-                    self._known = ("", None)
-        self._checked = asked
-        return self._known
+        with self._lock:
+            if table is None:
+                self._known, self._sequence = ("", None), -1
+            elif _version(table) != self._known[0] and not self._newer_is_known(table):
+                rows = self._tables.rows_of(table, self._fields)
+                self._known = (_version(table), rows)
+                self._sequence = _sequence(table)
+            self._checked = asked
+            return self._known
+
+    def _newer_is_known(self, table: Table) -> bool:
+        """Another thread looked later and was quicker."""
+        same = self._known[0].startswith(f"{table.metadata.table_uuid}:")
+        return same and self._sequence > _sequence(table)
 
 
 def _version(table: Table) -> str:
     return f"{table.metadata.table_uuid}:{table.metadata.current_snapshot_id}"
+
+
+def _sequence(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    return -1 if snapshot is None else snapshot.sequence_number or 0
 
 
 class LocalBackend:

@@ -369,3 +369,13 @@ def test_what_is_reserved_counts_at_once_for_everyone_until_it_is_settled(
     assert [c.rewrite_bytes for c in other.spent_everywhere()] == [1_000]
     other.settle(held)
     assert store.spent("team/facts", UUID) == ()
+
+
+def test_a_thread_that_looked_earlier_does_not_bring_the_past_back(config: CatalogConfig) -> None:
+    store = SharedStore(config)
+    store.record_outcomes(intent(), (outcome(COMMITTED),))
+    past = store._tables.snapshot("ledger")
+    store.record_outcomes(intent(2), (outcome(COMMITTED, batch=2),))
+    assert len(store.ledger(None)) == 2
+    store._tables.snapshot = lambda name: past  # type: ignore[method-assign,assignment]
+    assert len(store.ledger(None)) == 2
