@@ -20,6 +20,7 @@ from reconciler.cli.options import (
     Files,
     Format,
     Output,
+    Shared,
     ShowLiterals,
     Timeout,
     Verbose,
@@ -28,7 +29,7 @@ from reconciler.cli.options import (
 if TYPE_CHECKING:
     import datetime as dt
 
-    from reconciler.catalog.state import StateStore
+    from reconciler.catalog.state import Store
     from reconciler.core.coverage import Coverage
     from reconciler.core.execution import CatalogConfig
     from reconciler.core.observation import Observation
@@ -78,16 +79,17 @@ def register(app: typer.Typer) -> None:
             str, typer.Option("--timezone", help="Of dates and times without a zone.")
         ] = "UTC",
         file: Files = None,
+        shared: Shared = False,
         output: Format = Output.TABLE,
         timeout: Timeout = 30.0,
     ) -> None:
         """Read query logs: which conditions on which columns, how often. Safe to repeat."""
         from reconciler.catalog.discover import resolve_catalog
-        from reconciler.catalog.state import StateStore, state_directory
+        from reconciler.cli.shared import store_of
 
         documents = _documents(file)
         config = resolve_catalog(catalog, documents)
-        store = StateStore(state_directory())
+        store = store_of(config, documents, timeout, shared)
         tables = CatalogTables(config, timeout, log_catalog)
         levels = (config.name, *schema.split(".")) if schema else ()
         tallies = [
@@ -107,16 +109,22 @@ def register(app: typer.Typer) -> None:
         ] = None,
         catalog: CatalogName = None,
         file: Files = None,
+        shared: Shared = False,
         output: Format = Output.TABLE,
         show_literals: ShowLiterals = False,
         verbose: Verbose = False,
         timeout: Timeout = 30.0,
     ) -> None:
         """Show the shapes of imported queries: how often, how recent, what they explain."""
+        from reconciler.catalog.discover import resolve_levels
         from reconciler.catalog.state import StateStore, state_directory
+        from reconciler.cli.shared import store_of
 
-        store = StateStore(state_directory())
         documents = _documents(file)
+        store: Store = StateStore(state_directory())
+        if shared:
+            config, _ = resolve_levels(table, catalog, documents)
+            store = store_of(config, documents, timeout, shared)
         items = [
             _table_document(store, config, identifier, show_literals, timeout, table is None)
             for config, identifier in _chosen(store, table, catalog, documents)
@@ -245,7 +253,7 @@ def _import_one(
     form: LogFormat,
     dialect: str,
     tables: TableSchemas,
-    store: StateStore,
+    store: Store,
     levels: tuple[str, ...],
     zone: dt.tzinfo,
 ) -> Tally:
@@ -348,7 +356,7 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _chosen(
-    store: StateStore, table: str | None, catalog: str | None, documents: Sequence[Any]
+    store: Store, table: str | None, catalog: str | None, documents: Sequence[Any]
 ) -> list[tuple[CatalogConfig, tuple[str, ...]]]:
     from reconciler.catalog.discover import find_catalogs, resolve_table
     from reconciler.errors import UserError
@@ -369,7 +377,7 @@ def _chosen(
 
 
 def _table_document(
-    store: StateStore,
+    store: Store,
     config: CatalogConfig,
     identifier: tuple[str, ...],
     show_literals: bool,
