@@ -1,0 +1,45 @@
+"""Hidden `layoutctl operator`: the process that a Deployment runs, set up by its environment."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Annotated, Any
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    def operator(**flags: str | None) -> None:
+        """Run the Kubernetes operator in this process until SIGTERM."""
+        from reconciler.controller import logs
+        from reconciler.controller.operator import run
+        from reconciler.controller.reconcilers import build
+        from reconciler.controller.settings import from_environment
+
+        settings = from_environment(os.environ, flags)
+        logs.configure(settings.log_level)
+        if not run(settings, build):
+            # A reconcile that hangs in a foreign call must not keep the process alive.
+            os._exit(0)
+
+    _take_options(operator)
+    app.command(hidden=True)(operator)
+
+
+def _take_options(function: Any) -> None:
+    """One flag for each setting, so that there is one list of them."""
+    from reconciler.controller.settings import OPTIONS
+
+    parameters, annotations = [], {}
+    for option in OPTIONS:
+        help_ = f"{option.help} [{option.variable}]"
+        kind = Annotated[str | None, typer.Option(option.flag, help=help_, show_default=False)]
+        annotations[option.name] = kind
+        parameters.append(
+            inspect.Parameter(
+                option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+            )
+        )
+    function.__signature__ = inspect.Signature(parameters)
+    function.__annotations__ = annotations

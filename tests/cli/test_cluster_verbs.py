@@ -1,0 +1,177 @@
+"""approve, suspend, resume and cancel against a real API server, as a person types them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from reconciler.cli import main
+from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
+from tests.controller.cluster_objects import CRDS, catalog, layout, policy
+
+LAYOUT = "sales.lineitem-7k2m5qd4xz"
+ORDERS = "sales.orders-aaaaaaaaaa"
+PLAN = "p-3f9a1c0b77de4c21a0be"
+
+
+@pytest.fixture
+def api(cluster, namespace) -> Api:
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    api = Api.from_environment(str(cluster.kubeconfig))
+    api.create(CATALOG, namespace, catalog())
+    api.create(POLICY, namespace, policy())
+    api.create(TABLE_LAYOUT, namespace, layout())
+    api.create(TABLE_LAYOUT, namespace, layout(ORDERS))
+    return api
+
+
+@pytest.fixture
+def layoutctl(cluster, namespace, monkeypatch, capsys):
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        line = ["layoutctl", *arguments, "--namespace", namespace]
+        monkeypatch.setattr("sys.argv", line)
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def propose(api: Api, namespace: str, *, hours: int = 1, name: str = LAYOUT) -> None:
+    read = api.get(TABLE_LAYOUT, namespace, name)
+    expires = dt.datetime.now(dt.UTC) + dt.timedelta(hours=hours)
+    plan = {
+        "id": PLAN,
+        "summary": "12 Recluster (6400 files, 400Gi)",
+        "expiresAt": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    status = {"observedGeneration": 1, "plan": plan}
+    api.put_status(TABLE_LAYOUT, namespace, name, status, read["metadata"]["resourceVersion"])
+
+
+def approved(api: Api, namespace: str) -> str | None:
+    return api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"].get("approvedPlan")
+
+
+def test_a_plan_is_approved_by_its_id_and_again_is_no_error(api, namespace, layoutctl):
+    propose(api, namespace)
+    code, out, _ = layoutctl("approve", PLAN)
+    assert code == 0
+    assert f"warehouse.sales.lineitem  plan {PLAN}  12 Recluster" in out
+    assert approved(api, namespace) == PLAN
+    managers = api.get(TABLE_LAYOUT, namespace, LAYOUT)["metadata"]["managedFields"]
+    assert "layoutctl" in {entry["manager"] for entry in managers}
+    code, out, _ = layoutctl("approve", PLAN)
+    assert (code, "approved already" in out) == (0, True)
+
+
+def test_a_table_without_a_terminal_needs_yes(api, namespace, layoutctl):
+    propose(api, namespace)
+    code, _, err = layoutctl("approve", "warehouse.sales.lineitem")
+    assert code == 3
+    assert f"do: layoutctl approve {PLAN}" in err
+    assert approved(api, namespace) is None
+    for name in ("warehouse.sales.lineitem", "rec.sales.lineitem", "sales.lineitem", LAYOUT):
+        assert layoutctl("approve", name, "--yes")[0] == 0
+    assert approved(api, namespace) == PLAN
+
+
+def test_what_cannot_be_approved_says_why_and_what_next(api, namespace, layoutctl):
+    code, _, err = layoutctl("approve", "warehouse.sales.orders", "--yes")
+    assert (code, "no plan stands for warehouse.sales.orders" in err) == (1, True)
+    propose(api, namespace)
+    code, _, err = layoutctl("approve", "p-00000000000000000000")
+    assert code == 1
+    assert f"warehouse.sales.lineitem  {PLAN}" in err
+    code, _, err = layoutctl("approve", "sales", "--yes")
+    assert (code, "spec.approval.approvedPlans" in err) == (1, True)
+    propose(api, namespace, hours=-1)
+    code, _, err = layoutctl("approve", PLAN)
+    assert (code, "expired" in err) == (3, True)
+    code, _, err = layoutctl("approve", "warehouse.sales.lineitme", "--yes")
+    assert code == 1
+    assert "it has warehouse.sales.lineitem, warehouse.sales.orders" in err
+    assert approved(api, namespace) is None
+
+
+def test_suspend_and_resume_keep_the_approval(api, namespace, layoutctl):
+    propose(api, namespace)
+    layoutctl("approve", PLAN)
+    code, out, _ = layoutctl("suspend", "sales.lineitem")
+    assert (code, "is suspended now" in out) == (0, True)
+    spec = api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"]
+    assert (spec["suspend"], spec["approvedPlan"]) == (True, PLAN)
+    assert "suspended already" in layoutctl("suspend", "sales.lineitem")[1]
+    assert layoutctl("resume", "sales.lineitem")[0] == 0
+    spec = api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"]
+    assert (spec["suspend"], spec["approvedPlan"]) == (False, PLAN)
+
+
+def test_the_operators_apply_takes_neither_suspension_nor_approval_away(api, namespace, layoutctl):
+    propose(api, namespace)
+    layoutctl("approve", PLAN)
+    layoutctl("suspend", LAYOUT)
+    api.apply(TABLE_LAYOUT, namespace, layout())
+    spec = api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"]
+    assert (spec["suspend"], spec["approvedPlan"]) == (True, PLAN)
+
+
+def test_a_policy_is_suspended_with_a_word_about_git(api, namespace, layoutctl):
+    code, out, _ = layoutctl("suspend", "policy/sales")
+    assert code == 0
+    assert "belongs to Git: set spec.suspend: true in its document" in out
+    assert api.get(POLICY, namespace, "sales")["spec"]["suspend"] is True
+    _, out, _ = layoutctl("suspend", LAYOUT)
+    _, out, _ = layoutctl("resume", LAYOUT)
+    assert "Its policy sales is suspended" in out
+
+
+def make_job(api: Api, namespace: str, name: str, label: str) -> None:
+    container = {"name": "main", "image": "sh", "args": ["sleep 1000"]}
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    api.create(
+        JOB,
+        namespace,
+        {
+            "metadata": {"name": name, "labels": {"layout.lakehouse.dev/layout": label}},
+            "spec": {"template": {"spec": spec}},
+        },
+    )
+
+
+def test_cancel_deletes_the_running_job_only_and_says_what_follows(api, namespace, layoutctl):
+    make_job(api, namespace, "tl-one", LAYOUT)
+    make_job(api, namespace, "tl-two", ORDERS)
+    code, out, _ = layoutctl("cancel", "warehouse.sales.lineitem")
+    assert code == 0
+    assert "job tl-one is being deleted" in out
+    assert "layoutctl suspend warehouse.sales.lineitem" in out
+    jobs = {job["metadata"]["name"]: job["metadata"] for job in api.list(JOB, namespace)}
+    assert "deletionTimestamp" in jobs.get("tl-one", {"deletionTimestamp": ""})
+    assert "deletionTimestamp" not in jobs["tl-two"]
+    code, out, _ = layoutctl("cancel", "policy/sales", "--suspend")
+    assert code == 0
+    assert "tl-two" in out
+    assert "before layoutctl resume" in out
+    assert api.get(POLICY, namespace, "sales")["spec"]["suspend"] is True
+
+
+def test_cancel_without_a_job_is_no_error(api, namespace, layoutctl):
+    code, out, _ = layoutctl("cancel", LAYOUT)
+    assert (code, out) == (0, f"No job runs for {LAYOUT}.\n")
+
+
+def test_without_the_right_the_message_names_it(cluster, api, namespace, kubectl, layoutctl):
+    propose(api, namespace)
+    from tests.kube.test_api import kubeconfig
+
+    path = kubeconfig(cluster, namespace, kubectl("create", "token", "default").strip())
+    code, _, err = layoutctl("approve", PLAN, "--kubeconfig", str(path))
+    assert code == 1
+    assert "cannot list resource" in err
+    assert "Traceback" not in err
