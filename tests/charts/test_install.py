@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,78 @@ def test_view_and_edit_of_the_cluster_reach_the_kinds(cluster: Cluster, installe
         return True
 
     assert eventually(joined)
+
+
+DRIVER = """
+import os, tempfile
+from pyspark.sql import SparkSession
+from reconciler.api import documents as d
+from reconciler.jobs.kubernetes import driver_pod, kubernetes_conf
+
+engine = d.Engine(
+    d.EngineType.KUBERNETES_JOB, d.Driver(1, 512 << 20), d.Executors(1, 1, 512 << 20), 1
+)
+jobs = d.Jobs(service_account_name="layout-spark")
+with tempfile.TemporaryDirectory() as scratch:
+    template = scratch + "/executor.yaml"
+    with open(template, "w") as file:
+        file.write('{"kind": "Pod", "spec": {"serviceAccountName": "layout-spark-executor"}}')
+    conf = kubernetes_conf(driver_pod(os.environ), engine, jobs, template)
+    conf |= {
+        "spark.local.dir": scratch,
+        "spark.ui.enabled": "false",
+        "spark.kubernetes.driver.requestTimeout": "60000",
+        "spark.kubernetes.driver.connectionTimeout": "60000",
+    }
+    spark = SparkSession.builder.config(map=conf).getOrCreate()
+    print("rows", spark.range(0, 1000, numPartitions=4).count())
+    spark.stop()
+"""
+
+
+@pytest.mark.jvm
+def test_a_spark_driver_works_under_its_account_and_is_refused_nothing(
+    kubelet: Cluster, spark_image: str, installed: str
+) -> None:
+    def field(name: str, path: str) -> dict[str, Any]:
+        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+    environment = [
+        {"name": "LAYOUT_IMAGE", "value": spark_image},
+        {"name": "LAYOUT_NAME", "value": "orders-aaaaaaaaaa"},
+        field("POD_NAME", "metadata.name"),
+        field("POD_NAMESPACE", "metadata.namespace"),
+        field("POD_IP", "status.podIP"),
+    ]
+    container = {
+        "name": "driver",
+        "image": spark_image,
+        "args": [sys.executable, "-c", DRIVER],
+        "env": environment,
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "serviceAccountName": "layout-spark",
+        "containers": [container],
+    }
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "driver"},
+        "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+    }
+    kubelet.kubectl("-n", installed, "apply", "-f", "-", stdin=json.dumps(body))
+
+    def ended() -> bool:
+        status = kubelet.get("job", "driver", namespace=installed)["status"]
+        return bool(status.get("succeeded") or status.get("failed"))
+
+    until(ended, 600)
+    said = kubelet.kubectl("-n", installed, "logs", "job/driver")
+    assert "rows 1000" in said, said[-4000:]
+    assert "forbidden" not in said.lower()
+    executors = ("get", "pods", "-l", "spark-role=executor", "-o", "name")
+    assert until(lambda: not kubelet.kubectl("-n", installed, *executors).strip())
 
 
 def test_an_upgrade_changes_what_was_asked_and_nothing_else(
