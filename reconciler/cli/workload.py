@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from reconciler.workload_log.tables import TableSchemas
 
 TABLES_NOTE = "workload.tables"
-STATE_NAMESPACE = "layout_reconciler"
 STALE_DAYS = 30
 WIDTH = 100
 DAY_MS = 86_400_000.0
@@ -90,7 +89,7 @@ def register(app: typer.Typer) -> None:
         documents = _documents(file)
         config = resolve_catalog(catalog, documents)
         store = store_of(config, documents, timeout, shared)
-        tables = CatalogTables(config, timeout, log_catalog)
+        tables = CatalogTables(config, timeout, log_catalog, documents)
         levels = (config.name, *schema.split(".")) if schema else ()
         tallies = [
             (path, _import_one(path, form, dialect, tables, store, levels, _zone(timezone)))
@@ -180,15 +179,22 @@ class TouchedTable:
 class CatalogTables:
     """Tables by name, listed once and loaded when a query first names them."""
 
-    def __init__(self, config: CatalogConfig, timeout: float, log_catalog: str | None = None):
+    def __init__(
+        self,
+        config: CatalogConfig,
+        timeout: float,
+        log_catalog: str | None = None,
+        documents: Sequence[Any] = (),
+    ):
         from reconciler.catalog.load import connect, list_namespaces, list_tables
+        from reconciler.cli.shared import is_state
         from reconciler.workload_log.tables import NameIndex
 
         self._config, self._timeout = config, timeout
         self._catalog = connect(config, timeout)
         names: dict[tuple[str, ...], tuple[str, ...]] = {}
         for namespace in list_namespaces(self._catalog, config, timeout):
-            if tuple(namespace)[:1] == (STATE_NAMESPACE,):
+            if is_state(config, documents, tuple(namespace)):
                 continue
             for identifier in list_tables(self._catalog, config, tuple(namespace), timeout):
                 names[(log_catalog or config.name, *identifier)] = tuple(identifier)
