@@ -395,6 +395,8 @@ SHUFFLE = """
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
         "spark.kubernetes.executor.request.cores": "100m",
+        "spark.kubernetes.driver.requestTimeout": "60000",
+        "spark.kubernetes.driver.connectionTimeout": "60000",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.sql.shuffle.partitions": "4",

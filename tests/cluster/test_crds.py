@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from reconciler.api.load import read
-from reconciler.api.schema import KINDS, spec_schema, structural_schema, with_defaults
+from reconciler.api.schema import KINDS, crd, spec_schema, structural_schema, with_defaults
 from tests.api.corpus_reader import Case, cases
 from tests.cluster.cluster import Cluster, KubectlError
 from tests.cluster.fixtures import Kubectl
@@ -63,6 +63,8 @@ def send(crds: Cluster) -> Send:
             with urllib.request.urlopen(request, context=context, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
+            if error.code == 404:  # no such version: plain text
+                return error.code, None
             return error.code, json.loads(error.read())
 
     return call
@@ -77,10 +79,8 @@ def path_of(kind: str, namespace: str = "default") -> str:
 
 def dry_run(send: Send, text: str) -> Answer:
     """What the server would answer to `kubectl create` of a document."""
-    kind = re.search(r"^kind: (\w+)", text, re.MULTILINE)
-    version = re.search(r"^apiVersion: \S+/(\S+)", text, re.MULTILINE)
-    assert kind and version
-    path = path_of(kind[1]).replace("v1alpha1", version[1])
+    found = dict(re.findall(r'^ *"?(kind|apiVersion)"?: "?([^\s",]+)', text, re.MULTILINE))
+    path = path_of(found["kind"]).replace("v1alpha1", found["apiVersion"].rpartition("/")[2])
     return send("POST", path + STRICT, text)
 
 
@@ -137,7 +137,7 @@ def test_a_good_document_is_accepted_and_defaulted_as_offline(send: Send, case: 
     body = yaml.safe_load(case.path.read_text(encoding="utf-8"))
     for name in ("namespace", "uid", "resourceVersion", "managedFields"):
         body["metadata"].pop(name, None)
-    status, answer = dry_run(send, yaml.safe_dump(body, sort_keys=False, allow_unicode=True))
+    status, answer = dry_run(send, json.dumps(body, indent=1))
     assert status == 201, answer
     spec = with_defaults(body, structural_schema(body["kind"]))["spec"]
     assert answer["spec"] == _without_nulls(spec)
@@ -154,10 +154,10 @@ def _without_nulls(value: Any) -> Any:
 def test_the_server_holds_what_is_immutable(send: Send, namespace: str, case: Case) -> None:
     old, new = yaml.safe_load_all(case.path.read_text(encoding="utf-8"))
     path = path_of(old["kind"], namespace)
-    status, stored = send("POST", path, yaml.safe_dump(old))
+    status, stored = send("POST", path, json.dumps(old))
     assert status == 201, stored
     new["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
-    status, answer = send("PUT", f"{path}/{new['metadata']['name']}{STRICT}", yaml.safe_dump(new))
+    status, answer = send("PUT", f"{path}/{new['metadata']['name']}{STRICT}", json.dumps(new))
     if case.server == "accepts":
         assert status == 200, answer
         return
@@ -240,16 +240,9 @@ def test_the_state_shows_at_a_glance(crds: Cluster, kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_column_of_every_kind_has_a_value_in_some_state(
-    crds: Cluster, send: Send, namespace: str, kubectl: Kubectl, kind: str
-) -> None:
+def test_every_column_shows_a_field_of_the_schema(kind: str) -> None:
     """A column whose path is misspelt would stay empty for ever."""
-    (crd,) = [
-        body
-        for body in (yaml.safe_load(path.read_text()) for path in CRDS.glob("*.yaml"))
-        if body["spec"]["names"]["kind"] == kind
-    ]
-    (version,) = crd["spec"]["versions"]
+    (version,) = crd(kind)["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     for column in version["additionalPrinterColumns"]:
         path = column["jsonPath"]
