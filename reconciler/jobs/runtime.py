@@ -15,13 +15,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from reconciler.errors import UnavailableError, UserError
+from reconciler.errors import EXIT_OK, EXIT_USER, ReconcilerError, UnavailableError, UserError
 
 MIN_JAVA = 17
 
@@ -58,6 +59,14 @@ SQLITE_JDBC = Jar(
     "3.54.1.0",
     "f8dce420a6016278497f4f0560f65602b9db858de141b541cf91a4644ebe4639",
 )
+AWS_BUNDLE = Jar(
+    "org.apache.iceberg",
+    "iceberg-aws-bundle",
+    "1.12.0",
+    "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
+)
+IMAGE_JARS = (ICEBERG_RUNTIME, AWS_BUNDLE)
+"""What the job image has beside Spark's own: executors fetch nothing."""
 
 
 def session_jars(conf: Mapping[str, str]) -> tuple[Path, ...]:
@@ -69,6 +78,10 @@ def session_jars(conf: Mapping[str, str]) -> tuple[Path, ...]:
         "sqlite-jdbc", conf
     ):
         wanted.append(SQLITE_JDBC)
+    if any(value.endswith(".S3FileIO") for value in conf.values()) and not _provided(
+        "iceberg-aws-bundle", conf
+    ):
+        wanted.append(AWS_BUNDLE)
     return fetch(wanted)
 
 
@@ -268,3 +281,22 @@ def _java_error(found: str) -> UserError:
         details=("observe and plan work without one.",),
         do="set JAVA_HOME",
     )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python -m reconciler.jobs.runtime DIRECTORY`: the image's jars, checked, into DIRECTORY."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m reconciler.jobs.runtime DIRECTORY\n")
+        return EXIT_USER
+    target = Path(arguments[0])
+    try:
+        for path in fetch(IMAGE_JARS):
+            shutil.copy(path, target / path.name)
+    except ReconcilerError as error:
+        sys.stderr.write(error.render() + "\n")
+        return error.exit_code
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
