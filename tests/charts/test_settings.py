@@ -79,6 +79,12 @@ def test_the_lease_is_the_one_that_the_role_allows(render: Render) -> None:
     assert allowed == {from_environment(environment(objects)).lease}
 
 
+def test_the_drivers_account_is_the_one_that_jobs_get_by_default(render: Render) -> None:
+    from reconciler.controller.launcher import DRIVER_SERVICE_ACCOUNT
+
+    assert of_kind(render(), "ServiceAccount", DRIVER_SERVICE_ACCOUNT)
+
+
 def test_the_page_of_settings_is_current() -> None:
     for path, text in sync.settings_page().items():
         assert path.read_text() == text, "run: make manifests"
