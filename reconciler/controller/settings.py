@@ -80,6 +80,9 @@ class Settings:
     ambient_credentials: bool = _option(
         _flag, False, "Let catalogs use the identity of the operator's own pod or node."
     )
+    local_files: bool = _option(
+        _flag, False, "Let catalogs name files of this machine: only where all run on one."
+    )
     executor_service_account: str = _option(
         _text, "layout-spark-executor", "Service account of Spark executors; it needs no right."
     )

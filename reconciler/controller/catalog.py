@@ -1,0 +1,175 @@
+"""The reconcile of one IcebergCatalog: does it answer, what does it list, are its queries fresh.
+
+A catalog that is down makes its tables Unknown and deletes nothing. Only whole listings count: a
+table is missing after three of them without it and a direct miss, and comes back with one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.api.conditions import Status as Truth
+from reconciler.controller import due
+from reconciler.controller.catalogs import LiveCatalogs, LiveHandle
+from reconciler.controller.importing import Imports
+from reconciler.controller.ports import CatalogProblem, Identifier
+from reconciler.controller.status import CatalogView, catalog_status, changed
+from reconciler.controller.work import Key, Result, Runtime, Work
+from reconciler.errors import ReconcilerError, UnavailableError, UserError
+from reconciler.kube.errors import Conflict, NotFound
+from reconciler.kube.kinds import CATALOG
+
+log = logging.getLogger(__name__)
+
+MISSES = 3
+"""Whole listings in a row without a table before it is asked for directly."""
+
+FORGOTTEN = 3 * MISSES
+"""By then whoever waited for it has acted."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """tables: of the last whole listing. missing: tables seen once, and listings without them."""
+
+    tables: frozenset[Identifier]
+    missing: dict[Identifier, int] = field(default_factory=dict)
+
+
+@dataclass
+class CatalogReconciler:
+    """listings: by (namespace, name) of the catalog; policies read them through `tables`."""
+
+    runtime: Runtime
+    catalogs: LiveCatalogs
+    imports: Imports
+    clock: Callable[[], dt.datetime]
+    listings: dict[tuple[str, str], Listing] = field(default_factory=dict)
+
+    def tables(self, namespace: str, name: str) -> frozenset[Identifier] | None:
+        """Tables of the last whole listing; None before the first."""
+        known = self.listings.get((namespace, name))
+        return None if known is None else known.tables
+
+    def gone(self, namespace: str, name: str, table: Identifier) -> bool:
+        """Whether a table is gone for certain: three whole listings without it, a direct miss."""
+        known = self.listings.get((namespace, name))
+        if known is None or known.missing.get(table, 0) < MISSES:
+            return False
+        handle = self.catalogs.handle(namespace, name)
+        if isinstance(handle, CatalogProblem):
+            return False
+        try:
+            return handle.glance(table) is None
+        except ReconcilerError:
+            return False
+
+    def reconcile(self, key: Key) -> Result:
+        where = (key.namespace, key.name)
+        body = self.runtime.index.catalog(*where)
+        if body is None:
+            self.listings.pop(where, None)
+            self.catalogs.down.pop(where, None)
+            self._tell_others(where)
+            return Result()
+        if not self.runtime.held():
+            return Result(due=self.clock().timestamp() + 5)
+        now = self.clock()
+        problem = self._looked(where, body)
+        before = self.catalogs.down.get(where)
+        if problem is None:
+            self.catalogs.down.pop(where, None)
+        else:
+            self.catalogs.down[where] = problem
+        handle = self.catalogs.handle(*where)
+        workload = self.imports.state(where, handle, now)
+        stale = workload.message if workload.status is Truth.FALSE else ""
+        moved = (before is None) != (problem is None) or self.catalogs.stale.get(where, "") != stale
+        self.catalogs.stale[where] = stale
+        if moved:
+            self._tell_others(where)
+        try:
+            self._write(body, problem, workload, where, now)
+        except Conflict:
+            return Result(due=now.timestamp() + 1)
+        except NotFound:
+            return Result()
+        interval = 300
+        if isinstance(handle, LiveHandle):
+            interval = handle.document.spec.interval_seconds
+        if problem is not None and not problem.stalls:
+            interval = min(interval, 30)
+        moment = due.next_look(f"{key.namespace}/{key.name}", interval, now)
+        return Result(due=min(moment, workload.due or moment).timestamp())
+
+    def _looked(self, where: tuple[str, str], body: dict[str, Any]) -> CatalogProblem | None:
+        """Opens and lists the catalog; why that failed."""
+        opened = self.catalogs.open(*where, body)
+        if isinstance(opened, CatalogProblem):
+            return opened
+        try:
+            tables = frozenset(opened.listing())
+        except UnavailableError as error:
+            return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
+        except UserError as error:
+            denied = "refused the credentials" in error.what
+            reason = Reason.ACCESS_DENIED if denied else Reason.INVALID_SPEC
+            return CatalogProblem(reason.value, _line(error), True)
+        before = self.listings.get(where)
+        missing = _missing(before, tables)
+        self.listings[where] = Listing(tables, missing)
+        if before is None or before.tables != tables or missing:
+            self._policies(where)
+        return None
+
+    def _write(
+        self, body: dict[str, Any], problem: CatalogProblem | None, workload: Any,
+        where: tuple[str, str], now: dt.datetime,
+    ) -> None:  # fmt: skip
+        generation = int(body["metadata"].get("generation") or 0)
+        status = body.get("status") or {}
+        listed = self.listings.get(where)
+        view = CatalogView(
+            failure=None if problem is None else (problem.reason, problem.message, problem.stalls),
+            tables=len(listed.tables) if listed is not None and problem is None else None,
+            workload=(workload.status, workload.reason, workload.message),
+            workload_version=workload.version,
+        )
+        new = catalog_status(status, view, generation, now)
+        if changed(status, new):
+            meta = body["metadata"]
+            answer = self.runtime.api.put_status(
+                CATALOG, meta["namespace"], meta["name"], new, meta["resourceVersion"]
+            )
+            self.runtime.index.put(CATALOG, answer)
+
+    def _policies(self, where: tuple[str, str]) -> None:
+        for policy in self.runtime.index.policies_of_catalog(*where):
+            meta = policy["metadata"]
+            self.runtime.enqueue(Key(Work.POLICY, meta["namespace"], meta["name"]), None)
+
+    def _tell_others(self, where: tuple[str, str]) -> None:
+        """A catalog that went down or came back bears on its tables and policies."""
+        self._policies(where)
+        for layout in self.runtime.index.layouts_of_catalog(*where):
+            meta = layout["metadata"]
+            self.runtime.enqueue(Key(Work.LAYOUT, meta["namespace"], meta["name"]), None)
+
+
+def _missing(before: Listing | None, tables: Iterable[Identifier]) -> dict[Identifier, int]:
+    """Tables that were there and are not, with the listings without them."""
+    present = set(tables)
+    if before is None:
+        return {}
+    candidates = {*before.tables, *before.missing}
+    counted = {table: before.missing.get(table, 0) + 1 for table in candidates - present}
+    return {table: count for table, count in counted.items() if count <= FORGOTTEN}
+
+
+def _line(error: ReconcilerError) -> str:
+    return ". ".join(part.rstrip(".") for part in (error.what, *error.details[:2]))

@@ -1,0 +1,242 @@
+"""Handles of catalogs: connections, secrets in memory, shared state, and what they may be.
+
+A handle lives as long as its IcebergCatalog's spec and its Secret stay what they are. Whether the
+catalog answers is what its own reconcile found last; layouts do not try a dead one each by itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.catalog.claim import claim
+from reconciler.catalog.load import connect, list_namespaces, list_tables
+from reconciler.catalog.mounted import catalog_config
+from reconciler.catalog.shared_state import SharedStore
+from reconciler.catalog.state import cache_directory
+from reconciler.controller.index import Index
+from reconciler.controller.look import look_at
+from reconciler.controller.ports import CatalogHandle, CatalogProblem, Glance, Identifier, Look
+from reconciler.controller.settings import Settings
+from reconciler.controller.stored import Refusal, StoredDocuments
+from reconciler.core.budget import Spent
+from reconciler.core.execution import CatalogConfig
+from reconciler.core.ledger import LedgerEntry, Reservation
+from reconciler.errors import UserError
+from reconciler.kube.errors import ApiError, NotFound
+from reconciler.kube.kinds import CATALOG, GROUP, SECRET
+from reconciler.loop.cluster import ClusterActor
+from reconciler.loop.propose import Target
+
+TAKE_OVER = f"{GROUP}/takeOver"
+"""Annotation of an IcebergCatalog: the claim of an operator that is gone, whose tables to take."""
+
+LOCAL = ("file:", "sqlite:", "/")
+
+
+@dataclass
+class LiveHandle:
+    """A catalog that is there. Implements `ports.CatalogHandle`."""
+
+    document: IcebergCatalog
+    config: CatalogConfig
+    version: str
+    uid: str
+    take_over: str
+    store: SharedStore
+    actor: ClusterActor
+
+    @property
+    def timeout(self) -> float:
+        return float(self.document.spec.timeout_seconds)
+
+    def listing(self) -> list[Identifier]:
+        catalog = connect(self.config, self.timeout)
+        own = tuple(self.document.spec.system.namespace)
+        found: list[Identifier] = []
+        for namespace in list_namespaces(catalog, self.config, self.timeout):
+            if tuple(namespace) != own:
+                found += list_tables(catalog, self.config, tuple(namespace), self.timeout)
+        return found
+
+    def glance(self, table: Identifier) -> Glance | None:
+        found = self.actor.pointer(Target(self.config, table))
+        if found is None:
+            return None
+        owner = "" if found.owner == self.take_over else found.owner
+        return Glance(found.table_uuid, found.metadata_location, owner)
+
+    def evidence_version(self, uuid: str, max_age: float) -> str:
+        workload = self.store.workload_version(uuid, max_age)
+        return f"{workload}/{self.store.ledger_version(uuid, max_age)}"
+
+    def look(
+        self,
+        table: Identifier,
+        policy: TableLayoutPolicy,
+        fingerprint: str,
+        approved: Sequence[str],
+        now: dt.datetime,
+    ) -> Look:
+        return look_at(self.actor, Target(self.config, table), policy, fingerprint, approved, now)
+
+    def approved(self, plan_id: str) -> bool:
+        return self.store.approved(plan_id)
+
+    def owner(self) -> str:
+        """Unique over clusters: two that share a catalog have different objects for it."""
+        return f"{self.document.namespace}/{self.document.name}/{self.uid}"
+
+    def claim(self, table: Identifier, uuid: str) -> str:
+        return claim(
+            self.config, table, self.owner(), expected=self.take_over, timeout=self.timeout
+        )
+
+    def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]:
+        return self.store.spent(policy, uuid)
+
+    def spent_everywhere(self) -> tuple[Spent, ...]:
+        return self.store.spent_everywhere()
+
+    def open_reservations(self) -> tuple[Reservation, ...]:
+        return tuple(item for item in self.store.reservations(None) if not item.settled)
+
+    def automatic_spent(self, uuid: str, since: dt.datetime) -> int:
+        return self.actor.automatic_spent(uuid, since)
+
+    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
+        start = int(since.timestamp() * 1000)
+        return tuple(
+            entry
+            for entry in self.store.ledger(uuid)
+            if entry.plan_id == plan_id and entry.at_ms >= start
+        )
+
+
+@dataclass
+class LiveCatalogs:
+    """Every IcebergCatalog of the index. Thread-safe. Implements `ports.Catalogs`.
+
+    down: what a catalog's reconcile found, by (namespace, name); stale: likewise, of its workload.
+    local_files: whether catalogs may name files of the operator's own machine (tests).
+    """
+
+    api: Any
+    index: Index
+    settings: Settings
+    documents: StoredDocuments
+    local_files: bool = False
+    cache: Path = field(default_factory=cache_directory)
+    down: dict[tuple[str, str], CatalogProblem] = field(default_factory=dict)
+    stale: dict[tuple[str, str], str] = field(default_factory=dict)
+    _handles: dict[tuple[str, str], LiveHandle] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem:
+        """The handle, or why there is none: what its reconcile found last comes first."""
+        body = self.index.catalog(namespace, name)
+        if body is not None and (namespace, name) in self.down:
+            return self.down[namespace, name]
+        return self.open(namespace, name, body)
+
+    def open(
+        self, namespace: str, name: str, body: dict[str, Any] | None
+    ) -> LiveHandle | CatalogProblem:
+        """As `handle`, whether or not the catalog answered last time."""
+        if body is None:
+            text = f"there is no IcebergCatalog {name} in namespace {namespace}"
+            return CatalogProblem(Reason.CATALOG_NOT_FOUND.value, text, True)
+        document = self.documents.read(body, IcebergCatalog)
+        if isinstance(document, Refusal):
+            return CatalogProblem(document.reason, f"catalog {name}: {document.message}", True)
+        secret = document.spec.secret.name if document.spec.secret else ""
+        seen = self.index.secret_version(namespace, secret) if secret else ""
+        take_over = (body["metadata"].get("annotations") or {}).get(TAKE_OVER, "")
+        version = f"{body['metadata'].get('generation')}:{seen}:{take_over}"
+        with self._lock:
+            known = self._handles.get((namespace, name))
+        if known is not None and (known.version, known.uid) == (version, body["metadata"]["uid"]):
+            return known
+        opened = self._opened(document, secret, version, body["metadata"]["uid"], take_over)
+        if isinstance(opened, LiveHandle):
+            with self._lock:
+                self._handles[namespace, name] = opened
+        return opened
+
+    def _opened(
+        self, document: IcebergCatalog, secret: str, version: str, uid: str, take_over: str
+    ) -> LiveHandle | CatalogProblem:
+        values = self._secret(document.namespace, secret) if secret else {}
+        if isinstance(values, CatalogProblem):
+            return values
+        try:
+            config = catalog_config(document, values)
+        except UserError as error:
+            return CatalogProblem(Reason.SECRET_NOT_FOUND.value, error.what, True)
+        local = self._local(document, config)
+        if local:
+            text = f"{local} names a file of the machine that reads it, which a cluster has many of"
+            return CatalogProblem(Reason.INVALID_SPEC.value, text, True)
+        timeout = float(document.spec.timeout_seconds)
+        store = SharedStore(
+            config,
+            tuple(document.spec.system.namespace),
+            plans_uri=document.spec.system.plans.uri,
+            timeout=timeout,
+        )
+        owner = f"{document.namespace}/{document.name}/{uid}"
+        actor = ClusterActor(
+            store=store,
+            cache=self.cache,
+            timeout=timeout,
+            claims_as=owner,
+            plans=store.plans,
+            approved_by=lambda plan_id: False,
+            standing=store.standing_plan,
+            spent_by=store.spent,
+        )
+        return LiveHandle(document, config, version, uid, take_over, store, actor)
+
+    def _secret(self, namespace: str, name: str) -> dict[str, str] | CatalogProblem:
+        """The Secret's values, which go nowhere but into the connection."""
+        reason = Reason.SECRET_NOT_FOUND.value
+        try:
+            data = self.api.get(SECRET, namespace, name).get("data") or {}
+            return {key: base64.b64decode(text).decode() for key, text in data.items()}
+        except NotFound:
+            return CatalogProblem(reason, f"there is no Secret {name}", True)
+        except (binascii.Error, UnicodeDecodeError):
+            return CatalogProblem(reason, f"Secret {name} holds what is no text", True)
+        except ApiError as error:
+            text = f"Secret {name} cannot be read: {error.what}"
+            return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, text, False)
+
+    def _local(self, document: IcebergCatalog, config: CatalogConfig) -> str:
+        """The field that names a local file, "" when none does or tests allow it."""
+        if self.local_files:
+            return ""
+        places = {
+            "spec.properties.uri": config.properties.get("uri", ""),
+            "spec.properties.warehouse": config.properties.get("warehouse", ""),
+            "spec.system.plans.uri": document.spec.system.plans.uri or "",
+        }
+        for number, source in enumerate(document.spec.workload.sources):
+            places[f"spec.workload.sources[{number}].uri"] = source.uri
+        return next((where for where, text in places.items() if text.startswith(LOCAL)), "")
+
+    def known(self) -> Sequence[tuple[str, CatalogHandle | CatalogProblem]]:
+        return [
+            (f"{namespace}/{name}", self.handle(namespace, name))
+            for namespace, name in self.index.names(CATALOG)
+        ]
+
+    def workload_stale(self, namespace: str, name: str) -> str:
+        return self.stale.get((namespace, name), "")

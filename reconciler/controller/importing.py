@@ -1,0 +1,261 @@
+"""Import of query logs in the cluster: one bounded task per catalog, behind its reconcile.
+
+Each run reads what is new in a bounded number of files, by the readers and cursors of `layoutctl
+workload import`, so that a run that dies is repeated without harm. What it found is
+WorkloadFresh; while that is False, nothing is done on account of queries.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.api.conditions import Status as Truth
+from reconciler.api.documents import SourceType, WorkloadSource
+from reconciler.controller.catalogs import LiveHandle
+from reconciler.controller.ports import CatalogHandle, CatalogProblem
+from reconciler.errors import ReconcilerError, UserError
+
+log = logging.getLogger(__name__)
+
+MOST_FILES = 64
+"""Files of one run; the next run goes on."""
+MOST_BYTES = 4 << 30
+"""Bytes of one run, and so of the temporary copy of one file."""
+STALE = dt.timedelta(days=30)
+SOON = dt.timedelta(seconds=20)
+NOTE = "workload-import"
+
+Where = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportState:
+    """What is said in WorkloadFresh. due: when the catalog's reconcile should ask again."""
+
+    status: Truth
+    reason: str
+    message: str
+    version: int = 0
+    due: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run came to. until_ms: time of the last query known; files: seen and unchanged."""
+
+    until_ms: int = 0
+    version: int = 0
+    error: str = ""
+    more: bool = False
+    done: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Imports:
+    """Runs of all catalogs, one at a time each, two at once in all."""
+
+    clock: Callable[[], dt.datetime]
+    held: Callable[[], bool]
+    cache: Path
+    _runs: dict[Where, Run] = field(default_factory=dict)
+    _next: dict[Where, dt.datetime] = field(default_factory=dict)
+    _tasks: dict[Where, Future[Run]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="import")
+    )
+
+    def state(
+        self, where: Where, handle: CatalogHandle | CatalogProblem, now: dt.datetime
+    ) -> ImportState:
+        """What is known; starts the next run when it is due."""
+        if not isinstance(handle, LiveHandle):
+            return ImportState(Truth.UNKNOWN, Reason.CATALOG_UNAVAILABLE.value, "not known")
+        workload = handle.document.spec.workload
+        if not workload.sources:
+            text = "spec.workload.sources is empty"
+            return ImportState(Truth.UNKNOWN, Reason.NO_SOURCES.value, text)
+        with self._lock:
+            running = self._collect(where)
+            interval = dt.timedelta(seconds=workload.interval_seconds)
+            if not running and now >= self._next.get(where, now) and self.held():
+                self._next[where] = now + interval
+                known = self._runs.get(where)
+                self._tasks[where] = self._pool.submit(run, handle, known, self.cache, self.held)
+                running = True
+            return replace(
+                state_of(self._runs.get(where), now),
+                due=now + SOON if running else self._next.get(where),
+            )
+
+    def _collect(self, where: Where) -> bool:
+        """Takes in a run that ended; whether one is still going."""
+        task = self._tasks.get(where)
+        if task is None:
+            return False
+        if not task.done():
+            return True
+        del self._tasks[where]
+        result = task.result()
+        self._runs[where] = result
+        if result.more:
+            self._next[where] = self.clock()
+        return False
+
+
+def state_of(known: Run | None, now: dt.datetime) -> ImportState:
+    """WorkloadFresh of what the last run found."""
+    if known is None:
+        return ImportState(Truth.UNKNOWN, Reason.NO_QUERIES.value, "the first import is running")
+    if known.error:
+        reason = Reason.IMPORT_FAILED.value
+        return ImportState(Truth.FALSE, reason, known.error, known.version)
+    if not known.until_ms:
+        text = "no query of a table of this catalog was found"
+        return ImportState(Truth.FALSE, Reason.NO_QUERIES.value, text, known.version)
+    last = dt.datetime.fromtimestamp(known.until_ms / 1000, dt.UTC)
+    day = last.strftime("%Y-%m-%d")
+    if now - last > STALE:
+        text = f"the last recorded query is of {day}"
+        return ImportState(Truth.FALSE, Reason.STALE.value, text, known.version)
+    text = f"queries are recorded up to {day}"
+    return ImportState(Truth.TRUE, Reason.FRESH.value, text, known.version)
+
+
+def run(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], bool]) -> Run:
+    """Reads what is new in every source. Never raises: what went wrong is the run's error."""
+    try:
+        note = handle.store.note(NOTE) or {}
+        before = known or Run(int(note.get("untilMs", 0)), int(note.get("version", 0)))
+        return _run(handle, replace(before, error="", more=False), cache, held)
+    except ReconcilerError as error:
+        return replace(known or Run(), error=error.what, more=False)
+    except Exception as error:  # a reader's fault must not end imports for good
+        log.exception("the import of %s failed", handle.owner())
+        text = f"the import failed ({type(error).__name__})"
+        return replace(known or Run(), error=text, more=False)
+
+
+def _run(handle: LiveHandle, state: Run, cache: Path, held: Callable[[], bool]) -> Run:
+    tables = CatalogTables(handle)
+    files = size = 0
+    errors: list[str] = []
+    done = dict(state.done)
+    until, added, more = state.until_ms, False, False
+    for source in handle.document.spec.workload.sources:
+        try:
+            for uri, mark, length in _files(handle, source):
+                if done.get(uri) == mark:
+                    continue
+                if files >= MOST_FILES or size + length > MOST_BYTES or not held():
+                    more = held()
+                    break
+                tally = _import(handle, source, tables, uri, cache)
+                files, size = files + 1, size + length
+                until = max(until, tally.until_ms or 0)
+                added = added or tally.fragments > 0
+                done[uri] = mark
+        except ReconcilerError as error:
+            errors.append(f"source {source.name}: {error.what}")
+    version = state.version + (1 if added else 0)
+    if (until, version) != (state.until_ms, state.version):
+        handle.store.set_note(NOTE, {"untilMs": until, "version": version})
+    return Run(until, version, "; ".join(errors)[:500], more and not errors, done)
+
+
+def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:
+    """(uri, mark of its content, bytes) of each log below the source's uri, oldest name first."""
+    from pyarrow.fs import FileSelector, FileType
+
+    system, path = _filesystem(handle, source)
+    try:
+        root = system.get_file_info(path)
+        infos = (
+            [root]
+            if root.type == FileType.File
+            else system.get_file_info(FileSelector(path, recursive=True))
+        )
+    except OSError as error:
+        raise UserError(
+            f"{source.uri} cannot be listed", details=(type(error).__name__,)
+        ) from error
+    for info in sorted(infos, key=lambda item: item.path):
+        if info.type == FileType.File and not info.base_name.startswith((".", "_")):
+            yield info.path, f"{info.size}:{info.mtime_ns}", int(info.size or 0)
+
+
+def _filesystem(handle: LiveHandle, source: WorkloadSource) -> tuple[Any, str]:
+    """The file system of a uri, with the catalog's own credentials."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    from reconciler.catalog.properties import pyiceberg_properties
+
+    io = PyArrowFileIO(pyiceberg_properties(handle.config))
+    scheme, netloc, path = PyArrowFileIO.parse_location(source.uri)
+    return io.fs_by_scheme(scheme, netloc), path
+
+
+def _import(
+    handle: LiveHandle, source: WorkloadSource, tables: CatalogTables, path: str, cache: Path
+) -> Any:
+    """One file through its reader; the reader wants a local file and gets a temporary copy."""
+    from reconciler.workload_log.spark_events import SparkEventImport
+    from reconciler.workload_log.sql import Session, SqlReader, check_dialect
+    from reconciler.workload_log.sql_log import SqlLogImport
+
+    system, _ = _filesystem(handle, source)
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as directory:
+        copy = Path(directory) / Path(path).name
+        with system.open_input_stream(path, compression=None) as remote, copy.open("wb") as local:
+            shutil.copyfileobj(remote, local, 1 << 20)
+        if source.type is SourceType.SPARK_EVENT_LOG:
+            return SparkEventImport(tables, handle.store, dt.UTC).run(copy)
+        reader = SqlReader(check_dialect(source.dialect or "spark"), tables)
+        return SqlLogImport(reader, handle.store, Session((), dt.UTC)).run(copy)
+
+
+class CatalogTables:
+    """Tables by the names that queries use, loaded when one first names them."""
+
+    def __init__(self, handle: LiveHandle):
+        from reconciler.workload_log.tables import NameIndex
+
+        self._handle = handle
+        name = handle.config.name
+        self._identifiers = {(name, *table): table for table in handle.listing()}
+        self._index = NameIndex(self._identifiers)
+        self._loaded: dict[tuple[str, ...], Any] = {}
+
+    def resolve(self, parts: tuple[str, ...]) -> Any:
+        full = self._index.find(parts)
+        if full is None:
+            return None
+        if full not in self._loaded:
+            self._loaded[full] = self._load(self._identifiers[full])
+        return self._loaded[full]
+
+    def _load(self, table: tuple[str, ...]) -> Any:
+        from reconciler.catalog.load import connect, load_table
+        from reconciler.catalog.metadata import schema_of
+        from reconciler.core.observation import quoted_name
+        from reconciler.workload_log.tables import KnownTable
+
+        config, timeout = self._handle.config, self._handle.timeout
+        try:
+            loaded = load_table(connect(config, timeout), config, table, timeout)
+        except UserError as error:
+            log.warning("%s is left out of the import: %s", quoted_name(table), error.what)
+            return None
+        name = quoted_name((config.name, *table))
+        return KnownTable(str(loaded.metadata.table_uuid), name, schema_of(loaded.metadata))

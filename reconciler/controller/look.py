@@ -1,0 +1,156 @@
+"""One look at one table: the same proposal that `layoutctl plan` makes, kept small.
+
+Calls the step's own `propose` with the cluster's I/O; what people approved and published becomes
+the plan if it still stands, and otherwise the difference is told. Only what decisions and status
+need is kept: input files and evidence stay in the plan store.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.support import not_acted_on
+from reconciler.controller.ports import Look
+from reconciler.controller.status import plan_status, plan_summary, short_bytes
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.format import utc
+from reconciler.core.plan import Plan, PlannedAction, judge, policy_hash, stands
+from reconciler.loop.cluster import ClusterActor
+from reconciler.loop.propose import Proposal, Target, head_of
+from reconciler.loop.step import Step
+
+MOST_APPROVED = 16
+"""Approved plans that are looked up for one table."""
+KEPT = ("bytesIn", "cpuMillis", "savingLow", "saving")
+
+
+def look_at(
+    actor: ClusterActor,
+    target: Target,
+    policy: TableLayoutPolicy,
+    fingerprint: str,
+    approved: Sequence[str],
+    now: dt.datetime,
+) -> Look:
+    """Raises what proposing raises; stores a plan that has something to do."""
+    step = _step(target, policy, now)
+    proposal = step.propose(actor)
+    changed = None
+    if proposal.pending and approved and proposal.plan.id not in approved:
+        found, changed = _approved_plan(actor, proposal, approved, now)
+        if found is not None:
+            actor.put_plan(found)
+            proposal = step.propose(actor)
+    uri = ""
+    if proposal.pending:
+        if not proposal.frozen:
+            actor.put_plan(proposal.plan)
+        uri = actor.plans.uri_of(proposal.plan)
+    return _kept(proposal, fingerprint, uri, changed)
+
+
+def _step(target: Target, policy: TableLayoutPolicy, now: dt.datetime) -> Step:
+    engine = policy.spec.engine
+    ignored = tuple(not_acted_on(policy))
+    return Step(
+        target=target,
+        policy=policy,
+        policy_digest=policy_hash(hash_inputs(policy)),
+        policy_name=policy.name,
+        not_acted_on=ignored,
+        unacted_for_automatic=ignored,
+        cores=max(1, engine.executors.instances * engine.executors.cores),
+        clock=lambda: now,
+    )
+
+
+def _approved_plan(
+    actor: ClusterActor, proposal: Proposal, approved: Sequence[str], now: dt.datetime
+) -> tuple[Plan | None, tuple[str, str] | None]:
+    """(the approved plan that still stands, None) or (None, (approved id, the difference)).
+
+    Ids of other tables and of plans that were carried out say nothing here.
+    """
+    head = head_of(proposal.observation)
+    lost: tuple[str, str] | None = None
+    for plan_id in approved[:MOST_APPROVED]:
+        plan = actor.published(proposal.observation.uuid, plan_id)
+        if plan is None:
+            continue
+        states = judge(plan, head)
+        if all(state.why in ("committed",) for state in states.values()):
+            continue
+        why = ""
+        if plan.policy_hash != proposal.plan.policy_hash:
+            why = "the policy asks for another layout now"
+        elif plan.expires <= now:
+            why = "it is older than spec.approval.planTTL"
+        elif not stands(states):
+            gone = [state for state in states.values() if state.validity.value == "lost"]
+            why = f"{len(gone)} of its {len(states)} actions are lost: {gone[0].why}"
+        if not why:
+            return plan, None
+        lost = lost or (plan_id, f"{why}; {_difference(plan, proposal)}")
+    return None, lost
+
+
+def _difference(old: Plan, proposal: Proposal) -> str:
+    """What the new plan does that the approved one did not, in bytes and by type."""
+    new = sum(int(item.predicted.get("bytesIn", 0)) for item in proposal.pending)
+    was, now = plan_summary(old.actions), plan_summary(proposal.pending)
+    sizes = f"{short_bytes(old.rewrite_bytes)} -> {short_bytes(new)}"
+    return f"was {was}; is {now}; rewrites {sizes}"
+
+
+def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, str] | None) -> Look:
+    seen = proposal.observation
+    pending = tuple(_stripped(item) for item in proposal.pending)
+    plan, size = proposal.plan, sum(int(i.predicted.get("bytesIn", 0)) for i in pending)
+    saving = sum(int(item.predicted.get("saving", 0)) for item in pending)
+    digest = plan.digest() if pending else ""
+    failing = [o for o in proposal.advice.objectives if o.state in ("failing", "unreachable")]
+    return Look(
+        fingerprint=fingerprint,
+        uuid=seen.uuid,
+        format_version=seen.format_version,
+        plan=replace(plan, actions=pending, evidence={}),
+        pending=pending,
+        digest=digest,
+        uri=uri,
+        observed=_observed(proposal),
+        plan_status=plan_status(plan, proposal.pending, digest, uri) if pending else None,
+        stale_workload=proposal.stale_workload,
+        rests_on_workload=any(i.action.type is ActionType.RECLUSTER for i in pending),
+        unreachable="; ".join(o.message for o in failing) if not pending else "",
+        saving_per_byte=saving / size if size else 0.0,
+        changed_from=changed,
+    )
+
+
+def _stripped(item: PlannedAction) -> PlannedAction:
+    action = Action(item.action.type, item.action.spec_id)
+    predicted = {name: item.predicted[name] for name in KEPT if name in item.predicted}
+    return PlannedAction(item.id, action, item.deletes, predicted)
+
+
+def _observed(proposal: Proposal) -> dict[str, Any]:
+    """status.observed; when it was seen is not part of it, or every look would be a change."""
+    seen, workload = proposal.observation, proposal.evidence.workload
+    body: dict[str, Any] = {"files": len(seen.files), "bytes": short_bytes(seen.files.total_bytes)}
+    if seen.snapshot_id is not None:
+        body["snapshotId"] = str(seen.snapshot_id)
+        body["time"] = utc(seen.snapshot_ms)
+    for judgement in proposal.advice.objectives:
+        if judgement.name == "maxSmallFilePercent":
+            body["smallFilePercent"] = min(100, max(0, round(judgement.now)))
+        if judgement.name == "maxDeletedRowsPercent":
+            body["deletedRowsPercent"] = min(100, max(0, round(judgement.now)))
+    if not workload.empty:
+        body["scanAmplification"] = f"{proposal.advice.amplification_now:.2f}"
+        body["workload"] = {"queries": round(workload.queries), "until": utc(workload.until_ms)}
+    return body

@@ -1,0 +1,299 @@
+"""The reconcile of one TableLayoutPolicy: which tables are its, their TableLayouts, the summary.
+
+Reads the catalog's last listing and the index only; a call of the API server is made for a change
+and for nothing else, so that a policy over hundreds of tables settles quickly. A claim, once made,
+is kept by its TableLayout (ownerReference) until the policy no longer wants the table, and never
+moves while a job lives.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.table_patterns import policies_for, selects
+from reconciler.controller import due
+from reconciler.controller.index import REQUESTED_AT
+from reconciler.controller.ports import CatalogProblem, Catalogs, Identifier
+from reconciler.controller.status import PolicyView, accepted, changed, policy_status, record_of
+from reconciler.controller.stored import Refusal, StoredDocuments
+from reconciler.controller.work import Key, Result, Runtime, Work
+from reconciler.core.budget import BudgetState
+from reconciler.core.plan import policy_hash
+from reconciler.errors import ReconcilerError
+from reconciler.kube.errors import Conflict, NotFound
+from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
+from reconciler.kube.names import table_layout_name
+from reconciler.loop.settings import budgets_of
+
+log = logging.getLogger(__name__)
+
+Body = dict[str, Any]
+Listed = Callable[[str, str], frozenset[Identifier] | None]
+Gone = Callable[[str, str, Identifier], bool]
+
+
+@dataclass
+class Policies:
+    """tables, gone: of the catalogs' reconcile. asked: requestedAt that were passed on."""
+
+    runtime: Runtime
+    catalogs: Catalogs
+    documents: StoredDocuments
+    clock: Callable[[], dt.datetime]
+    tables: Listed
+    gone: Gone
+    asked: dict[Key, str] = field(default_factory=dict)
+
+    def reconcile(self, key: Key) -> Result:
+        body = self.runtime.index.policy(key.namespace, key.name)
+        if body is None:
+            self.asked.pop(key, None)
+            self._left(key)
+            return Result()
+        if not self.runtime.held():
+            return Result(due=self.clock().timestamp() + 5)
+        try:
+            return self._reconcile(key, body)
+        except Conflict:
+            return Result(due=self.clock().timestamp() + 1)
+        except NotFound:
+            return Result()
+
+    def _reconcile(self, key: Key, body: Body) -> Result:
+        now = self.clock()
+        body = self._accept(body, now)
+        policy = self.documents.read(body, TableLayoutPolicy)
+        if isinstance(policy, Refusal):
+            self._tell(body, _failed(policy.reason, policy.message, True), now)
+            return Result(due=(now + dt.timedelta(minutes=10)).timestamp())
+        moment = due.next_look(f"{key.namespace}/{key.name}", policy.spec.interval_seconds, now)
+        catalog = policy.spec.catalog.name
+        handle = self.catalogs.handle(key.namespace, catalog)
+        if isinstance(handle, CatalogProblem):
+            self._tell(body, _failed(handle.reason, handle.message, handle.stalls), now)
+            return Result(due=moment.timestamp())
+        listed = self.tables(key.namespace, catalog)
+        if listed is None:
+            return Result(due=(now + dt.timedelta(seconds=2)).timestamp())
+        wanted, conflicting = self._wanted(policy, listed)
+        layouts = self._layouts(key)
+        self._apply(policy, body, wanted, layouts)
+        self._retire(policy, wanted, layouts)
+        self._pass_on(key, body, layouts)
+        view = PolicyView(
+            layouts=[item for item in self._layouts(key) if _table(item) in wanted],
+            matched=len(wanted),
+            conflicting=conflicting,
+            suspended=policy.spec.suspend,
+            failure=None,
+            budgets=self._budgets(policy, layouts, now),
+            reserved=_reserved(layouts),
+            handled_request=(body["metadata"].get("annotations") or {}).get(REQUESTED_AT, ""),
+        )
+        self._tell(body, view, now)
+        window = due.boundary(budgets_of(policy.spec), now)
+        return Result(due=min(moment, window or moment).timestamp())
+
+    def _accept(self, body: Body, now: dt.datetime) -> Body:
+        """A new generation is taken in by a write of its own, before anything slow."""
+        generation = int(body["metadata"].get("generation") or 0)
+        status = body.get("status") or {}
+        if status.get("observedGeneration") == generation:
+            return body
+        return self._put(body, accepted(status, generation, now))
+
+    def _put(self, body: Body, status: Body) -> Body:
+        meta = body["metadata"]
+        answer: Body = self.runtime.api.put_status(
+            POLICY, meta["namespace"], meta["name"], status, meta["resourceVersion"]
+        )
+        self.runtime.index.put(POLICY, answer)
+        return answer
+
+    def _tell(self, body: Body, view: PolicyView, now: dt.datetime) -> None:
+        stored = self.runtime.index.policy(body["metadata"]["namespace"], body["metadata"]["name"])
+        current = stored or body
+        status = current.get("status") or {}
+        new = policy_status(status, view, int(body["metadata"].get("generation") or 0), now)
+        if "lastHandledReconcileAt" in status:
+            new.setdefault("lastHandledReconcileAt", status["lastHandledReconcileAt"])
+        if changed(status, new):
+            self._put(current, new)
+
+    def _layouts(self, key: Key) -> list[Body]:
+        """TableLayouts of the policy as it is; those of one of its name before it are not its."""
+        return self.runtime.index.layouts_of_policy(key.namespace, key.name)
+
+    def _wanted(
+        self, policy: TableLayoutPolicy, listed: frozenset[Identifier]
+    ) -> tuple[frozenset[Identifier], int]:
+        """(tables that are this policy's, matching tables that are another's)."""
+        matching = [table for table in listed if selects(policy.spec.tables, table)]
+        rivals = self._rivals(policy)
+        claimed = self._claims(policy)
+        mine: set[Identifier] = set()
+        for table in matching:
+            holder = claimed.get(table)
+            others = [p for p in rivals if selects(p.spec.tables, table)]
+            if holder == policy.name or (holder is None and _first(policy, others, table)):
+                mine.add(table)
+            elif holder is not None and holder not in {p.name for p in others}:
+                log.info("%s is still held by policy %s", ".".join(table), holder)
+        return frozenset(mine), len(matching) - len(mine)
+
+    def _rivals(self, policy: TableLayoutPolicy) -> list[TableLayoutPolicy]:
+        bodies = self.runtime.index.policies_of_catalog(policy.namespace, policy.spec.catalog.name)
+        read = [self.documents.read(body, TableLayoutPolicy) for body in bodies]
+        return [p for p in read if isinstance(p, TableLayoutPolicy) and p.name != policy.name]
+
+    def _claims(self, policy: TableLayoutPolicy) -> dict[Identifier, str]:
+        """Table -> policy whose TableLayout exists. One that is being deleted still holds its
+        table: its job may be stopping."""
+        layouts = self.runtime.index.layouts_of_catalog(policy.namespace, policy.spec.catalog.name)
+        return {_table(item): item["spec"]["policyRef"]["name"] for item in layouts}
+
+    def _apply(
+        self,
+        policy: TableLayoutPolicy,
+        body: Body,
+        wanted: frozenset[Identifier],
+        layouts: Iterable[Body],
+    ) -> None:
+        """Creates and updates TableLayouts whose spec is not what it should be."""
+        known = {item["metadata"]["name"]: item for item in layouts}
+        for table in sorted(wanted):
+            manifest = layout_manifest(policy, body, table)
+            found = known.get(manifest["metadata"]["name"])
+            if found is not None and _says(found, manifest):
+                continue
+            answer = self.runtime.api.apply(TABLE_LAYOUT, policy.namespace, manifest)
+            self.runtime.index.put(TABLE_LAYOUT, answer)
+            self.runtime.enqueue(
+                Key(Work.LAYOUT, policy.namespace, manifest["metadata"]["name"]), None
+            )
+
+    def _retire(
+        self, policy: TableLayoutPolicy, wanted: frozenset[Identifier], layouts: Iterable[Body]
+    ) -> None:
+        """Deletes TableLayouts of tables that are no longer selected, or gone for certain.
+
+        A finalizer keeps one with a job until that has stopped.
+        """
+        for item in layouts:
+            table, meta = _table(item), item["metadata"]
+            if table in wanted or meta.get("deletionTimestamp"):
+                continue
+            selected = selects(policy.spec.tables, table)
+            if selected and not self.gone(policy.namespace, policy.spec.catalog.name, table):
+                continue
+            self._delete(item, "gone" if selected else "no longer selected")
+
+    def _delete(self, item: Body, why: str) -> None:
+        meta = item["metadata"]
+        try:
+            self.runtime.api.delete(TABLE_LAYOUT, meta["namespace"], meta["name"], uid=meta["uid"])
+        except NotFound:
+            self.runtime.index.remove(TABLE_LAYOUT, item)
+        log.info("%s/%s is retired: its table is %s", meta["namespace"], meta["name"], why)
+        self.runtime.enqueue(Key(Work.LAYOUT, meta["namespace"], meta["name"]), None)
+
+    def _left(self, key: Key) -> None:
+        """A policy that was deleted: its TableLayouts go by garbage collection; jobs stop."""
+        for item in self._layouts(key):
+            self.runtime.enqueue(Key(Work.LAYOUT, key.namespace, item["metadata"]["name"]), None)
+
+    def _pass_on(self, key: Key, body: Body, layouts: Iterable[Body]) -> None:
+        """requestedAt on a policy asks for all of its tables, once; so does a new generation."""
+        meta = body["metadata"]
+        request = (meta.get("annotations") or {}).get(REQUESTED_AT, "")
+        asked = f"{meta.get('generation')}/{request}"
+        if self.asked.get(key) == asked:
+            return
+        self.asked[key] = asked
+        for item in layouts:
+            self.runtime.enqueue(Key(Work.LAYOUT, key.namespace, item["metadata"]["name"]), None)
+
+    def _budgets(
+        self, policy: TableLayoutPolicy, layouts: Iterable[Body], now: dt.datetime
+    ) -> tuple[BudgetState, ...]:
+        """With what was spent, from the ledger as it was read last; none where it cannot be."""
+        if not policy.spec.budgets:
+            return ()
+        handle = self.catalogs.handle(policy.namespace, policy.spec.catalog.name)
+        assert not isinstance(handle, CatalogProblem)
+        try:
+            spent = handle.spent(f"{policy.namespace}/{policy.name}", "")
+        except ReconcilerError:
+            return ()
+        return due.states(budgets_of(policy.spec), spent, now)
+
+
+def layout_manifest(policy: TableLayoutPolicy, body: Body, table: Identifier) -> Body:
+    """The TableLayout that a policy makes of a table; approvedPlan and suspend are people's."""
+    catalog = policy.spec.catalog.name
+    *namespace, name = table
+    meta = body["metadata"]
+    return {
+        "metadata": {
+            "name": table_layout_name(catalog, table),
+            "namespace": policy.namespace,
+            "ownerReferences": [
+                {
+                    "apiVersion": POLICY.api_version,
+                    "kind": POLICY.kind,
+                    "name": policy.name,
+                    "uid": meta["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "catalogRef": {"name": catalog},
+            "table": {"namespace": namespace, "name": name},
+            "policyRef": {"name": policy.name, "generation": int(meta.get("generation") or 0)},
+            "layoutHash": "sha256:" + policy_hash(hash_inputs(policy)),
+        },
+    }
+
+
+def _says(found: Mapping[str, Any], manifest: Body) -> bool:
+    """Whether the stored object says what it should. The generation alone is no reason to write:
+    it follows with the next change that bears on the table."""
+    spec, wanted = found["spec"], manifest["spec"]
+    owners = found["metadata"].get("ownerReferences") or ()
+    owned = {item.get("uid") for item in owners} == {
+        item["uid"] for item in manifest["metadata"]["ownerReferences"]
+    }
+    return (
+        owned
+        and spec.get("layoutHash") == wanted["layoutHash"]
+        and (spec.get("policyRef") or {}).get("name") == wanted["policyRef"]["name"]
+    )
+
+
+def _first(policy: TableLayoutPolicy, others: list[TableLayoutPolicy], table: Identifier) -> bool:
+    """Whether the policy comes before all others that select the table."""
+    found = policies_for(table, policy.spec.catalog.name, [policy, *others])
+    return bool(found) and found[0].name == policy.name
+
+
+def _table(layout: Mapping[str, Any]) -> Identifier:
+    table = layout["spec"]["table"]
+    return (*table["namespace"], table["name"])
+
+
+def _reserved(layouts: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    records = [record_of(item.get("status")) for item in layouts]
+    live = [record for record in records if record is not None and record.unsettled]
+    return sum(r.rewrite_bytes for r in live), sum(r.cpu_seconds for r in live)
+
+
+def _failed(reason: str, message: str, stalls: bool) -> PolicyView:
+    return PolicyView((), 0, 0, False, (reason, message, stalls))
