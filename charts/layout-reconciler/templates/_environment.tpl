@@ -16,8 +16,8 @@
 {{- end }}
 - {name: LAYOUTCTL_OPERATOR_PER_TABLE_METRICS, value: {{ .Values.metrics.perTable | quote }}}
 - {name: LAYOUTCTL_OPERATOR_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
-- {name: LAYOUTCTL_CACHE, value: /var/cache/layoutctl}
-- {name: LAYOUTCTL_STATE, value: /var/cache/layoutctl/state}
+- {name: LAYOUTCTL_CACHE, value: /work/cache}
+- {name: LAYOUTCTL_STATE, value: /work/state}
 {{- if not .Values.ambientCredentials }}
 - {name: AWS_EC2_METADATA_DISABLED, value: "true"}
 - {name: NO_GCE_CHECK, value: "true"}
