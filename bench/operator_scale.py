@@ -72,7 +72,8 @@ def _measure(api: Api, kubeconfig: str, objects: int) -> None:
     try:
         _wait(lambda: any(line["event"] == "ready" for line in lines), 300)
         print(f"ready after {time.monotonic() - started:.1f} s, RSS {_rss(process.pid):.0f} MB")
-        time.sleep(45)
+        # kopf lists everything once more; until it is through, changes wait behind that.
+        _reaction(api, lines, 1, patience=900)
         print(f"settled: RSS {_rss(process.pid):.0f} MB, peak {_rss(process.pid, 'VmHWM'):.0f} MB")
         seconds = [_reaction(api, lines, number) for number in range(0, objects, objects // 100)]
         seconds.sort()
@@ -86,14 +87,17 @@ def _measure(api: Api, kubeconfig: str, objects: int) -> None:
         process.wait(60)
 
 
-def _reaction(api: Api, lines: list[dict[str, float | str]], number: int) -> float:
+def _reaction(
+    api: Api, lines: list[dict[str, float | str]], number: int, patience: float = 60
+) -> float:
     """Seconds from the accepted write of a policy to its next reconcile."""
     name = f"policy-{number}"
-    interval = {"spec": {"interval": f"{11 + number % 40}m"}}
+    interval = {"spec": {"interval": f"{11 + int(time.time()) % 1000}m"}}
     started = time.time()
     api.patch(POLICY, NAME, name, interval)
     found = _wait(
-        lambda: [x for x in lines if x.get("name") == name and float(x["time"]) >= started], 60
+        lambda: [x for x in lines if x.get("name") == name and float(x["time"]) >= started],
+        patience,
     )
     return float(found[0]["time"]) - started
 
