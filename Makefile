@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test lint demo docs manifests lock clean
+.PHONY: setup test lint golden demo docs manifests lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+golden: setup  ## rewrite the golden files of what is printed; read the difference
+	LAYOUTCTL_GOLDEN=write $(BIN)/pytest -q tests/cli/test_observe.py tests/cli/test_outputs.py
+	git diff --stat tests/cli/golden
 
 demo: setup  ## the main job on generated data, in one command
 	$(BIN)/layoutctl demo

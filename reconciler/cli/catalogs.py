@@ -94,5 +94,4 @@ def _table(rows: Sequence[dict[str, Any]], *, markdown: bool) -> str:
     if markdown:
         lines = [head, ["---"] * len(head), *cells]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    width = terminal.UNLIMITED if "TABLES" in head else terminal.width()
-    return "\n".join(terminal.tabulate([head, *cells], "l" * len(head), width))
+    return "\n".join(terminal.align([head, *cells], "l" * len(head)))

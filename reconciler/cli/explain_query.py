@@ -252,7 +252,7 @@ def _because(effect: ConditionEffect, text: str, row: int) -> str:
         return f"every row meets {text}"
     if effect.unbounded[row]:
         return f"no bounds to judge {text} by"
-    return f"{text} lies within its bounds"
+    return f"bounds do not rule out {text}"
 
 
 def _bounds(observation: Observation, effect: ConditionEffect, row: int) -> str:

@@ -219,7 +219,7 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
     ratio = f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
     if payback is None:
         return [spent, f"{ratio}; no payback claimed"]
-    when = f"pays back in about {duration(payback / 1000)}, a file opened counted as 1 MiB"
+    when = f"pays back in about {duration(payback / 1000)} (opening a file = 1 MiB)"
     return [spent, f"{ratio}; {when}"]
 
 

@@ -128,7 +128,7 @@ def blocks(
     if sides[-1] == "l" and first + last > room:
         word = max(len(word) for row in rows for word in (row[-1].split() or [""]))
         last = min(last, max(room - first, word, least))
-    first = min(first, max(room - last, len(rows[0][0])))
+    first = min(first, max(room - last, 0))
     widths = [first, *measured[1:-1], last]
     return [_row(row, sides, widths, width, indent, gap) for row in rows]
 

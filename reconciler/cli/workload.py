@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 TABLES_NOTE = "workload.tables"
 STALE_DAYS = 30
-WIDTH = 100
 DAY_MS = 86_400_000.0
 
 
@@ -95,11 +94,11 @@ def register(app: typer.Typer) -> None:
             (path, _import_one(path, form, dialect, tables, store, levels, _zone(timezone)))
             for path in _logs(logs)
         ]
-        touched = tables.touched(Counter(_queries(tallies)))
+        touched = tables.touched(_queries(tallies))
         known = store.note(TABLES_NOTE) or {}
         store.set_note(TABLES_NOTE, {**known, **{t.uuid: list(t.levels) for t, _ in touched}})
         body = _import_document(tallies, touched)
-        _emit(body, output, lambda: render_import(body, dialect))
+        _emit(body, output, lambda: render_import(body, dialect, _width(output, False)))
 
     @verbs.command("show")
     def show(
@@ -134,8 +133,7 @@ def register(app: typer.Typer) -> None:
             "items": items,
             "skipped": dict(sorted(store.skips(None).items())),
         }
-        wide = verbose or output is Output.WIDE
-        _emit(body, output, lambda: render_show(body, 10_000 if wide else WIDTH))
+        _emit(body, output, lambda: render_show(body, _width(output, verbose)))
 
 
 def _emit(body: dict[str, Any], output: Output, text: Any) -> None:
@@ -145,6 +143,12 @@ def _emit(body: dict[str, Any], output: Output, text: Any) -> None:
         typer.echo(serialise(body, output), nl=False)
     else:
         typer.echo(text())
+
+
+def _width(output: Output, verbose: bool) -> int:
+    from reconciler.cli import terminal
+
+    return terminal.UNLIMITED if verbose or output is Output.WIDE else terminal.width()
 
 
 def _documents(files: list[str] | None) -> Sequence[Any]:
@@ -250,7 +254,10 @@ def _logs(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist", do="check the path of the log")
-        found += event_logs(path) if path.is_dir() else [path]
+        inside = event_logs(path) if path.is_dir() else [path]
+        if not inside:
+            raise UserError(f"{path} holds no log", do="name a log, or a directory with logs in it")
+        found += inside
     return found
 
 
@@ -288,9 +295,12 @@ def _import_document(
 
     skipped: Counter[str] = Counter()
     full_scans: Counter[str] = Counter()
+    weights: dict[str, float] = {}
     for _, tally in tallies:
         skipped.update(tally.skipped)
         full_scans.update(tally.full_scans)
+        for name, weight in tally.weights.items():
+            weights[name] = weights.get(name, 0.0) + weight
     until = [tally.until_ms for _, tally in tallies if tally.until_ms is not None]
     since = [tally.since_ms for _, tally in tallies if tally.since_ms is not None]
     return {
@@ -298,10 +308,14 @@ def _import_document(
         "kind": "WorkloadImport",
         "files": [
             {"path": str(path), "read": t.read, "kept": t.kept, "skipped": sum(t.skipped.values()),
-             "earlier": t.earlier, "fragments": t.fragments}
+             "earlier": t.earlier, "fragments": t.fragments,
+             "skippedLines": {reason: t.lines[reason] for reason in sorted(t.lines)}}
             for path, t in tallies
         ],
-        "tables": [{"table": quoted_name(t.levels), "queries": n} for t, n in touched],
+        "tables": [
+            {"table": name, "queries": n, "weight": round(weights.get(name, float(n)), 3)}
+            for name, n in ((quoted_name(t.levels), n) for t, n in touched)
+        ],
         "skipped": dict(skipped.most_common()),
         "fullScans": dict(full_scans.most_common()),
         "since": utc(min(since)) if since else None,
@@ -309,7 +323,8 @@ def _import_document(
     }  # fmt: skip
 
 
-def render_import(body: dict[str, Any], dialect: str) -> str:
+def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
+    from reconciler.cli.terminal import tabulate
     from reconciler.core.format import count
 
     rows = [("LOG", "READ", "KEPT", "SKIPPED", "EARLIER")]
@@ -317,44 +332,65 @@ def render_import(body: dict[str, Any], dialect: str) -> str:
         (item["path"], *(count(item[k]) for k in ("read", "kept", "skipped", "earlier")))
         for item in body["files"]
     ]
-    lines = _columns(rows)
+    lines = tabulate(rows, "lrrrr", width)
     if body["tables"]:
-        found = [(item["table"], count(item["queries"])) for item in body["tables"]]
-        lines += ["", *_columns([("TABLE", "QUERIES"), *found])]
-    for title, key in (("SKIPPED", "skipped"), ("COUNTED AS FULL SCANS", "fullScans")):
-        if body[key]:
-            reasons = [(reason, count(number)) for reason, number in body[key].items()]
-            lines += ["", *_columns([(title, ""), *reasons])]
+        lines += ["", *tabulate(_table_rows(body["tables"]), "lrl", width)]
+    if body["skipped"]:
+        skipped = [
+            (reason, count(number), _where(body["files"], reason))
+            for reason, number in body["skipped"].items()
+        ]
+        lines += ["", *tabulate([("SKIPPED", "", ""), *skipped], "lrl", width, least=24)]
+    if body["fullScans"]:
+        scans = [(reason, count(number)) for reason, number in body["fullScans"].items()]
+        lines += ["", *tabulate([("COUNTED AS FULL SCANS", ""), *scans], "lr", width)]
     if body["since"]:
         lines += ["", f"queries from {body['since']} to {body['until']}"]
-    return "\n".join([*lines, "", *_next_after_import(body, dialect)])
+    return "\n".join([*lines, "", *_next_after_import(body, dialect, width)])
 
 
-def _next_after_import(body: dict[str, Any], dialect: str) -> list[str]:
-    if body["tables"]:
-        name = body["tables"][0]["table"]
-        return [f"next: layoutctl workload show {name}      layoutctl plan {name}"]
-    if any(item["earlier"] for item in body["files"]) and not any(
-        item["read"] for item in body["files"]
-    ):
-        return ["nothing new since the last import", "next: layoutctl workload show"]
-    return [
-        "No query of a table in this catalog was found.",
-        f"  do: check --catalog, --log-catalog and --schema, and --dialect (now {dialect})",
+def _table_rows(tables: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Queries as they were logged, and how many executions they stand for where that differs."""
+    from reconciler.core.format import count
+
+    return [("TABLE", "QUERIES", "")] + [
+        (
+            item["table"],
+            count(item["queries"]),
+            f"weight {count(item['weight'])}" if item["weight"] != item["queries"] else "",
+        )
+        for item in tables
     ]
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Left-aligned first column, the others right-aligned."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+def _where(files: Sequence[dict[str, Any]], reason: str) -> str:
+    """ "line 3, 17, 31 ...", with the log's name where there are several."""
+    places = []
+    for item in files:
+        found = item["skippedLines"].get(reason, [])
+        if found:
+            numbers = ", ".join(f"{number}" for number in found)
+            lines = f"{'line' if len(found) == 1 else 'lines'} {numbers}"
+            places.append(f"{item['path']}: {lines}" if len(files) > 1 else lines)
+    return "; ".join(places)
+
+
+def _next_after_import(body: dict[str, Any], dialect: str, width: int) -> list[str]:
+    from reconciler.cli.terminal import commands, wrapped
+
+    if body["tables"]:
+        name = body["tables"][0]["table"]
+        following = [f"layoutctl workload show {name}", f"layoutctl plan {name}"]
+        return commands(following, width, indent="")
+    if not any(item["read"] for item in body["files"]):
+        if any(item["earlier"] for item in body["files"]):
+            following = ["layoutctl workload show"]
+            return ["nothing new since the last import", *commands(following, width, indent="")]
+        return ["No line was read: the log is empty.", "  do: check the path of the log"]
+    hint = f"check --catalog, --log-catalog and --schema, and --dialect (now {dialect})"
     return [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        ).rstrip()
-        for row in rows
+        *wrapped("No query of a table in this catalog was found.", width),
+        *wrapped(hint, width, first="  do: ", indent="      "),
     ]
 
 
@@ -414,6 +450,7 @@ def _table_document(
     return {
         "table": name,
         "queries": workload.queries,
+        "recorded": sum(len(batch) for batch in workload.shapes),
         "since": None if workload.empty else utc(workload.since_ms),
         "until": None if workload.empty else utc(workload.until_ms),
         "stale": _stale(workload),
@@ -453,6 +490,7 @@ def _shape(
         "fullScan": batch.full_scan,
         "columns": [seen.schema.name_of(field_id) for field_id in batch.projection],
         "weight": float(batch.weight.sum()),
+        "recorded": len(batch),
         "sharePercent": round(100 * float(batch.weight.sum()) / max(workload.queries, 1e-9), 1),
         "ratePerDay": round(float(batch.rate.sum()) * DAY_MS, 3),
         "lastSeen": utc(int(batch.event_ms.max())),
@@ -469,49 +507,56 @@ def _latest_literals(batch: ShapeBatch) -> list[Any]:
 
 
 def render_show(body: dict[str, Any], width: int) -> str:
+    from reconciler.cli.terminal import tabulate
+
     lines: list[str] = []
     for item in body["items"]:
         lines += [*_table_lines(item, width), ""]
     if body["skipped"]:
         rows = [(reason, f"{number:,}") for reason, number in body["skipped"].items()]
-        lines += [*_columns([("SKIPPED, ALL IMPORTS", ""), *rows])]
+        lines += tabulate([("SKIPPED, ALL IMPORTS", ""), *rows], "lr", width)
     return "\n".join(lines).rstrip("\n")
 
 
 def _table_lines(item: dict[str, Any], width: int) -> list[str]:
-    from reconciler.core.format import count
+    from reconciler.cli.terminal import commands, flow, plural, tabulate, wrapped
 
     if "error" in item:
-        return [f"{item['table']}   {item['error']}"]
+        return wrapped(f"{item['table']}   {item['error']}", width, indent="  ")
     if not item["shapes"]:
-        hint = "  next: layoutctl workload import --dialect trino FILE"
-        return [f"{item['table']}   no queries imported", hint]
-    shapes = len(item["shapes"])
-    head = f"{item['table']}   {count(item['queries'])} queries of {shapes} "
-    head += f"{'shape' if shapes == 1 else 'shapes'}, {item['since']} to {item['until']}"
-    lines = [head, f"explains {item['coveragePercent']} % of {item['coverageBasis']}"]
+        following = ["layoutctl workload import --dialect trino FILE"]
+        return [*flow([item["table"], "no queries imported"], width), *commands(following, width)]
+    queries = plural(item["queries"], "query", "queries")
+    if item["recorded"] != item["queries"]:
+        queries += f" ({plural(item['recorded'], 'entry', 'entries')} of the log, by weight)"
+    facts = [item["table"], f"{queries} of {plural(len(item['shapes']), 'shape')}"]
+    lines = flow([*facts, f"{item['since']} to {item['until']}"], width)
+    lines += wrapped(f"explains {item['coveragePercent']} % of {item['coverageBasis']}", width)
     if item["stale"]:
-        lines.append(f"warning: no query of the last {STALE_DAYS} days; Automatic approval waits")
-    lines.append("")
-    lines.append("  WEIGHT  SHARE   PER DAY  LAST SEEN             CONDITION")
-    for shape in item["shapes"]:
-        marks = [
-            text
-            for text, on in (
-                ("moving", shape["moving"]),
-                ("values unknown", shape["valuesUnknown"]),
-            )
-            if on
-        ]
-        mark = f"  ({', '.join(marks)})" if marks else ""
-        room = width - 54 - len(mark)
-        text = shape["condition"]
-        text = text if len(text) <= room else text[: max(room - 3, 10)] + "..."
-        lines.append(
-            f"{count(shape['weight']):>8}  {shape['sharePercent']:>3.0f} %  "
-            f"{shape['ratePerDay']:>8,.1f}  {shape['lastSeen']:<20}  {text}{mark}"
-        )
+        stale = f"warning: no query of the last {STALE_DAYS} days; Automatic approval waits"
+        lines += wrapped(stale, width, indent="  ")
+    lines += ["", *_shape_lines(item["shapes"], width)]
     if item["skipped"]:
         rows = [(f"  {reason}", f"{number:,}") for reason, number in item["skipped"].items()]
-        lines += ["", *_columns([("  SKIPPED", ""), *rows])]
+        lines += ["", *tabulate([("  SKIPPED", ""), *rows], "lr", width)]
     return lines
+
+
+def _shape_lines(shapes: Sequence[dict[str, Any]], width: int) -> list[str]:
+    """One row a shape; a very long condition ends in an ellipsis (-v shows all of it)."""
+    from reconciler.cli.terminal import UNLIMITED, clip, tabulate
+    from reconciler.core.format import count
+
+    rows = [["WEIGHT", "SHARE", "PER DAY", "LAST SEEN", "CONDITION"]]
+    for shape in shapes:
+        told = (("moving", shape["moving"]), ("values unknown", shape["valuesUnknown"]))
+        marks = ", ".join(text for text, on in told if on)
+        text = shape["condition"] if width == UNLIMITED else clip(shape["condition"], 160)
+        rows.append([
+            count(shape["weight"]),
+            f"{shape['sharePercent']:.0f} %",
+            f"{shape['ratePerDay']:,.1f}",
+            shape["lastSeen"][:10],
+            text + (f"  ({marks})" if marks else ""),
+        ])  # fmt: skip
+    return tabulate(rows, "rrrll", width, indent="  ")

@@ -20,6 +20,9 @@ from reconciler.errors import UserError
 BATCH = 20_000
 """Fragments stored in one commit: bounds memory and the number of commits."""
 
+LINES_NAMED = 5
+"""Line numbers kept per reason for which lines were skipped; never their text."""
+
 MAX_LINE = 32 << 20
 """A longer line is skipped unread."""
 
@@ -38,8 +41,10 @@ class FragmentSink(Protocol):
 class Tally:
     """Counts of one import. read = kept + skipped; kept queries may read several tables.
 
-    queries: kept by table name. full_scans: kept but not understood, by reason. earlier: lines or
-    queries found again that an earlier import had read. since_ms, until_ms: of kept events.
+    queries: kept by table name; weights: how many executions those stand for. full_scans: kept but
+    not understood, by reason. earlier: lines or queries found again that an earlier import had
+    read. since_ms, until_ms: of kept events. lines: by reason the numbers of the first lines that
+    were skipped, where a line can be named.
     """
 
     read: int = 0
@@ -49,18 +54,29 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     full_scans: Counter[str] = field(default_factory=Counter)
     queries: Counter[str] = field(default_factory=Counter)
+    weights: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, list[int]] = field(default_factory=dict)
     since_ms: int | None = None
     until_ms: int | None = None
 
-    def skip(self, reason: str) -> None:
+    def skip(self, reason: str, line: int | None = None) -> None:
+        """line: its number in the file, counted from 1."""
         self.read += 1
         self.skipped[reason] += 1
+        if line is not None:
+            named = self.lines.setdefault(reason, [])
+            if len(named) < LINES_NAMED:
+                named.append(line)
 
-    def keep(self, tables: Iterable[str], fragments: int, event_ms: int) -> None:
+    def keep(
+        self, tables: Iterable[str], fragments: int, event_ms: int, weight: float = 1.0
+    ) -> None:
         self.read += 1
         self.kept += 1
         self.fragments += fragments
-        self.queries.update(set(tables))
+        for table in set(tables):
+            self.queries[table] += 1
+            self.weights[table] = self.weights.get(table, 0.0) + weight
         self.since_ms = event_ms if self.since_ms is None else min(self.since_ms, event_ms)
         self.until_ms = event_ms if self.until_ms is None else max(self.until_ms, event_ms)
 

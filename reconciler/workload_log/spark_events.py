@@ -150,17 +150,18 @@ class _Application:
         for part in _parts(path):
             with _open(part) as file:
                 try:
-                    for line, ended in lines_of(file):
-                        self._line(line, ended)
+                    for number, (line, ended) in enumerate(lines_of(file), start=1):
+                        self._line(line, ended, None if path.is_dir() else number)
                 except Unreadable:
                     if not part.name.endswith(".inprogress"):
                         self.tally.skip("the rest of the file is damaged")
         self._store()
         return self.tally
 
-    def _line(self, line: bytes | None, ended: bool) -> None:
+    def _line(self, line: bytes | None, ended: bool, number: int | None) -> None:
+        """number: of the line, None in a log of several files."""
         if line is None:
-            self._skip("line is too long")
+            self._skip("line is too long", number)
             return
         if not any(name in line[:200] for name in _EVENTS):
             return
@@ -168,7 +169,7 @@ class _Application:
             self._event(json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             if ended:
-                self._skip("event is not readable")
+                self._skip("event is not readable", number)
 
     def _event(self, event: dict[str, Any]) -> None:
         name = event["Event"].rpartition(".")[2]
@@ -305,8 +306,8 @@ class _Application:
             full_scan=full_scan,
         )
 
-    def _skip(self, reason: str) -> None:
-        self.tally.skip(reason)
+    def _skip(self, reason: str, line: int | None = None) -> None:
+        self.tally.skip(reason, line)
         self.skips[reason] += 1
 
     def _store(self) -> None:

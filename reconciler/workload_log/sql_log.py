@@ -96,14 +96,16 @@ class SqlLogImport:
                         continue
                     if not ended and not _is_object(content):
                         if content.strip():
-                            tally.skip("last line is incomplete; read again when it has ended")
+                            tally.skip(
+                                "last line is incomplete; read again when it has ended", number
+                            )
                         break
                     if stream is None:
                         stream = forked(place.parent, place.lines, content)
                         stream.lines = place.lines
                     running.add(content)
                     stream.advance(running.digest)
-                    self._line(line, stream, pending)
+                    self._line(line, number, stream, pending)
                     if len(pending.fragments) >= BATCH:
                         pending.store()
                         self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
@@ -113,20 +115,20 @@ class SqlLogImport:
         if stream is not None and stream.lines > place.lines:
             self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
 
-    def _line(self, line: bytes | None, stream: Stream, pending: _Pending) -> None:
+    def _line(self, line: bytes | None, number: int, stream: Stream, pending: _Pending) -> None:
         if line is not None and not line.strip(b" \t\r\n\xef\xbb\xbf"):
             return
         record = "line is too long" if line is None else self.record(line)
         if isinstance(record, str):
-            pending.skip(record)
+            pending.skip(record, number)
             return
         try:
             found = self.reader.extract(record.sql, record.event_ms, record.session)
         except Exception as error:  # a fault of ours in one query must not stop the import
-            pending.skip(f"could not be analysed ({type(error).__name__})")
+            pending.skip(f"could not be analysed ({type(error).__name__})", number)
             return
         if isinstance(found, Skipped):
-            pending.skip(found.reason)
+            pending.skip(found.reason, number)
             return
         source, position = stream.id, stream.lines * SCANS_PER_LINE
         pending.keep(fragments_of(found, record, source, position, self.reader.dialect), found)
@@ -189,14 +191,15 @@ class _Pending:
         self.skips: Counter[str] = Counter()
         self.unread: dict[str, Counter[str]] = {}
 
-    def skip(self, reason: str) -> None:
-        self.tally.skip(reason)
+    def skip(self, reason: str, line: int) -> None:
+        self.tally.skip(reason, line)
         self.skips[reason] += 1
 
     def keep(self, fragments: list[Fragment], demands: list[Demand]) -> None:
         self.fragments += fragments
         names = [demand.table.name for demand in demands]
-        self.tally.keep(names, len(fragments), fragments[0].event_ms)
+        first = fragments[0]
+        self.tally.keep(names, len(fragments), first.event_ms, first.weight)
         for demand in demands:
             if demand.full_scan:
                 self.tally.full_scans[demand.note] += 1

@@ -1,6 +1,6 @@
 """What `observe` and `catalogs` print: golden text, invariants, exit codes, no values, no secrets.
 
-Golden files are rewritten by: LAYOUTCTL_GOLDEN=write pytest tests/cli/test_observe.py
+Golden files are rewritten by: make golden
 """
 
 from __future__ import annotations
@@ -24,20 +24,13 @@ from reconciler.core.predicate import Comparison, Ref
 from reconciler.core.workload import Fragment
 from reconciler.errors import EXIT_USER, ReconcilerError
 from tests.cli import observations
+from tests.cli.golden import golden
 from tests.cli.observations import NOW_MS
 
-GOLDEN = Path(__file__).parent / "golden"
 NONE = observe_text.WorkloadSummary()
 SOME = observe_text.WorkloadSummary(
     1204, "2026-11-20T00:00:00Z", (("l_shipdate", 0.74), ("l_orderkey", 0.2))
 )
-
-
-def golden(name: str, text: str) -> None:
-    path = GOLDEN / f"{name}.txt"
-    if os.environ.get("LAYOUTCTL_GOLDEN") == "write":
-        path.write_text(text + "\n", encoding="utf-8")
-    assert text + "\n" == path.read_text(encoding="utf-8")
 
 
 CASES: dict[str, tuple[Callable[[], Observation], Any, bool]] = {

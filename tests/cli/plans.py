@@ -1,0 +1,318 @@
+"""Plan documents and what surrounds them, made of numbers alone, for golden files."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+
+from reconciler.advisor.advice import Advice, Rejected, ScoredAction
+from reconciler.cli.apply_text import Told, WindowRead
+from reconciler.cli.history import PastPlan
+from reconciler.cli.plan_text import TableLine
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.execution import Outcome
+from reconciler.core.interval import Interval
+from reconciler.core.ledger import LedgerEntry
+from reconciler.core.observation import Observation
+from reconciler.core.schema import SortColumn
+from reconciler.loop.measure import Realised
+
+GIB = 1 << 30
+TIB = 1 << 40
+PLAN_ID = "p-3f9a1c0b77de4c21a0be"
+
+
+def rewrite(
+    number: int, label: str, files: int, size: int, out: int, groups: int
+) -> dict[str, Any]:
+    return {
+        "id": f"a{number:02d}",
+        "type": "Recluster",
+        "inputs": [f"s3://lake/t/data/{number}-{n}.parquet" for n in range(files)],
+        "predicted": {
+            "label": label,
+            "filesIn": files,
+            "filesOut": out,
+            "groups": groups,
+            "bytesIn": size,
+            "cpuMillis": size // 13_000,
+            "millis": size // 200_000,
+        },
+    }
+
+
+def shape(text: str, queries: int, now: int, after: int, files: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "shapeId": f"{abs(queries):016x}",
+        "text": text,
+        "queries": queries,
+        "bytesNow": now,
+        "bytesAfter": after,
+        "filesNowMilli": files[0] * 1000,
+        "filesAfterMilli": files[1] * 1000,
+        "worse": after > now,
+    }
+
+
+def single() -> dict[str, Any]:
+    """One table: a property, long actions, shapes that gain and lose, budgets, refusals."""
+    actions = [
+        {
+            "id": "a01",
+            "type": "SetProperties",
+            "predicted": {
+                "label": "set write.target-file-size-bytes 134217728 -> 536870912, "
+                "write.parquet.row-group-size-bytes (unset) -> 134217728"
+            },
+        },
+        rewrite(2, "recluster by l_shipdate", 388, 105 * GIB, 210, 7),
+        rewrite(
+            3,
+            "recluster by Hilbert(l_shipdate, l_orderkey), ingested_at_month=2026-09, country=de",
+            58, 15 * GIB, 29, 1,
+        ),
+        rewrite(4, "bin-pack", 468, 12 * GIB, 41, 3),
+    ]  # fmt: skip
+    return {
+        "planId": PLAN_ID,
+        "catalog": "warehouse",
+        "table": ["sales", "lineitem"],
+        "policy": "sales-facts (layouts/lineitem.yaml:1)",
+        "createdAt": "2026-11-20T10:00:00Z",
+        "expiresAt": "2026-11-27T10:00:00Z",
+        "actions": actions,
+        "evidence": {
+            "workload": {
+                "queries": 1204, "shapes": 8, "sinceMs": 0, "untilMs": 14 * 86_400_000,
+                "until": "2026-11-20", "coveragePercent": 91, "coverageBasis": "recorded bytes",
+                "skipped": 38, "warning": "",
+            },
+            "totals": [
+                {"name": "data files", "unit": "count", "now": 1184, "after": 579, "low": 575,
+                 "high": 590, "objective": "<= 100000   met"},
+                {"name": "read / 14 days", "unit": "bytes", "now": 44 * TIB, "after": 11 * TIB,
+                 "low": 10 * TIB, "high": 13 * TIB, "note": "-75 %"},
+                {"name": "scan amplification", "unit": "milli", "now": 5290, "after": 1390,
+                 "low": 1250, "high": 1660, "objective": "<= 1.5   probably (straddles)"},
+                {"name": "storage", "unit": "bytes", "now": 212 * GIB, "after": 328 * GIB,
+                 "note": "until old snapshots expire"},
+                {"name": "small files", "unit": "percent", "now": 26, "after": 3,
+                 "objective": "<= 10 %   met"},
+            ],
+            "shapes": [
+                shape("l_shipdate BETWEEN ? AND ?", 612, 33 * TIB, 7 * TIB, (308, 31)),
+                shape("l_shipdate >= ? (moving)", 288, 8 * TIB, 2 * TIB, (170, 22)),
+                shape("l_returnflag = ? AND l_shipdate >= ? AND l_shipdate < ? AND l_discount "
+                      "BETWEEN ? AND ? AND l_quantity < ? AND l_shipmode IN (?)", 41, TIB, TIB // 2,
+                      (120, 60)),
+                shape("no filter", 12, TIB // 2, TIB // 2, (1184, 579)),
+                shape("l_partkey = ?", 9, TIB // 3, TIB // 4, (1100, 540)),
+                shape("l_suppkey = ?", 8, TIB // 3, TIB // 4, (1100, 540)),
+                shape("l_linenumber = ?", 7, TIB // 4, TIB // 5, (1100, 540)),
+                shape("l_orderkey = ?", 227, TIB // 9, TIB // 3, (2, 4)),
+            ],
+            "cost": {"tableBytes": 212 * GIB, "cpuMillis": 10_800_000, "millis": 760_000,
+                     "cores": 16, "rhoMilli": 4200, "rhoLabel": "measured",
+                     "paybackMillis": 18_000_000},
+            "budgets": [
+                "daily: 132.0 GiB of 500.0 GiB per 24 h, 0 B used",
+                "office-hours: its window opens at 2026-11-23T07:00:00Z; it does not bind before",
+            ],
+            "trust": "after 9 actions here: bytes read +3 % median; CPU +14 % median",
+            "rejected": [
+                {"what": "97 more boundary files", "why": "would save 0.4x of what they cost "
+                 "(WAIR Eq. 4, alpha 1)"},
+                {"what": "recluster by Hilbert(l_shipdate, l_orderkey, l_partkey)",
+                 "why": "12.9 TiB read, 38 % more CPU; would keep order-key lookups"},
+                {"what": "bin-pack", "why": "139 small files in 31 partitions: fewer than "
+                 "minInputFiles 5 in each"},
+            ],
+            "notActedOn": ["spec.deletes.compaction", "spec.layout.partitioning"],
+            "emptyBecause": "",
+            "snapshot": {"files": 1184, "bytes": 212 * GIB},
+        },
+    }  # fmt: skip
+
+
+def many_actions() -> dict[str, Any]:
+    """A plan over more partitions than a screen holds."""
+    document = single()
+    document["actions"] = [
+        rewrite(n, f"cluster by l_shipdate, ingested_at_month={month}", 10 + n, n * GIB // 8, 4, 1)
+        for n, month in enumerate((f"{2021 + m // 12}-{m % 12 + 1:02d}" for m in range(40)), 1)
+    ]
+    told = [item["predicted"] for item in document["actions"]]
+    document["evidence"]["cost"] |= {
+        key: sum(one[key] for one in told) for key in ("cpuMillis", "millis")
+    }
+    return document
+
+
+def empty() -> dict[str, Any]:
+    """Nothing to do, with the reasons."""
+    document = single()
+    document["actions"] = []
+    document["evidence"] |= {
+        "emptyBecause": "Nothing is above threshold; the reasons are listed above.",
+        "shapes": document["evidence"]["shapes"][:2],
+        "rejected": [
+            {"what": "recluster by l_shipdate", "why": "the queries match nearly every row: no "
+             "layout can skip anything"},
+            {"what": "recluster by event_time", "why": "the queries' moving window leaves this "
+             "data before a rewrite pays back"},
+            {"what": "bin-pack", "why": "too few: 3 small files, minInputFiles is 5"},
+        ],
+    }  # fmt: skip
+    return document
+
+
+def table_lines() -> list[TableLine]:
+    return [
+        TableLine("warehouse.sales.lineitem", 4, 132 * GIB, 10_800_000, 2.4 * TIB, 18_000_000,
+                  "AwaitingApproval"),
+        TableLine("warehouse.web_analytics.sessions_by_country_and_device", 12, 41 * GIB,
+                  3_600_000, 0.2 * TIB, 180_000_000, "TablesPending"),
+        TableLine("warehouse.sales.orders", 1, 5 * GIB, 400_000, -1.0, None, "OverBudget"),
+        TableLine("warehouse.sales.small", 1, 0, 0, 0.0, None, "Suspended"),
+    ]  # fmt: skip
+
+
+def told(**changes: Any) -> Told:
+    values: dict[str, Any] = {
+        "ran": True, "stopped": False, "seconds": 760.0, "commits": 10, "conflicts": 1,
+        "predicted_bytes": 116 * GIB, "actual_bytes": 131 * GIB, "predicted_cpu_seconds": 7900.0,
+        "actual_cpu_seconds": 8300.0,
+        "read": WindowRead(44 * TIB, 11 * TIB, 12 * TIB),
+        "state": "Converged", "message": "nothing above threshold",
+    }  # fmt: skip
+    return Told(**{**values, **changes})
+
+
+EVENTS = (
+    "recluster 1/7  58 files 15.1 GiB  reading",
+    "recluster 1/7  58 files 15.1 GiB  read ok  sort ok  verify rows 256,114,202 = 256,114,202, "
+    "hash equal  commit 7318…0221",
+    "recluster 5/7  56 files 15.0 GiB  CONFLICT: a MERGE (snapshot 7319…0540) replaced 2 of its "
+    "files",
+    "removed 30 files this run wrote (14.9 GiB); table unchanged; planned again: 54 files",
+    "the outcome of a commit is unknown; waiting 60 s, then an empty append makes sure that it "
+    "cannot arrive late",
+)
+
+
+def status_rows() -> list[dict[str, Any]]:
+    base = {"policy": "p", "budgetBytes": 500 * GIB, "spentBytes": 0, "planId": None,
+            "scanAmplificationObjective": "1.5", "exitCode": 0}  # fmt: skip
+    return [
+        {**base, "table": "warehouse.sales.lineitem", "state": "Converged", "reason": "",
+         "message": "nothing above threshold", "scanAmplification": 1.45, "pendingBytes": 0,
+         "spentBytes": 131 * GIB, "since": "2026-11-20T07:00:00Z"},
+        {**base, "table": "warehouse.sales.orders", "state": "Blocked",
+         "reason": "AwaitingApproval", "message": "approval is Manual and p-71be09c2a0b1c2d3e4f5 "
+         "has none", "planId": "p-71be09c2a0b1c2d3e4f5", "scanAmplification": 3.8,
+         "pendingBytes": 41 * GIB, "since": "2026-11-18T10:00:00Z"},
+        {**base, "table": "warehouse.web.sessions_by_country_and_device_of_all_time",
+         "state": "Idle", "reason": "ObjectiveUnreachable", "message": "maxScanAmplification 1.5 "
+         "is not reachable at a profit", "scanAmplification": 2.1, "pendingBytes": 0,
+         "budgetBytes": None, "since": "2026-11-14T10:00:00Z"},
+        {"table": "warehouse.web.lost", "state": "Unknown", "reason": "CatalogUnavailable",
+         "message": 'catalog "warehouse" cannot be reached', "error": "error: …", "exitCode": 5},
+    ]  # fmt: skip
+
+
+def short_status_rows() -> list[dict[str, Any]]:
+    """Rows that fit beside their reasons at 100 columns."""
+    return [{**row, "table": f"rec.s.t{number}"} for number, row in enumerate(status_rows())]
+
+
+NOW = dt.datetime(2026, 11, 20, 10, tzinfo=dt.UTC)
+
+
+def past_plans() -> list[PastPlan]:
+    def entry(plan: str, action: str, day: int, state: str, size: int, cpu: float) -> LedgerEntry:
+        outcome = Outcome("x", 1, action, state, 1, size, size, 1000, 10, 2, cpu, 60.0)
+        label = "recluster by Hilbert(l_shipdate, l_orderkey), ingested_at_month=2026-09"
+        told = {"type": "Recluster", "cpuMillis": 900_000, "saving": 3 * TIB, "bytesIn": 15 * GIB,
+                "label": label if action == "a01" else "bin-pack"}  # fmt: skip
+        at = int(dt.datetime(2026, 11, day, 9, tzinfo=dt.UTC).timestamp() * 1000)
+        return LedgerEntry("uuid", plan, at, outcome, told)
+
+    first = (
+        entry("p-71be09c2a0b1c2d3e4f5", "a01", 2, "committed", 15 * GIB, 980.0),
+        entry("p-71be09c2a0b1c2d3e4f5", "a02", 2, "conflict", GIB, 0.0),
+    )
+    second = (entry(PLAN_ID, "a02", 19, "committed", 11 * GIB, 300.0),)
+    late = first[0].at_ms + 10 * 86_400_000
+    return [
+        PastPlan("p-71be09c2a0b1c2d3e4f5", first, Realised(20.0 * GIB, 900.0, late, False), 4.0),
+        PastPlan(PLAN_ID, second, None, 4.0),
+    ]
+
+
+def advice(seen: Observation) -> Advice:
+    """Two files are rewritten, one is refused, the others are not spoken of."""
+    path = [str(name) for name in seen.files.path]
+    action = Action(ActionType.RECLUSTER, 0, (600,), (SortColumn(2),), inputs=tuple(path[:2]))
+    scored = ScoredAction(
+        action, 2, 1, 1, 18 << 20, 18 << 20, 6_098_000, 72.0 * (1 << 20), 1.5 * GIB, 1.1 * GIB,
+        3.0, 1.5, 9.0 * GIB, 7.5 * GIB, (), "workload", "sampled", "saves 21x of what it costs",
+    )  # fmt: skip
+    refused = Rejected(
+        "recluster by l_partkey, ingested_at_month=2020-01", "BelowCost",
+        "would save 0.4x of what it costs: 97 files, 31.0 GiB", 1, 9 << 20, inputs=(path[2],),
+    )  # fmt: skip
+    nothing = Interval(0.0, 0.0, 0.0)
+    return Advice(
+        (scored,), (refused,), (), 9.0 * GIB, nothing, len(path), nothing, 0, 0, 5.0, nothing,
+        "sampled", (), 3.0, scored.cost, 3.0, 1.5, 0.0, np.empty(0, dtype=np.int64),
+    )  # fmt: skip
+
+
+def recorded_shapes() -> list[dict[str, Any]]:
+    return list(single()["evidence"]["shapes"])
+
+
+def imported() -> dict[str, Any]:
+    """`workload import` of two logs with bad lines."""
+    return {
+        "files": [
+            {"path": "trino/2026-11-19.jsonl.gz", "read": 1204, "kept": 1166, "skipped": 38,
+             "earlier": 0, "fragments": 1200,
+             "skippedLines": {"not valid JSON": [3, 17, 31, 801, 1002], "our own job": [7]}},
+            {"path": "trino/2026-11-20.jsonl.gz", "read": 12, "kept": 11, "skipped": 1,
+             "earlier": 500, "fragments": 11, "skippedLines": {"not valid JSON": [501]}},
+        ],
+        "tables": [
+            {"table": "warehouse.sales.lineitem", "queries": 1100, "weight": 5204.0},
+            {"table": "warehouse.sales.orders", "queries": 77, "weight": 77.0},
+        ],
+        "skipped": {"not valid JSON": 30, "our own job": 9},
+        "fullScans": {"not parsable": 3},
+        "since": "2026-11-06T00:00:00Z",
+        "until": "2026-11-20T09:00:00Z",
+    }  # fmt: skip
+
+
+def workload() -> dict[str, Any]:
+    """`workload show` of one table with a long condition."""
+    shapes = [
+        {"condition": "l_shipdate BETWEEN ? AND ?", "moving": True, "valuesUnknown": False,
+         "weight": 5000.0, "sharePercent": 96.1, "ratePerDay": 350.0,
+         "lastSeen": "2026-11-20T09:00:00Z"},
+        {"condition": single()["evidence"]["shapes"][2]["text"], "moving": False,
+         "valuesUnknown": True, "weight": 204.0, "sharePercent": 3.9, "ratePerDay": 14.2,
+         "lastSeen": "2026-11-19T09:00:00Z"},
+    ]  # fmt: skip
+    return {
+        "items": [
+            {"table": "warehouse.sales.lineitem", "queries": 5204.0, "recorded": 1100,
+             "since": "2026-11-06T00:00:00Z", "until": "2026-11-20T09:00:00Z", "stale": False,
+             "coveragePercent": 91, "coverageBasis": "modelled bytes (the log records none)",
+             "skipped": {"not parsable": 3}, "shapes": shapes},
+            {"table": "warehouse.sales.gone", "error": 'table "sales.gone" not found in catalog '
+             '"warehouse" (sql, .pyiceberg.yaml)', "shapes": []},
+        ],
+        "skipped": {"not valid JSON": 30, "our own job": 9},
+    }  # fmt: skip
