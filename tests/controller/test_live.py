@@ -1,0 +1,181 @@
+"""The reconciles over a real catalog that pyiceberg made; only the API server is a fake."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconciler.api.run_document import read_run
+from reconciler.controller.index import Index
+from reconciler.controller.reconcilers import build
+from reconciler.controller.work import LAUNCH_KEY, Key, Reconcilers, Work
+from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
+from tests.controller.fake_api import FakeApi, FakeServer
+
+NAMESPACE = "analytics"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "cache"))
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{tmp_path}/lake.db?timeout=30", warehouse=f"file://{tmp_path}/wh"
+    )
+    catalog.create_namespace("sales")
+    schema = pa.schema([("id", pa.int64()), ("city", pa.string())])
+    table = catalog.create_table("sales.orders", schema)
+    for start in range(6):
+        ids = list(range(start, 12_000, 6))
+        table.append(pa.table({"id": ids, "city": [f"c{n % 97}" for n in ids]}, schema=schema))
+    return catalog
+
+
+class Cluster:
+    """A fake server with one operator; `secret` holds what the document must not."""
+
+    def __init__(self, tmp_path: Path, local_files: bool = True):
+        self.server = FakeServer(lambda: dt.datetime.now(dt.UTC))
+        self.api = FakeApi(self.server)
+        self.index = Index()
+        self.path = tmp_path
+        self.local_files = local_files
+        self.reconcilers = self.start()
+
+    def start(self) -> Reconcilers:
+        settings = SimpleNamespace(
+            max_jobs=4, max_rewrite_bytes=1 << 40, namespaces=(NAMESPACE,), namespace=NAMESPACE,
+            cluster_wide=False, image="jobs:1", local_files=self.local_files,
+        )  # fmt: skip
+        metrics = SimpleNamespace(
+            launched=lambda n: None, finished=lambda n, c: None, rewrote=lambda n, s: None
+        )
+        runtime: Any = SimpleNamespace(
+            api=self.api, index=self.index, settings=settings, metrics=metrics,
+            enqueue=lambda key, due: None, held=lambda: True, stopping=lambda: False,
+        )  # fmt: skip
+        return build(runtime)
+
+    def apply(self, log: str = "", **policy: Any) -> None:
+        sources = [{"name": "log", "type": "SqlLog", "uri": log, "dialect": "spark"}]
+        catalog: dict[str, Any] = {
+            "metadata": {"name": "warehouse", "namespace": NAMESPACE},
+            "spec": {
+                "type": "sql",
+                "catalogName": "lake",
+                "properties": {
+                    "uri": f"sqlite:///{self.path}/lake.db",
+                    "warehouse": f"file://{self.path}/wh",
+                },
+                **({"workload": {"sources": sources}} if log else {}),
+            },
+        }
+        spec = {
+            "catalogRef": {"name": "warehouse"},
+            "tables": {"include": ["sales.*"]},
+            "layout": {
+                "clustering": {"mode": "Declared", "keys": ["id"]},
+                "files": {"quietPeriod": "0s"},
+            },
+            **policy,
+        }
+        self.server.put(CATALOG, catalog)
+        self.server.put(
+            POLICY, {"metadata": {"name": "facts", "namespace": NAMESPACE}, "spec": spec}
+        )
+
+    def turn(self, rounds: int = 1) -> None:
+        for _ in range(rounds):
+            for kind, work in (
+                (CATALOG, Work.CATALOG), (POLICY, Work.POLICY), (TABLE_LAYOUT, Work.LAYOUT)
+            ):  # fmt: skip
+                for body in self.server.all(kind):
+                    self.index.put(kind, body)
+                for body in self.server.all(kind):
+                    key = Key(work, NAMESPACE, body["metadata"]["name"])
+                    self.reconcilers.of(work)(key)
+            self.reconcilers.launch(LAUNCH_KEY)
+
+    def layout(self) -> dict[str, Any]:
+        (found,) = self.server.all(TABLE_LAYOUT)
+        return found
+
+    def condition(self, kind: Any, name: str) -> dict[str, Any]:
+        conditions = self.server.all(kind)[0].get("status", {}).get("conditions", ())
+        return next((c for c in conditions if c["type"] == name), {})
+
+
+def test_a_table_is_found_planned_published_and_started_on_approval(
+    lake: Any, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "10Gi"}])
+    cluster.turn(3)
+    assert cluster.condition(CATALOG, "Ready")["status"] == "True"
+    assert cluster.condition(TABLE_LAYOUT, "Converged")["reason"] == "AwaitingApproval"
+    status = cluster.layout()["status"]
+    plan = status["plan"]
+    assert Path(plan["uri"].removeprefix("file://")).is_file()
+    assert plan["actions"][0]["files"] == 6
+    lake.load_table("sales.orders").append(
+        pa.table({"id": [99_999], "city": ["x"]}, schema=pa.schema(
+            [("id", pa.int64()), ("city", pa.string())]))
+    )  # fmt: skip
+    cluster.turn(2)
+    assert cluster.layout()["status"]["plan"]["id"] == plan["id"]
+    cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan["id"]]})
+    cluster.turn(3)
+    (job,) = cluster.server.all(JOB)
+    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    text = next(item["value"] for item in environment if item["name"] == "LAYOUT_RUN")
+    run = read_run(text.replace("$$", "$"))
+    assert (run.plan_id, run.plan_uri, run.plan_digest) == (plan["id"], plan["uri"], plan["digest"])
+    assert lake.load_table("sales.orders").properties["layout.owner"] == run.owner
+    assert cluster.condition(TABLE_LAYOUT, "Approved")["reason"] == "ApprovedByDocument"
+
+
+def test_a_plan_that_no_longer_stands_is_told_with_the_difference(
+    lake: Any, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn(3)
+    plan = cluster.layout()["status"]["plan"]["id"]
+    lake.load_table("sales.orders").delete("id < 100")
+    cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan]})
+    cluster.turn(2)
+    approved = cluster.condition(TABLE_LAYOUT, "Approved")
+    assert approved["reason"] == "PlanChanged"
+    assert plan in approved["message"] and "lost" in approved["message"]
+    assert not cluster.server.all(JOB)
+
+
+def test_a_catalog_that_goes_away_leaves_unknown_and_comes_back(lake: Any, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn(3)
+    database = tmp_path / "lake.db"
+    database.rename(tmp_path / "away.db")
+    cluster.turn(2)
+    assert cluster.condition(CATALOG, "Ready")["status"] == "False"
+    assert cluster.condition(POLICY, "Ready")["status"] == "False"
+    assert cluster.condition(TABLE_LAYOUT, "Converged")["status"] != "True"
+    (tmp_path / "away.db").rename(database)
+    cluster.turn(3)
+    assert cluster.condition(CATALOG, "Ready")["status"] == "True"
+    assert cluster.condition(TABLE_LAYOUT, "Converged")["reason"] == "AwaitingApproval"
+
+
+def test_local_files_are_refused_in_the_cluster(lake: Any, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, local_files=False)
+    cluster.apply()
+    cluster.turn(2)
+    assert cluster.condition(CATALOG, "Stalled")["reason"] == "InvalidSpec"
+    assert cluster.condition(POLICY, "Ready")["reason"] == "InvalidSpec"
+    assert not cluster.server.all(TABLE_LAYOUT)
