@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from reconciler.controller.index import Index
 from reconciler.controller.reconcilers import build
 from reconciler.controller.work import LAUNCH_KEY, Key, Reconcilers, Work
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
+from tests.cluster.fixtures import eventually
 from tests.controller.fake_api import FakeApi, FakeServer
 
 NAMESPACE = "analytics"
@@ -179,3 +181,27 @@ def test_local_files_are_refused_in_the_cluster(lake: Any, tmp_path: Path) -> No
     assert cluster.condition(CATALOG, "Stalled")["reason"] == "InvalidSpec"
     assert cluster.condition(POLICY, "Ready")["reason"] == "InvalidSpec"
     assert not cluster.server.all(TABLE_LAYOUT)
+
+
+def test_queries_are_imported_once_and_a_failing_source_says_so(lake: Any, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat()
+    line = json.dumps({"sql": "SELECT city FROM sales.orders WHERE id = 7", "timestamp": now})
+    (logs / "a.json").write_text((line + "\n") * 3)
+    cluster = Cluster(tmp_path)
+    cluster.apply(log=f"file://{logs}")
+
+    def fresh() -> dict[str, Any]:
+        cluster.turn()
+        return cluster.condition(CATALOG, "WorkloadFresh")
+
+    eventually(lambda: fresh()["status"] == "True", 60)
+    stored = cluster.server.all(CATALOG)[0]["status"]["workload"]
+    assert stored == {"version": 1}
+    eventually(lambda: cluster.turn() or "workload" in cluster.layout()["status"]["observed"], 60)
+    assert cluster.layout()["status"]["observed"]["workload"]["queries"] == 3
+    cluster.reconcilers = cluster.start()
+    cluster.apply(log=f"file://{tmp_path}/nowhere")
+    eventually(lambda: fresh()["status"] == "False", 60)
+    assert fresh()["reason"] == "ImportFailed"
