@@ -8,7 +8,7 @@ the rows instead. Every row that is read is observed, so that nothing can get lo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from reconciler.core.actions import HILBERT
 from reconciler.errors import VerificationError
 from reconciler.jobs import inputs, keys, stage, verify
 from reconciler.jobs.group import Group, InputFile
+from reconciler.jobs.scan import NO_DELETES, ScanTasks
 from reconciler.jobs.verify import Fingerprint
 
 SAMPLE_ROWS = 20_000
@@ -32,9 +33,7 @@ SLICE = "__layout_slice"
 class Source:
     """The inputs of one group as frames; remembers what must come out again."""
 
-    def __init__(
-        self, spark: Any, table: Any, base: str, tasks: Mapping[str, Any], hashed: bool
-    ) -> None:
+    def __init__(self, spark: Any, table: Any, base: str, tasks: ScanTasks, hashed: bool) -> None:
         self.spark, self.table = spark, table
         self._base, self._tasks, self._hashed = base, tasks, hashed
         self._staged = contextlib.ExitStack()
@@ -52,7 +51,7 @@ class Source:
         """The rows of some inputs, not observed."""
         set_id = f"{self._base}/in-{self._sets}"
         self._sets += 1
-        chosen = [self._tasks[path] for path in paths]
+        chosen = self._tasks.java_tasks(paths)
         self._staged.enter_context(stage.staged(self.spark, self.table, set_id, chosen))
         return stage.read(self.spark, set_id)
 
@@ -66,7 +65,7 @@ class Source:
 
     def common_prefix(self, field_id: int) -> str:
         """What the strings of a column begin with, as far as the manifests' bounds tell."""
-        low, high = inputs.extremes(self.spark, self.table, self._tasks, field_id)
+        low, high = inputs.extremes(self.table, self._tasks, field_id)
         return keys.common_prefix(low, high)
 
     def expect_all_rows_of(self, frame: Any) -> None:
@@ -90,10 +89,10 @@ class Source:
 
     def _rows_by_manifest(self) -> int | None:
         """The inputs' rows without reading them; None where deletes apply."""
-        tasks = self._tasks.values()
-        if any(task.deletes().size() for task in tasks):
+        files = self._tasks.values()
+        if any(file.deletes != NO_DELETES for file in files):
             return None
-        return sum(int(task.file().recordCount()) for task in tasks)
+        return sum(file.rows for file in files)
 
 
 def arranged(source: Source, group: Group) -> Any:
@@ -128,7 +127,8 @@ def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], w
 
     rows = source.read([file.path for file in chosen])
     rows = cut.positioned(source.spark, rows, number)
-    mine = source.observed(rows.where(f.col(SLICE) == number), whole.schema)
+    # Without the slice number, so that no later step has to copy the rows just to drop it.
+    mine = source.observed(rows.where(f.col(SLICE) == number).drop(SLICE), whole.schema)
     return cut.sorted(mine.coalesce(1), whole.columns)
 
 

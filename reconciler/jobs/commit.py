@@ -8,13 +8,14 @@ goes wrong leaves the outcome unknown (design: "Unknown is not failure").
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.core.execution import Intent
 from reconciler.jobs import iceberg
-from reconciler.jobs.iceberg import Deletes, SnapshotInfo
+from reconciler.jobs.iceberg import SnapshotInfo
+from reconciler.jobs.scan import ScanTasks, scan_tasks
 from reconciler.jobs.translate import java_exception, lost_jvm
 
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
@@ -25,14 +26,13 @@ RESEND_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What a batch was made from. deletes: per input, those that were applied when it was read."""
+    """What a batch was made from. tasks: its inputs, with the deletes that were applied to them."""
 
     table_uuid: str
     schema_id: int
     base_snapshot_id: int
     sequence_number: int
-    deletes: Mapping[str, Deletes]
-    tasks: Mapping[str, Any]
+    tasks: ScanTasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +159,14 @@ def changed_inputs(
     Equality deletes added since do not count: the outputs keep the inputs' sequence number, so
     that they apply to them too.
     """
-    live = iceberg.scan_tasks(spark, table, head, inputs)
+    live = scan_tasks(spark, table, head, inputs)
     gone = [path for path in inputs if path not in live]
     deleted = [
         path
-        for path, task in live.items()
+        for path, file in live.items()
         if (
-            iceberg.deletes_of(task).positions != staged.deletes[path].positions
-            or staged.deletes[path].equality - iceberg.deletes_of(task).equality
+            file.deletes.positions != staged.tasks[path].deletes.positions
+            or staged.tasks[path].deletes.equality - file.deletes.equality
         )
     ]
     by = describe(changing[0])
@@ -209,7 +209,7 @@ def _send_once(
     spark: Any, table: Any, staged: Staged, intent: Intent, files: Sequence[Any], guard: Guard
 ) -> Sent:
     try:
-        _rewrite_files(spark, table, staged, intent, files, guard).commit()
+        _rewrite_files(table, staged, intent, files, guard).commit()
     except Exception as error:
         return _classify(spark, error, guard)
     return (
@@ -224,21 +224,15 @@ def _send_once(
 
 
 def _rewrite_files(
-    spark: Any, table: Any, staged: Staged, intent: Intent, files: Sequence[Any], guard: Guard
+    table: Any, staged: Staged, intent: Intent, files: Sequence[Any], guard: Guard
 ) -> Any:
     """newRewrite() with every input, every file-scoped delete of it, and our checks."""
-    content = spark._jvm.org.apache.iceberg.util.ContentFileUtil
     update = (
         table.newRewrite()
         .validateFromSnapshot(staged.base_snapshot_id)
         .dataSequenceNumber(staged.sequence_number)
     )
-    for path in intent.inputs:
-        task = staged.tasks[path]
-        update.deleteFile(task.file())
-        for delete in task.deletes():
-            if content.isFileScoped(delete):
-                update.deleteFile(delete)
+    staged.tasks.remove_in(update)
     for file in files:
         update.addFile(file)
     update.set(iceberg.PLAN_ID, intent.plan_id)
@@ -276,7 +270,7 @@ def find_batch(table: Any, intent: Intent) -> Committed | None:
 
 def find_batch_anywhere(table: Any, intent: Intent) -> Committed | None:
     """The batch's snapshot even if it is not in main's history any more (rolled back)."""
-    for snapshot in table.snapshots():
+    for snapshot in iceberg.each(table.snapshots()):
         info = iceberg.snapshot_info(snapshot)
         if info.is_batch(intent.attempt_id, intent.batch):
             return Committed(info.id)

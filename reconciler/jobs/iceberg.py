@@ -6,7 +6,7 @@ file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing here decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,20 @@ def load(spark: Any, name: str) -> Any:
 
 def java_class(spark: Any, name: str) -> Any:
     """A class by name through the loader that knows the runtime jar."""
+    return once(spark, name, lambda: _loaded(spark, name))
+
+
+def _loaded(spark: Any, name: str) -> Any:
     return spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+
+
+def once(spark: Any, key: Any, make: Callable[[], Any]) -> Any:
+    """An object of this JVM that never changes, such as a class or a method handle: made once,
+    since each takes several calls."""
+    known = spark.sparkContext._gateway.__dict__.setdefault("_layoutctl_known", {})
+    if key not in known:
+        known[key] = make()
+    return known[key]
 
 
 def is_a(spark: Any, value: Any, class_name: str) -> bool:
@@ -62,70 +75,79 @@ def java_list(spark: Any, values: Iterable[Any]) -> Any:
     return collected
 
 
+def java_lines(spark: Any, texts: Iterable[str]) -> Any:
+    """A java.util.stream.Stream of strings in a few calls, however many there are."""
+    pattern = spark._jvm.java.util.regex.Pattern
+    return pattern.compile("\n").splitAsStream("\n".join(texts))
+
+
 def java_set(spark: Any, texts: Iterable[str]) -> Any:
-    """A java.util.Set of strings in a few calls, however many there are."""
-    java = spark._jvm.java.util
-    lines = java.regex.Pattern.compile("\n").splitAsStream("\n".join(texts))
-    return lines.collect(java.stream.Collectors.toSet())
+    return java_lines(spark, texts).collect(spark._jvm.java.util.stream.Collectors.toSet())
 
 
-def scan_tasks(
-    spark: Any, table: Any, snapshot_id: int, paths: Iterable[str], stats: bool = False
-) -> dict[str, Any]:
-    """FileScanTask by path, for those of `paths` that are live in the snapshot."""
-    scan = table.newScan().useSnapshot(snapshot_id)
-    if stats:
-        scan = scan.includeColumnStats()
-    planned = scan.planFiles()
-    try:
-        lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
-        tasks = lists.newArrayList(planned.iterator())
-    finally:
-        planned.close()
-    collectors = spark._jvm.java.util.stream.Collectors
-    identity = spark._jvm.java.util.function.Function.identity()
-    by_path = tasks.stream().collect(collectors.toMap(_task_path(spark), identity))
-    by_path.keySet().retainAll(java_set(spark, paths))
-    return {entry.getKey(): entry.getValue() for entry in by_path.entrySet()}
+def java_array(spark: Any, kind: str, values: Sequence[Any]) -> Any:
+    array = spark.sparkContext._gateway.new_array(java_package(spark, kind), len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
 
 
-def _task_path(spark: Any) -> Any:
-    """FileScanTask -> path as a java.util.function.Function that runs in the JVM."""
-    invoke = spark._jvm.java.lang.invoke
-    lookup = invoke.MethodHandles.publicLookup()
-    content_file = java_class(spark, "org.apache.iceberg.ContentFile")
-    file_of = lookup.findVirtual(
-        java_class(spark, "org.apache.iceberg.ContentScanTask"),
-        "file",
-        invoke.MethodType.methodType(content_file),
-    )
-    path_of = lookup.findVirtual(
-        content_file,
-        "location",
-        invoke.MethodType.methodType(java_class(spark, "java.lang.String")),
-    )
-    return invoke.MethodHandleProxies.asInterfaceInstance(
-        java_class(spark, "java.util.function.Function"),
-        invoke.MethodHandles.filterReturnValue(file_of, path_of),
-    )
+def java_package(spark: Any, name: str) -> Any:
+    """A class as py4j names it."""
+    found = spark._jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Deletes:
-    """Delete files that apply to one data file: (path, offset) pairs; equality: any of them is."""
+def each(java_iterable: Any) -> Iterator[Any]:
+    """Items of a Java collection. py4j's own iterator ends by an exception, which costs more
+    calls than a short list has items."""
+    iterator = java_iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
 
-    positions: frozenset[tuple[str, int]]
-    equality: frozenset[str]
+
+def java_values(java_map: Any) -> Any:
+    """The map's java.util.Collection of values: py4j's own `values` is a Python view."""
+    from py4j.java_gateway import get_method
+
+    return get_method(java_map, "values")()
 
 
-def deletes_of(task: Any) -> Deletes:
-    positions, equality = set(), set()
-    for delete in task.deletes():
-        if delete.content().name() == "EQUALITY_DELETES":
-            equality.add(delete.location())
-        else:
-            positions.add((delete.location(), int(delete.contentOffset() or 0)))
-    return Deletes(frozenset(positions), frozenset(equality))
+def method_type(spark: Any, returns: str, *parameters: str) -> Any:
+    """A java.lang.invoke.MethodType of class names ("boolean" is the only primitive known)."""
+    kind = spark._jvm.java.lang.invoke.MethodType
+    classes = java_list(spark, [_class_of(spark, name) for name in parameters])
+    return kind.methodType(_class_of(spark, returns), classes)
+
+
+def _class_of(spark: Any, name: str) -> Any:
+    return spark._jvm.java.lang.Boolean.TYPE if name == "boolean" else java_class(spark, name)
+
+
+def method(spark: Any, owner: str, name: str, returns: str, *parameters: str) -> Any:
+    """A public method as a MethodHandle; its first argument is the object."""
+    return _handle(spark, "findVirtual", owner, name, returns, *parameters)
+
+
+def static_method(spark: Any, owner: str, name: str, returns: str, *parameters: str) -> Any:
+    return _handle(spark, "findStatic", owner, name, returns, *parameters)
+
+
+def _handle(spark: Any, find: str, owner: str, name: str, returns: str, *parameters: str) -> Any:
+    def found() -> Any:
+        lookup = spark._jvm.java.lang.invoke.MethodHandles.publicLookup()
+        kind = method_type(spark, returns, *parameters)
+        return getattr(lookup, find)(java_class(spark, owner), name, kind)
+
+    return once(spark, (find, owner, name, parameters), found)
+
+
+def as_lambda(spark: Any, interface: str, handle: Any) -> Any:
+    """A MethodHandle as a functional interface, so that it runs inside the JVM."""
+    proxies = spark._jvm.java.lang.invoke.MethodHandleProxies
+    return proxies.asInterfaceInstance(java_class(spark, interface), handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +169,14 @@ def snapshot_info(snapshot: Any) -> SnapshotInfo:
         int(snapshot.snapshotId()),
         None if parent is None else int(parent),
         str(snapshot.operation() or ""),
-        dict(snapshot.summary()) if snapshot.summary() is not None else {},
+        _text_map(snapshot.summary()),
     )
+
+
+def _text_map(java_map: Any) -> dict[str, str]:
+    if java_map is None:
+        return {}
+    return {str(entry.getKey()): str(entry.getValue()) for entry in each(java_map.entrySet())}
 
 
 def ancestors(table: Any) -> Iterator[SnapshotInfo]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.schema import SortColumn
@@ -12,11 +12,14 @@ from reconciler.core.values import Scalar
 from reconciler.errors import UnsupportedError
 from reconciler.jobs import iceberg
 from reconciler.jobs.group import InputFile, decoded_bytes
+from reconciler.jobs.scan import TaskFile
 
 SAMPLED_FILES = 16
+MOST_STATISTICS = 500_000
+"""Files x columns whose statistics are brought over from the JVM."""
 
 
-def refuse_unsafe(spark: Any, table: Any, tasks: Mapping[str, Any], name: str) -> None:
+def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: str) -> None:
     """Raises UnsupportedError for inputs that a rewrite cannot carry over faithfully yet."""
     supported = (1, 2, 3)
     version = int(spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table))
@@ -27,13 +30,12 @@ def refuse_unsafe(spark: Any, table: Any, tasks: Mapping[str, Any], name: str) -
         )
     if table.properties().get("encryption.key-id") is not None:
         raise _refusal(name, "is encrypted", "leave it out of the policy")
-    for path, task in tasks.items():
-        file = task.file()
-        if file.format().name() != "PARQUET":
-            raise _refusal(name, f"has a {file.format().name()} data file: {path}", None)
-        if file.keyMetadata() is not None:
+    for path, file in files.items():
+        if file.format != "PARQUET":
+            raise _refusal(name, f"has a {file.format} data file: {path}", None)
+        if file.encrypted:
             raise _refusal(name, f"has an encrypted data file: {path}", None)
-        if task.deletes().size() and iceberg.deletes_of(task).equality:
+        if file.deletes.equality:
             raise _refusal(
                 name,
                 f"has equality deletes on {path}",
@@ -49,56 +51,64 @@ def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
     )
 
 
+def columns_to_describe(table: Any, keys: Iterable[Sequence[SortColumn]], files: int) -> set[int]:
+    """Ids of the columns whose statistics `describe` and `extremes` need: keys, and those of
+    variable width for the memory that rows take, unless so many files make that too much."""
+    wanted = {column.field_id for key in keys for column in key}
+    variable = _variable(_leaf_types(table.schema()))
+    if len(variable) * files <= MOST_STATISTICS:
+        wanted |= variable
+    return wanted
+
+
 def describe(
-    spark: Any, table: Any, tasks: Mapping[str, Any], key: Sequence[SortColumn]
+    table: Any, files: Mapping[str, TaskFile], key: Sequence[SortColumn]
 ) -> list[InputFile]:
-    """The chosen tasks (planned with column stats) as values, in order of path."""
+    """The chosen files (with statistics of `columns_to_describe`) as values, in order of path."""
     first = table.schema().findField(key[0].field_id) if key else None
-    expansion = _expansion(table, tasks)
+    kind = str(first.type()) if first is not None else ""
+    expansion = _expansion(_leaf_types(table.schema()), files)
     described = []
-    for path in sorted(tasks):
-        file = tasks[path].file()
-        size, rows = int(file.fileSizeInBytes()), int(file.recordCount())
+    for path in sorted(files):
+        file = files[path]
         low = high = None
         span = (-math.inf, math.inf)
         if first is not None:
-            low = _bound(spark, file.lowerBounds(), first)
-            high = _bound(spark, file.upperBounds(), first)
-            span = _span(file, first, low, high, key[0].direction == "desc")
-        described.append(InputFile(path, size, rows, int(size * expansion), low, high, span))
+            field_id = key[0].field_id
+            low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
+            span = _span(file, field_id, kind, low, high, key[0].direction == "desc")
+        decoded = int(file.size * expansion)
+        described.append(InputFile(path, file.size, file.rows, decoded, low, high, span))
     return described
 
 
-def _expansion(table: Any, tasks: Mapping[str, Any]) -> float:
+def _expansion(leaves: Mapping[int, str], files: Mapping[str, TaskFile]) -> float:
     """Decoded bytes per file byte, from the column sizes of a few files."""
-    leaves = _leaf_types(table.schema())
-    variable = {i for i, kind in leaves.items() if kind in ("string", "binary")}
-    paths = sorted(tasks)
-    chosen = paths[:: max(1, len(paths) // SAMPLED_FILES)]
+    variable = _variable(leaves)
+    paths = sorted(files)
     stored = decoded = 0
-    for path in chosen:
-        file = tasks[path].file()
-        size, rows = int(file.fileSizeInBytes()), int(file.recordCount())
-        sizes = file.columnSizes()
-        known = dict(sizes) if sizes is not None else {}
-        wide = sum(int(v) for k, v in known.items() if int(k) in variable) if known else size
-        stored += size
-        decoded += decoded_bytes(rows, len(leaves), wide)
+    for path in paths[:: max(1, len(paths) // SAMPLED_FILES)]:
+        file = files[path]
+        known = variable & file.sizes.keys()
+        wide = sum(file.sizes[i] for i in known) if known or not variable else file.size
+        stored += file.size
+        decoded += decoded_bytes(file.rows, len(leaves), wide)
     return decoded / max(stored, 1)
+
+
+def _variable(leaves: Mapping[int, str]) -> set[int]:
+    return {i for i, kind in leaves.items() if kind in ("string", "binary")}
 
 
 def _leaf_types(schema: Any) -> dict[int, str]:
     """Type by field id of the schema's primitive columns, nested ones included."""
-    types = {int(i): schema.findType(int(i)) for i in schema.idToName()}
+    types = {int(i): schema.findType(int(i)) for i in iceberg.each(schema.idToName().keySet())}
     return {i: str(kind) for i, kind in types.items() if kind.isPrimitiveType()}
 
 
-def _bound(spark: Any, bounds: Any, field: Any) -> Scalar | None:
-    raw = bounds.get(field.fieldId()) if bounds is not None else None
-    if raw is None:
-        return None
-    data = bytes(spark._jvm.org.apache.iceberg.util.ByteBuffers.toByteArray(raw))
-    return decode_bound(str(field.type()), data)
+def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | None:
+    data = bounds.get(field_id)
+    return None if data is None else decode_bound(kind, data)
 
 
 def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
@@ -119,33 +129,24 @@ def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
 
 
 def _span(
-    file: Any, field: Any, low: Scalar | None, high: Scalar | None, descending: bool
+    file: TaskFile, field_id: int, kind: str, low: Scalar | None, high: Scalar | None, desc: bool
 ) -> tuple[float, float]:
     """Bounds as scores, only where the manifest proves that no null or NaN lies outside them."""
-    kind = str(field.type())
     if low is None or high is None or isinstance(low, bytes) or isinstance(high, bytes):
         return (-math.inf, math.inf)
-    if kind.startswith("decimal") or _count(file.nullValueCounts(), field) != 0:
+    if kind.startswith("decimal") or file.nulls.get(field_id) != 0:
         return (-math.inf, math.inf)
-    if kind in ("float", "double") and _count(file.nanValueCounts(), field) != 0:
+    if kind in ("float", "double") and file.nans.get(field_id) != 0:
         return (-math.inf, math.inf)
-    return (-float(high), -float(low)) if descending else (float(low), float(high))
+    return (-float(high), -float(low)) if desc else (float(low), float(high))
 
 
-def _count(counts: Any, field: Any) -> int | None:
-    found = counts.get(field.fieldId()) if counts is not None else None
-    return None if found is None else int(found)
-
-
-def extremes(
-    spark: Any, table: Any, tasks: Mapping[str, Any], field_id: int
-) -> tuple[bytes, bytes]:
+def extremes(table: Any, files: Mapping[str, TaskFile], field_id: int) -> tuple[bytes, bytes]:
     """Least lower and greatest upper bound of a string column; two empty ones if any is unknown."""
-    field = table.schema().findField(field_id)
+    kind = str(table.schema().findField(field_id).type())
     lows, highs = [], []
-    for task in tasks.values():
-        low = _bound(spark, task.file().lowerBounds(), field)
-        high = _bound(spark, task.file().upperBounds(), field)
+    for file in files.values():
+        low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
         if not isinstance(low, bytes) or not isinstance(high, bytes):
             return b"", b""
         lows.append(low)

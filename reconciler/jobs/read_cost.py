@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.core.execution import CatalogConfig, ExecutionResult, Rho
 from reconciler.jobs import iceberg, metrics, stage
+from reconciler.jobs.scan import scan_tasks
 from reconciler.jobs.translate import translated
 
 MOST_BYTES = 256 << 20
@@ -58,9 +59,9 @@ def _read_cpu(spark: Any, name: str, paths: Sequence[str], columns: Sequence[str
     """CPU seconds of reading the columns of the files into nothing."""
     table = iceberg.load(spark, name)
     head = int(table.currentSnapshot().snapshotId())
-    tasks = iceberg.scan_tasks(spark, table, head, paths)
+    tasks = scan_tasks(spark, table, head, paths)
     group = f"layout-read-{uuid.uuid4().hex}"
-    with stage.staged(spark, table, group, tasks.values()):
+    with stage.staged(spark, table, group, tasks.java_tasks(list(tasks))):
         frame = stage.read(spark, group).select(*(_quoted(column) for column in columns))
         spark.sparkContext.setJobGroup(group, "layoutctl: what reading costs")
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
@@ -48,6 +48,7 @@ from reconciler.jobs import (
     write,
 )
 from reconciler.jobs.group import Group, batches, make_groups, task_bytes
+from reconciler.jobs.scan import ScanTasks, scan_tasks
 from reconciler.jobs.standing import Standing
 from reconciler.jobs.translate import lost_jvm, translated
 from reconciler.jobs.write import Attempt, Written
@@ -198,7 +199,8 @@ class _Execution:
         standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
         if not self.request.allow_live_branches:
             standing.refuse_live_branches(self.table, self.shown)
-        tasks, self.base_deletes = standing.base_deletes(self.spark, self.table, self.request)
+        tasks = standing.base_tasks(self.spark, self.table, self.request)
+        self.base_deletes = {path: file.deletes for path, file in tasks.items()}
         standing.check_inputs(self.request, list(tasks), self.shown)
         inputs.refuse_unsafe(self.spark, self.table, tasks, self.shown)
 
@@ -253,11 +255,9 @@ class _Execution:
             if not self._attempt(pending, tasks):
                 return
 
-    def _within_budget(
-        self, pending: Sequence[tuple[str, Action]], tasks: Mapping[str, Any]
-    ) -> bool:
+    def _within_budget(self, pending: Sequence[tuple[str, Action]], tasks: ScanTasks) -> bool:
         """Whether the budgets still cover an attempt, after what was read already."""
-        wanted = sum(int(tasks[path].length()) for _, a in pending for path in a.inputs)
+        wanted = sum(tasks[path].size for _, a in pending for path in a.inputs)
         read = sum(outcome.read_bytes for outcome in self.outcomes)
         cpu = sum(outcome.cpu_seconds for outcome in self.outcomes)
         limit, cpu_limit = self.request.bytes_limit, self.request.cpu_limit_seconds
@@ -267,7 +267,7 @@ class _Execution:
             self._say("stopped", "the budget does not cover another attempt on what is left")
         return not (over_bytes or over_cpu)
 
-    def _pending(self) -> tuple[list[tuple[str, Action]], dict[str, Any]]:
+    def _pending(self) -> tuple[list[tuple[str, Action]], ScanTasks]:
         """Rewriting actions cut down to the inputs that still stand, and the head's scan tasks."""
         states, tasks = self._judge()
         pending = [
@@ -277,12 +277,14 @@ class _Execution:
         ]
         return pending, tasks
 
-    def _judge(self) -> tuple[dict[str, Standing], dict[str, Any]]:
+    def _judge(self) -> tuple[dict[str, Standing], ScanTasks]:
         self.table.refresh()
         standing.require_base(self.table, self.request, self.shown)
         head = int(self.table.currentSnapshot().snapshotId())
         wanted = [path for _, action in self._items() for path in action.inputs]
-        tasks = iceberg.scan_tasks(self.spark, self.table, head, wanted, stats=True)
+        keys = [action.key for _, action in self._items()]
+        columns = inputs.columns_to_describe(self.table, keys, len(wanted))
+        tasks = scan_tasks(self.spark, self.table, head, wanted, columns)
         done = standing.actions_in_history(self.table, self.request)
         states = {
             action_id: standing.judge(action, action_id in done, self.base_deletes, tasks)
@@ -298,7 +300,7 @@ class _Execution:
         while time.monotonic() < deadline and not self._stopping():
             time.sleep(POLL_SECONDS)
 
-    def _attempt(self, pending: Sequence[tuple[str, Action]], tasks: Mapping[str, Any]) -> bool:
+    def _attempt(self, pending: Sequence[tuple[str, Action]], tasks: ScanTasks) -> bool:
         """One attempt on the current head; True if conflicts left something to do."""
         attempt = self._open_attempt()
         self.started, self.sent = {}, set()
@@ -353,9 +355,9 @@ class _Execution:
             for action_id in sorted({group.action_id for group in begun})
         )  # fmt: skip
 
-    def _groups(self, action_id: str, action: Action, tasks: Mapping[str, Any]) -> list[Group]:
+    def _groups(self, action_id: str, action: Action, tasks: ScanTasks) -> list[Group]:
         own = {path: tasks[path] for path in action.inputs}
-        files = inputs.describe(self.spark, self.table, own, action.key)
+        files = inputs.describe(self.table, own, action.key)
         target = action.target_bytes or int(
             self.table.properties().get(stage.TARGET_SIZE) or stage.DEFAULT_TARGET
         )
@@ -368,9 +370,7 @@ class _Execution:
 
     # Groups and batches
 
-    def _run_batches(
-        self, attempt: Attempt, groups: Sequence[Group], tasks: Mapping[str, Any]
-    ) -> bool:
+    def _run_batches(self, attempt: Attempt, groups: Sequence[Group], tasks: ScanTasks) -> bool:
         conflicts = False
         pool = ThreadPoolExecutor(self.cores, thread_name_prefix="group")
         futures = [
@@ -398,7 +398,7 @@ class _Execution:
         number: int,
         groups: int,
         group: Group,
-        tasks: Mapping[str, Any],
+        tasks: ScanTasks,
     ) -> Written:
         self.on_event(
             Event(
@@ -407,7 +407,7 @@ class _Execution:
             )
         )  # fmt: skip
         self.started[number] = group
-        own = {file.path: tasks[file.path] for file in group.inputs}
+        own = tasks.subset(file.path for file in group.inputs)
         written = write.rewrite_group(attempt, number, group, own)
         self.on_event(
             Event(
@@ -455,7 +455,7 @@ class _Execution:
         paths = [file.path for i in members for file in groups[i].inputs]
         self.table.refresh()
         head = int(self.table.currentSnapshot().snapshotId())
-        return len(iceberg.scan_tasks(self.spark, self.table, head, paths)) < len(paths)
+        return len(scan_tasks(self.spark, self.table, head, paths)) < len(paths)
 
     def _stopping(self) -> bool:
         if self.lease_lost():
@@ -507,14 +507,12 @@ class _Execution:
         return False
 
     def _staged(self, attempt: Attempt, paths: Sequence[str]) -> commit.Staged:
-        tasks = iceberg.scan_tasks(self.spark, attempt.table, attempt.snapshot_id, paths)
         return commit.Staged(
             self.request.table_uuid,
             int(attempt.table.operations().current().currentSchemaId()),
             attempt.snapshot_id,
             attempt.sequence_number,
-            {path: iceberg.deletes_of(task) for path, task in tasks.items()},
-            tasks,
+            scan_tasks(self.spark, attempt.table, attempt.snapshot_id, paths),
         )
 
     def _settle(

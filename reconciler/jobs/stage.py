@@ -8,7 +8,7 @@ the rewrite while the real table's properties stay as they are.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.jobs import iceberg
@@ -24,8 +24,9 @@ DEFAULT_TARGET = 512 * 1024 * 1024
 
 def data_location(table: Any) -> str:
     """Where the table's writers put data files."""
-    properties = dict(table.properties())
-    return str(properties.get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip("/")
+    return str(table.properties().get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip(
+        "/"
+    )
 
 
 def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
@@ -42,13 +43,13 @@ def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
 
 
 @contextlib.contextmanager
-def staged(spark: Any, table: Any, set_id: str, tasks: Iterable[Any]) -> Iterator[str]:
-    """Registers a set of scan tasks under `set_id` for reading, and the table for writing to it."""
+def staged(spark: Any, table: Any, set_id: str, tasks: Any) -> Iterator[str]:
+    """Registers a java.util.List of scan tasks under `set_id`, to be read."""
     cache = iceberg.table_cache(spark)
     tasks_of = iceberg.task_set_manager(spark)
     cache.add(set_id, table)
     try:
-        tasks_of.stageTasks(table, set_id, iceberg.java_list(spark, tasks))
+        tasks_of.stageTasks(table, set_id, tasks)
         yield set_id
     finally:
         cache.remove(set_id)
@@ -61,15 +62,21 @@ def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
     cache, rewrites = iceberg.table_cache(spark), iceberg.rewrite_coordinator(spark)
     cache.add(set_id, table)
     try:
-        yield lambda: list(rewrites.fetchNewFiles(table, set_id))
+        yield lambda: list(iceberg.each(rewrites.fetchNewFiles(table, set_id)))
     finally:
         cache.remove(set_id)
         rewrites.clearRewrite(table, set_id)
 
 
-def read(spark: Any, set_id: str) -> Any:
-    """The rows of a staged set, deletes applied; with row lineage columns from format 3 on."""
-    return spark.read.format("iceberg").load(set_id)
+def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
+    """The rows of a staged set, deletes applied; with row lineage columns from format 3 on.
+
+    split_bytes: what one task reads; 0 leaves it to the table's properties.
+    """
+    reader = spark.read.format("iceberg")
+    if split_bytes:
+        reader = reader.option("split-size", str(split_bytes))
+    return reader.load(set_id)
 
 
 def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:

@@ -15,7 +15,7 @@ from reconciler.core.execution import ExecutionRequest
 from reconciler.core.plan import Validity
 from reconciler.errors import BlockedError, StalePlanError, VetoError
 from reconciler.jobs import iceberg
-from reconciler.jobs.iceberg import Deletes
+from reconciler.jobs.scan import Deletes, ScanTasks, TaskFile, scan_tasks
 
 STALE = "layoutctl plan"
 
@@ -56,7 +56,7 @@ def require_base(table: Any, request: ExecutionRequest, name: str) -> None:
 def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
     """A rolled-back commit of the plan is a human's veto (design section 5)."""
     in_history: set[int] | None = None
-    for snapshot in table.snapshots():
+    for snapshot in iceberg.each(table.snapshots()):
         if snapshot.summary().get(iceberg.PLAN_ID) != plan_id:
             continue
         if in_history is None:
@@ -73,14 +73,15 @@ def refuse_live_branches(table: Any, name: str) -> None:
     """Write-audit-publish: a rewrite of main would keep a live branch from being published."""
     on_main = {info.id for info in iceberg.ancestors(table)}
     published = table.properties().get("write.wap.enabled") == "true"
-    for branch, reference in dict(table.refs()).items():
+    for entry in iceberg.each(table.refs().entrySet()):
+        branch, reference = entry.getKey(), entry.getValue()
         if branch == "main" or not reference.isBranch():
             continue
         head = int(reference.snapshotId())
         at_head = published and head == int(table.currentSnapshot().snapshotId())
         if head not in on_main or at_head:
             raise _live(name, f"branch {branch}")
-    for snapshot in table.snapshots() if published else ():
+    for snapshot in iceberg.each(table.snapshots()) if published else ():
         info = iceberg.snapshot_info(snapshot)
         staged = info.summary.get("wap.id")
         if staged and info.id not in on_main and not _was_published(table, staged):
@@ -99,27 +100,22 @@ def _live(name: str, what: str) -> VetoError:
     )
 
 
-def base_deletes(
-    spark: Any, table: Any, request: ExecutionRequest
-) -> tuple[dict[str, Any], dict[str, Deletes]]:
-    """Scan tasks and deletes, at the plan's snapshot, of every input of the request."""
+def base_tasks(spark: Any, table: Any, request: ExecutionRequest) -> ScanTasks:
+    """At the plan's snapshot, every input of the request."""
     wanted = [path for action in request.actions for path in action.inputs]
     assert request.base_snapshot_id is not None
-    tasks = iceberg.scan_tasks(spark, table, request.base_snapshot_id, wanted)
-    return tasks, {path: iceberg.deletes_of(task) for path, task in tasks.items()}
+    return scan_tasks(spark, table, request.base_snapshot_id, wanted)
 
 
 def judge(
     action: Action,
     done: bool,
     base: Mapping[str, Deletes],
-    live: Mapping[str, Any],
+    live: Mapping[str, TaskFile],
 ) -> Standing:
-    """One rewriting action. done: the head's ancestors carry its id. live: head tasks by path."""
+    """One rewriting action. done: the head's ancestors carry its id. live: the head's files."""
     unchanged = [
-        path
-        for path in action.inputs
-        if path in live and iceberg.deletes_of(live[path]) == base.get(path)
+        path for path in action.inputs if path in live and live[path].deletes == base.get(path)
     ]
     gone = len(action.inputs) - sum(path in live for path in action.inputs)
     changed = len(action.inputs) - gone - len(unchanged)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.core.format import count
 from reconciler.errors import UserError, VerificationError
-from reconciler.jobs import arrange, metrics, stage, verify
+from reconciler.jobs import arrange, iceberg, metrics, stage, verify
 from reconciler.jobs.group import Group
 from reconciler.jobs.metrics import TaskMetrics
+from reconciler.jobs.scan import ScanTasks
 from reconciler.jobs.verify import Fingerprint
 
+MIN_SPLIT = 4 << 20
+"""Bytes of written files below which another task costs more than it saves."""
 PAGE_ROWS = 20_000
 """Rows after which a Parquet writer ends a page and compresses it."""
 BUFFERED_VALUE = 8
@@ -61,8 +64,8 @@ class Written:
         return tuple(str(file.location()) for file in self.files)
 
 
-def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: Mapping[str, Any]) -> Written:
-    """Writes the rows of `tasks` (by path) anew under the attempt's prefix, and verifies them."""
+def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks) -> Written:
+    """Writes the rows of `tasks` anew under the attempt's prefix, and verifies them."""
     started = time.monotonic()
     spark, base = attempt.spark, f"{attempt.id}/{number}"
     hashed = verify.checks_hashes(attempt.verify, base)
@@ -159,13 +162,21 @@ def read_back(
 
     if not files:
         return Fingerprint(0)
-    tasks = [stage.task_of_new_file(spark, table, file) for file in files]
+    tasks = iceberg.java_list(spark, [stage.task_of_new_file(spark, table, f) for f in files])
     with stage.staged(spark, table, set_id, tasks):
-        frame = stage.without_lineage_base(stage.read(spark, set_id))
+        frame = stage.without_lineage_base(stage.read(spark, set_id, _even_split(spark, files)))
+        if not hashed:
+            return Fingerprint(int(frame.count()))
         observation = Observation(set_id)
         observed = frame.observe(observation, *verify.aggregates(frame.schema, hashed))
         observed.write.format("noop").mode("overwrite").save()
         return verify.fingerprint(observation.get)
+
+
+def _even_split(spark: Any, files: Sequence[Any]) -> int:
+    """Bytes a task reads back: all cores are busy to the end, however few the files are."""
+    total = sum(int(file.fileSizeInBytes()) for file in files)
+    return max(MIN_SPLIT, total // (2 * int(spark.sparkContext.defaultParallelism)))
 
 
 def discard(table: Any, paths: Sequence[str]) -> None:

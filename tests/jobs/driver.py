@@ -13,7 +13,8 @@ from pathlib import Path
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import Event
 from reconciler.errors import ReconcilerError
-from reconciler.jobs import iceberg, session
+from reconciler.jobs import session
+from reconciler.jobs.scan import scan_tasks
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.jobs.tables import Bench
 
@@ -30,7 +31,7 @@ def main() -> int:
     table = bench.table(name)
     head = int(table.currentSnapshot().snapshotId())
     inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]
-    assert len(iceberg.scan_tasks(spark, table, head, inputs)) == len(inputs)
+    assert len(scan_tasks(spark, table, head, inputs)) == len(inputs)
     action = bench.action(name, ActionType.RECLUSTER, key, inputs=inputs)
     plan = f"p-{time.time_ns():020x}"
     request = bench.request(name, action, plan=plan, group_bytes=1, max_commits=files)

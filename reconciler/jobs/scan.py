@@ -1,0 +1,249 @@
+"""Scan tasks of a snapshot: JVM objects for staging and commits, and what manifests say of them.
+
+An action may have a hundred thousand inputs. What crosses from the JVM is a few large texts, and
+what is done with many tasks is done inside the JVM: the number of py4j calls does not grow with
+the number of files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.jobs import iceberg
+
+CHUNK = 2_000
+"""Tasks that are described by one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Delete files that apply to one data file: (path, offset) pairs; equality: any of them is."""
+
+    positions: frozenset[tuple[str, int]] = frozenset()
+    equality: frozenset[str] = frozenset()
+
+
+NO_DELETES = Deletes()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """One data file as its manifest entry describes it.
+
+    format: in capitals. size: of the file in bytes. By field id, for the requested columns only:
+    lower, upper: bounds, single-value serialised; nulls, nans: counts; sizes: stored bytes.
+    """
+
+    path: str
+    format: str
+    size: int
+    rows: int
+    encrypted: bool = False
+    deletes: Deletes = NO_DELETES
+    lower: Mapping[int, bytes] = field(default_factory=dict)
+    upper: Mapping[int, bytes] = field(default_factory=dict)
+    nulls: Mapping[int, int] = field(default_factory=dict)
+    nans: Mapping[int, int] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+
+class ScanTasks(Mapping[str, TaskFile]):
+    """Files by path, in order of path, with their org.apache.iceberg.FileScanTask in the JVM."""
+
+    def __init__(self, spark: Any, tasks: Any, files: Mapping[str, TaskFile]) -> None:
+        self._spark, self._tasks, self._files = spark, tasks, files
+
+    def __getitem__(self, path: str) -> TaskFile:
+        return self._files[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def subset(self, paths: Iterable[str]) -> ScanTasks:
+        """Those of the paths that are here."""
+        chosen = {path: self._files[path] for path in sorted(set(paths)) if path in self._files}
+        tasks = self._spark._jvm.java.util.HashMap(self._tasks)
+        tasks.keySet().retainAll(iceberg.java_set(self._spark, chosen))
+        return ScanTasks(self._spark, tasks, chosen)
+
+    def java_tasks(self, paths: Sequence[str]) -> Any:
+        """java.util.List of the tasks of these paths, in this order."""
+        lines = iceberg.java_lines(self._spark, paths)
+        lookup = iceberg.method(self._spark, "java.util.Map", "get", "java.lang.Object", _OBJECT)
+        of_path = _function(self._spark, lookup.bindTo(self._tasks))
+        return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
+
+    def remove_in(self, update: Any) -> None:
+        """Names every file, and every delete file of it alone, as replaced by a RewriteFiles."""
+        spark = self._spark
+        rewrite = "org.apache.iceberg.RewriteFiles"
+        tasks = iceberg.java_values(self._tasks)
+        file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
+        remove = iceberg.method(
+            spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DataFile"
+        ).bindTo(update)
+        tasks.stream().map(_function(spark, file_of)).forEach(
+            iceberg.as_lambda(spark, _CONSUMER, remove)
+        )
+        if not any(file.deletes.positions for file in self._files.values()):
+            return
+        remove_deletes = iceberg.method(
+            spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DeleteFile"
+        ).bindTo(update)
+        scoped = iceberg.static_method(
+            spark, "org.apache.iceberg.util.ContentFileUtil", "isFileScoped", "boolean",
+            "org.apache.iceberg.DeleteFile",
+        )  # fmt: skip
+        deletes = tasks.stream().flatMap(_function(spark, _delete_stream(spark)))
+        deletes.filter(iceberg.as_lambda(spark, _PREDICATE, scoped)).forEach(
+            iceberg.as_lambda(spark, _CONSUMER, remove_deletes)
+        )
+
+
+_OBJECT = "java.lang.Object"
+_TASK = "org.apache.iceberg.ContentScanTask"
+_CONSUMER = "java.util.function.Consumer"
+_PREDICATE = "java.util.function.Predicate"
+
+
+def scan_tasks(
+    spark: Any,
+    table: Any,
+    snapshot_id: int,
+    paths: Iterable[str],
+    columns: Collection[int] = (),
+) -> ScanTasks:
+    """Tasks of those of `paths` that are live in the snapshot. columns: ids of those whose
+    statistics to read."""
+    scan = table.newScan().useSnapshot(snapshot_id)
+    schema = scan.schema()  # the snapshot's: a column may have had another name then, or none
+    names = [name for name in map(schema.findColumnName, sorted(columns)) if name is not None]
+    if names:
+        scan = scan.includeColumnStats(iceberg.java_list(spark, names))
+    planned = scan.planFiles()
+    try:
+        lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+        tasks = lists.newArrayList(planned.iterator())
+    finally:
+        planned.close()
+    collectors = spark._jvm.java.util.stream.Collectors
+    identity = spark._jvm.java.util.function.Function.identity()
+    path_of = iceberg.once(spark, "path", lambda: _function(spark, _task_path(spark)))
+    by_path = tasks.stream().collect(collectors.toMap(path_of, identity))
+    by_path.keySet().retainAll(iceberg.java_set(spark, paths))
+    files = {file.path: file for file in _described(spark, by_path)}
+    return ScanTasks(spark, by_path, {path: files[path] for path in sorted(files)})
+
+
+def _task_path(spark: Any) -> Any:
+    """FileScanTask -> path, as a MethodHandle."""
+    file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
+    path_of = iceberg.method(spark, "org.apache.iceberg.ContentFile", "location", _STRING)
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file_of, path_of)
+
+
+_STRING = "java.lang.String"
+
+
+def _delete_stream(spark: Any) -> Any:
+    """FileScanTask -> stream of its delete files, as a MethodHandle."""
+    list_of = iceberg.method(spark, "org.apache.iceberg.FileScanTask", "deletes", "java.util.List")
+    stream_of = iceberg.method(
+        spark, "java.util.Collection", "stream", "java.util.stream.Stream"
+    ).asType(_type(spark, "java.util.stream.Stream", "java.util.List"))
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(list_of, stream_of)
+
+
+def _function(spark: Any, handle: Any) -> Any:
+    return iceberg.as_lambda(spark, "java.util.function.Function", handle)
+
+
+def _type(spark: Any, returns: str, *parameters: str) -> Any:
+    return iceberg.method_type(spark, returns, *parameters)
+
+
+def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
+    """Every task as Iceberg's own JSON of its file, and of its deletes where it has some."""
+    lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+    tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
+    to_json = iceberg.once(spark, "json", lambda: _function(spark, _task_json(spark)))
+    joining = spark._jvm.java.util.stream.Collectors.joining("\n")
+    chunks = lists.partition(tasks, CHUNK)
+    for number in range(int(chunks.size())):
+        text = chunks.get(number).stream().map(to_json).collect(joining)
+        for line in text.splitlines():
+            yield _task_file(json.loads(line))
+
+
+def _task_json(spark: Any) -> Any:
+    """FileScanTask -> JSON: of the whole task if it has deletes, else of its file (much shorter).
+
+    One line each: Iceberg prints JSON without line breaks.
+    """
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    whole = iceberg.static_method(
+        spark, "org.apache.iceberg.ScanTaskParser", "toJson", _STRING,
+        "org.apache.iceberg.FileScanTask",
+    )  # fmt: skip
+    file_json = iceberg.static_method(
+        spark, "org.apache.iceberg.ContentFileParser", "toJson", _STRING,
+        "org.apache.iceberg.ContentFile", "org.apache.iceberg.PartitionSpec",
+    )  # fmt: skip
+    task = "org.apache.iceberg.FileScanTask"
+    file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
+    spec_of = iceberg.method(
+        spark, "org.apache.iceberg.PartitionScanTask", "spec", "org.apache.iceberg.PartitionSpec"
+    )
+    filters = iceberg.java_array(
+        spark, "java.lang.invoke.MethodHandle",
+        [file_of.asType(_type(spark, "org.apache.iceberg.ContentFile", task)),
+         spec_of.asType(_type(spark, "org.apache.iceberg.PartitionSpec", task))],
+    )  # fmt: skip
+    both = handles.filterArguments(file_json, 0, filters)
+    order = spark.sparkContext._gateway.new_array(spark._jvm.int, 2)  # the task, twice
+    short = handles.permuteArguments(both, _type(spark, _STRING, task), order)
+    list_of = iceberg.method(spark, task, "deletes", "java.util.List")
+    is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
+    return handles.guardWithTest(handles.filterReturnValue(list_of, is_empty), short, whole)
+
+
+def _task_file(body: Mapping[str, Any]) -> TaskFile:
+    file = body.get("data-file", body)
+    return TaskFile(
+        path=file["file-path"],
+        format=str(file["file-format"]).upper(),
+        size=int(file["file-size-in-bytes"]),
+        rows=int(file["record-count"]),
+        encrypted=file.get("key-metadata") is not None,
+        deletes=_deletes(body.get("delete-files", ())),
+        lower=_by_id(file, "lower-bounds", bytes.fromhex),
+        upper=_by_id(file, "upper-bounds", bytes.fromhex),
+        nulls=_by_id(file, "null-value-counts", int),
+        nans=_by_id(file, "nan-value-counts", int),
+        sizes=_by_id(file, "column-sizes", int),
+    )
+
+
+def _by_id(file: Mapping[str, Any], name: str, read: Any) -> dict[int, Any]:
+    found = file.get(name)
+    if not found:
+        return {}
+    return {int(k): read(v) for k, v in zip(found["keys"], found["values"], strict=True)}
+
+
+def _deletes(files: Iterable[Mapping[str, Any]]) -> Deletes:
+    positions, equality = set(), set()
+    for file in files:
+        if file["content"].upper().replace("-", "_") == "EQUALITY_DELETES":
+            equality.add(file["file-path"])
+        else:
+            positions.add((file["file-path"], int(file.get("content-offset") or 0)))
+    return (
+        Deletes(frozenset(positions), frozenset(equality)) if positions or equality else NO_DELETES
+    )

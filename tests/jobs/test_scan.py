@@ -1,0 +1,132 @@
+"""Scan tasks: what their JSON says, and that work over many files takes a fixed number of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from py4j.clientserver import JavaClient
+from py4j.java_gateway import GatewayClient
+
+from reconciler.core.actions import ActionType
+from reconciler.core.plan import Validity
+from reconciler.jobs import inputs, stage
+from reconciler.jobs.scan import NO_DELETES, scan_tasks
+from tests.jobs.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+
+def _head(bench: Bench, name: str) -> int:
+    return int(bench.table(name).currentSnapshot().snapshotId())
+
+
+def _paths(bench: Bench, name: str) -> list[str]:
+    return sorted(file.file_path for file in bench.files(name))
+
+
+def _files(bench: Bench, name: str, files: int) -> None:
+    bench.sql(
+        f"INSERT INTO {bench.full(name)} SELECT /*+ REPARTITION({files}) */ "
+        f"id, concat('s', id % 7), id * 2 FROM range({files * 20})"
+    )
+
+
+@contextmanager
+def _counted() -> Iterator[list[str]]:
+    """Commands sent to the JVM within the block."""
+    sent: list[str] = []
+    original = GatewayClient.send_command, JavaClient.send_command
+
+    def counting(which: int):  # type: ignore[no-untyped-def]
+        def send(self, command, *rest, **named):  # type: ignore[no-untyped-def]
+            sent.append(command)
+            return original[which](self, command, *rest, **named)
+
+        return send
+
+    GatewayClient.send_command, JavaClient.send_command = counting(0), counting(1)
+    try:
+        yield sent
+    finally:
+        GatewayClient.send_command, JavaClient.send_command = original
+
+
+def test_a_file_is_described_as_its_manifest_entry(bench: Bench) -> None:
+    name = bench.create("id bigint, s string, v bigint")
+    _files(bench, name, 3)
+    paths = _paths(bench, name)
+    found = scan_tasks(bench.spark, bench.table(name), _head(bench, name), paths, [1, 2])
+    assert list(found) == paths
+    for file, row in zip(found.values(), sorted(bench.files(name)), strict=True):
+        assert (file.path, file.size, file.rows) == (
+            row.file_path, row.file_size_in_bytes, row.record_count,
+        )  # fmt: skip
+        assert file.format == "PARQUET"
+        assert not file.encrypted
+        assert file.deletes == NO_DELETES
+        low, high = row.readable_metrics["id"].lower_bound, row.readable_metrics["id"].upper_bound
+        assert inputs.decode_bound("long", file.lower[1]) == low
+        assert inputs.decode_bound("long", file.upper[1]) == high
+        assert set(file.lower) == {1, 2}
+        assert file.nulls == {1: 0, 2: 0}
+
+
+def test_statistics_are_found_under_the_name_that_a_column_had_then(bench: Bench) -> None:
+    name = bench.create("id bigint, s string, v bigint")
+    _files(bench, name, 1)
+    bench.sql(f"ALTER TABLE {bench.full(name)} RENAME COLUMN s TO renamed")
+    bench.sql(f"ALTER TABLE {bench.full(name)} ADD COLUMN late bigint")
+    found = scan_tasks(
+        bench.spark, bench.table(name), _head(bench, name), _paths(bench, name), [2, 4]
+    )
+    assert [set(file.lower) for file in found.values()] == [{2}]
+
+
+def test_only_live_files_are_found(bench: Bench) -> None:
+    name = bench.create("id bigint, s string, v bigint")
+    _files(bench, name, 2)
+    paths = _paths(bench, name)
+    found = scan_tasks(bench.spark, bench.table(name), _head(bench, name), [paths[1], "gone"])
+    assert list(found) == [paths[1]]
+
+
+def test_deletes_are_told_by_file(bench: Bench) -> None:
+    merge_on_read = "'format-version'='2', 'write.delete.mode'='merge-on-read'"
+    name = bench.create("id bigint, s string, v bigint", merge_on_read)
+    _files(bench, name, 2)
+    before = dict.fromkeys(_paths(bench, name))
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 3")
+    found = scan_tasks(bench.spark, bench.table(name), _head(bench, name), before)
+    touched = [file for file in found.values() if file.deletes.positions]
+    assert len(touched) == 1
+    assert not touched[0].deletes.equality
+
+
+def test_tasks_are_staged_in_the_order_that_was_asked_for(bench: Bench) -> None:
+    name = bench.create("id bigint, s string, v bigint")
+    _files(bench, name, 3)
+    paths = _paths(bench, name)
+    tasks = scan_tasks(bench.spark, bench.table(name), _head(bench, name), paths)
+    wanted = [paths[2], paths[0]]
+    java = tasks.subset(wanted).java_tasks(wanted)
+    assert [str(java.get(i).file().location()) for i in range(java.size())] == wanted
+    with stage.staged(bench.spark, bench.table(name), "some-set", java):
+        assert stage.read(bench.spark, "some-set").count() == sum(tasks[p].rows for p in wanted)
+
+
+@pytest.mark.parametrize("kind", [ActionType.CLUSTER, ActionType.BIN_PACK])
+def test_calls_to_the_jvm_do_not_grow_with_the_files(bench: Bench, kind: ActionType) -> None:
+    calls = []
+    for files in (4, 4, 24):
+        name = bench.create("id bigint, s string, v bigint")
+        _files(bench, name, files)
+        key = ("id",) if kind is ActionType.CLUSTER else ()
+        action = bench.action(name, kind, *key, target_bytes=1 << 30)
+        request = bench.request(name, action)
+        with _counted() as sent:
+            result = bench.run(request)
+        assert [state.state for state in result.actions] == [Validity.DONE]
+        calls.append(len(sent))
+    assert calls[2] < calls[1] * 1.1
