@@ -317,7 +317,7 @@ SUBSTITUTE: dict[str, Callable[[random.Random, int], Parameters]] = {
 argument is the largest order key loaded."""
 
 ROUND_ONE = (
-    ("Q3", 1), ("Q6", 4), ("Q7", 1), ("Q10", 1), ("Q12", 2), ("Q14", 6), ("Q15", 3), ("Q20", 1),
+    ("Q3", 1), ("Q6", 3), ("Q10", 1), ("Q12", 2), ("Q14", 4), ("Q15", 2), ("Q20", 1),
     ("order lookup", 2),
 )  # fmt: skip
 """(template, executions)."""
