@@ -61,7 +61,7 @@ def test_a_run_does_the_plan_records_it_and_leaves_nothing_open(made: Prepared, 
     (reservation,) = made.store.reservations(uuid)
     assert (reservation.id, reservation.settled) == (reservation_id(made.plan.id, 1), True)
     assert reservation.policy == made.run.policy_key
-    done = [entry.action_id for entry in made.store.ledger(uuid) if entry.committed]
+    done = [entry.outcome.action_id for entry in made.store.ledger(uuid) if entry.committed]
     assert done == list(made.run.action_ids)
     told = summary(made.run, driven)
     assert told["commits"] == driven.execution.commits

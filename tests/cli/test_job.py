@@ -1,0 +1,189 @@
+"""`layoutctl job` as a pod runs it: a process, its environment, its last words, its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.run_document import RunDocument
+from tests.conftest import sqlite_catalog
+from tests.loop.runs import Prepared, prepared
+
+PLANTED = "planted-hunter2-value"
+
+
+class Pod:
+    """One process with a driver pod's surroundings, outside of a cluster."""
+
+    def __init__(self, directory: Path, run: RunDocument | None, **environ: str):
+        self.last = directory / "termination-log"
+        secrets = directory / "secret"
+        (secrets / "..data").mkdir(parents=True, exist_ok=True)
+        (secrets / "s3.secret-access-key").write_text(f"{PLANTED}\n")
+        self.log = directory / "log"
+        self.environ = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("LAYOUT")},
+            "LAYOUT_TERMINATION_LOG": str(self.last),
+            "LAYOUT_CATALOG_SECRETS": str(secrets),
+            "LAYOUTCTL_SPARK_MASTER": "local[2]",
+            "LAYOUTCTL_DRIVER_MEMORY": "1g",
+            **{k: v for k, v in os.environ.items() if k == "LAYOUTCTL_CACHE"},
+            **environ,
+        }
+        if run is not None:
+            self.environ["LAYOUT_RUN"] = run.text()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "reconciler.cli.main", "job"],
+            env=self.environ,
+            stderr=self.log.open("w"),
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=600)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line]
+
+    def words(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.last.read_text())
+        return found
+
+    def when(self, phase: str) -> None:
+        """Waits until the driver has logged an event of that phase."""
+        deadline = time.monotonic() + 500
+        while f'"phase": "{phase}"' not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def jvm(self) -> int:
+        listed = subprocess.run(
+            ["ps", "-o", "pid=,args=", "--ppid", str(self.process.pid)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        (pid,) = [int(ln.split()[0]) for ln in listed.stdout.splitlines() if "java" in ln]
+        return pid
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Prepared]:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    (tmp_path / "warehouse").mkdir()
+    config = sqlite_catalog(tmp_path)
+    catalog = SqlCatalog(config.name, **dict(config.properties))
+    yield prepared(config, catalog, tmp_path / "plans", partitions=4)
+
+
+@pytest.mark.jvm
+def test_a_job_does_its_plan_and_says_what_it_did(made: Prepared, tmp_path: Path) -> None:
+    before = made.rows()
+    pod = Pod(tmp_path, made.run)
+    assert pod.wait() == 0, pod.log.read_text()
+    assert made.rows() == before
+    words = pod.words()
+    assert words["planId"] == made.plan.id
+    assert words["commits"] >= 1 and "cause" not in words
+    lines = pod.lines()
+    assert all(
+        (line["planId"], line["attempt"]) == (made.plan.id, 1) and line["table"] for line in lines
+    )
+    assert {"start", "committed"} <= {line.get("phase") for line in lines}
+    assert PLANTED not in pod.log.read_text() + pod.last.read_text()
+
+
+@pytest.mark.jvm
+def test_sigterm_to_the_whole_group_stops_at_a_boundary_and_the_next_attempt_goes_on(
+    made: Prepared, tmp_path: Path
+) -> None:
+    before = made.rows()
+    pod = Pod(tmp_path, made.run)
+    pod.when("start")
+    os.killpg(pod.process.pid, signal.SIGTERM)
+    assert pod.wait() == 130, pod.log.read_text()
+    assert pod.words()["cause"] == "Stopped"
+    assert made.rows() == before
+    assert made.store.open_intents(made.plan.table_uuid) == ()
+    again = Pod(tmp_path / "again", replace(made.run, attempt=2))
+    assert again.wait() == 0, again.log.read_text()
+    assert made.rows() == before
+
+
+@pytest.mark.jvm
+def test_a_jvm_that_the_kernel_kills_is_out_of_memory_and_settled_by_the_next(
+    made: Prepared, tmp_path: Path
+) -> None:
+    before = made.rows()
+    pod = Pod(tmp_path, made.run)
+    pod.when("start")
+    os.kill(pod.jvm(), signal.SIGKILL)
+    assert pod.wait() == 5, pod.log.read_text()
+    words = pod.words()
+    assert (words["cause"], words["retry"]) == ("OutOfMemory", True)
+    assert "memory" in words["do"]
+    assert made.rows() == before
+    again = Pod(tmp_path / "again", replace(made.run, attempt=2))
+    assert again.wait() == 0, again.log.read_text()
+    assert again.words()["settled"] == 1
+    assert made.rows() == before
+    assert made.store.open_intents(made.plan.table_uuid) == ()
+
+
+def test_a_plan_that_was_changed_is_refused(made: Prepared, tmp_path: Path) -> None:
+    path = Path(made.run.plan_uri.removeprefix("file://"))
+    path.write_text(path.read_text().replace('"policy":"test"', '"policy":"tost"'))
+    files = made.files()
+    pod = Pod(tmp_path, made.run)
+    assert pod.wait() == 1
+    assert pod.words()["cause"] == "UserError"
+    assert "changed after it was published" in pod.words()["message"]
+    assert made.files() == files
+
+
+def test_an_unknown_key_of_the_secret_is_named_and_its_value_is_not(
+    made: Prepared, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "py-io-impl").write_text(PLANTED)
+    pod = Pod(tmp_path, made.run)
+    assert pod.wait() == 1
+    assert "py-io-impl" in pod.words()["message"]
+    assert PLANTED not in pod.log.read_text() + pod.last.read_text()
+
+
+def test_without_a_run_there_is_nothing_to_do(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, None)
+    assert pod.wait() == 1
+    assert pod.words() == {
+        "cause": "UserError",
+        "message": "LAYOUT_RUN is not set: there is nothing to run. "
+        "The operator starts this command in a pod of its own",
+        "do": "use layoutctl apply",
+        "retry": False,
+    }
+
+
+def test_a_pod_that_the_operator_did_not_make_is_refused(made: Prepared, tmp_path: Path) -> None:
+    pod = Pod(tmp_path, made.run, KUBERNETES_SERVICE_HOST="10.0.0.1")
+    assert pod.wait() == 1
+    assert "POD_NAME" in pod.words()["message"]
+
+
+def test_the_verb_is_not_in_the_help() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", "--help"], capture_output=True, text=True
+    )
+    assert "│ apply " in shown.stdout
+    assert "│ job " not in shown.stdout
