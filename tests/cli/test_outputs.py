@@ -231,3 +231,15 @@ def test_the_width_is_the_terminals_within_bounds_and_100_in_a_pipe(
     for columns, expected in (("80", 80), ("40", 60), ("250", 100), ("x", 100)):
         monkeypatch.setenv("COLUMNS", columns)
         assert terminal.width() == expected
+
+
+def test_reports_of_many_tables_are_one_document() -> None:
+    from reconciler.cli.apply import report_list
+
+    error = {"table": ["s", "b"], "error": "no column"}
+    body = report_list([{"kind": "ApplyReport", "table": "rec.s.a"}], [error])
+    assert (body["apiVersion"], body["kind"]) == (
+        "layout.lakehouse.dev/v1alpha1", "ApplyReportList",
+    )  # fmt: skip
+    assert [item["table"] for item in body["items"]] == ["rec.s.a"]
+    assert body["errors"] == [error]

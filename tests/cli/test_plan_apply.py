@@ -165,6 +165,87 @@ def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
     assert cli("plan", name, "-f", policy, "-o", "markdown")[1].startswith("<!-- layoutctl:plan")
 
 
+def _two_tables(path: Path, table: Any, catalog: Any) -> str:
+    """A policy on the table and on an empty one beside it, nothing approved."""
+    other = table.name()[-1] + "_b"
+    catalog.create_table(("cli", other), table.schema())
+    document = yaml.safe_load(Path(policy_file(path, table, **declared("day"))).read_text())
+    document["spec"]["tables"]["include"].append(f"cli.{other}")
+    document["spec"]["budgets"] = [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Gi"}]
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def test_machine_output_is_one_document_whatever_the_number_of_tables(
+    cli, scattered, iceberg_catalog, tmp_path
+):
+    name = name_of(scattered)
+    both = _two_tables(tmp_path / "both.yaml", scattered, iceberg_catalog)
+    kinds = {
+        ("plan", name): "LayoutPlan",
+        ("plan", "-f", both): "LayoutPlanList",
+        ("status", name): "TableStatusList",
+        ("status", "-f", both): "TableStatusList",
+        ("history", name): "TableHistory",
+        ("observe", name): "TableObservation",
+        ("observe", "cli"): "TableObservationList",
+        ("apply", name): "ApplyReport",
+        ("apply", "-f", both): "ApplyReportList",
+        ("catalogs",): "CatalogList",
+    }
+    for arguments, kind in kinds.items():
+        code, out, _ = cli(*arguments, "-o", "json")
+        body = json.loads(out)
+        assert (body["apiVersion"], body["kind"]) == ("layout.lakehouse.dev/v1alpha1", kind)
+        assert code == (3 if arguments[0] == "apply" else 0)
+    (body,) = yaml.safe_load_all(cli("apply", "-f", both, "-o", "yaml")[1])
+    assert [item["kind"] for item in body["items"]] == ["ApplyReport", "ApplyReport"]
+    assert body["errors"] == []
+
+
+def test_budgets_and_digest_are_shown_before_anything_is_approved(
+    cli, scattered, iceberg_catalog, tmp_path
+):
+    both = _two_tables(tmp_path / "both.yaml", scattered, iceberg_catalog)
+    name = name_of(scattered)
+    assert "Budget daily: " in cli("plan", name, "-f", both)[1]
+    body = json.loads(cli("plan", name, "-f", both, "-o", "json")[1])
+    text = cli("plan", name, "-f", both, "-o", "markdown")[1]
+    assert text.startswith(f"<!-- layoutctl:plan {name} {body['planId']} sha256:")
+    assert "**Budget** daily: " in text and "Approval: Manual" in text
+    assert "0 of 1.0 GiB" in cli("status", name, "-f", both)[1]
+
+
+def test_explain_reads_a_query_and_shows_its_values_only_when_asked(cli, scattered):
+    name, table = name_of(scattered), ".".join(scattered.name())
+    sql = f"SELECT pad FROM {table} WHERE id = 4321"
+    code, out, _ = cli("explain", name, "--query", sql)
+    assert code == 0
+    assert "reads 1 of 8 files" in out and "id = ?" in out and "4321" not in out
+    assert "4000 .. 4999" in cli("explain", name, "--query", sql, "--show-literals")[1]
+    for wrong, says in (
+        (f"SELECT pad FROM {table} WHERE idd = 4321", 'no column "idd"'),
+        ("SELECT pad FROM cli.nowhere WHERE id = 1", "no table of this catalog"),
+        ("SELECT FROM WHERE", "cannot be explained"),
+        ("nothing like it", "no recorded shape"),
+    ):
+        code, out, err = cli("explain", name, "--query", wrong)
+        assert (code, out) == (1, "")
+        assert says in err and "do: " in err
+
+
+def test_documents_that_do_not_govern_a_named_table_are_spoken_of(cli, scattered, tmp_path):
+    other = tmp_path / "other.yaml"
+    policy_file(other, scattered)
+    other.write_text(other.read_text().replace(".".join(scattered.name()), "cli.another"))
+    code, _, err = cli("plan", name_of(scattered), "-f", str(other))
+    assert code == 0
+    assert "no policy under" in err
+    code, _, err = cli("plan", "-f", policy_file(tmp_path / "p.yaml", scattered), "--select", "z.*")
+    assert code == 1
+    assert "--select and --exclude leave none" in err
+
+
 def test_plan_reads_only_and_needs_no_java(cli, scattered, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     before = scattered.refresh().metadata_location

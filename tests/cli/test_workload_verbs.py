@@ -70,6 +70,31 @@ def test_import_counts_and_names_the_next_command(app: typer.Typer, tmp_path: Pa
     assert again["files"][0]["read"] == 0 and again["files"][0]["earlier"] == 5 * DAYS
 
 
+def test_skipped_lines_are_numbered_and_their_text_is_kept_out(
+    app: typer.Typer, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.jsonl"
+    good = {"sql": "SELECT * FROM db.q WHERE id = 7", "timestamp": START.isoformat(), "weight": 4}
+    bad = ['{"sql": "sEcReT', json.dumps(good), *["nonsense sEcReT"] * 7, json.dumps({"sql": "x"})]
+    path.write_text("\n".join(bad) + "\n")
+    text = run(app, "import", str(path))
+    assert "not valid JSON       8  lines 1, 3, 4, 5, 6" in text
+    assert "no usable timestamp  1  line 10" in text
+    assert "rec.db.q        1  weight 4" in text
+    assert "sEcReT" not in text
+    assert "4 queries (1 entry of the log, by weight) of 1 shape" in run(app, "show", "rec.db.q")
+
+
+def test_a_log_without_a_line_and_a_directory_without_a_log_are_told_apart(
+    app: typer.Typer, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    assert "the log is empty" in run(app, "import", str(tmp_path / "empty.jsonl"))
+    (tmp_path / "void").mkdir()
+    with pytest.raises(UserError, match="holds no log"):
+        run(app, "import", str(tmp_path / "void"))
+
+
 def test_show_lists_shapes_without_a_single_literal(app: typer.Typer, tmp_path: Path) -> None:
     run(app, "import", "--dialect", "trino", str(log(tmp_path)))
     text = run(app, "show", "rec.db.q")

@@ -85,6 +85,7 @@ def plan(
             "trust": "after 9 actions here: bytes read +3 % median",
             "rejected": [{"what": f"candidate {n}", "why": "saves 0.4x of what it costs"}
                          for n in range(rejected)],
+            "budgets": ["daily: 128.0 MiB of 500.0 GiB per 24 h, 0 B used"],
             "notActedOn": ["spec.deletes.compaction"],
             "emptyBecause": "" if actions else "Nothing is above threshold: the layout serves.",
         },

@@ -100,3 +100,36 @@ def test_many_tables_stay_within_the_limit_and_are_counted() -> None:
 
 def test_one_document_among_many_is_the_plain_rendering() -> None:
     assert render_plans([plan()]) == render_plan(plan())
+
+
+def test_budgets_and_digest_are_said_outside_the_fold() -> None:
+    digest = "sha256:" + "ab" * 32
+    text = render_plan({**plan(), "digest": digest}, "Approval: Manual, not approved.")
+    visible = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
+    assert "**Budget** daily: 128.0 MiB of 500.0 GiB per 24 h, 0 B used." in visible
+    assert visible.rstrip().endswith(
+        f"Plan `p-3f9a1c0b77de4c21a0be`, digest `{digest}`. Approval: Manual, not approved."
+    )
+
+
+def test_every_plan_of_many_tables_names_its_digest_budgets_and_approval() -> None:
+    documents = [
+        {**plan(table=("sales", name)), "planId": f"p-{number:020d}", "digest": f"sha256:{number}"}
+        for number, name in enumerate(("a", "b"))
+    ]
+    text = render_plans(documents, approvals=["Approval: first.", "Approval: second."])
+    assert text.startswith("<!-- layoutctl:plan tables=2 -->\n")
+    assert "digest `sha256:0`. Approval: first." in text
+    assert "digest `sha256:1`. Approval: second." in text
+    assert text.count("**Budget** daily") == 2
+
+
+def test_many_budgets_and_actions_of_many_tables_stay_within_the_limit() -> None:
+    document = plan(actions=40, table=("s", "n" * 5_000))
+    for number, item in enumerate(document["actions"]):
+        item["predicted"]["label"] = f"{number} " + "<&|" * 400
+    document["evidence"]["budgets"] = ["b" * 400 for _ in range(500)]
+    for text in (render_plan(document), render_plans([document] * 400)):
+        assert text.startswith("<!-- layoutctl:plan ")
+        assert len(text) <= MAX_CHARACTERS
+        assert "more" in text and "cut." in text
