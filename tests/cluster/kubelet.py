@@ -283,15 +283,19 @@ async def main() -> None:
     api = Api(server, directory / "ca.crt", config["users"][0]["user"]["token"])
     node = Node(_NAME, "127.0.0.1", arguments.cpu, arguments.memory)
     kubelet = Kubelet(api, node, directory, arguments.network)
-    loop = asyncio.get_running_loop()
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGCHLD, kubelet.children.collect)
-    loop.add_signal_handler(signal.SIGTERM, loop.stop)
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
     port = await Logs(kubelet).serve(
         node.address, directory / "kubelet.crt", directory / "kubelet.key"
     )
-    await kubelet.run(port)
+    following = asyncio.create_task(kubelet.run(port))
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if following.done():
+        following.result()  # it ends by an error only
+    await api.close()
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(RuntimeError):  # the loop was stopped by SIGTERM
-        asyncio.run(main())
+    asyncio.run(main())
