@@ -158,6 +158,9 @@ def cause_of(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -
                 return words
             if ended.get("reason") == "OOMKilled" or ended.get("exitCode") == 137:
                 return LastWords(Cause.OUT_OF_MEMORY, "the driver was killed for its memory")
+            if ended.get("reason") in ("StartError", "ContainerCannotRun"):
+                why = cut(ended.get("message") or ended["reason"], 300)
+                return LastWords(Cause.UNKNOWN, f"the driver's container did not start: {why}")
             if ended:
                 code = ended.get("exitCode")
                 return LastWords(Cause.UNKNOWN, f"the driver ended with exit code {code}, silently")

@@ -94,6 +94,8 @@ def test_the_cause_is_the_last_words_else_the_exit_else_the_job() -> None:
     assert cause_of([pod(exitCode=5, message=words)], None).cause == Cause.CONFLICT
     assert cause_of([pod(exitCode=137, reason="OOMKilled")], None).cause == Cause.OUT_OF_MEMORY
     assert cause_of([pod(exitCode=4, message="Traceback")], None).cause == Cause.UNKNOWN
+    refused = pod(exitCode=128, reason="StartError", message="no such file")
+    assert "did not start: no such file" in cause_of([refused], None).message
     late = {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "Deadline"}]}}
     assert "Deadline" in cause_of([], late).message
     assert cause_of([], None).cause == Cause.UNKNOWN
