@@ -187,7 +187,9 @@ def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, st
         )
     except OSError as error:
         raise UserError(
-            f"{source.uri} cannot be listed", details=(type(error).__name__,)
+            f"{source.uri} cannot be listed",
+            details=(type(error).__name__,),
+            do="check the source's uri, and that the catalog's secret may list it",
         ) from error
     for info in sorted(infos, key=lambda item: item.path):
         if info.type == FileType.File and not info.base_name.startswith((".", "_")):
