@@ -19,7 +19,7 @@ DIGEST_ANNOTATION = f"{GROUP}/plan-digest"
 
 SECRET_DIRECTORY = "/etc/layout/catalog"
 """Where the catalog's secret is mounted in the driver, one file a property."""
-WORK_DIRECTORY = "/work"
+WORK_DIRECTORY = "/scratch"
 EXECUTOR = "executor"
 USER = 185
 """The user of the job image, as in Spark's own images."""
