@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from reconciler.errors import UserError
+
 Page = Callable[[], tuple[int, str, bytes]]
 """Status, content type, body."""
 
@@ -14,7 +16,14 @@ class Pages:
     """Serves pages on a port, in daemon threads, until `stop`. port 0 picks a free one."""
 
     def __init__(self, port: int, pages: Mapping[str, Page]):
-        self._server = ThreadingHTTPServer(("", port), _handler(pages))
+        try:
+            self._server = ThreadingHTTPServer(("", port), _handler(pages))
+        except OSError as error:
+            raise UserError(
+                f"port {port} cannot be opened",
+                details=(str(error),),
+                do="name others with LAYOUTCTL_OPERATOR_HEALTH_PORT and _METRICS_PORT",
+            ) from error
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         thread = threading.Thread(

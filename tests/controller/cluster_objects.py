@@ -99,7 +99,7 @@ def operator(settings: Settings, recorder: Recorder) -> Iterator[Running]:
         running.end()
 
 
-def until(check: Callable[[], Any], seconds: float = 40) -> Any:
+def until(check: Callable[[], Any], seconds: float = 150) -> Any:
     """The first true answer of `check`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
