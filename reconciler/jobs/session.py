@@ -80,7 +80,23 @@ def start(
     for key, value in conf.items():
         if key.startswith(CATALOG_PREFIX):
             spark.conf.set(key, value)
+    _open_catalogs(spark, conf)
     return spark
+
+
+def _open_catalogs(spark: Any, conf: Mapping[str, str]) -> None:
+    """A catalog that cannot be opened would otherwise look as if it were not configured at all."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    names = [key.removeprefix(CATALOG_PREFIX) for key in conf if key.startswith(CATALOG_PREFIX)]
+    for name in (name for name in names if "." not in name):
+        try:
+            spark._jsparkSession.sessionState().catalogManager().catalog(name)
+        except (Py4JError, PySparkException) as error:
+            told = translate(error, f"open catalog {name} in Spark")
+            stop(spark)
+            raise told from error
 
 
 def _require_pyspark() -> None:

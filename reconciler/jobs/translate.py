@@ -94,6 +94,14 @@ def _denied(doing: str, text: str) -> ReconcilerError:
     )
 
 
+def _class_missing(doing: str, text: str) -> ReconcilerError:
+    return UserError(
+        f"could not {doing}: a class is missing from Spark's class path",
+        details=(_tail(text),),
+        do="use a Spark, or a job image, that has the jars of this catalog and its storage",
+    )
+
+
 def _tail(text: str) -> str:
     """The first line of the innermost cause, without what a line break hides."""
     return text.rpartition(" | ")[2].splitlines()[0][:200]
@@ -129,6 +137,7 @@ _TRANSLATIONS = (
      r"|Worker lost|Max number of executor failures", _executors_lost),
     (r"NotAuthorized|Forbidden|AccessDenied|Access Denied|AccessControlException|InvalidAccessKey"
      r"|SignatureDoesNotMatch|Status Code: 40[13]\b|ExpiredToken", _denied),
+    (r"ClassNotFoundException|NoClassDefFoundError|Cannot find constructor", _class_missing),
     (r"FileNotFoundException|FAILED_READ_FILE\.FILE_NOT_EXIST|NoSuchFileException"
      r"|exceptions\.NotFoundException", _missing_file),
     (r"NoSuchTableException|TABLE_OR_VIEW_NOT_FOUND", _no_table),

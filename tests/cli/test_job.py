@@ -29,7 +29,7 @@ class Pod:
         self.last = directory / "termination-log"
         secrets = directory / "secret"
         (secrets / "..data").mkdir(parents=True, exist_ok=True)
-        (secrets / "s3.secret-access-key").write_text(f"{PLANTED}\n")
+        (secrets / "gcs.oauth2.token").write_text(f"{PLANTED}\n")
         self.log = directory / "log"
         self.environ = {
             **{k: v for k, v in os.environ.items() if not k.startswith("LAYOUT")},

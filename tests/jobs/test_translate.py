@@ -76,6 +76,7 @@ def test_a_failed_job_is_told_by_its_cause(message: str, kind: type[ReconcilerEr
         ("java.net.ConnectException", UnavailableError),
         ("java.lang.OutOfMemoryError", MemoryExhaustedError),
         ("org.apache.iceberg.exceptions.NoSuchTableException", UserError),
+        ("java.lang.NoClassDefFoundError", UserError),
     ],
 )
 def test_the_innermost_cause_counts(name: str, kind: type[ReconcilerError]) -> None:
