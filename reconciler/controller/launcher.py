@@ -335,7 +335,7 @@ class Launcher:
 
     def _fail(self, subject: Subject, record: Record, cause: str, message: str) -> None:
         known = failures.failures_of(subject.status)
-        scopes = self.layouts.scopes(subject)
+        scopes = self.layouts.scopes_now(subject)
         later = failures.after(known, cause, message, scopes, subject.now)
         assert later is not None
         dropped = replace(record, phase=Phase.DROPPED)

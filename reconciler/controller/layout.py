@@ -253,6 +253,11 @@ class Layouts:
         owner = subject.glance.owner
         return "" if owner in ("", subject.handle.owner()) else owner
 
+    def scopes_now(self, subject: Subject) -> Scopes:
+        """As `scopes`, of a failure that is being recorded: the table is looked at first."""
+        self._glance(subject)
+        return self.scopes(subject)
+
     def scopes(self, subject: Subject) -> Scopes:
         """What a stalled table waits to change."""
         meta = subject.body["metadata"]
@@ -485,7 +490,7 @@ class Layouts:
 
     def _fail(self, subject: Subject, cause: str, message: str) -> None:
         known = failures.failures_of(subject.status)
-        later = failures.after(known, cause, message, self.scopes(subject), subject.now)
+        later = failures.after(known, cause, message, self.scopes_now(subject), subject.now)
         self.put(subject, {**subject.status, "failures": _failures_body(later)})
 
     def settle(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
@@ -536,14 +541,16 @@ class Layouts:
             result, message = "Succeeded", f"{len(committed)} actions committed"
             idle = failures.after(
                 known, failures.NO_EFFECT, "the job ended well and committed nothing",
-                self.scopes(subject), subject.now,
+                self.scopes_now(subject), subject.now,
             )  # fmt: skip
             later = None if committed else idle
         else:
             stopped = words.cause is Cause.STOPPED
             result = "Stopped" if stopped else words.cause.value
             message = f"{words.message}. {words.do}".rstrip(". ")
-            later = failures.after(known, words.cause, message, self.scopes(subject), subject.now)
+            later = failures.after(
+                known, words.cause, message, self.scopes_now(subject), subject.now
+            )
         entry = {
             "planId": record.plan_id,
             "result": result,

@@ -298,6 +298,25 @@ def test_out_of_memory_is_tried_with_more_then_stalls() -> None:
     assert len(world.jobs()) == 2
 
 
+def test_a_users_error_stalls_until_the_table_or_the_secret_changes() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    world.start(job)
+    world.end(job, 0, LastWords(Cause.USER_ERROR, "no such key"))
+    for _ in range(3):
+        world.turn(operator, 2)
+        world.now += HOUR
+    assert len(world.jobs()) == 1
+    stalled = [c for c in world.layout(name)["status"]["conditions"] if c["type"] == "Stalled"]
+    assert stalled[0]["reason"] == "JobFailed"
+    world.catalog.tables["sales", "orders"].version += 1
+    world.turn(operator, 2)
+    assert len(world.jobs()) == 2
+
+
 def test_jobs_that_change_nothing_stop_being_started() -> None:
     world = World()
     name = world.table("orders", GIB)
