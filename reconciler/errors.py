@@ -18,6 +18,14 @@ EXIT_UNAVAILABLE = 5
 EXIT_INTERRUPTED = 130
 
 
+def first_line(said: BaseException | str, most: int = 300) -> str:
+    """The first line of a foreign message, cut to a readable length; an empty one's type."""
+    lines = str(said).strip().splitlines()
+    if lines:
+        return lines[0][:most]
+    return "" if isinstance(said, str) else type(said).__name__
+
+
 class ReconcilerError(Exception):
     """Base of all errors meant for people.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.errors import Problem
+from reconciler.errors import Problem, first_line
 
 Path = tuple[str | int, ...]
 MAX_DEPTH = 64
@@ -117,8 +117,7 @@ def parse_yaml(text: str, file: str) -> tuple[list[RawDocument], Problem | None]
         what = " ".join(part for part in (failure.problem, failure.context) if part)
         error = Problem(file, line, column, "", f"not valid YAML: {what}", _syntax_hint(text, line))
     except yaml.YAMLError as failure:
-        message = str(failure).splitlines()[0] if str(failure) else "unreadable"
-        error = Problem(file, 0, 0, "", f"not valid YAML: {message}")
+        error = Problem(file, 0, 0, "", f"not valid YAML: {first_line(failure)}")
     return documents, error
 
 

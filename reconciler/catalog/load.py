@@ -18,7 +18,13 @@ from urllib.parse import urlsplit
 from reconciler.catalog.properties import pyiceberg_properties, redact, sqlite_path
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
-from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError, UserError
+from reconciler.errors import (
+    AccessDeniedError,
+    ReconcilerError,
+    UnavailableError,
+    UserError,
+    first_line,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -298,12 +304,6 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
         details=(_where(config), redact(f"{type(error).__name__}: {first_line(error)}", config)),
         do="check that it runs and can be reached, then try again",
     )
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of a foreign message, cut to a readable length."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
 
 
 @contextlib.contextmanager

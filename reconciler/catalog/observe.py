@@ -37,7 +37,7 @@ from reconciler.catalog.recent import recent_writes
 from reconciler.catalog.segment import Key, ManifestCache
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import Observation
-from reconciler.errors import UserError
+from reconciler.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -259,11 +259,6 @@ def _decode_group(
             )
         raise UserError(
             f'the manifest "{keys[0][0]}" cannot be decoded',
-            details=(_first_line(error),),
+            details=(first_line(error),),
             do=CORRUPT_MANIFEST,
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

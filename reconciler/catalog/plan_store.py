@@ -18,12 +18,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from reconciler.catalog.load import connect, first_line, local_path, within
+from reconciler.catalog.load import connect, local_path, within
 from reconciler.catalog.properties import redact
 from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE, SharedBackend
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.plan import Plan, canonical_json, plan_from_document
-from reconciler.errors import ReconcilerError, UnavailableError, UserError
+from reconciler.errors import ReconcilerError, UnavailableError, UserError, first_line
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

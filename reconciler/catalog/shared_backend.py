@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reconciler.catalog.load import connect, describe, first_line, within
+from reconciler.catalog.load import connect, describe, within
 from reconciler.catalog.properties import redact
 from reconciler.catalog.state_tables import PROPERTIES
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
-from reconciler.errors import ReconcilerError, UnavailableError, UserError
+from reconciler.errors import ReconcilerError, UnavailableError, UserError, first_line
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

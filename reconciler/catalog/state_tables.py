@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.catalog.records import Records
-from reconciler.errors import UserError
+from reconciler.errors import UserError, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -364,6 +364,6 @@ def _translated(directory: Path) -> Iterator[None]:
     except (OSError, SQLAlchemyError, CommitFailedException) as error:
         raise UserError(
             f"the state tables in {directory} cannot be used",
-            details=(f"{type(error).__name__}: {str(error).splitlines()[0][:200]}",),
+            details=(f"{type(error).__name__}: {first_line(error)}",),
             do="check the disk and its permissions, or point LAYOUTCTL_STATE to another directory",
         ) from error

@@ -58,7 +58,8 @@ class LastWords:
 def read_last_words(text: str) -> LastWords | None:
     """None for a text that is none of ours: a summary, a killed process, another program."""
     try:
-        body = json.loads(text.strip().splitlines()[-1])
+        # Not splitlines(): JSON may carry U+0085 and its like inside of a string.
+        body = json.loads(text.strip().split("\n")[-1])
         return LastWords(Cause(body["cause"]), str(body["message"]), str(body.get("do") or ""))
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.core.execution import Intent
+from reconciler.errors import first_line
 from reconciler.jobs import iceberg
 from reconciler.jobs.iceberg import SnapshotInfo
 from reconciler.jobs.scan import ScanTasks, scan_tasks
@@ -248,12 +249,12 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
     thrown = java_exception(error)
     message = str(thrown.getMessage()) if thrown is not None else str(error)
     if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
-        why = message.splitlines()[0] if message else type(error).__name__
+        why = first_line(message) or type(error).__name__
         return Unknown(why, lost=False, asserted=guard.asserted)
     if guard.already is not None:
         return Committed(guard.already)
     lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)
-    why = guard.refusal or ("" if lost_race else guard.explain()) or message.splitlines()[0]
+    why = guard.refusal or ("" if lost_race else guard.explain()) or first_line(message)
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
 
 

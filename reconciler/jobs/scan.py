@@ -177,7 +177,8 @@ def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
     chunks = lists.partition(tasks, CHUNK)
     for number in range(int(chunks.size())):
         text = chunks.get(number).stream().map(to_json).collect(joining)
-        for line in text.splitlines():
+        # Not splitlines(): Iceberg's JSON leaves U+0085, U+2028 and their like as they are.
+        for line in text.split("\n"):
             yield _task_file(json.loads(line))
 
 

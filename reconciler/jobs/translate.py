@@ -14,6 +14,7 @@ from reconciler.errors import (
     ReconcilerError,
     UnavailableError,
     UserError,
+    first_line,
 )
 
 _PATH = re.compile(r"(?:[a-z0-9]+:/|/)[^\s,;'\"]+")
@@ -45,7 +46,7 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
     if not causes and not _foreign(error):
         raise error
     name, message = causes[-1] if causes else (type(error).__name__, str(error))
-    first = message.splitlines()[0][:200] if message else ""
+    first = first_line(message) if message else ""
     return InternalError(
         f"could not {doing}",
         details=(f"{name.rpartition('.')[2]}: {first}",),
@@ -104,7 +105,7 @@ def _class_missing(doing: str, text: str) -> ReconcilerError:
 
 def _tail(text: str) -> str:
     """The first line of the innermost cause, without what a line break hides."""
-    return text.rpartition(" | ")[2].splitlines()[0][:200]
+    return first_line(text.rpartition(" | ")[2])
 
 
 def _no_table(doing: str, text: str) -> ReconcilerError:

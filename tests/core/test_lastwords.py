@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.core.lastwords import MOST_BYTES, Cause, LastWords, read_last_words
@@ -13,6 +13,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
 
 @given(st.sampled_from(Cause), texts, texts)
+@example(Cause.OUT_OF_MEMORY, "", "\x85")
+@example(Cause.UNKNOWN, "a\u2028b\nc\r", "\x1e")
 def test_what_was_said_is_read(cause: Cause, message: str, do: str) -> None:
     said = LastWords(cause, message, do)
     assert read_last_words(said.line() + "\n") == said

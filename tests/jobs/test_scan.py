@@ -73,6 +73,20 @@ def test_a_file_is_described_as_its_manifest_entry(bench: Bench) -> None:
         assert file.nulls == {1: 0, 2: 0}
 
 
+def test_a_partition_value_may_hold_what_other_programs_take_for_a_line_break(
+    bench: Bench,
+) -> None:
+    name = bench.create("id bigint, s string, v bigint", partitioned="s")
+    bench.sql(
+        f"INSERT INTO {bench.full(name)} VALUES "
+        "(1, 'a\u2028b', 1), (2, 'c\x85d', 2), (3, 'e\nf', 3), (4, 'g\x1eh', 4)"
+    )
+    paths = _paths(bench, name)
+    found = scan_tasks(bench.spark, bench.table(name), _head(bench, name), paths, [1])
+    assert list(found) == paths
+    assert [file.rows for file in found.values()] == [1, 1, 1, 1]
+
+
 def test_statistics_are_found_under_the_name_that_a_column_had_then(bench: Bench) -> None:
     name = bench.create("id bigint, s string, v bigint")
     _files(bench, name, 1)

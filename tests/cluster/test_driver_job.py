@@ -1,0 +1,115 @@
+"""The Job of an attempt on the test cluster: a driver pod, two executors, a rewritten table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
+from reconciler.api.run_document import RunDocument
+from reconciler.core.pods import LAYOUT_LABEL
+from reconciler.kube.manifests import JobRequest, job
+from reconciler.kube.names import job_name, table_layout_name
+from tests.cluster.cluster import Cluster
+from tests.cluster.fixtures import Kubectl, eventually
+from tests.conftest import sqlite_catalog
+from tests.loop.runs import Prepared, prepared
+
+MIB = 1 << 20
+ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 768 * MIB), Executors(2, 1, 512 * MIB), 1)
+PLANTED = "planted-hunter2-value"
+VERBS = "create,get,list,watch,delete,deletecollection"
+
+
+@pytest.fixture
+def made() -> Iterator[Prepared]:
+    """Outside of /tmp, which every driver pod has to itself."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="layout-"))
+    (directory / "warehouse").mkdir()
+    config = sqlite_catalog(directory)
+    catalog = SqlCatalog(config.name, **dict(config.properties))
+    yield prepared(config, catalog, directory / "plans", partitions=2)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def identity(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("create", "serviceaccount", "layout-spark")
+    kubectl("create", "role", "layout-spark", f"--verb={VERBS}", "--resource=pods")
+    account = f"--serviceaccount={namespace}:layout-spark"
+    kubectl("create", "rolebinding", "layout-spark", "--role=layout-spark", account)
+    kubectl(
+        "create", "secret", "generic", "credentials", f"--from-literal=gcs.oauth2.token={PLANTED}"
+    )
+
+
+def manifest(run: RunDocument, namespace: str, image: str) -> dict[str, Any]:
+    layout = table_layout_name("test", run.table)
+    made = job(
+        JobRequest(
+            name=job_name(layout, run.plan_id, run.attempt),
+            namespace=namespace,
+            layout_name=layout,
+            layout_uid="00000000-0000-4000-8000-000000000000",
+            plan_id=run.plan_id,
+            plan_digest=run.plan_digest,
+            attempt=run.attempt,
+            run=run.text(),
+            engine=ENGINE,
+            jobs=Jobs(),
+            image=image,
+            service_account="layout-spark",
+            secret="credentials",
+        )
+    )
+    del made["metadata"]["ownerReferences"]  # there is no TableLayout: it would be collected
+    return made
+
+
+def sized(run: RunDocument) -> RunDocument:
+    return replace(run, policy=replace(run.policy, spec=replace(run.policy.spec, engine=ENGINE)))
+
+
+@pytest.mark.jvm
+def test_a_job_rewrites_its_table_on_two_executors_and_says_what_it_did(
+    made: Prepared, kubelet: Cluster, kubectl: Kubectl, namespace: str, spark_image: str
+) -> None:
+    before = made.rows()
+    identity(kubectl, namespace)
+    body = manifest(sized(made.run), namespace, spark_image)
+    name = body["metadata"]["name"]
+    kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    label = f"{LAYOUT_LABEL}={body['metadata']['labels'][LAYOUT_LABEL]}"
+    seen: dict[str, Any] = {}
+
+    def ended() -> Any:
+        for pod in json.loads(kubectl("get", "pods", "-l", label, "-o", "json"))["items"]:
+            seen[pod["metadata"]["name"]] = pod
+        return json.loads(kubectl("get", "job", name, "-o", "json"))["status"].get("conditions")
+
+    eventually(ended, 800)
+    log = kubectl("logs", f"job/{name}")
+    pods = json.loads(kubectl("get", "pods", "-l", f"job-name={name}", "-o", "json"))["items"]
+    (state,) = [pod["status"]["containerStatuses"][0]["state"]["terminated"] for pod in pods]
+    assert state["exitCode"] == 0, log[-6000:]
+    words = json.loads(state["message"])
+    assert (words["planId"], words["attempt"]) == (made.plan.id, 1)
+    assert words["commits"] >= 1
+    assert made.rows() == before
+    assert made.store.open_intents(made.plan.table_uuid) == ()
+    executors = [p for n, p in seen.items() if p["metadata"]["labels"].get("spark-role")]
+    assert len(executors) == 2
+    for pod in executors:
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert not [v for v in pod["spec"]["volumes"] if "secret" in v or "projected" in v]
+        assert pod["metadata"]["ownerReferences"][0]["name"] == pods[0]["metadata"]["name"]
+    assert PLANTED not in log + json.dumps(seen) + json.dumps(pods)
