@@ -31,13 +31,15 @@ def pinned_jars() -> tuple[runtime.Jar, ...]:
 class RestServer:
     """One server process below `directory`; `uri` is its address."""
 
-    def __init__(self, directory: Path, catalog: str = "rec") -> None:
+    def __init__(self, directory: Path, catalog: str = "rec", port: int = 0) -> None:
+        """port: 0 for one that is free."""
         hadoop = sorted((runtime.spark_home() / "jars").glob("hadoop-client-*.jar"))
         class_path = ":".join(map(str, [*runtime.fetch(pinned_jars()), *hadoop]))
         (directory / "warehouse").mkdir(parents=True, exist_ok=True)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+            port = port or probe.getsockname()[1]
+        self.port = port
         self.uri = f"http://127.0.0.1:{port}"
         self.warehouse = f"file://{directory}/warehouse"
         self._log = (directory / "server.log").open("w")

@@ -3,7 +3,8 @@
 Run by the test kubelet as `python enter.py SPEC` (no project import, so that it starts in some
 milliseconds). In a private mount namespace the root becomes an empty tmpfs with every top-level
 directory of the machine bound into it, and the pod's volumes are mounted over that: mount points
-appear without touching the machine.
+appear without touching the machine. What images are made of stays in sight where a volume would
+hide it, such as a checkout below /tmp.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def top(path: str) -> str:
 
 
 def enter(spec: dict[str, Any]) -> None:
-    """spec: root, mounts [{source, target, readOnly}], directory, command."""
+    """spec: root, mounts [{source, target, readOnly}], programs [path], directory, command."""
     if libc.unshare(CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
     mount(None, "/", flags=MS_REC | MS_PRIVATE)
@@ -107,6 +108,9 @@ def enter(spec: dict[str, Any]) -> None:
         bind(item["source"], target, MS_REC)
         if item["readOnly"]:
             mount(None, target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+    for path in spec["programs"]:
+        if not os.path.exists(root + path) or not os.path.samefile(path, root + path):
+            bind(path, root + path, MS_REC)
     os.chroot(root)
     os.chdir(spec["directory"])
 

@@ -25,6 +25,12 @@ KILL = "kubelet.test/kill"
 """Annotation by which a test ends a pod's process: KILL, TERM, or OOM (killed for its memory)."""
 
 _ENTER = Path(__file__).with_name("enter.py")
+_PROGRAMS = [str(Path(__file__).parents[2]), sys.prefix, sys.base_prefix] + [
+    os.environ[name]
+    for name in ("LAYOUTCTL_CACHE", "XDG_CACHE_HOME", "JAVA_HOME")
+    if name in os.environ and Path(os.environ[name]).is_dir()
+]
+"""Of what images are made: the checkout, Python, Java, and the cache with Spark's jars."""
 _RETRY_SECONDS = 0.5
 _LONGEST_BACK_OFF = 10.0
 _MESSAGE_BYTES, _LOG_BYTES, _LOG_LINES = 4096, 2048, 80
@@ -184,6 +190,7 @@ class Pod:
                 {
                     "root": str(root),
                     "mounts": container.mounts(self.container, self.setting),
+                    "programs": _PROGRAMS,
                     "directory": self.container.get("workingDir", "/"),
                     "command": command,
                 }

@@ -177,6 +177,19 @@ def test_a_job_becomes_a_process_with_volumes_environment_and_an_identity(
     assert not Path("/etc/login").exists() and not Path("/scratch").exists()
 
 
+def test_a_volume_hides_no_checkout_that_lies_below_its_place(
+    kubelet: Cluster, kubectl: Kubectl
+) -> None:
+    root = Path(__file__).parents[2]
+    body = json.loads(job("hidden", f"ls {root.parent}; head -c 6 {root}/pyproject.toml"))
+    pod = body["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "above", "emptyDir": {}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "above", "mountPath": str(root.parent)}]
+    kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    assert finished(kubectl, "hidden")["exitCode"] == 0
+    assert {root.name, "[build"} <= set(kubectl("logs", "job/hidden").split())
+
+
 def test_logs_are_followed_to_the_last_line(kubelet: Cluster, kubectl: Kubectl) -> None:
     script = "for i in 1 2 3; do echo line $i; sleep 0.4; done; echo end"
     kubectl("apply", "-f", "-", stdin=job("talk", script))
