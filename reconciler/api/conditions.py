@@ -139,7 +139,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.SUSPENDED: Explanation(
         (_CONVERGED,),
         "spec.suspend is set: nothing new starts.",
-        "Set spec.suspend to false.",
+        "layoutctl resume NAME, or set spec.suspend to false where the document is kept.",
     ),
     Reason.CATALOG_UNAVAILABLE: Explanation(
         (_READY, _CONVERGED),
@@ -149,12 +149,14 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.OWNED_ELSEWHERE: Explanation(
         (_CONVERGED, _STALLED),
         "Another reconciler has claimed the table, or another policy matches it first.",
-        "Take the table out of one of the two.",
+        "Take the table out of one of the two. If the owner in the message is gone for good, "
+        "annotate the IcebergCatalog with layout.lakehouse.dev/takeOver=OWNER.",
     ),
     Reason.AWAITING_APPROVAL: Explanation(
         (_CONVERGED, _APPROVED),
         "A plan stands and waits for a person.",
-        "Read it with layoutctl plan TABLE; run it with layoutctl apply TABLE.",
+        "Read it with layoutctl plan TABLE; approve it with layoutctl approve PLAN, or without "
+        "the operator run it with layoutctl apply TABLE.",
     ),
     Reason.OUTSIDE_WINDOW: Explanation(
         (_CONVERGED, _BUDGET),
@@ -168,7 +170,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.CONCURRENCY_LIMIT: Explanation(
         (_CONVERGED,),
-        "As many jobs run as spec.engine.maxConcurrentJobs allows.",
+        "As many jobs run as spec.engine.maxConcurrentJobs of the policy, or the operator's own "
+        "limit, allows.",
         "Wait, or raise the limit.",
     ),
     Reason.BACK_OFF: Explanation(
@@ -269,12 +272,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.PLAN_CHANGED: Explanation(
         (_APPROVED,),
         "The approved plan no longer stands; a new one is proposed.",
-        "Read the difference in layoutctl plan TABLE and approve the new plan.",
+        "Read the difference in the message, then approve the new plan: layoutctl approve PLAN.",
     ),
     Reason.PLAN_EXPIRED: Explanation(
         (_APPROVED,),
         "The approved plan is older than spec.approval.planTTL.",
-        "Plan and approve again.",
+        "Read the plan that stands now, then layoutctl approve PLAN.",
     ),
     Reason.FITS: Explanation((_BUDGET,), "The plan fits all active budgets."),
     Reason.INVALID_BUDGET: Explanation(

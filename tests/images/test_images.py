@@ -60,6 +60,11 @@ def test_the_job_image_runs_as_the_user_of_the_manifests() -> None:
     assert steps["WORKDIR"] == WORK_DIRECTORY
 
 
+def test_the_operator_gives_freed_memory_back() -> None:
+    steps = dict(instructions(ROOT / "images/operator/Dockerfile"))
+    assert "MALLOC_ARENA_MAX=2" in steps["ENV"].split()
+
+
 def test_versions_are_those_of_the_lock() -> None:
     text = (ROOT / "images/job/Dockerfile").read_text()
     (pyspark,) = re.findall(r"^pyspark==(\S+)", LOCK, re.MULTILINE)
