@@ -67,6 +67,13 @@ def is_exact(pattern: str) -> bool:
     return _compile(pattern).exact
 
 
+def literal_beginning(pattern: str) -> tuple[str, bool]:
+    """What every matching name begins with, its levels joined by a NUL; whether that is all."""
+    compiled = _compile(pattern)
+    end = next((at for at, wild in enumerate(compiled.wild) if wild), len(compiled.tokens))
+    return "".join(compiled.tokens[:end]), compiled.exact
+
+
 def matches(pattern: str, table: tuple[str, ...]) -> bool:
     """Whether the pattern matches a table, given as its levels, the name last.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from reconciler.controller.catalogs import LiveCatalogs, LiveHandle
 from reconciler.controller.importing import Imports
 from reconciler.controller.ports import CatalogProblem, Identifier
 from reconciler.controller.status import CatalogView, catalog_status, changed
+from reconciler.controller.watch import spread
 from reconciler.controller.work import Key, Result, Runtime, Work
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
 from reconciler.kube.errors import Conflict, NotFound
@@ -149,16 +150,16 @@ class CatalogReconciler:
             self.runtime.index.put(CATALOG, answer)
 
     def _policies(self, where: tuple[str, str]) -> None:
-        for policy in self.runtime.index.policies_of_catalog(*where):
-            meta = policy["metadata"]
-            self.runtime.enqueue(Key(Work.POLICY, meta["namespace"], meta["name"]), None)
+        self._spread(Work.POLICY, self.runtime.index.policies_of_catalog(*where))
 
     def _tell_others(self, where: tuple[str, str]) -> None:
         """A catalog that went down or came back bears on its tables and policies."""
         self._policies(where)
-        for layout in self.runtime.index.layouts_of_catalog(*where):
-            meta = layout["metadata"]
-            self.runtime.enqueue(Key(Work.LAYOUT, meta["namespace"], meta["name"]), None)
+        self._spread(Work.LAYOUT, self.runtime.index.layouts_of_catalog(*where))
+
+    def _spread(self, work: Work, bodies: Sequence[dict[str, Any]]) -> None:
+        for key, delay in spread(work, bodies):
+            self.runtime.enqueue(key, self.clock().timestamp() + delay)
 
 
 def _missing(before: Listing | None, tables: Iterable[Identifier]) -> dict[Identifier, int]:

@@ -35,6 +35,10 @@ _METADATA = (
 )
 
 
+WITH_JOB: Name = ("", "job/")
+"""Group of the TableLayouts whose status.job is not over; no namespace is called that."""
+
+_OVER = ("Succeeded", "Failed", "Dropped")
 _POD_STATUS = ("phase", "reason", "message", "startTime", "containerStatuses")
 
 
@@ -47,6 +51,10 @@ class _Store:
         self.version: dict[Name, tuple[str, str]] = {}
         self.groups: dict[Name, dict[Name, None]] = {}
         self.group_of: dict[Name, tuple[Name, ...]] = {}
+        self.moved: dict[Name, int] = {}
+        """Name -> number of its last change, in that order, deleted ones too. Of policies only:
+        names of jobs and pods are new each time, and would pile up."""
+        self.mark = 0
 
     def put(
         self, name: Name, version: tuple[str, str], raw: bytes, groups: tuple[Name, ...]
@@ -58,8 +66,10 @@ class _Store:
             self.group_of[name] = groups
         self.raw[name] = raw
         self.version[name] = version
+        self._move(name)
 
     def remove(self, name: Name) -> None:
+        self._move(name)
         self.raw.pop(name, None)
         self.version.pop(name, None)
         for group in self.group_of.pop(name, ()):
@@ -67,6 +77,21 @@ class _Store:
             del members[name]
             if not members:
                 del self.groups[group]
+
+    def since(self, mark: int) -> list[Name]:
+        found = []
+        for name, number in reversed(self.moved.items()):
+            if number <= mark:
+                break
+            found.append(name)
+        return found
+
+    def _move(self, name: Name) -> None:
+        if self.kind != POLICY:
+            return
+        self.mark += 1
+        self.moved.pop(name, None)
+        self.moved[name] = self.mark
 
 
 class Index:
@@ -98,6 +123,12 @@ class Index:
         with self._lock:
             return dict(self._stores[kind].version)
 
+    def changed_policies(self, mark: int) -> tuple[int, list[Name]]:
+        """(mark for the next time, policies that came, changed or went since `mark`, 0: all)."""
+        with self._lock:
+            store = self._stores[POLICY]
+            return store.mark, store.since(mark)
+
     def policies(self, namespace: str | None = None) -> list[Object]:
         return self._all(POLICY, namespace)
 
@@ -116,6 +147,16 @@ class Index:
 
     def layouts_of_catalog(self, namespace: str, catalog: str) -> list[Object]:
         return self._group(TABLE_LAYOUT, (namespace, f"catalog/{catalog}"))
+
+    def layouts_of_table(
+        self, namespace: str, catalog: str, table: tuple[str, ...]
+    ) -> list[Object]:
+        """One, but for objects that people made by hand."""
+        return self._group(TABLE_LAYOUT, (namespace, _of_table(catalog, table)))
+
+    def layouts_with_job(self) -> list[Object]:
+        """Those whose status.job is not over, of all namespaces: what holds reservations."""
+        return self._group(TABLE_LAYOUT, WITH_JOB)
 
     def catalogs_of_secret(self, namespace: str, secret: str) -> list[Object]:
         return self._group(CATALOG, (namespace, secret))
@@ -241,12 +282,30 @@ def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
     else:
         yield from _reference(namespace, "policy/", spec.get("policyRef"))
         yield from _reference(namespace, "catalog/", spec.get("catalogRef"))
+        yield from _table(namespace, spec)
+        job = (body.get("status") or {}).get("job")
+        if isinstance(job, Mapping) and job.get("phase") not in _OVER:
+            yield WITH_JOB
 
 
 def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[Name]:
     """A stored object may be of a newer version: what is not understood refers to nothing."""
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return [(namespace, prefix + name)] if isinstance(name, str) and name else []
+
+
+def _table(namespace: str, spec: Mapping[str, Any]) -> Iterable[Name]:
+    table, catalog = spec.get("table"), spec.get("catalogRef")
+    if not isinstance(table, Mapping) or not isinstance(catalog, Mapping):
+        return []
+    levels = (*(table.get("namespace") or ()), table.get("name"))
+    if not all(isinstance(level, str) for level in levels):
+        return []
+    return [(namespace, _of_table(str(catalog.get("name")), levels))]
+
+
+def _of_table(catalog: str, levels: tuple[str, ...]) -> str:
+    return "\x00".join(("table/" + catalog, *levels))
 
 
 def _newer(version: tuple[str, str], known: tuple[str, str] | None) -> bool:

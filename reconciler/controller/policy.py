@@ -20,6 +20,7 @@ from reconciler.api.table_patterns import policies_for, selects
 from reconciler.controller import due
 from reconciler.controller.index import REQUESTED_AT
 from reconciler.controller.ports import CatalogProblem, Catalogs, Identifier
+from reconciler.controller.selection import Selections
 from reconciler.controller.status import PolicyView, accepted, changed, policy_status, record_of
 from reconciler.controller.stored import Refusal, StoredDocuments
 from reconciler.controller.work import Key, Result, Runtime, Work
@@ -49,6 +50,10 @@ class Policies:
     tables: Listed
     gone: Gone
     asked: dict[Key, str] = field(default_factory=dict)
+    selections: Selections = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.selections = Selections(self.runtime.index, self.documents)
 
     def reconcile(self, key: Key) -> Result:
         body = self.runtime.index.policy(key.namespace, key.name)
@@ -134,29 +139,24 @@ class Policies:
         self, policy: TableLayoutPolicy, listed: frozenset[Identifier]
     ) -> tuple[frozenset[Identifier], int]:
         """(tables that are this policy's, matching tables that are another's)."""
-        matching = [table for table in listed if selects(policy.spec.tables, table)]
-        rivals = self._rivals(policy)
-        claimed = self._claims(policy)
+        matching = self.selections.tables(policy, listed)
         mine: set[Identifier] = set()
         for table in matching:
-            holder = claimed.get(table)
-            others = [p for p in rivals if selects(p.spec.tables, table)]
+            others = self.selections.rivals(policy, table)
+            holder = self._holder(policy, table)
             if holder == policy.name or (holder is None and _first(policy, others, table)):
                 mine.add(table)
             elif holder is not None and holder not in {p.name for p in others}:
                 log.info("%s is still held by policy %s", ".".join(table), holder)
         return frozenset(mine), len(matching) - len(mine)
 
-    def _rivals(self, policy: TableLayoutPolicy) -> list[TableLayoutPolicy]:
-        bodies = self.runtime.index.policies_of_catalog(policy.namespace, policy.spec.catalog.name)
-        read = [self.documents.read(body, TableLayoutPolicy) for body in bodies]
-        return [p for p in read if isinstance(p, TableLayoutPolicy) and p.name != policy.name]
-
-    def _claims(self, policy: TableLayoutPolicy) -> dict[Identifier, str]:
-        """Table -> policy whose TableLayout exists. One that is being deleted still holds its
-        table: its job may be stopping."""
-        layouts = self.runtime.index.layouts_of_catalog(policy.namespace, policy.spec.catalog.name)
-        return {_table(item): item["spec"]["policyRef"]["name"] for item in layouts}
+    def _holder(self, policy: TableLayoutPolicy, table: Identifier) -> str | None:
+        """The policy whose TableLayout of the table exists. One that is being deleted still holds
+        its table: its job may be stopping."""
+        found = self.runtime.index.layouts_of_table(
+            policy.namespace, policy.spec.catalog.name, table
+        )
+        return str(found[0]["spec"]["policyRef"]["name"]) if found else None
 
     def _apply(
         self,

@@ -28,12 +28,15 @@ BACKOFF_MAX = 900.0
 IMPATIENCE = 10.0
 """An event may cut a longer back-off short to this: what failed may have been repaired by it."""
 SWEEP_SECONDS = 60.0
+MOST_URGENT = 8
+"""Of so many runs of a kind in a row at least one goes to a key that nobody is waiting for."""
 
 
 @dataclass(slots=True)
 class _State:
     """Of one key. due: when it waits to run, None when it does not wait. asked: when it was asked
-    to run, for the age of the queue. floor: it does not start before."""
+    to run, for the age of the queue. floor: it does not start before. urgent: something changed,
+    and it goes before keys whose time has merely come."""
 
     due: float | None = None
     asked: float = 0.0
@@ -41,6 +44,7 @@ class _State:
     impatient_floor: float = 0.0
     failures: int = 0
     running: bool = False
+    urgent: bool = False
 
 
 class Schedule:
@@ -52,26 +56,29 @@ class Schedule:
     def __init__(self, limits: Mapping[Work, int] | None = None):
         self._limits = dict(limits or {})
         self._states: dict[Key, _State] = {}
-        self._heaps: dict[Work, list[tuple[float, int, Key]]] = {}
+        self._heaps: dict[tuple[Work, bool], list[tuple[float, int, Key]]] = {}
+        self._in_a_row: dict[Work, int] = {}
         self._order = itertools.count()
         self._running: dict[Work, int] = {}
         self._served: dict[Work, int] = {}
         self._turn = itertools.count(1)
 
-    def add(self, key: Key, due: float, now: float) -> None:
+    def add(self, key: Key, due: float, now: float, *, urgent: bool = False) -> None:
         """Run the key at `due`, or earlier if it was already to run earlier. A running key runs
-        again afterwards. Back-off and rate limit still hold."""
-        self._want(key, max(due, self._state(key).impatient_floor), asked=max(due, now))
+        again afterwards. Back-off and rate limit still hold. urgent: before those that are not."""
+        floor = self._state(key).impatient_floor
+        self._want(key, max(due, floor), asked=max(due, now), urgent=urgent)
 
     def pop(self, now: float) -> Key | None:
         """A key to run now, of the kind that has waited longest for its turn; None if none may."""
-        candidates = [kind for kind in self._heaps if self._may_run(kind, now)]
+        kinds = {kind for kind, _ in self._heaps}
+        candidates = [kind for kind in kinds if self._has_room(kind) and self._due(kind, now)]
         if not candidates:
             return None
-        kind = min(candidates, key=lambda kind: self._served.get(kind, 0))
-        _, _, key = heapq.heappop(self._heaps[kind])
+        kind = min(candidates, key=lambda kind: (self._served.get(kind, 0), kind))
+        _, _, key = heapq.heappop(self._heaps[kind, self._choose(kind, now)])
         state = self._states[key]
-        state.due, state.running = None, True
+        state.due, state.running, state.urgent = None, True, False
         state.floor = state.impatient_floor = now + MIN_INTERVAL
         self._running[kind] = self._running.get(kind, 0) + 1
         self._served[kind] = next(self._turn)
@@ -109,8 +116,8 @@ class Schedule:
         """When `pop` may next have something, None: not before a call of `add` or `done`."""
         times = [
             heap[0][0]
-            for kind in self._heaps
-            if self._has_room(kind) and (heap := self._clean(kind))
+            for kind, urgent in self._heaps
+            if self._has_room(kind) and (heap := self._clean(kind, urgent))
         ]
         return max(min(times), now) if times else None
 
@@ -142,32 +149,49 @@ class Schedule:
     def _state(self, key: Key) -> _State:
         return self._states.setdefault(key, _State())
 
-    def _want(self, key: Key, due: float, *, asked: float) -> None:
+    def _want(self, key: Key, due: float, *, asked: float, urgent: bool = False) -> None:
         state = self._state(key)
-        if state.due is not None and state.due <= due:
-            return
-        state.due, state.asked = due, asked
+        if state.due is not None:
+            if state.due <= due and (state.urgent or not urgent):
+                return
+            urgent = urgent or state.urgent
+            due = min(due, state.due)
+        state.due, state.asked, state.urgent = due, asked, urgent
         if not state.running:
             self._push(key, due)
 
     def _push(self, key: Key, due: float) -> None:
-        heapq.heappush(self._heaps.setdefault(key.kind, []), (due, next(self._order), key))
+        heap = self._heaps.setdefault((key.kind, self._states[key].urgent), [])
+        heapq.heappush(heap, (due, next(self._order), key))
 
     def _has_room(self, kind: Work) -> bool:
         limit = self._limits.get(kind)
         return limit is None or self._running.get(kind, 0) < limit
 
-    def _may_run(self, kind: Work, now: float) -> bool:
-        heap = self._clean(kind)
-        return bool(heap) and heap[0][0] <= now and self._has_room(kind)
+    def _due(self, kind: Work, now: float) -> list[bool]:
+        """Of which urgency there is a key to run now, urgent ones first."""
+        return [
+            urgent
+            for urgent in (True, False)
+            if (heap := self._clean(kind, urgent)) and heap[0][0] <= now
+        ]
 
-    def _clean(self, kind: Work) -> list[tuple[float, int, Key]]:
-        """The kind's heap with a live entry on top: one whose key still waits for that time."""
-        heap = self._heaps[kind]
+    def _choose(self, kind: Work, now: float) -> bool:
+        """The urgency that is served next; some turns go to the others, or they would starve."""
+        found = self._due(kind, now)
+        patient = len(found) == 2 and self._in_a_row.get(kind, 0) >= MOST_URGENT - 1
+        urgent = found[-1] if patient else found[0]
+        self._in_a_row[kind] = self._in_a_row.get(kind, 0) + 1 if urgent else 0
+        return urgent
+
+    def _clean(self, kind: Work, urgent: bool) -> list[tuple[float, int, Key]]:
+        """A heap with a live entry on top: one whose key still waits for that time."""
+        heap = self._heaps.get((kind, urgent), [])
         while heap:
             due, _, key = heap[0]
             state = self._states.get(key)
-            if state is not None and not state.running and state.due == due:
+            live = state is not None and not state.running
+            if live and state is not None and (state.due, state.urgent) == (due, urgent):
                 break
             heapq.heappop(heap)
         return heap
@@ -201,10 +225,11 @@ class DueQueue:
         """When the loop last went round; it does so at least every second."""
 
     def add(self, key: Key, due: float | None = None) -> None:
-        """due: Unix time, None for now."""
+        """due: Unix time, when the key's turn comes; None for now, before all whose turn it is."""
         now = time.monotonic()
         with self._lock:
-            self._schedule.add(key, now if due is None else _monotonic(due, now), now)
+            at = now if due is None else _monotonic(due, now)
+            self._schedule.add(key, at, now, urgent=due is None)
             loop = self._loop
         self._notify(loop)
 

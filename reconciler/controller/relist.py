@@ -77,7 +77,7 @@ class Relist:
             if before is None:
                 return False
         for key, delay in triggers(kind, before, now, self._index):
-            self._enqueue(key, time.time() + delay)
+            self._enqueue(key, time.time() + delay if delay else None)
         return True
 
     def enqueue_all(self, within: float) -> None:

@@ -57,7 +57,7 @@ def triggers(
     if kind == POLICY and _asked(before, now):
         yield Key(Work.POLICY, namespace, name), 0.0
         if now is None or _requested(before) != _requested(now):
-            yield from _keys(Work.LAYOUT, index.layouts_of_policy(namespace, name))
+            yield from spread(Work.LAYOUT, index.layouts_of_policy(namespace, name))
     elif kind == TABLE_LAYOUT:
         yield from _layout(before, now, body)
     elif kind == CATALOG:
@@ -93,15 +93,16 @@ def _catalog(
 
 def dependents(namespace: str, catalog: str, index: Index) -> Iterator[Trigger]:
     """All that a change of a catalog, or of its Secret, bears on."""
-    yield from _keys(Work.POLICY, index.policies_of_catalog(namespace, catalog))
-    yield from _keys(Work.LAYOUT, index.layouts_of_catalog(namespace, catalog))
+    yield from spread(Work.POLICY, index.policies_of_catalog(namespace, catalog))
+    yield from spread(Work.LAYOUT, index.layouts_of_catalog(namespace, catalog))
 
 
-def _keys(kind: Work, bodies: Sequence[Object]) -> Iterator[Trigger]:
-    spread = len(bodies) * SPREAD_PER_KEY
+def spread(kind: Work, bodies: Sequence[Object]) -> Iterator[Trigger]:
+    """Keys of many objects that one cause made due: not all at once."""
+    within = len(bodies) * SPREAD_PER_KEY
     for body in bodies:
         meta = body["metadata"]
-        yield Key(kind, meta.get("namespace", ""), meta["name"]), random.uniform(0, spread)
+        yield Key(kind, meta.get("namespace", ""), meta["name"]), random.uniform(0, within)
 
 
 def _asked(before: Object | None, now: Object | None) -> bool:

@@ -147,3 +147,32 @@ def test_groups_always_agree_with_the_objects(script):
     ]
     assert sorted(grouped) == sorted(truth)
     assert index.counts()["TableLayout"] == len(truth)
+
+
+def test_layouts_are_found_by_table_and_by_a_job_that_is_not_over():
+    index = Index()
+    for number, phase in enumerate(("Running", "Succeeded", "Unheard", None), start=1):
+        status = {} if phase is None else {"job": {"name": "tl-x", "phase": phase}}
+        body = {
+            "metadata": {
+                "name": f"t{number}",
+                "namespace": "ns",
+                "uid": f"u{number}",
+                "resourceVersion": str(number),
+            },
+            "spec": {
+                "catalogRef": {"name": "c"},
+                "table": {"namespace": ["a.b"], "name": f"t{number}"},
+            },
+            "status": status,
+        }
+        index.put(TABLE_LAYOUT, body)
+    names = [body["metadata"]["name"] for body in index.layouts_with_job()]
+    assert names == ["t1", "t3"]
+    (found,) = index.layouts_of_table("ns", "c", ("a.b", "t2"))
+    assert found["metadata"]["name"] == "t2"
+    assert index.layouts_of_table("ns", "c", ("a", "b", "t2")) == []
+    ended = {**index.layout("ns", "t1"), "status": {"job": {"name": "x", "phase": "Failed"}}}
+    ended["metadata"]["resourceVersion"] = "9"
+    index.put(TABLE_LAYOUT, ended)
+    assert [body["metadata"]["name"] for body in index.layouts_with_job()] == ["t3"]

@@ -25,6 +25,7 @@ KEYS = [Key(kind, "ns", f"o{i}") for kind in (Work.POLICY, Work.LAYOUT) for i in
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.sampled_from(KEYS), st.floats(0, 20)),
+        st.tuples(st.just("urge"), st.sampled_from(KEYS), st.just(0.0)),
         st.tuples(st.just("pop"), st.just(None), st.just(0.0)),
         st.tuples(st.just("done"), st.sampled_from(KEYS), st.floats(0, 20)),
         st.tuples(st.just("fail"), st.sampled_from(KEYS), st.just(0.0)),
@@ -46,9 +47,9 @@ class Model:
         self.starts: dict[Key, list[float]] = {}
 
     def step(self, action: str, key: Key | None, value: float) -> None:
-        if action == "add":
+        if action in ("add", "urge"):
             due = self.now + value
-            self.schedule.add(key, due, self.now)
+            self.schedule.add(key, due, self.now, urgent=action == "urge")
             self.owed[key] = min(self.owed.get(key, due), due)
         elif action == "pop":
             self.pop()
@@ -103,6 +104,33 @@ def test_every_key_runs_once_it_is_due_and_never_twice_at_once(script, limits):
     model.schedule.sweep(model.now)
     assert len(model.schedule) == 0
     assert model.schedule.pop(model.now) is None
+
+
+def test_what_changed_goes_before_what_is_merely_due_and_that_is_not_starved():
+    schedule = Schedule()
+    regular = [Key(Work.POLICY, "ns", f"regular{n}") for n in range(100)]
+    changed = [Key(Work.POLICY, "ns", f"changed{n}") for n in range(100)]
+    for key in regular:
+        schedule.add(key, 0.0, 0.0)
+    for key in changed:
+        schedule.add(key, 5.0, 5.0, urgent=True)
+    order = [schedule.pop(5.0) for _ in range(200)]
+    assert order[0] == changed[0]
+    first = [key in changed for key in order[:112]]
+    assert sum(first) > 90 and first.count(False) >= 12
+    assert schedule.pop(5.0) is None
+
+
+def test_a_key_that_waits_for_its_turn_is_moved_up_when_it_changes():
+    schedule = Schedule()
+    for number in range(50):
+        schedule.add(Key(Work.POLICY, "ns", f"o{number}"), 0.0, 0.0)
+    late = Key(Work.POLICY, "ns", "o49")
+    schedule.add(late, 3.0, 3.0, urgent=True)
+    assert schedule.pop(3.0) == late
+    schedule.done(late, 3.0)
+    rest = {schedule.pop(10.0) for _ in range(49)}
+    assert late not in rest and schedule.pop(10.0) is None
 
 
 @settings(max_examples=50, deadline=None)

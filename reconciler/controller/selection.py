@@ -1,0 +1,113 @@
+"""Which policy selects which table of a catalog, kept up to date as policies change.
+
+Ten thousand policies over ten thousand tables are compared by the literal beginning of their
+patterns, never all with all; whether a pattern really matches is asked of the few that remain. A
+change of one policy costs that policy's patterns, however many others there are.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.table_patterns import literal_beginning, selects
+from reconciler.controller.index import Index, Name
+from reconciler.controller.ports import Identifier
+from reconciler.controller.stored import StoredDocuments
+
+SEPARATOR = "\x00"
+Policies = dict[Name, TableLayoutPolicy]
+
+
+@dataclass
+class _Catalog:
+    """beginnings: literal beginning of a pattern -> the policies that have it, by name."""
+
+    policies: Policies = field(default_factory=dict)
+    beginnings: dict[str, Policies] = field(default_factory=dict)
+    listed: frozenset[Identifier] | None = None
+    names: list[tuple[str, Identifier]] = field(default_factory=list)
+
+
+@dataclass
+class Selections:
+    """Thread-safe. Follows the index by what changed since it was asked last."""
+
+    index: Index
+    documents: StoredDocuments
+    _catalogs: dict[Name, _Catalog] = field(default_factory=dict)
+    _catalog_of: dict[Name, Name] = field(default_factory=dict)
+    _mark: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tables(self, policy: TableLayoutPolicy, listed: frozenset[Identifier]) -> list[Identifier]:
+        """The listed tables that the policy selects, in order."""
+        with self._lock:
+            catalog = self._catalogs.setdefault(_catalog_name(policy), _Catalog())
+            if catalog.listed is not listed:
+                catalog.names = sorted((SEPARATOR.join(table), table) for table in listed)
+                catalog.listed = listed
+            found = {
+                table
+                for pattern in policy.spec.tables.include
+                for table in _beginning_with(catalog.names, literal_beginning(pattern)[0])
+            }
+        return sorted(table for table in found if selects(policy.spec.tables, table))
+
+    def rivals(self, policy: TableLayoutPolicy, table: Identifier) -> list[TableLayoutPolicy]:
+        """Other policies of the catalog that select the table."""
+        name, found = SEPARATOR.join(table), {}
+        with self._lock:
+            self._follow()
+            catalog = self._catalogs.get(_catalog_name(policy), _Catalog())
+            for end in range(len(name) + 1):
+                found.update(catalog.beginnings.get(name[:end], {}))
+        found.pop((policy.namespace, policy.name), None)
+        return [other for other in found.values() if selects(other.spec.tables, table)]
+
+    def _follow(self) -> None:
+        self._mark, names = self.index.changed_policies(self._mark)
+        for name in names:
+            self._forget(name)
+            body = self.index.policy(*name)
+            policy = None if body is None else self.documents.read(body, TableLayoutPolicy)
+            if isinstance(policy, TableLayoutPolicy):
+                self._learn(name, policy)
+
+    def _learn(self, name: Name, policy: TableLayoutPolicy) -> None:
+        where = self._catalog_of[name] = _catalog_name(policy)
+        catalog = self._catalogs.setdefault(where, _Catalog())
+        catalog.policies[name] = policy
+        for beginning in _beginnings(policy):
+            catalog.beginnings.setdefault(beginning, {})[name] = policy
+
+    def _forget(self, name: Name) -> None:
+        where = self._catalog_of.pop(name, None)
+        if where is None:
+            return
+        catalog = self._catalogs[where]
+        for beginning in _beginnings(catalog.policies.pop(name)):
+            known = catalog.beginnings[beginning]
+            known.pop(name, None)
+            if not known:
+                del catalog.beginnings[beginning]
+        if not catalog.policies:
+            del self._catalogs[where]
+
+
+def _catalog_name(policy: TableLayoutPolicy) -> Name:
+    return policy.namespace, policy.spec.catalog.name
+
+
+def _beginnings(policy: TableLayoutPolicy) -> set[str]:
+    return {literal_beginning(pattern)[0] for pattern in policy.spec.tables.include}
+
+
+def _beginning_with(names: list[tuple[str, Identifier]], beginning: str) -> Iterator[Identifier]:
+    at = bisect.bisect_left(names, (beginning,))
+    while at < len(names) and names[at][0].startswith(beginning):
+        yield names[at][1]
+        at += 1
