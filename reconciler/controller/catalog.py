@@ -122,11 +122,15 @@ class CatalogReconciler:
             reason = Reason.ACCESS_DENIED if denied else Reason.INVALID_SPEC
             return CatalogProblem(reason.value, _line(error), True)
         before = self.listings.get(where)
-        missing = _missing(before, tables)
+        missing = _missing(before, tables, self._governed(where))
         self.listings[where] = Listing(tables, missing)
         if before is None or before.tables != tables or missing:
             self._policies(where)
         return None
+
+    def _governed(self, where: tuple[str, str]) -> list[Identifier]:
+        tables = [item["spec"]["table"] for item in self.runtime.index.layouts_of_catalog(*where)]
+        return [(*table["namespace"], table["name"]) for table in tables]
 
     def _write(
         self, body: dict[str, Any], problem: CatalogProblem | None, workload: Any,
@@ -162,14 +166,20 @@ class CatalogReconciler:
             self.runtime.enqueue(key, self.clock().timestamp() + delay)
 
 
-def _missing(before: Listing | None, tables: Iterable[Identifier]) -> dict[Identifier, int]:
-    """Tables that were there and are not, with the listings without them."""
-    present = set(tables)
-    if before is None:
-        return {}
-    candidates = {*before.tables, *before.missing}
-    counted = {table: before.missing.get(table, 0) + 1 for table in candidates - present}
-    return {table: count for table, count in counted.items() if count <= FORGOTTEN}
+def _missing(
+    before: Listing | None, tables: Iterable[Identifier], governed: Iterable[Identifier]
+) -> dict[Identifier, int]:
+    """Tables that were there and are not, with the listings without them.
+
+    governed: tables with a TableLayout: one may have gone while no operator looked.
+    """
+    present, layouts = set(tables), set(governed)
+    known = before or Listing(frozenset())
+    candidates = {*known.tables, *known.missing, *layouts}
+    counted = {table: known.missing.get(table, 0) + 1 for table in candidates - present}
+    return {
+        table: count for table, count in counted.items() if count <= FORGOTTEN or table in layouts
+    }
 
 
 def _line(error: ReconcilerError) -> str:

@@ -63,7 +63,7 @@ class LiveHandle:
         own = tuple(self.document.spec.system.namespace)
         found: list[Identifier] = []
         for namespace in list_namespaces(catalog, self.config, self.timeout):
-            if tuple(namespace) != own:
+            if tuple(namespace)[: len(own)] != own:
                 found += list_tables(catalog, self.config, tuple(namespace), self.timeout)
         return found
 

@@ -25,6 +25,8 @@ WRITE_AHEAD_BOUND = dt.timedelta(minutes=10)
 """A write-ahead without a job that is older than this may have had one: the table is asked."""
 
 SOON = dt.timedelta(seconds=10)
+POD_PATIENCE = dt.timedelta(seconds=20)
+"""In which the Job controller makes a pod, unless it may not."""
 
 
 class Phase(StrEnum):
@@ -66,6 +68,7 @@ class JobSeen:
     """A Job with the layout's label, as the API server lists it.
 
     created: creation time. trouble: why its pod does not start, "" when nothing is known.
+    pods: how many it has.
     """
 
     name: str
@@ -78,6 +81,7 @@ class JobSeen:
     created: dt.datetime
     deleting: bool = False
     trouble: str = ""
+    pods: int = 1
 
     @property
     def lives(self) -> bool:
@@ -331,7 +335,7 @@ def _stop(given: LayoutInput) -> Decision | None:
     if given.stop is not None:
         return StopJob(job, *given.stop)
     if job.phase is Phase.PENDING and given.now - job.created > START_DEADLINE:
-        why = job.trouble or "no pod of it was started"
+        why = _trouble(job, given.now) or "no pod of it was started"
         return StopJob(job, Reason.JOB_NOT_STARTED, f"Job {job.name} did not start: {why}")
     return None
 
@@ -351,13 +355,22 @@ def _lives(given: LayoutInput) -> Decision | None:
     if not jobs and not pods:
         return None
     reason = Reason.SUSPENDED if given.suspended else Reason.REWRITE_RUNNING
-    if jobs and jobs[0].trouble:
-        message = f"Job {jobs[0].name} waits: {jobs[0].trouble}"
+    if jobs and (trouble := _trouble(jobs[0], given.now)):
+        message = f"Job {jobs[0].name} waits: {trouble}"
     elif jobs:
         message = f"Job {jobs[0].name} {'is stopping' if jobs[0].deleting else 'runs'}"
     else:
         message = f"pod {pods[0].name} has not ended"
     return Wait(min(given.due, given.now + 3 * SOON), reason, message)
+
+
+def _trouble(job: JobSeen, now: dt.datetime) -> str:
+    """Why no driver runs yet, "" when one does or it is too early to tell."""
+    if job.trouble or job.pods or job.phase is not Phase.PENDING:
+        return job.trouble
+    if now - job.created < POD_PATIENCE:
+        return ""
+    return f"it has no pod; kubectl describe job {job.name} says why, a quota for example"
 
 
 def _ended(given: LayoutInput) -> Decision | None:

@@ -45,6 +45,7 @@ def _job(job: Object, pods: Sequence[Object]) -> JobSeen:
         created=parse_time(meta.get("creationTimestamp")) or _START,
         deleting=bool(meta.get("deletionTimestamp")),
         trouble=waiting_for(own),
+        pods=len(own),
     )
 
 

@@ -256,3 +256,17 @@ def test_every_state_has_an_answer_that_comes_back(state):
         assert state.leading and not decision.job.deleting
     if isinstance(decision, Retire):
         assert state.deleting is not None
+
+
+def test_a_job_without_a_pod_says_where_to_look_once_that_lasts() -> None:
+    def told(age: dt.timedelta, pods: int) -> str:
+        job = replace(JOB, phase=Phase.PENDING, pods=pods, created=NOW - age)
+        record = replace(RECORD, phase=Phase.PENDING)
+        decision = decide(replace(FREE, jobs=(job,), record=record))
+        assert isinstance(decision, Wait)
+        return decision.message
+
+    assert told(MINUTE, 0) == (
+        "Job tl-x-1 waits: it has no pod; kubectl describe job tl-x-1 says why, a quota for example"
+    )
+    assert told(MINUTE / 60, 0) == told(MINUTE, 1) == "Job tl-x-1 runs"

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from reconciler.api.run_document import read_run
+from reconciler.controller.catalogs import LiveCatalogs, LiveHandle
 from reconciler.controller.index import Index
 from reconciler.controller.reconcilers import build
+from reconciler.controller.stored import StoredDocuments
 from reconciler.controller.work import LAUNCH_KEY, Key, Reconcilers, Work
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from tests.cluster.fixtures import eventually
@@ -205,3 +207,19 @@ def test_queries_are_imported_once_and_a_failing_source_says_so(lake: Any, tmp_p
     cluster.apply(log=f"file://{tmp_path}/nowhere")
     eventually(lambda: fresh()["status"] == "False", 60)
     assert fresh()["reason"] == "ImportFailed"
+
+
+def test_the_reconcilers_own_tables_are_not_listed(lake: Any, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn(3)
+    assert lake.list_tables("layout_reconciler")
+    lake.create_namespace(("layout_reconciler", "older"))
+    lake.create_table(("layout_reconciler", "older", "ledger"), pa.schema([("id", pa.int64())]))
+    body = cluster.server.all(CATALOG)[0]
+    catalogs = LiveCatalogs(
+        cluster.api, cluster.index, SimpleNamespace(), StoredDocuments(), local_files=True
+    )  # type: ignore[arg-type]
+    opened = catalogs.open(NAMESPACE, "warehouse", body)
+    assert isinstance(opened, LiveHandle)
+    assert opened.listing() == [("sales", "orders")]

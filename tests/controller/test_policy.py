@@ -135,9 +135,19 @@ def test_misses_count_whole_listings_and_end_with_a_sighting() -> None:
     table, other = ("sales", "a"), ("sales", "b")
     known = Listing(frozenset({table, other}))
     for number in range(1, MISSES + 1):
-        known = Listing(frozenset({other}), _missing(known, {other}))
+        known = Listing(frozenset({other}), _missing(known, {other}, ()))
         assert known.missing == {table: number}
-    assert _missing(known, {table, other}) == {}
+    assert _missing(known, {table, other}, ()) == {}
+
+
+def test_a_table_that_went_while_no_operator_looked_is_missed_too() -> None:
+    table, other = ("sales", "a"), ("sales", "b")
+    first = Listing(frozenset({other}), _missing(None, {other}, [table, other]))
+    assert first.missing == {table: 1}
+    listing = first
+    for _ in range(3 * MISSES):
+        listing = Listing(frozenset({other}), _missing(listing, {other}, [table, other]))
+    assert listing.missing[table] > 3 * MISSES  # as long as its TableLayout is there
 
 
 def test_a_value_of_a_newer_version_is_a_condition() -> None:
