@@ -1,0 +1,317 @@
+"""What dies while the operator works, on a real API server, with real Spark and a real table.
+
+`python -m bench.cluster_faults [NAME ...]` plays every fault, or those that are named, each on a
+table of its own, and prints one line a fault. After each the rows are compared as a multiset, the
+table is Converged, no attempt is open, no file is left, and no two Jobs lived at once. The test
+suite plays several faults on one table (tests/controller/test_faults_of_processes.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.kube.kinds import TABLE_LAYOUT
+from tests.cluster import binaries, spark_image
+from tests.cluster.cluster import Cluster
+from tests.controller.held import held_jobs
+from tests.controller.scene import Driver, Lake, Scene, eventually, scene
+
+LEASE_SECONDS = 15
+CONVERGES = 600.0
+
+
+def kill_driver(stage: Scene, driver: Driver, phase: str) -> None:
+    """kill -9 of the driver before, in, or after its second commit; it has ended on return."""
+    driver.reaches("committed")
+    if phase == "before":
+        driver.reaches("verified", 2)
+        driver.kill()
+    elif phase == "in":
+        driver.reaches("commit", 2)
+        with stage.lake.locked():
+            driver.kill()
+            eventually(lambda: not driver.process(), 30, "the driver is dead")
+    else:
+        driver.reaches("committed", 2)
+        driver.kill()
+
+
+def driver_killed(stage: Scene, phase: str) -> str:
+    stage.operator()
+    stage.apply()
+    first = stage.driver()
+    kill_driver(stage, first, phase)
+    second = stage.driver(besides=[first.job])
+    stage.waits_for("NothingToDo", CONVERGES)
+    return f"{first.phases()['committed']} commits before, {second.phases()['committed']} after"
+
+
+def driver_killed_after_the_last_commit(stage: Scene) -> str:
+    stage.operator()
+    stage.apply()
+    first = stage.driver()
+    first.reaches("committed", stage.lake.regions)
+    first.kill()
+    stage.waits_for("NothingToDo", CONVERGES)
+    eventually(lambda: not stage.lake.store().open_intents(stage.lake.uuid), 240, "settled")
+    stage.waits_for("NothingToDo", CONVERGES)
+    return f"{len(stage.watchman.jobs)} jobs"
+
+
+def executor_killed(stage: Scene) -> str:
+    stage.operator()
+    stage.apply()
+    driver = stage.driver()
+    driver.reaches("start")
+    name = driver.kill_executor()
+    stage.waits_for("NothingToDo", CONVERGES)
+    return f"{name} killed, {len(stage.watchman.jobs)} jobs"
+
+
+def operator_killed(stage: Scene) -> str:
+    """Twice: while the job starts and while it commits."""
+    first = stage.operator()
+    stage.apply()
+    driver = stage.driver()
+    first.kill()
+    second = stage.operator()
+    driver.reaches("committed")
+    second.kill()
+    stage.operator()
+    stage.waits_for("NothingToDo", CONVERGES)
+    assert list(stage.watchman.jobs.values()) == [driver.job], stage.watchman.jobs
+    return "one job, adopted twice"
+
+
+def operator_killed_before_the_job(stage: Scene) -> str:
+    """Between the write-ahead of status.job and the creation of the Job."""
+    first = stage.operator()
+    with held_jobs(stage.cluster, stage.namespace) as held:
+        stage.apply()
+        assert held.arrived.wait(60), stage.describe()
+        assert stage.status()["job"]["phase"] == "Pending"
+        assert not stage.jobs()
+        first.kill()
+    record = stage.status()["job"]
+    assert "uid" not in record or not record["uid"]
+    stage.operator()
+    stage.waits_for("NothingToDo", CONVERGES)
+    assert list(stage.watchman.jobs.values()) == [record["name"]], stage.watchman.jobs
+    return f"{record['name']} created by the next one"
+
+
+def operator_killed_after_the_job(stage: Scene) -> str:
+    """The Job is created; the operator that sent it never hears of it."""
+    first = stage.operator()
+    with held_jobs(stage.cluster, stage.namespace) as held:
+        stage.apply()
+        assert held.arrived.wait(60), stage.describe()
+        first.signal(signal.SIGSTOP)
+        held.release()
+        job = eventually(stage.jobs, 60, "the Job")[0]["metadata"]["name"]
+        assert not stage.status()["job"].get("uid")
+        first.kill()
+    stage.operator()
+    stage.waits_for("NothingToDo", CONVERGES)
+    assert list(stage.watchman.jobs.values()) == [job], stage.watchman.jobs
+    return f"{job} adopted"
+
+
+def two_operators(stage: Scene) -> str:
+    """One works; when it is killed the other takes over."""
+    pair = [stage.operator("a"), stage.operator("b")]
+    stage.apply()
+    driver = stage.driver()
+    leader = stage.leader()
+    assert leader is not None
+    (other,) = [item for item in pair if item is not leader]
+    assert leader.said("was created") or leader.said(f"Job {driver.job}")
+    assert not other.said(f"Job {driver.job}")
+    leader.kill()
+    killed = time.monotonic()
+    eventually(lambda: stage.leader() is other, 60, "the other leads")
+    seconds = time.monotonic() - killed
+    stage.waits_for("NothingToDo", CONVERGES)
+    assert list(stage.watchman.jobs.values()) == [driver.job], stage.watchman.jobs
+    return f"taken over after {seconds:.0f} s, one job"
+
+
+def stale_leader(stage: Scene) -> str:
+    """Stopped with its Job on the way to the server, past its lease, then let go on."""
+    stage.operator("a")
+    stage.apply(approval={"mode": "Manual"})
+    stage.waits_for("AwaitingApproval")
+    old = stage.leader()
+    assert old is not None
+    other = stage.operator("b")
+    eventually(lambda: other.said("the operator watches"), 60)
+    with stage.lake.locked():
+        # The claim of the table waits for the lock: the launch has been decided, nothing written.
+        stage.approve()
+        time.sleep(4)
+        old.signal(signal.SIGSTOP)
+    eventually(lambda: stage.leader() is other, 90, "the other leads")
+    driver = stage.driver()
+    old.signal(signal.SIGCONT)
+    stage.waits_for("NothingToDo", CONVERGES)
+    assert not old.said(f"Job {driver.job}"), old.log.read_text()
+    assert list(stage.watchman.jobs.values()) == [driver.job], stage.watchman.jobs
+    return "one job, of the new leader"
+
+
+def restart_api_server(stage: Scene, seconds: float = 3.0) -> None:
+    stage.cluster.stop_api_server()
+    time.sleep(seconds)
+    stage.cluster.start_api_server()
+
+
+def api_server_restarted(stage: Scene) -> str:
+    """While the operator plans, while executors start, and while the job runs."""
+    stage.operator()
+    stage.apply()
+    eventually(lambda: stage.layout(), 60, "a TableLayout")
+    restart_api_server(stage)
+    driver = stage.driver()
+    eventually(driver.process, 60, "the driver's process")
+    time.sleep(3)
+    restart_api_server(stage)
+    driver.reaches("committed")
+    restart_api_server(stage, 8.0)
+    stage.waits_for("NothingToDo", CONVERGES)
+    return f"restarted three times, {len(stage.watchman.jobs)} jobs"
+
+
+def concurrent_writer(stage: Scene) -> str:
+    """An append every two seconds, during the review and during the run."""
+    stage.operator()
+    with stage.lake.appending(2.0):
+        stage.apply(approval={"mode": "Manual"})
+        stage.waits_for("AwaitingApproval")
+        plan = stage.status()["plan"]["id"]
+        time.sleep(20)
+        assert stage.status()["plan"]["id"] == plan, stage.describe()
+        assert stage.approve() == plan
+        stage.driver()
+        eventually(lambda: stage.status().get("lastAppliedPlan") == plan, CONVERGES, "applied")
+    stage.apply()
+    stage.waits_for("NothingToDo", CONVERGES)
+    applied = [item for item in stage.lake.commits() if item["layout.plan-id"] == plan]
+    assert len(applied) == stage.lake.regions, applied
+    return f"{plan} stood {20} s of review and was applied in {len(applied)} commits"
+
+
+def job_deleted(stage: Scene) -> str:
+    """kubectl delete job: it stops at a commit boundary, and the rest is done by another."""
+    stage.operator()
+    stage.apply()
+    driver = stage.driver()
+    driver.reaches("committed")
+    stage.kubectl("delete", "job", driver.job, "--wait=false")
+    eventually(lambda: not driver.process(), 130, "the driver has stopped")
+    done = driver.phases()["committed"]
+    assert done == driver.phases()["commit"], driver.log()
+    stage.waits_for("NothingToDo", CONVERGES)
+    return f"stopped after {done} commits, {len(stage.watchman.jobs)} jobs"
+
+
+def layout_deleted(stage: Scene) -> str:
+    """kubectl delete tl, mid-run: the job stops at a commit boundary, then the object goes."""
+    stage.operator()
+    stage.apply()
+    driver = stage.driver()
+    driver.reaches("committed")
+    layout = stage.layout()["metadata"]
+    asked = time.monotonic()
+    stage.kubectl("delete", "tl", layout["name"], "--wait=false")
+    eventually(lambda: not driver.process(), 130, "the driver has stopped")
+    done = driver.phases()["committed"]
+    assert done == driver.phases()["commit"], driver.log()
+
+    def gone() -> bool:
+        now = stage.api.list(TABLE_LAYOUT, stage.namespace)
+        return all(item["metadata"]["uid"] != layout["uid"] for item in now)
+
+    eventually(gone, 600, "the TableLayout is gone")
+    seconds = time.monotonic() - asked
+    eventually(lambda: not [j for j in stage.jobs() if j["metadata"]["name"] == driver.job], 60)
+    eventually(stage.layout, 120, "its policy makes it anew")
+    stage.waits_for("NothingToDo", CONVERGES)
+    return f"stopped after {done} commits, gone after {seconds:.0f} s, then made anew"
+
+
+FAULTS: Mapping[str, Callable[[Scene], str]] = {
+    "driver-killed-before-commit": lambda stage: driver_killed(stage, "before"),
+    "driver-killed-in-commit": lambda stage: driver_killed(stage, "in"),
+    "driver-killed-after-commit": lambda stage: driver_killed(stage, "after"),
+    "driver-killed-after-last-commit": driver_killed_after_the_last_commit,
+    "executor-killed": executor_killed,
+    "operator-killed": operator_killed,
+    "operator-killed-before-job": operator_killed_before_the_job,
+    "operator-killed-after-job": operator_killed_after_the_job,
+    "two-operators": two_operators,
+    "stale-leader": stale_leader,
+    "api-server-restarted": api_server_restarted,
+    "concurrent-writer": concurrent_writer,
+    "job-deleted": job_deleted,
+    "layout-deleted": layout_deleted,
+}
+
+
+def play(cluster: Cluster, name: str, directory: Path) -> str:
+    """One fault on a table and in a namespace of its own. Raises when anything is wrong."""
+    cluster.kubectl("create", "namespace", name)
+    wait = ("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
+    cluster.kubectl(*wait)
+    directory.mkdir()
+    with scene(cluster, name, Lake(directory)) as stage:
+        said = FAULTS[name](stage)
+        stage.check()
+    return said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FAULTS))
+    parser.add_argument("--keep", type=Path, help="keep logs and warehouses in this directory")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(FAULTS)
+    if unknown:
+        parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    programs = binaries.directories(["kube"])["kube"]
+    failed = 0
+    with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as scratch:
+        base = arguments.keep or Path(scratch)
+        base.mkdir(parents=True, exist_ok=True)
+        with Cluster(base / "cluster", programs) as cluster:
+            cluster.start_kubelet()
+            image: Any = spark_image
+            cluster.set_image(image.NAME, image.ENTRYPOINT, image.environment())
+            for name in arguments.names or FAULTS:
+                failed += not _told(cluster, name, base / name)
+    return 1 if failed else 0
+
+
+def _told(cluster: Cluster, name: str, directory: Path) -> bool:
+    started = time.monotonic()
+    try:
+        said = play(cluster, name, directory)
+    except (AssertionError, TimeoutError, OSError, subprocess.SubprocessError) as error:
+        text = str(error) or "".join(traceback.format_tb(error.__traceback__)[-2:])
+        print(f"{name:34} FAILED {time.monotonic() - started:4.0f} s  {text}", flush=True)
+        traceback.print_exc(file=sys.stderr)
+        return False
+    print(f"{name:34} ok     {time.monotonic() - started:4.0f} s  {said}", flush=True)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
