@@ -17,6 +17,7 @@ from reconciler.api.conditions import Status as Truth
 from reconciler.controller import due
 from reconciler.controller.catalogs import LiveCatalogs, LiveHandle
 from reconciler.controller.importing import Imports
+from reconciler.controller.plans import PlanRetention, plans_in_use
 from reconciler.controller.ports import CatalogProblem, Identifier
 from reconciler.controller.status import CatalogView, catalog_status, changed
 from reconciler.controller.watch import spread
@@ -50,6 +51,7 @@ class CatalogReconciler:
     catalogs: LiveCatalogs
     imports: Imports
     clock: Callable[[], dt.datetime]
+    retention: PlanRetention = field(default_factory=PlanRetention)
     listings: dict[tuple[str, str], Listing] = field(default_factory=dict)
 
     def tables(self, namespace: str, name: str) -> frozenset[Identifier] | None:
@@ -94,6 +96,8 @@ class CatalogReconciler:
         self.catalogs.stale[where] = stale
         if moved:
             self._tell_others(where)
+        if isinstance(handle, LiveHandle) and self.retention.due(where, now):
+            self.retention.keep_to(where, handle, self._plans_in_use(where), now)
         try:
             self._write(body, problem, workload, where, now)
         except Conflict:
@@ -127,6 +131,10 @@ class CatalogReconciler:
         if before is None or before.tables != tables or missing:
             self._policies(where)
         return None
+
+    def _plans_in_use(self, where: tuple[str, str]) -> set[str]:
+        index = self.runtime.index
+        return plans_in_use(index.layouts_of_catalog(*where), index.policies_of_catalog(*where))
 
     def _governed(self, where: tuple[str, str]) -> list[Identifier]:
         tables = [item["spec"]["table"] for item in self.runtime.index.layouts_of_catalog(*where)]

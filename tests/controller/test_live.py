@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -223,3 +224,23 @@ def test_the_reconcilers_own_tables_are_not_listed(lake: Any, tmp_path: Path) ->
     opened = catalogs.open(NAMESPACE, "warehouse", body)
     assert isinstance(opened, LiveHandle)
     assert opened.listing() == [("sales", "orders")]
+
+
+def test_old_plans_go_when_their_retention_is_over_and_the_one_in_use_stays(
+    lake: Any, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn(3)
+    (standing,) = tmp_path.rglob("p-*.json")
+    long_ago = (dt.datetime.now() - dt.timedelta(days=31)).timestamp()
+    digest = "0" * 64
+    left = standing.with_name(f"p-{'0' * 20}-{digest}.json")
+    recent = standing.with_name(f"p-{'1' * 20}-{digest}.json")
+    for path in (left, recent):
+        path.write_text("{}")
+    for path in (left, standing):
+        os.utime(path, (long_ago, long_ago))
+    cluster.reconcilers = cluster.start()  # the next day, as it were
+    cluster.turn()
+    assert set(standing.parent.glob("p-*.json")) == {standing, recent}

@@ -1,0 +1,65 @@
+"""Published plans whose retention is over, removed behind their catalog's reconcile.
+
+Once a day and catalog, of `spec.system.plans.retention`. What stands, runs or is approved stays,
+however old: what a person may still be reading is not taken away by a clock.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.controller.catalogs import LiveHandle
+from reconciler.errors import ReconcilerError
+
+log = logging.getLogger(__name__)
+
+EVERY = dt.timedelta(days=1)
+AGAIN = dt.timedelta(hours=1)
+"""After a failure."""
+
+Where = tuple[str, str]
+
+
+@dataclass
+class PlanRetention:
+    """When each catalog's plans are looked through next."""
+
+    _next: dict[Where, dt.datetime] = field(default_factory=dict)
+
+    def due(self, where: Where, now: dt.datetime) -> bool:
+        return now >= self._next.get(where, now)
+
+    def keep_to(
+        self, where: Where, handle: LiveHandle, kept: Iterable[str], now: dt.datetime
+    ) -> None:
+        """Removes old plans but those of the ids `kept`; a failure is logged and tried again."""
+        system = handle.document.spec.system
+        retention = dt.timedelta(seconds=system.plans.retention_seconds)
+        self._next[where] = now + EVERY
+        try:
+            removed = handle.store.plans.expire(retention, frozenset(kept))
+        except ReconcilerError as error:
+            self._next[where] = now + AGAIN
+            log.warning("old plans of catalog %s/%s were not removed: %s", *where, error.what)
+            return
+        if removed:
+            log.info("%d old plans of catalog %s/%s were removed", removed, *where)
+
+
+def plans_in_use(
+    layouts: Iterable[Mapping[str, Any]], policies: Iterable[Mapping[str, Any]]
+) -> set[str]:
+    """Ids of plans that stand, run or are approved."""
+    found: set[str] = set()
+    for body in layouts:
+        status = body.get("status") or {}
+        found.add(str(body["spec"].get("approvedPlan") or ""))
+        found.add(str((status.get("plan") or {}).get("id") or ""))
+        found.add(str((status.get("job") or {}).get("planId") or ""))
+    for body in policies:
+        found.update((body["spec"].get("approval") or {}).get("approvedPlans") or ())
+    return found - {""}
