@@ -1,31 +1,42 @@
-"""What 10,000 policies and tables cost the operator before any reconcile does work.
+"""What 10,000 policies over 10,000 tables cost the operator, its API server and their users.
 
-Run with `python -m bench.operator_scale [OBJECTS]`: a real API server, realistic objects, the
-operator's own process with reconciles that return at once. Prints seconds until ready, the
-process's memory, and the time from a policy's change to its reconcile.
+Run with `python -m bench.operator_scale [OBJECTS]`: a real API server, the operator's own process
+with its real reconciles, and a catalog that is simulated (nine of ten tables converged, one with a
+plan that waits for a person). First everything is new to the operator; then it is restarted, people
+edit policies while it is still looking at everything, and at last nobody does anything.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import statistics
+import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+import urllib.request
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from bench.results import write_section
 from reconciler.controller.operator import run
+from reconciler.controller.reconcilers import build
 from reconciler.controller.settings import Settings
-from reconciler.controller.work import Key, Reconcilers, Result, Runtime, Work
 from reconciler.kube.api import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT, Api
 
 CRDS = Path(__file__).parents[1] / "crds"
 NAME = "scale"
 HEALTH, METRICS = 18091, 18090
+EDITS = 200
+RELIST, QUIET = 150.0, 165.0
+"""A quarter of the usual time between two re-lists, so that a short stretch holds one."""
+PLURALS = ("tablelayoutpolicies", "tablelayouts", "icebergcatalogs", "leases", "jobs", "pods")
+Sample = dict[str, float]
 
 
 def main(objects: int) -> None:
@@ -41,81 +52,177 @@ def main(objects: int) -> None:
         cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         api = Api.from_environment(str(cluster.kubeconfig))
         _populate(api, objects)
-        _measure(api, str(cluster.kubeconfig), objects)
-
-
-def _populate(api: Api, objects: int) -> None:
-    api.create(NAMESPACE, None, {"metadata": {"name": NAME}})
-    api.create(CATALOG, NAME, _catalog())
-    started = time.monotonic()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: _make(api, i), range(objects)))
-    print(f"made {2 * objects} objects in {time.monotonic() - started:.0f} s", flush=True)
-
-
-def _make(api: Api, number: int) -> None:
-    api.create(POLICY, NAME, _policy(number))
-    made = api.create(TABLE_LAYOUT, NAME, _layout(number))
-    version = made["metadata"]["resourceVersion"]
-    api.put_status(TABLE_LAYOUT, NAME, made["metadata"]["name"], _status(), version)
-
-
-def _measure(api: Api, kubeconfig: str, objects: int) -> None:
-    started = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.operator_scale", "--operator", kubeconfig],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    lines: list[dict[str, float | str]] = []
-    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
-    try:
-        _wait(lambda: any(line["event"] == "ready" for line in lines), 300)
-        print(f"ready after {time.monotonic() - started:.1f} s, RSS {_rss(process.pid):.0f} MB")
-        # kopf lists everything once more; until it is through, changes wait behind that.
-        _reaction(api, lines, 1, patience=900)
-        print(f"settled: RSS {_rss(process.pid):.0f} MB, peak {_rss(process.pid, 'VmHWM'):.0f} MB")
-        seconds = [_reaction(api, lines, number) for number in range(0, objects, objects // 100)]
-        seconds.sort()
-        print(
-            f"policy change to reconcile: median {statistics.median(seconds):.2f} s, "
-            f"p99 {seconds[int(len(seconds) * 0.99) - 1]:.2f} s"
+        bench = Bench(cluster, api, objects)
+        bench.cold()
+        bench.warm()
+        load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+        note = (
+            f"{objects} policies over as many tables, one catalog; test cluster of Kubernetes "
+            f"{api.version()} on the same machine, whose load was {load} at the end. Ready: "
+            "/readyz answers after the start of the process. Edits: a policy's spec is changed, "
+            "then its status says Ready of that very generation; the first half while a restarted "
+            f"operator still looks at every object. Calls: what the API server counted in {QUIET:.0f} s "
+            f"without an edit, with a re-list every {RELIST:.0f} s instead of every 600 s, leases, "
+            "jobs and pods of all clients included. CPU of the machine's other work is not in it."
         )
-        print(f"at the end: RSS {_rss(process.pid):.0f} MB, peak {_rss(process.pid, 'VmHWM'):.0f}")
-    finally:
-        process.terminate()
-        process.wait(60)
+        head = ("what", "goal", "measured")
+        command = f"python -m bench.operator_scale {objects}"
+        print(write_section("Operator at scale", command, [head, *bench.rows], note))
 
 
-def _reaction(
-    api: Api, lines: list[dict[str, float | str]], number: int, patience: float = 60
-) -> float:
-    """Seconds from the accepted write of a policy to its next reconcile."""
-    name = f"policy-{number}"
-    interval = {"spec": {"interval": f"{11 + int(time.time()) % 1000}m"}}
-    started = time.time()
-    api.patch(POLICY, NAME, name, interval)
-    found = _wait(
-        lambda: [x for x in lines if x.get("name") == name and float(x["time"]) >= started],
-        patience,
+@dataclass
+class Bench:
+    cluster: Any
+    api: Api
+    objects: int
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def say(self, what: str, goal: str, measured: str) -> None:
+        print(f"{what}: {measured} (goal: {goal})", flush=True)
+        self.rows.append((what, goal, measured))
+
+    def cold(self) -> None:
+        """Nothing has a status yet, no table has its TableLayout."""
+        started = time.monotonic()
+        with self.operator() as pid:
+            self.say("ready, everything new", "60 s", f"{time.monotonic() - started:.1f} s")
+            _wait(lambda: _settled() >= self.objects, 3600, pause=5)
+            seconds = time.monotonic() - started
+            self.say("all tables planned and told", "-", f"{seconds:.0f} s")
+            _wait(lambda: _idle(), 600, pause=5)
+            self.say("memory, peak, everything new", "500 MB", f"{_rss(pid, 'VmHWM'):.0f} MB")
+            self.cpu(pid, "everything new")
+
+    def warm(self) -> None:
+        """A restart over objects that are as they should be."""
+        started = time.monotonic()
+        with self.operator() as pid:
+            self.say("ready, restarted", "60 s", f"{time.monotonic() - started:.1f} s")
+            numbers = [n * self.objects // EDITS for n in range(EDITS)]
+            busy = sorted(self.edit(number) for number in numbers[::2])
+            self.latency("edit to accepted status, during the re-list", busy)
+            _wait(lambda: _idle(), 1200, pause=5)
+            self.say("every object looked at", "-", f"{time.monotonic() - started:.0f} s")
+            quiet = sorted(self.edit(number) for number in numbers[1::2])
+            self.latency("edit to accepted status, quiet", quiet)
+            _wait(lambda: _idle(), 600, pause=5)
+            self.quiet(pid)
+            self.say("memory, peak, restarted", "500 MB", f"{_rss(pid, 'VmHWM'):.0f} MB")
+            self.say("memory at the end", "-", f"{_rss(pid):.0f} MB")
+            self.cpu(pid, "restarted")
+            page = _page(METRICS, "/metrics")
+            series = sum(not line.startswith("#") for line in page.splitlines())
+            self.say("series on the metrics page", "bounded", str(series))
+
+    def quiet(self, pid: int) -> None:
+        """Nobody does anything: what is called and written all the same."""
+        before, calls, cpu = self.versions(), self.calls(), _cpu(pid)
+        time.sleep(QUIET)
+        changed = sum(self.versions()[name] != version for name, version in before.items())
+        hourly = (self.calls() - calls) * 3600 / QUIET / self.objects
+        self.say("API calls an hour for an idle table", "30", f"{hourly:.2f}")
+        self.say("objects written without a change", "0", str(changed))
+        share = (_cpu(pid) - cpu) / QUIET
+        self.say("operator's CPU while nothing happens", "-", f"{share:.1%} of a core")
+
+    def latency(self, what: str, seconds: list[float]) -> None:
+        p99 = seconds[max(0, int(len(seconds) * 0.99) - 1)]
+        middle = seconds[len(seconds) // 2]
+        self.say(f"{what}, median", "-", f"{middle:.2f} s")
+        self.say(f"{what}, p99", "2 s", f"{p99:.2f} s")
+        self.say(f"{what}, longest of {len(seconds)}", "-", f"{seconds[-1]:.2f} s")
+
+    def edit(self, number: int) -> float:
+        """Seconds from the server's answer to an edit until the status speaks of it."""
+        name = f"policy-{number}"
+        spec = {"spec": {"interval": f"{11 + int(time.time()) % 1000}m"}}
+        edited = self.api.patch(POLICY, NAME, name, spec)
+        started, generation = time.monotonic(), edited["metadata"]["generation"]
+        _wait(lambda: _accepted(self.api.get(POLICY, NAME, name), generation), 300, pause=0.02)
+        return time.monotonic() - started
+
+    def cpu(self, pid: int, when: str) -> None:
+        server, store = (self.cluster.processes[name].pid for name in ("kube-apiserver", "etcd"))
+        text = f"{_cpu(pid):.0f} s, API server {_cpu(server):.0f} s, etcd {_cpu(store):.0f} s"
+        self.say(f"CPU of the operator so far, {when}", "-", text)
+
+    def versions(self) -> dict[str, str]:
+        return {
+            f"{kind.plural}/{body['metadata']['name']}": body["metadata"]["resourceVersion"]
+            for kind in (POLICY, TABLE_LAYOUT, CATALOG)
+            for body in self.api.list(kind, NAME, limit=5000, metadata_only=True)
+        }
+
+    def calls(self) -> float:
+        """All requests for the kinds that the operator works with, whoever sent them."""
+        response = self.api._raw("get", "GET", "/metrics", "metrics")
+        pattern = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".* ([\d.e+]+)$', re.M)
+        found = pattern.findall(response.data.decode())
+        return sum(float(value) for resource, value in found if resource in PLURALS)
+
+    @contextmanager
+    def operator(self) -> Iterator[int]:
+        with (self.cluster.directory / "operator.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "bench.operator_scale", "--operator",
+                 str(self.cluster.kubeconfig), str(self.objects)],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+            try:
+                _wait(lambda: _page(HEALTH, "/readyz") == "ok\n", 600, pause=0.1)
+                yield process.pid
+            finally:
+                process.terminate()
+                process.wait(120)
+
+
+def _accepted(body: dict[str, Any], generation: int) -> bool:
+    status = body.get("status") or {}
+    return status.get("observedGeneration") == generation and any(
+        item["type"] == "Ready"
+        and item["status"] == "True"
+        and item["observedGeneration"] == generation
+        for item in status.get("conditions", ())
     )
-    return float(found[0]["time"]) - started
 
 
-def _wait(check, seconds: float):
+def _settled() -> float:
+    """Tables with a verdict of their own."""
+    pattern = r'^layout_tables\{converged="(?:True|False)".* ([\d.e+]+)$'
+    found = re.findall(pattern, _page(METRICS, "/metrics"), re.M)
+    return sum(float(value) for value in found)
+
+
+def _idle() -> bool:
+    """Whether no key waits for a worker, for a while."""
+    for _ in range(12):
+        page = _page(METRICS, "/metrics")
+        found = re.findall(r"^layout_reconcile_duration_seconds_count.* ([\d.e+]+)$", page, re.M)
+        before = sum(float(value) for value in found)
+        time.sleep(2)
+        page = _page(METRICS, "/metrics")
+        found = re.findall(r"^layout_reconcile_duration_seconds_count.* ([\d.e+]+)$", page, re.M)
+        if (sum(float(value) for value in found) - before) / 2 > 25:
+            return False
+    return True
+
+
+def _page(port: int, path: str) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
+def _wait(check: Callable[[], Any], seconds: float, pause: float) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = check()
         if found:
             return found
-        time.sleep(0.01)
+        time.sleep(pause)
     raise TimeoutError
-
-
-def _read(process: subprocess.Popen[str], lines: list[dict[str, float | str]]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.append(json.loads(line))
 
 
 def _rss(pid: int, what: str = "VmRSS") -> float:
@@ -125,31 +232,40 @@ def _rss(pid: int, what: str = "VmRSS") -> float:
     return 0.0
 
 
-def _operator(kubeconfig: str) -> None:
-    """The process that is measured: says when it is ready and which policies it reconciles."""
+def _cpu(pid: int) -> float:
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _populate(api: Api, objects: int) -> None:
+    api.create(NAMESPACE, None, {"metadata": {"name": NAME}})
+    api.create(CATALOG, NAME, _catalog())
+    started = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: api.create(POLICY, NAME, _policy(number)), range(objects)))
+    print(f"made {objects} policies in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _operator(kubeconfig: str, objects: int) -> None:
+    """The process that is measured."""
+    from tests.controller.simulated import SimulatedCatalogs, SimulatedLake
+
     settings = Settings(
         namespaces=(NAME,),
         namespace=NAME,
         kubeconfig=kubeconfig,
         health_port=HEALTH,
         metrics_port=METRICS,
+        relist=RELIST,
     )
-
-    def say(**fields: object) -> None:
-        os.write(1, (json.dumps({"time": time.time(), **fields}) + "\n").encode())
-
-    def policy(key: Key) -> Result:
-        say(event=Work.POLICY, name=key.name)
-        return Result()
-
-    def build(_: Runtime) -> Reconcilers:
-        say(event="ready")
-        return Reconcilers(policy, *([lambda key: Result()] * 3))
-
-    run(settings, build)
+    tables = {
+        ("sales", f"table_{number}"): (400 << 30) if number % 10 == 0 else 0
+        for number in range(objects)
+    }
+    run(settings, partial(build, kind=SimulatedCatalogs, lake=SimulatedLake(tables)))
 
 
-def _catalog() -> dict:
+def _catalog() -> dict[str, Any]:
     return {
         "metadata": {"name": "warehouse"},
         "spec": {
@@ -162,7 +278,7 @@ def _catalog() -> dict:
     }
 
 
-def _policy(number: int) -> dict:
+def _policy(number: int) -> dict[str, Any]:
     return {
         "metadata": {"name": f"policy-{number}", "labels": {"team": "sales"}},
         "spec": {
@@ -174,58 +290,8 @@ def _policy(number: int) -> dict:
     }
 
 
-def _layout(number: int) -> dict:
-    return {
-        "metadata": {"name": f"sales.table-{number}-{number:010d}"},
-        "spec": {
-            "catalogRef": {"name": "warehouse"},
-            "table": {"namespace": ["sales"], "name": f"table_{number}"},
-            "policyRef": {"name": f"policy-{number}", "generation": 1},
-        },
-    }
-
-
-def _status() -> dict:
-    """A table with a plan that waits, the longest usual status."""
-    condition = {
-        "observedGeneration": 1,
-        "lastTransitionTime": "2026-11-20T10:00:00Z",
-        "message": "A plan stands and waits for a person. " * 3,
-    }
-    kinds = (
-        ("Ready", "True", "Observed"),
-        ("Converged", "False", "AwaitingApproval"),
-        ("Approved", "False", "AwaitingApproval"),
-        ("WithinBudget", "True", "Fits"),
-    )
-    return {
-        "observedGeneration": 1,
-        "table": {"uuid": "3f9a1c0b-77de-4c21-a0be-3f9a1c0b77de", "formatVersion": 2},
-        "observed": {
-            "snapshotId": "7312984123412341234",
-            "time": "2026-11-20T10:00:00Z",
-            "files": 48211,
-            "bytes": "3.4Ti",
-            "scanAmplification": "3.42",
-            "workload": {"queries": 8120, "until": "2026-11-20T09:00:00Z"},
-        },
-        "plan": {
-            "id": "p-3f9a1c0b77de4c21a0be",
-            "digest": "sha256:" + "0" * 64,
-            "uri": "s3://lake/plans/sha256/" + "0" * 64 + ".json",
-            "rewriteBytes": "412Gi",
-            "actions": [{"type": "Recluster", "count": 12, "files": 6400, "rewriteBytes": "400Gi"}],
-            "summary": "12 Recluster (6400 files, 400Gi)",
-        },
-        "conditions": [
-            {"type": kind, "status": status, "reason": reason, **condition}
-            for kind, status, reason in kinds
-        ],
-    }
-
-
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--operator"]:
-        _operator(sys.argv[2])
+        _operator(sys.argv[2], int(sys.argv[3]))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)

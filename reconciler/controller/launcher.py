@@ -20,12 +20,12 @@ from reconciler.api.conditions import Reason
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RunDocument
-from reconciler.controller import failures
+from reconciler.controller import due, failures
 from reconciler.controller.decide import Candidate, CreateAgain, Launch, Phase, Record, Stall, Wait
 from reconciler.controller.layout import Layouts, Subject, held, unsettled
 from reconciler.controller.ports import CatalogProblem
 from reconciler.controller.seen import owner_uid
-from reconciler.controller.status import job_status, utc
+from reconciler.controller.status import job_status, record_of, utc
 from reconciler.controller.work import LAUNCH_KEY, Key, Result
 from reconciler.core.budget import Budget, Charge, Spent, admit
 from reconciler.core.ledger import Reservation
@@ -48,16 +48,27 @@ log = logging.getLogger(__name__)
 LEAST_SAVING = 0.01
 """Of work that was declared rather than advised, so that it ages like any other."""
 RETRY = dt.timedelta(seconds=30)
+REFUSED = dt.timedelta(minutes=10)
+"""For so long at most a budget's refusal stands while the same jobs live: asking again costs
+calls, for each table that waits."""
 DRIVER_SERVICE_ACCOUNT = "layout-spark"
 """Of jobs whose catalog names none; the chart makes it where jobs may run."""
+FULL = "as many jobs of this policy run as spec.engine.maxConcurrentJobs allows"
+FULL_EVERYWHERE = "as many jobs run as the operator's limit allows"
 CAP = "cluster"
 CAP_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
+    """An offer. refused: by a budget or the cap, while the jobs `among` lived."""
+
     candidate: Candidate
     since: dt.datetime
+    policy: str
+    limit: int
+    refused: Wait | None = None
+    among: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -70,24 +81,50 @@ class Launcher:
     admission: threading.Lock = field(default_factory=threading.Lock)
     last_known: dict[str, tuple[Spent, ...]] = field(default_factory=dict)
 
-    def offer(self, key: Key, candidate: Candidate | None) -> None:
-        """A table's reconcile says what it could start; None takes an offer back."""
-        with self.lock:
-            if candidate is None:
+    def offer(self, key: Key, candidate: Candidate | None) -> Wait | None:
+        """A table's reconcile says what it could start; None takes an offer back. Why it can not
+        start now, as far as that is known without asking anyone."""
+        if candidate is None:
+            with self.lock:
                 self.offers.pop(key, None)
-                return
+            return None
+        policy, limit = self._policy(key)
+        with self.lock:
             known = self.offers.get(key)
-            since = known.since if known else self.layouts.clock()
-            self.offers[key] = Waiting(candidate, since)
-        self.layouts.runtime.enqueue(LAUNCH_KEY, None)
+            if known is None:
+                known = Waiting(candidate, self.layouts.clock(), policy, limit)
+            elif known.candidate != candidate:
+                known = replace(known, refused=None)
+            offered = replace(known, candidate=candidate, policy=policy, limit=limit)
+            self.offers[key] = offered
+        refusal = self._standing(offered, self._living())
+        if refusal is None:
+            self.layouts.runtime.enqueue(LAUNCH_KEY, None)
+        return refusal or offered.refused  # until it is tried again, nothing else is known
+
+    def _policy(self, key: Key) -> tuple[str, int]:
+        """(key of the table's policy, its maxConcurrentJobs)."""
+        body = self.layouts.runtime.index.layout(key.namespace, key.name)
+        policy = None if body is None else self.layouts.subject(body).policy
+        if body is None or not isinstance(policy, TableLayoutPolicy):
+            return "", 0
+        return _policy_of(body), policy.spec.engine.max_concurrent_jobs
 
     def reconcile(self, key: Key) -> Result:
-        """Starts what may start now, best first."""
+        """Starts what may start now, best first. What the limits leave no room for costs nothing
+        until a job has ended."""
         runtime = self.layouts.runtime
         retry = False
+        living = self._living()
         for offered in self.in_order():
             if not runtime.held() or runtime.stopping():
                 break
+            waiting = self.offers.get(offered)
+            if waiting is None:
+                continue
+            if self._standing(waiting, living) is not None:
+                retry = True
+                continue
             try:
                 retry = not self._launch(offered) or retry
             except Conflict:
@@ -97,7 +134,37 @@ class Launcher:
             except (ApiError, ReconcilerError) as error:
                 log.warning("%s/%s was not started: %s", offered.namespace, offered.name, error)
                 retry = True
+            living = self._living()
         return Result(due=(self.layouts.clock() + RETRY).timestamp() if retry else None)
+
+    def _living(self) -> list[tuple[str, str]]:
+        """(policy, job) of the tables whose job is not settled, by the index."""
+        found = self.layouts.runtime.index.layouts_with_job()
+        records = [(body, record_of(body.get("status"))) for body in found]
+        return [
+            (_policy_of(body), record.name)
+            for body, record in records
+            if record is not None and record.unsettled
+        ]
+
+    def _standing(self, waiting: Waiting, living: list[tuple[str, str]]) -> Wait | None:
+        """The refusal that still holds: the limits on jobs at once, or what was answered lately."""
+        later = self.layouts.clock() + RETRY
+        if sum(policy == waiting.policy for policy, _ in living) >= waiting.limit:
+            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
+        if len(living) >= self.layouts.runtime.settings.max_jobs:
+            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL_EVERYWHERE)
+        same = waiting.among == frozenset(name for _, name in living)
+        refused = waiting.refused
+        stands = refused is not None and same and self.layouts.clock() < refused.until
+        return refused if stands else None
+
+    def _remember(self, key: Key, refusal: Wait) -> None:
+        among = frozenset(name for _, name in self._living())
+        with self.lock:
+            known = self.offers.get(key)
+            if known is not None and refusal.reason != Reason.CONCURRENCY_LIMIT:
+                self.offers[key] = replace(known, refused=refusal, among=among)
 
     def in_order(self) -> list[Key]:
         """By saving per byte, which grows with each hour of waiting; names break ties."""
@@ -124,6 +191,7 @@ class Launcher:
                 return True
             refusal = self._refused(subject, decision.candidate)
             if refusal is not None:
+                self._remember(key, refusal)
                 self.layouts.tell(subject, refusal)
                 return False
             owner = self._claimed(subject)
@@ -155,7 +223,7 @@ class Launcher:
         """By the index: cheap, and enough to say why; what counts is `_over` after the write."""
         others = [
             body
-            for body in self.layouts.runtime.index.layouts()
+            for body in self.layouts.runtime.index.layouts_with_job()
             if body["metadata"]["uid"] != subject.body["metadata"]["uid"]
         ]
         charge = Charge(candidate.rewrite_bytes, float(candidate.cpu_seconds))
@@ -172,11 +240,9 @@ class Launcher:
         same = [body for body in others if _policy_of(body) == subject.policy_key]
         everywhere, own = unsettled(others), unsettled(same)
         if len(own) >= policy.spec.engine.max_concurrent_jobs:
-            text = f"{len(own)} jobs of this policy run, maxConcurrentJobs allows no more"
-            return Wait(later, Reason.CONCURRENCY_LIMIT, text)
+            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
         if len(everywhere) >= runtime.settings.max_jobs:
-            text = f"{len(everywhere)} jobs run, the operator's limit allows no more"
-            return Wait(later, Reason.CONCURRENCY_LIMIT, text)
+            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL_EVERYWHERE)
         uuid = (
             subject.look.uuid if subject.look else str(subject.status.get("table", {}).get("uuid"))
         )
@@ -184,7 +250,8 @@ class Launcher:
         spent = (*reserved, *handle.spent(subject.policy_key, uuid))
         admission = admit([charge], subject.budgets, spent, subject.now)
         if not admission.count:
-            return Wait(later, admission.reason, admission.message)
+            again = _again(subject.budgets, spent, charge, subject.now)
+            return Wait(again, admission.reason, admission.message)
         return self._over_cap(charge, everywhere, subject.now)
 
     def _over_cap(
@@ -209,7 +276,7 @@ class Launcher:
         if admission.count:
             return None
         text = admission.message.replace("budget cluster", "the operator's cap on 24 h")
-        return Wait(now + RETRY, Reason.OVER_BUDGET, text)
+        return Wait(_again([cap], spent, charge, now), Reason.OVER_BUDGET, text)
 
     def _recorded(self) -> list[Reservation]:
         """Open reservations of every ledger that can be read; of others the records count."""
@@ -384,6 +451,14 @@ class Launcher:
                 memory_factor=memory_factor,
             )
         )
+
+
+def _again(
+    budgets: Sequence[Budget], spent: Sequence[Spent], charge: Charge, now: dt.datetime
+) -> dt.datetime:
+    """When a budget that refuses is asked again: when it may say otherwise, or after a while."""
+    moment = due.reopens(budgets, spent, charge, now)
+    return now + REFUSED if moment is None else min(moment, now + REFUSED)
 
 
 def layout_hash(policy: Any) -> str:

@@ -59,6 +59,7 @@ from reconciler.controller.status import (
     with_history,
 )
 from reconciler.controller.stored import Refusal, StoredDocuments
+from reconciler.controller.watch import GATHER_SECONDS
 from reconciler.controller.work import Key, Result, Runtime, Work
 from reconciler.core.budget import Budget, Spent
 from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, charge_of, gate
@@ -75,8 +76,9 @@ log = logging.getLogger(__name__)
 
 FINALIZER = "layout.lakehouse.dev/running-job"
 BUSY = dt.timedelta(seconds=15)
-Offer = Callable[[Key, Candidate | None], None]
-"""Tells the launcher what a table could start; None takes the offer back."""
+Offer = Callable[[Key, Candidate | None], Wait | None]
+"""Tells the launcher what a table could start; None takes the offer back. Its answer: why that
+can not start now, None when it will be tried."""
 
 
 @dataclass
@@ -367,8 +369,14 @@ class Layouts:
         """What other tables of the policy hold, by the index."""
         namespace = subject.key.namespace
         name = subject.body["spec"]["policyRef"]["name"]
-        others = self.runtime.index.layouts_of_policy(namespace, name)
-        records = unsettled([o for o in others if o["metadata"]["name"] != subject.key.name])
+        others = [
+            body
+            for body in self.runtime.index.layouts_with_job()
+            if body["metadata"]["namespace"] == namespace
+            and body["metadata"]["name"] != subject.key.name
+            and body["spec"]["policyRef"]["name"] == name
+        ]
+        records = unsettled(others)
         assert not isinstance(subject.handle, CatalogProblem)
         return held(records, subject.handle.open_reservations(), subject.now)
 
@@ -391,8 +399,7 @@ class Layouts:
             case Retire():
                 return self._release(subject)
             case Launch(candidate):
-                self.tell(subject, decision)
-                self.offer(subject.key, candidate)
+                self.tell(subject, self.offer(subject.key, candidate) or decision)
                 return Result(due=given.due.timestamp())
         self.tell(subject, decision)
         self._unhold(subject)
@@ -407,7 +414,10 @@ class Layouts:
         return min(moment, window) if window is not None and lives else moment
 
     def _accept(self, subject: Subject) -> None:
-        if subject.status.get("observedGeneration") == subject.generation:
+        """A new generation is taken in before anything slow: an old answer would stand meanwhile.
+        Of a table that was never looked at there is no old answer."""
+        seen = subject.status.get("observedGeneration") == subject.generation
+        if seen or not subject.status.get("conditions"):
             return
         self.put(subject, accepted(subject.status, subject.generation, subject.now))
 
@@ -449,7 +459,8 @@ class Layouts:
         subject.body = answer
         self.runtime.index.put(TABLE_LAYOUT, answer)
         policy = Key(Work.POLICY, meta["namespace"], subject.body["spec"]["policyRef"]["name"])
-        self.runtime.enqueue(policy, None)
+        # Many tables change together: their policy sums them up once.
+        self.runtime.enqueue(policy, self.clock().timestamp() + GATHER_SECONDS)
 
     def _adopt(self, subject: Subject, job: JobSeen) -> Result:
         """Takes a living Job of ours into the record, with what its write-ahead reserved."""

@@ -16,15 +16,16 @@ from reconciler.controller.stored import StoredDocuments
 from reconciler.controller.work import Reconcilers, Runtime
 
 
-def build(runtime: Runtime) -> Reconcilers:
-    """Implements `work.Build`."""
+def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any) -> Reconcilers:
+    """Implements `work.Build`. kind, more: other catalogs than live ones, and their fields."""
     documents = StoredDocuments()
-    catalogs = LiveCatalogs(
+    catalogs = kind(
         runtime.api,
         runtime.index,
         runtime.settings,
         documents,
         local_files=runtime.settings.local_files,
+        **more,
     )
     imports = Imports(now, runtime.held, cache_directory() / "imports")
     watched = CatalogReconciler(runtime, catalogs, imports, now)

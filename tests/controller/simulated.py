@@ -1,0 +1,124 @@
+"""A catalog without storage, for thousands of tables: the operator's own reconciles around it.
+
+Everything is the operator's (documents, handles by version, listing, import state, gate) but what
+would read metadata files. A table's work is a function of its name, so that nothing is kept of
+tables that nobody changed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.controller.catalogs import LiveCatalogs, LiveHandle
+from reconciler.controller.ports import Glance, Identifier, Look
+from reconciler.controller.status import plan_status
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.budget import Spent
+from reconciler.core.ledger import LedgerEntry, Reservation
+from reconciler.core.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
+
+
+@dataclass
+class SimulatedLake:
+    """tables: name -> bytes that its plan would rewrite, 0 for a converged one. calls: by name."""
+
+    tables: dict[Identifier, int]
+    saving: Callable[[Identifier], float] = lambda table: 1.0
+    done: set[Identifier] = field(default_factory=set)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def pending(self, table: Identifier) -> int:
+        return 0 if table in self.done else self.tables[table]
+
+
+@dataclass
+class SimulatedHandle(LiveHandle):
+    lake: SimulatedLake
+
+    def listing(self) -> list[Identifier]:
+        self.lake.calls["listing"] += 1
+        return sorted(self.lake.tables)
+
+    def glance(self, table: Identifier) -> Glance | None:
+        self.lake.calls["glance"] += 1
+        if table not in self.lake.tables:
+            return None
+        return Glance(_uuid(table), f"s3://lake/{table}/{table in self.lake.done}", "")
+
+    def evidence_version(self, uuid: str, max_age: float) -> str:
+        return ""
+
+    def look(
+        self,
+        table: Identifier,
+        policy: TableLayoutPolicy,
+        fingerprint: str,
+        approved: Sequence[str],
+        now: dt.datetime,
+    ) -> Look:
+        self.lake.calls["look"] += 1
+        size, digest = self.lake.pending(table), policy_hash(hash_inputs(policy))
+        action = Action(ActionType.BIN_PACK, inputs=(f"s3://lake/{table}/0.parquet",))
+        predicted = {"bytesIn": size, "cpuMillis": 1000, "saving": size}
+        items = (PlannedAction("a01", action, DeleteState(0, 0, 0), predicted),) if size else ()
+        plan = Plan(
+            id=plan_id(_uuid(table), digest, [item.action for item in items]),
+            catalog=self.config.name, table=table, table_uuid=_uuid(table), policy_hash=digest,
+            policy=policy.name, base_snapshot_id=1, created=now.replace(microsecond=0),
+            expires=now + dt.timedelta(days=7), actions=items,
+        )  # fmt: skip
+        uri = f"s3://lake/plans/{plan.id}.json"
+        return Look(
+            fingerprint=fingerprint, uuid=_uuid(table), format_version=2, plan=plan, pending=items,
+            digest=plan.digest() if items else "", uri=uri,
+            observed={"files": 48_211, "bytes": "3.4Ti", "snapshotId": "7312984123412341234"},
+            plan_status=plan_status(plan, items, plan.digest(), uri) if items else None,
+            saving_per_byte=self.lake.saving(table),
+        )  # fmt: skip
+
+    def approved(self, plan_id: str) -> bool:
+        return False
+
+    def claim(self, table: Identifier, uuid: str) -> str:
+        return self.owner()
+
+    def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]:
+        return ()
+
+    def spent_everywhere(self) -> tuple[Spent, ...]:
+        return ()
+
+    def open_reservations(self) -> tuple[Reservation, ...]:
+        return ()
+
+    def automatic_spent(self, uuid: str, since: dt.datetime) -> int:
+        return 0
+
+    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
+        return ()
+
+
+@dataclass
+class SimulatedCatalogs(LiveCatalogs):
+    """Every IcebergCatalog that is valid opens onto the same tables."""
+
+    lake: SimulatedLake = field(default_factory=lambda: SimulatedLake({}))
+
+    def _opened(self, document: IcebergCatalog, *rest: Any) -> Any:
+        opened = super()._opened(document, *rest)
+        if not isinstance(opened, LiveHandle):
+            return opened
+        fields = {name: getattr(opened, name) for name in LiveHandle.__dataclass_fields__}
+        return SimulatedHandle(**fields, lake=self.lake)
+
+
+def _uuid(table: Identifier) -> str:
+    digest = hashlib.sha256("\x00".join(table).encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
