@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,27 @@ def test_a_window_over_the_night_of_a_clock_change_lasts_its_duration() -> None:
         start = dt.datetime.fromisoformat(f"{day}T01:00").replace(tzinfo=BERLIN).astimezone(dt.UTC)
         assert closed_by([night], start + dt.timedelta(hours=3, minutes=59)) == "night"
         assert closed_by([night], start + dt.timedelta(hours=4)) == ""
+
+
+@pytest.mark.parametrize(
+    ("evening", "opening"),
+    [
+        ("2026-03-28T20:00+00:00", "2026-03-29T03:00+02:00"),  # 2:30 does not come
+        ("2026-10-24T20:00+00:00", "2026-10-25T02:30+02:00"),  # 2:30 comes twice
+    ],
+)
+def test_a_window_whose_opening_time_is_skipped_or_repeated_opens_once(
+    evening: str, opening: str
+) -> None:
+    night = Budget(
+        "night", schedule="30 2 * * *", time_zone="Europe/Berlin", duration_seconds=1200,
+        max_rewrite_bytes=0,
+    )  # fmt: skip
+    start = dt.datetime.fromisoformat(evening)
+    minutes = (start + dt.timedelta(minutes=number) for number in range(12 * 60))
+    closed = [minute for minute in minutes if closed_by([night], minute)]
+    assert len(closed) == 20
+    assert closed[0] == dt.datetime.fromisoformat(opening)
 
 
 def test_a_schedule_that_never_comes_allows_nothing_and_says_so() -> None:
