@@ -61,7 +61,8 @@ def main(objects: int) -> None:
             f"{api.version()} on the same machine, whose load was {load} at the end. Ready: "
             "/readyz answers after the start of the process. Edits: a policy's spec is changed, "
             "then its status says Ready of that very generation; the first half while a restarted "
-            f"operator still looks at every object. Calls: what the API server counted in {QUIET:.0f} s "
+            "operator still looks at every object. Calls: what the API server counted in "
+            f"{QUIET:.0f} s "
             f"without an edit, with a re-list every {RELIST:.0f} s instead of every 600 s, leases, "
             "jobs and pods of all clients included. CPU of the machine's other work is not in it."
         )

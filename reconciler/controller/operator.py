@@ -22,7 +22,7 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import DueQueue
 from reconciler.controller.relist import Relist
 from reconciler.controller.settings import Settings
-from reconciler.controller.watch import Watch
+from reconciler.controller.watch import WATCHED, Watch
 from reconciler.controller.work import Build, Key, Reconcilers, Result, Runtime, Work
 from reconciler.errors import ReconcilerError
 from reconciler.kube.api import Api
@@ -63,6 +63,7 @@ class _Parts:
     relist: Relist
     stop: threading.Event
     filled: threading.Event = field(default_factory=threading.Event)
+    counts: dict[str, int] = field(default_factory=dict)
     stale: threading.Event = field(default_factory=threading.Event)
 
 
@@ -106,6 +107,7 @@ async def _serve(parts: _Parts, build: Build) -> bool:
     loop = asyncio.get_running_loop()
     parts.lease.start()
     await _fill(parts, chores)
+    parts.counts = {kind.kind: parts.index.counts()[kind.kind] for kind in WATCHED}
     parts.watch.start()
     reconcilers = build(_runtime(parts))
     running = asyncio.create_task(parts.queue.run(_dispatch(reconcilers), executor))
@@ -235,4 +237,6 @@ def _unready(parts: _Parts) -> list[str]:
     problems = [] if parts.filled.is_set() else ["objects have not been listed yet"]
     if parts.filled.is_set() and not parts.watch.running:
         problems.append("the watches are not running")
+    elif parts.filled.is_set() and not parts.watch.caught_up(parts.counts):
+        problems.append("the watches are still being opened")
     return problems

@@ -13,6 +13,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ SPREAD_PER_KEY = 0.02
 """Keys that become due by one cause (a catalog is back) are spread out at 50 a second."""
 SERVER_SECONDS = 300
 WORKERS = 64
+LISTING_SECONDS = 60.0
 RESTART_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 Trigger = tuple[Key, float]
@@ -166,9 +168,19 @@ class Watch:
         self.beat = time.monotonic()
         """When kopf's loop last went round."""
         self.running = False
+        self._listed: Counter[str] = Counter()
+        self._started = time.monotonic()
 
     def start(self) -> None:
+        self._started = time.monotonic()
         self._thread.start()
+
+    def caught_up(self, known: Mapping[str, int]) -> bool:
+        """Whether kopf has been through its own first listing: until then changes wait behind it.
+        known: objects by kind before it began; some may be gone, so that patience ends too."""
+        if time.monotonic() - self._started > LISTING_SECONDS:
+            return True
+        return all(self._listed[kind] >= count for kind, count in known.items())
 
     def stop(self) -> None:
         self._stop.set()
@@ -177,6 +189,8 @@ class Watch:
 
     def observe(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> None:
         """One event: into the index, and what it makes due into the queue."""
+        if event is None:
+            self._listed[kind.kind] += 1
         if event == "DELETED":
             before = self._index.remove(kind, body)
             self._due(kind, before, None)

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cronsim import CronSim, CronSimError
+from cronsim import CronSimError
+
+from reconciler.core.schedule import last_start, next_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +124,12 @@ def _window(budget: Budget, now: dt.datetime) -> tuple[dt.datetime | None, dt.da
     if not budget.duration_seconds:
         raise ValueError(f"{budget.name} has a schedule without a duration")
     zone = ZoneInfo(budget.time_zone)
-    local = now.astimezone(zone)
     duration = dt.timedelta(seconds=budget.duration_seconds)
-    upcoming = _utc(next(CronSim(budget.schedule, local)))
-    start = _utc(next(CronSim(budget.schedule, local + dt.timedelta(minutes=1), reverse=True)))
-    if start <= now < start + duration:
+    upcoming = next_start(budget.schedule, zone, now)
+    start = last_start(budget.schedule, zone, now)
+    if now < start + duration:
         return start - dt.timedelta(microseconds=1), min(start + duration, upcoming)
     return None, upcoming
-
-
-def _utc(moment: dt.datetime) -> dt.datetime:
-    return moment.astimezone(dt.UTC)
 
 
 def admit(
