@@ -24,6 +24,7 @@ START_DEADLINE = dt.timedelta(minutes=10)
 WRITE_AHEAD_BOUND = dt.timedelta(minutes=10)
 """A write-ahead without a job that is older than this may have had one: the table is asked."""
 
+LONGEST_BACK_OFF = dt.timedelta(hours=1)
 SOON = dt.timedelta(seconds=10)
 POD_PATIENCE = dt.timedelta(seconds=20)
 """In which the Job controller makes a pod, unless it may not."""
@@ -465,7 +466,9 @@ def _gate(given: LayoutInput) -> Decision | None:
 
 def _back_off(given: LayoutInput) -> Decision | None:
     until = given.trouble.until
-    if until is None or until <= given.now or not _pending(given):
+    if until is None or not given.now < until <= given.now + LONGEST_BACK_OFF:
+        return None  # one that is further off was set before the clock was set back
+    if not _pending(given):
         return None
     return Wait(until, Reason.BACK_OFF, given.trouble.message)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.conditions import Reason
-from reconciler.controller.decide import Trouble
+from reconciler.controller.decide import LONGEST_BACK_OFF, Trouble
 from reconciler.controller.status import cut, parse_time, utc
 from reconciler.core.lastwords import Cause, LastWords, read_last_words
 
@@ -25,7 +25,7 @@ NOT_CREATED = "NotCreated"
 has its name, the API server refused to create it."""
 
 FIRST_WAIT = dt.timedelta(seconds=30)
-LONGEST_WAIT = dt.timedelta(hours=1)
+LONGEST_WAIT = LONGEST_BACK_OFF
 MORE_MEMORY = 1.5
 
 

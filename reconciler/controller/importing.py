@@ -88,7 +88,9 @@ class Imports:
         with self._lock:
             running = self._collect(where)
             interval = dt.timedelta(seconds=workload.interval_seconds)
-            if not running and now >= self._next.get(where, now) and self.held():
+            moment = self._next.get(where, now)
+            come = now >= moment or moment - now > interval  # a clock may be set back
+            if not running and come and self.held():
                 self._next[where] = now + interval
                 known = self._runs.get(where)
                 self._tasks[where] = self._pool.submit(run, handle, known, self.cache, self.held)

@@ -156,7 +156,9 @@ class Launcher:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL_EVERYWHERE)
         same = waiting.among == frozenset(name for _, name in living)
         refused = waiting.refused
-        stands = refused is not None and same and self.layouts.clock() < refused.until
+        now = self.layouts.clock()
+        # Not longer than it was meant for: a clock may have been set back since.
+        stands = refused is not None and same and now < refused.until <= now + REFUSED
         return refused if stands else None
 
     def _remember(self, key: Key, refusal: Wait) -> None:
@@ -173,7 +175,7 @@ class Launcher:
             found = list(self.offers.items())
 
         def rank(item: tuple[Key, Waiting]) -> tuple[float, Key]:
-            waited = (now - item[1].since).total_seconds() / 3600
+            waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
             return -max(item[1].candidate.saving_per_byte, LEAST_SAVING) * (1 + waited), item[0]
 
         return [key for key, _ in sorted(found, key=rank)]

@@ -63,8 +63,8 @@ class _Parts:
     relist: Relist
     stop: threading.Event
     filled: threading.Event = field(default_factory=threading.Event)
-    counts: dict[str, int] = field(default_factory=dict)
     stale: threading.Event = field(default_factory=threading.Event)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def _wire(settings: Settings, api: Api, metrics: Metrics, stop: threading.Event) -> _Parts:
