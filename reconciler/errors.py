@@ -79,6 +79,14 @@ class VetoError(BlockedError):
     """A person's or another tool's state of the table forbids the work until it is changed."""
 
 
+class RolledBackError(VetoError):
+    """A person rolled back a commit of the plan: it is not done again."""
+
+
+class LiveBranchesError(VetoError):
+    """The table has branches or staged snapshots that a rewrite of main would upset."""
+
+
 class UnavailableError(ReconcilerError):
     """A dependency did not answer; the same call may work later."""
 

@@ -46,6 +46,8 @@ RULES: Mapping[str, Rule] = {
     Cause.OUT_OF_MEMORY: Rule(2, Reason.OUT_OF_MEMORY, True),
     Cause.CONFLICT: Rule(5, Reason.CONFLICT_LOOP, True),
     Cause.VERIFICATION_FAILED: Rule(1, Reason.VERIFICATION_FAILED, True),
+    Cause.ROLLED_BACK: Rule(1, Reason.ROLLED_BACK, True),
+    Cause.LIVE_BRANCHES: Rule(1, Reason.LIVE_BRANCHES),
     Cause.USER_ERROR: Rule(1, Reason.JOB_FAILED),
     Cause.UNSUPPORTED: Rule(1, Reason.UNSUPPORTED_TABLE),
     Cause.ACCESS_DENIED: Rule(1, Reason.ACCESS_DENIED),

@@ -17,6 +17,8 @@ class Cause(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     CONFLICT = "Conflict"
     VERIFICATION_FAILED = "VerificationFailed"
+    ROLLED_BACK = "RolledBack"
+    LIVE_BRANCHES = "LiveBranches"
     USER_ERROR = "UserError"
     UNSUPPORTED = "Unsupported"
     ACCESS_DENIED = "AccessDenied"

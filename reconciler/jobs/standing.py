@@ -13,7 +13,7 @@ from typing import Any
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.execution import ExecutionRequest
 from reconciler.core.plan import Validity
-from reconciler.errors import BlockedError, StalePlanError, VetoError
+from reconciler.errors import BlockedError, LiveBranchesError, RolledBackError, StalePlanError
 from reconciler.jobs import iceberg
 from reconciler.jobs.scan import Deletes, ScanTasks, TaskFile, scan_tasks
 
@@ -62,7 +62,7 @@ def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
         if in_history is None:
             in_history = {info.id for info in iceberg.ancestors(table)}
         if int(snapshot.snapshotId()) not in in_history:
-            raise VetoError(
+            raise RolledBackError(
                 f"RolledBack: commit {snapshot.snapshotId()} of plan {plan_id} was rolled back",
                 details=(f"Someone undid this plan on {name}; it will not be done again.",),
                 do=f"exclude the table or change its policy, then {STALE} {name}",
@@ -92,8 +92,8 @@ def _was_published(table: Any, wap_id: str) -> bool:
     return any(info.summary.get("published-wap-id") == wap_id for info in iceberg.ancestors(table))
 
 
-def _live(name: str, what: str) -> VetoError:
-    return VetoError(
+def _live(name: str, what: str) -> LiveBranchesError:
+    return LiveBranchesError(
         f"{name} has a live {what}",
         details=("A rewrite of main would keep it from being published by fast-forward.",),
         do="publish or drop it first, or set spec.safety.allowLiveBranches: true",

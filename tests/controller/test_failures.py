@@ -38,6 +38,8 @@ def repeated(cause: str, times: int) -> Failures:
         (Cause.OUT_OF_MEMORY, 2, "OutOfMemory"),
         (Cause.CONFLICT, 5, "ConflictLoop"),
         (Cause.VERIFICATION_FAILED, 1, "VerificationFailed"),
+        (Cause.ROLLED_BACK, 1, "RolledBack"),
+        (Cause.LIVE_BRANCHES, 1, "LiveBranches"),
         (Cause.USER_ERROR, 1, "JobFailed"),
         (Cause.UNSUPPORTED, 1, "UnsupportedTable"),
         (Cause.ACCESS_DENIED, 1, "AccessDenied"),

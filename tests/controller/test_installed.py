@@ -82,10 +82,8 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     document = scene.lake.directory / "layouts.yaml"
     document.write_text(world.documents(approval=manual, layout=BY_ID, engine=ENGINE))
     # As CI does for a pull request, before the operator has seen the policy.
-    planned = json.loads(
-        world.layoutctl("plan", "-f", str(document), "--publish", "--output", "json")
-    )
-    plan = planned["plans"][0]["id"]
+    words = ("plan", "-f", str(document), "--publish", "--output", "name")
+    plan = world.layoutctl(*words).strip()
     world.apply(approval={**manual, "approvedPlans": [plan]}, layout=BY_ID, engine=ENGINE)
     driver = scene.driver()
     (job,) = scene.jobs()

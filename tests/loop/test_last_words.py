@@ -20,6 +20,8 @@ CAUSES = {
     errors.StalePlanError: Cause.CONFLICT,
     errors.BlockedError: Cause.UNAVAILABLE,
     errors.VetoError: Cause.USER_ERROR,
+    errors.RolledBackError: Cause.ROLLED_BACK,
+    errors.LiveBranchesError: Cause.LIVE_BRANCHES,
     errors.UnavailableError: Cause.UNAVAILABLE,
     errors.InternalError: Cause.UNKNOWN,
     errors.InterruptedByUser: Cause.STOPPED,
