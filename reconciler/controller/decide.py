@@ -568,7 +568,6 @@ CHECKS: Sequence[Callable[[LayoutInput], Decision | None]] = (
     _owned,
     _stalled,
     _unproposed,
-    _cut_short,
     _gate,
     _back_off,
     _old_evidence,
