@@ -28,10 +28,13 @@ from reconciler.controller.operator import run
 from reconciler.controller.reconcilers import build
 from reconciler.controller.settings import Settings
 from reconciler.kube.api import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT, Api
+from tests.cluster import binaries
+from tests.cluster.cluster import Cluster
+from tests.cluster.processes import free_port
+from tests.controller.simulated import SimulatedCatalogs, SimulatedLake
 
 CRDS = Path(__file__).parents[1] / "crds"
 NAME = "scale"
-HEALTH, METRICS = 18091, 18090
 EDITS = 200
 RELIST, QUIET = 150.0, 165.0
 """A quarter of the usual time between two re-lists, so that a short stretch holds one."""
@@ -40,9 +43,6 @@ Sample = dict[str, float]
 
 
 def main(objects: int) -> None:
-    from tests.cluster import binaries
-    from tests.cluster.cluster import Cluster
-
     programs = binaries.directories(["kube"])["kube"]
     with (
         tempfile.TemporaryDirectory(prefix="scale-") as directory,
@@ -77,6 +77,8 @@ class Bench:
     api: Api
     objects: int
     rows: list[tuple[str, str, str]] = field(default_factory=list)
+    health: int = field(default_factory=free_port)
+    metrics: int = field(default_factory=free_port)
 
     def say(self, what: str, goal: str, measured: str) -> None:
         print(f"{what}: {measured} (goal: {goal})", flush=True)
@@ -87,10 +89,10 @@ class Bench:
         started = time.monotonic()
         with self.operator() as pid:
             self.say("ready, everything new", "60 s", f"{time.monotonic() - started:.1f} s")
-            _wait(lambda: _settled() >= self.objects, 3600, pause=5)
+            _wait(lambda: _settled(self.metrics) >= self.objects, 3600, pause=5)
             seconds = time.monotonic() - started
             self.say("all tables planned and told", "-", f"{seconds:.0f} s")
-            _wait(lambda: _idle(), 600, pause=5)
+            _wait(lambda: _idle(self.metrics), 600, pause=5)
             self.say("memory, peak, everything new", "500 MB", f"{_rss(pid, 'VmHWM'):.0f} MB")
             self.cpu(pid, "everything new")
 
@@ -102,16 +104,16 @@ class Bench:
             numbers = [n * self.objects // EDITS for n in range(EDITS)]
             busy = sorted(self.edit(number) for number in numbers[::2])
             self.latency("edit to accepted status, during the re-list", busy)
-            _wait(lambda: _idle(), 1200, pause=5)
+            _wait(lambda: _idle(self.metrics), 1200, pause=5)
             self.say("every object looked at", "-", f"{time.monotonic() - started:.0f} s")
             quiet = sorted(self.edit(number) for number in numbers[1::2])
             self.latency("edit to accepted status, quiet", quiet)
-            _wait(lambda: _idle(), 600, pause=5)
+            _wait(lambda: _idle(self.metrics), 600, pause=5)
             self.quiet(pid)
             self.say("memory, peak, restarted", "500 MB", f"{_rss(pid, 'VmHWM'):.0f} MB")
             self.say("memory at the end", "-", f"{_rss(pid):.0f} MB")
             self.cpu(pid, "restarted")
-            page = _page(METRICS, "/metrics")
+            page = _page(self.metrics, "/metrics")
             series = sum(not line.startswith("#") for line in page.splitlines())
             self.say("series on the metrics page", "bounded", str(series))
 
@@ -166,11 +168,12 @@ class Bench:
         with (self.cluster.directory / "operator.log").open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "bench.operator_scale", "--operator",
-                 str(self.cluster.kubeconfig), str(self.objects)],
+                 str(self.cluster.kubeconfig), str(self.objects),
+                 str(self.health), str(self.metrics)],
                 stdout=log, stderr=log,
             )  # fmt: skip
             try:
-                _wait(lambda: _page(HEALTH, "/readyz") == "ok\n", 600, pause=0.1)
+                _wait(lambda: _page(self.health, "/readyz") == "ok\n", 600, pause=0.1)
                 yield process.pid
             finally:
                 process.terminate()
@@ -187,21 +190,21 @@ def _accepted(body: dict[str, Any], generation: int) -> bool:
     )
 
 
-def _settled() -> float:
+def _settled(port: int) -> float:
     """Tables with a verdict of their own."""
     pattern = r'^layout_tables\{converged="(?:True|False)".* ([\d.e+]+)$'
-    found = re.findall(pattern, _page(METRICS, "/metrics"), re.M)
+    found = re.findall(pattern, _page(port, "/metrics"), re.M)
     return sum(float(value) for value in found)
 
 
-def _idle() -> bool:
+def _idle(port: int) -> bool:
     """Whether no key waits for a worker, for a while."""
     for _ in range(12):
-        page = _page(METRICS, "/metrics")
+        page = _page(port, "/metrics")
         found = re.findall(r"^layout_reconcile_duration_seconds_count.* ([\d.e+]+)$", page, re.M)
         before = sum(float(value) for value in found)
         time.sleep(2)
-        page = _page(METRICS, "/metrics")
+        page = _page(port, "/metrics")
         found = re.findall(r"^layout_reconcile_duration_seconds_count.* ([\d.e+]+)$", page, re.M)
         if (sum(float(value) for value in found) - before) / 2 > 25:
             return False
@@ -247,16 +250,14 @@ def _populate(api: Api, objects: int) -> None:
     print(f"made {objects} policies in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _operator(kubeconfig: str, objects: int) -> None:
+def _operator(kubeconfig: str, objects: int, health: int, metrics: int) -> None:
     """The process that is measured."""
-    from tests.controller.simulated import SimulatedCatalogs, SimulatedLake
-
     settings = Settings(
         namespaces=(NAME,),
         namespace=NAME,
         kubeconfig=kubeconfig,
-        health_port=HEALTH,
-        metrics_port=METRICS,
+        health_port=health,
+        metrics_port=metrics,
         relist=RELIST,
     )
     tables = {
@@ -293,6 +294,6 @@ def _policy(number: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--operator"]:
-        _operator(sys.argv[2], int(sys.argv[3]))
+        _operator(sys.argv[2], *(int(text) for text in sys.argv[3:]))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)

@@ -118,6 +118,12 @@ class Index:
         with self._lock:
             return sorted(self._stores[kind].raw)
 
+    def unobserved(self, kind: Kind) -> set[Name]:
+        """Those whose status is not of their generation."""
+        with self._lock:
+            found = list(self._stores[kind].raw.items())
+        return {name for name, raw in found if not _observed(json.loads(raw))}
+
     def versions(self, kind: Kind) -> dict[Name, tuple[str, str]]:
         """(uid, resource version) of every object of a kind."""
         with self._lock:
@@ -292,6 +298,10 @@ def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[Name]:
     """A stored object may be of a newer version: what is not understood refers to nothing."""
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return [(namespace, prefix + name)] if isinstance(name, str) and name else []
+
+
+def _observed(body: Object) -> bool:
+    return bool(body["status"].get("observedGeneration") == body["metadata"].get("generation"))
 
 
 def _table(namespace: str, spec: Mapping[str, Any]) -> Iterable[Name]:

@@ -81,7 +81,8 @@ class Relist:
         return True
 
     def enqueue_all(self, within: float) -> None:
-        """Every key, spread out at 50 a second and over at most `within` seconds."""
+        """Every key, spread out at 50 a second and over at most `within` seconds; those whose spec
+        no status speaks of yet at once."""
         now = time.time()
         for kind, work in (
             (CATALOG, Work.CATALOG),
@@ -90,8 +91,10 @@ class Relist:
         ):
             names = self._index.names(kind)
             spread = min(within, len(names) * SPREAD_PER_KEY)
+            unseen = self._index.unobserved(kind)
             for namespace, name in names:
-                self._enqueue(Key(work, namespace, name), now + random.uniform(0, spread))
+                due = None if (namespace, name) in unseen else now + random.uniform(0, spread)
+                self._enqueue(Key(work, namespace, name), due)
         self._enqueue(LAUNCH_KEY, now)
 
     def check_secrets(self) -> None:

@@ -176,3 +176,12 @@ def test_layouts_are_found_by_table_and_by_a_job_that_is_not_over():
     ended["metadata"]["resourceVersion"] = "9"
     index.put(TABLE_LAYOUT, ended)
     assert [body["metadata"]["name"] for body in index.layouts_with_job()] == ["t3"]
+
+
+def test_what_no_status_speaks_of_yet_is_known():
+    index = Index()
+    for name, generation, observed in (("old", 3, 3), ("edited", 4, 3), ("new", 1, -1)):
+        meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
+        body = {"metadata": {**meta, "generation": generation}, "spec": {}}
+        index.put(POLICY, {**body, "status": {"observedGeneration": observed}})
+    assert index.unobserved(POLICY) == {("ns", "edited"), ("ns", "new")}
