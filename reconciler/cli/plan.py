@@ -328,6 +328,8 @@ def approval_line(step: Step, gate: Gate) -> str:
     mode = step.policy.spec.approval.mode.value
     if gate.reason == "AwaitingApproval":
         return f"{mode}, not approved"
+    if gate.reason == "OwnedElsewhere":  # what an operator owns is planned for its pull requests
+        return f"{mode}; {gate.message}, which alone runs it"
     return f"{mode}, {gate.reason or 'may run now'}"
 
 

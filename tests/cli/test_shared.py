@@ -222,6 +222,10 @@ def test_a_table_claimed_by_an_operator_is_left_to_it(
     assert "prod-cluster/analytics" in out + err
     assert "OwnedElsewhere" in out + err
     assert table.refresh().metadata_location == before
+    code, out, _ = cli("plan", "-f", layouts, "--publish", "-o", "markdown")
+    assert code == 0
+    assert "the table is claimed by prod-cluster/analytics, which alone runs it" in out
+    assert table.refresh().metadata_location == before
 
 
 def test_shared_state_of_two_catalogs_at_once_is_refused() -> None:
