@@ -34,7 +34,7 @@ class RunDocument:
     """One attempt at one plan.
 
     table: levels, the name last. plan_digest: "sha256:" + hex of the plan document. action_ids:
-    the admitted ones, in plan order. bytes_limit, cpu_limit_seconds: what the budgets leave for
+    the admitted ones, in plan order; none: only what earlier attempts left is settled. bytes_limit, cpu_limit_seconds: what the budgets leave for
     all of it, repeated work included; None = no limit. policy_key: under which spending is kept.
     owner: the claim that the table must carry.
     """
@@ -161,7 +161,7 @@ _FIELDS: Mapping[str, tuple[str, Any]] = {
     "planDigest": ("a SHA-256 digest", _matches(r"sha256:[0-9a-f]{64}")),
     "planId": ("a plan id", _matches(r"p-[0-9a-f]{20}")),
     "attempt": ("a whole number", _whole),
-    "actionIds": ("a list of action ids", _texts),
+    "actionIds": ("a list of action ids", lambda value: value == [] or _texts(value)),
     "bytesLimit": _LIMIT,
     "cpuLimitSeconds": _LIMIT,
     "policyKey": ("a text", _text),

@@ -106,6 +106,12 @@ class LiveHandle:
     def spent_everywhere(self) -> tuple[Spent, ...]:
         return self.store.spent_everywhere()
 
+    def cut_short(self, uuid: str, plan_id: str) -> str:
+        if not self.store.open_intents(uuid):
+            return ""
+        plan = self.actor.published(uuid, plan_id)
+        return "" if plan is None else self.actor.plans.uri_of(plan)
+
     def open_reservations(self) -> tuple[Reservation, ...]:
         return tuple(item for item in self.store.reservations(None) if not item.settled)
 

@@ -114,6 +114,7 @@ class ProposalState:
     rests_on_workload: an admitted action is only as good as the recorded queries. unreachable: the
     objective that fails although nothing profitable is left, "" when all are met.
     saving_per_byte: predicted saving over bytes rewritten, for the order between tables.
+    cut_short: an attempt of the recorded job's plan is open, and its driver is gone.
     """
 
     plan_id: str
@@ -126,6 +127,7 @@ class ProposalState:
     rests_on_workload: bool = False
     unreachable: str = ""
     saving_per_byte: float = 0.0
+    cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +364,8 @@ def _lives(given: LayoutInput) -> Decision | None:
         message = f"Job {jobs[0].name} {'is stopping' if jobs[0].deleting else 'runs'}"
     else:
         message = f"pod {pods[0].name} has not ended"
+    if given.catalog_down and not given.suspended:
+        reason, message = Reason.CATALOG_UNAVAILABLE, f"{given.catalog_down}; {message}"
     return Wait(min(given.due, given.now + 3 * SOON), reason, message)
 
 
@@ -453,6 +457,23 @@ def _owned(given: LayoutInput) -> Decision | None:
 
 def _unproposed(given: LayoutInput) -> Decision | None:
     return Propose() if given.proposal is None else None
+
+
+def _cut_short(given: LayoutInput) -> Decision | None:
+    """A driver that died may have left an open attempt and its files. The next job settles them
+    before its own work; where none may start, one more attempt at the same plan does only that."""
+    proposal, record = given.proposal, given.record
+    if proposal is None or record is None or not proposal.cut_short or proposal.admitted:
+        return None
+    closed = given.stop is not None and given.stop[0] == Reason.OUTSIDE_WINDOW
+    until = given.trouble.until
+    if until is not None and until > given.now:
+        wait = Wait(until, Reason.BACK_OFF, given.trouble.message)
+        return None if proposal.pending else wait
+    if closed:
+        return None
+    attempt = next_attempt(given, record.plan_id)
+    return Launch(Candidate(record.plan_id, record.digest, attempt, 0, 0, 0, 0.0))
 
 
 def _gate(given: LayoutInput) -> Decision | None:
@@ -568,6 +589,7 @@ CHECKS: Sequence[Callable[[LayoutInput], Decision | None]] = (
     _owned,
     _stalled,
     _unproposed,
+    _cut_short,
     _gate,
     _back_off,
     _old_evidence,

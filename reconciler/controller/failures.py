@@ -158,8 +158,11 @@ def cause_of(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -
             words = read_last_words(ended.get("message") or "")
             if words is not None:
                 return words
-            if ended.get("reason") == "OOMKilled" or ended.get("exitCode") == 137:
+            if ended.get("reason") == "OOMKilled":
                 return LastWords(Cause.OUT_OF_MEMORY, "the driver was killed for its memory")
+            if ended.get("exitCode") == 137:
+                text = "the driver was killed (signal 9), by its node or by a person"
+                return LastWords(Cause.UNKNOWN, text)
             if ended.get("reason") in ("StartError", "ContainerCannotRun"):
                 why = cut(ended.get("message") or ended["reason"], 300)
                 return LastWords(Cause.UNKNOWN, f"the driver's container did not start: {why}")

@@ -84,7 +84,8 @@ can not start now, None when it will be tried."""
 @dataclass
 class Subject:
     """One TableLayout with what it refers to, read once per reconcile. body is replaced by what
-    the server answers to each write, so that the next write names the right version."""
+    the server answers to each write, so that the next write names the right version. cut_short:
+    where the plan of an attempt lies that a dead driver left open, "" when none did."""
 
     body: Body
     policy: TableLayoutPolicy | Refusal | None
@@ -94,6 +95,7 @@ class Subject:
     look: Look | None = None
     glance: Glance | None = None
     gone: bool = False
+    cut_short: str = ""
     gate: Gate | None = None
     budgets: tuple[Budget, ...] = ()
 
@@ -284,11 +286,21 @@ class Layouts:
         try:
             subject.look = self.look(subject)
             subject.gate, state = self.gated(subject)
+            subject.cut_short = self._cut_short(subject)
+            state = replace(state, cut_short=bool(subject.cut_short))
         except UnavailableError as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
             return replace(given, invalid=(_stall_reason(error), told(error)))
         return replace(given, proposal=state, stop=_stop(subject))
+
+    def _cut_short(self, subject: Subject) -> str:
+        """Asked only of a table whose last job failed: one more scan of the shared state."""
+        record, look = record_of(subject.status), subject.look
+        assert not isinstance(subject.handle, CatalogProblem)
+        if record is None or record.phase is not Phase.FAILED or look is None:
+            return ""
+        return subject.handle.cut_short(look.uuid, record.plan_id)
 
     def look(self, subject: Subject) -> Look | None:
         """The cheap check; a new look only where what the last was made from has moved."""
@@ -310,7 +322,9 @@ class Layouts:
             and (not known.pending or known.plan.expires > subject.now)
         ):
             return known
-        if known is None and _converged_from(subject.status, fingerprint):
+        record = record_of(subject.status)
+        failed = record is not None and record.phase is Phase.FAILED
+        if known is None and not failed and _converged_from(subject.status, fingerprint):
             return None
         look = handle.look(
             subject.table, policy, fingerprint, self.approved_ids(subject), subject.now
@@ -432,7 +446,9 @@ class Layouts:
             if look.plan_status is not None:
                 status["plan"] = dict(look.plan_status)
         known = bool(status.get("table"))
-        conditions = layout_conditions(decision, self._verdict(subject), known=known)
+        conditions = layout_conditions(
+            decision, self._verdict(subject), known=known, ready_now=_unready(subject)
+        )
         status["conditions"] = merged(
             subject.status.get("conditions"), conditions, subject.generation, subject.now
         )
@@ -548,13 +564,16 @@ class Layouts:
     ) -> None:
         """status.job, history and failures after a job, in one write."""
         known = failures.failures_of(subject.status)
+        settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
         if succeeded:
             result, message = "Succeeded", f"{len(committed)} actions committed"
+            if settles_only:
+                message = "what an attempt that was cut short had left is settled"
             idle = failures.after(
                 known, failures.NO_EFFECT, "the job ended well and committed nothing",
                 self.scopes_now(subject), subject.now,
             )  # fmt: skip
-            later = None if committed else idle
+            later = None if committed or settles_only else idle
         else:
             stopped = words.cause is Cause.STOPPED
             result = "Stopped" if stopped else words.cause.value
@@ -717,6 +736,14 @@ def _invalid(subject: Subject) -> tuple[str, str] | None:
     if isinstance(handle, CatalogProblem) and handle.stalls:
         return handle.reason, handle.message
     return None
+
+
+def _unready(subject: Subject) -> tuple[str, str] | None:
+    """What its references lack, which a running job or a suspension does not hide."""
+    handle = subject.handle
+    if isinstance(handle, CatalogProblem):
+        return handle.reason, handle.message
+    return _invalid(subject)
 
 
 def _stop(subject: Subject) -> tuple[str, str] | None:

@@ -117,6 +117,10 @@ class CatalogHandle(Protocol):
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
 
+    def cut_short(self, uuid: str, plan_id: str) -> str:
+        """Where the plan is stored, if an attempt on the table is open; "" when nothing is."""
+        ...
+
     def open_reservations(self) -> tuple[Reservation, ...]:
         """What drivers have reserved in the ledger and not settled; `spent` counts them."""
         ...

@@ -134,12 +134,13 @@ def load_plan(run: RunDocument, plans: Plans) -> Plan:
     """The plan of a run, checked against what was admitted. Raises UserError when it differs."""
     plan = plans.get(run.plan_uri, run.plan_digest)
     strangers = [item for item in run.action_ids if item not in {a.id for a in plan.actions}]
+    settles_only = not run.action_ids
     wrong = {
         "its digest": plan.digest() != run.plan_digest,
         "its id": plan.id != run.plan_id,
         "its table": plan.table != run.table,
         "its catalog": plan.catalog != run.catalog.spec.catalog_name,
-        "its policy": plan.policy_hash != policy_hash(hash_inputs(run.policy)),
+        "its policy": not settles_only and plan.policy_hash != policy_hash(hash_inputs(run.policy)),
         f"action {', '.join(strangers)}": bool(strangers),
     }
     differing = [what for what, differs in wrong.items() if differs]
@@ -160,7 +161,10 @@ def drive(
     should_stop: Callable[[], bool],
     clock: Callable[[], dt.datetime],
 ) -> Driven:
-    """Carries out the admitted actions of the actor's plan. Raises what `last_words` explains."""
+    """Carries out the admitted actions of the actor's plan. Raises what `last_words` explains.
+
+    Without any, what earlier attempts left open is all that it settles.
+    """
     plan = actor.plan
     step = _step(run, catalog, plan, clock)
     observation = actor.observe(step.target)
@@ -170,7 +174,7 @@ def drive(
         observation = actor.observe(step.target)
     if should_stop():
         raise InterruptedByUser("stopped before the work began")
-    if not _remaining(run, plan, observation, clock()):
+    if not run.action_ids or not _remaining(run, plan, observation, clock()):
         return Driven(plan, None, settled)
     before = step.propose(actor)
     if before.plan.id != plan.id:

@@ -93,7 +93,7 @@ def edited(**changes: Any) -> str:
         (edited(attempt=True), "attempt is not a whole number"),
         (edited(bytesLimit=1.5), "bytesLimit is not"),
         (edited(bytesLimit=-1), "bytesLimit is not"),
-        (edited(actionIds=[]), "actionIds is not"),
+        (edited(actionIds=[""]), "actionIds is not"),
         (edited(planDigest="sha256:abc"), "planDigest is not"),
         (edited(policy={"kind": "Secret"}), "no TableLayoutPolicy"),
     ],

@@ -95,6 +95,8 @@ def test_the_cause_is_the_last_words_else_the_exit_else_the_job() -> None:
     words = json.dumps({"cause": "Conflict", "message": "lost", "do": "", "retry": True})
     assert cause_of([pod(exitCode=5, message=words)], None).cause == Cause.CONFLICT
     assert cause_of([pod(exitCode=137, reason="OOMKilled")], None).cause == Cause.OUT_OF_MEMORY
+    killed = cause_of([pod(exitCode=137, reason="Error")], None)
+    assert killed.cause == Cause.UNKNOWN and "killed" in killed.message
     assert cause_of([pod(exitCode=4, message="Traceback")], None).cause == Cause.UNKNOWN
     refused = pod(exitCode=128, reason="StartError", message="no such file")
     assert "did not start: no such file" in cause_of([refused], None).message

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
+from reconciler.api.run_document import RunDocument, read_run
 from reconciler.controller.layout import FINALIZER
 from reconciler.controller.ports import CatalogProblem
 from reconciler.core.lastwords import Cause, LastWords
 from reconciler.errors import UnavailableError
 from reconciler.kube.errors import Forbidden, QuotaExceeded
 from reconciler.kube.kinds import JOB, POLICY, TABLE_LAYOUT
-from tests.controller.worlds import GIB, NAMESPACE, World
+from tests.controller.worlds import GIB, NAMESPACE, World, run_text
 
 HOUR = dt.timedelta(hours=1)
+
+
+def run_of(job: dict[str, Any]) -> RunDocument:
+    return read_run(run_text(job))
 
 
 def test_a_table_is_planned_run_and_converges() -> None:
@@ -216,6 +222,57 @@ def test_a_job_killed_without_a_word_is_charged_in_full() -> None:
     assert sum(s.rewrite_bytes for s in world.catalog.spent_everywhere()) == 5 * GIB
     assert world.converged(name) in ("BackOff", "RewriteRunning", "OverBudget")
     assert world.layout(name)["status"]["failures"]["count"] == 1
+
+
+def test_what_a_killed_driver_left_open_is_settled_although_nothing_is_left_to_do() -> None:
+    world = World(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "10Gi"}])
+    name = world.table("orders", 2 * GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (first,) = world.jobs()
+    world.start(first)
+    world.end(first, 1, LastWords(Cause.UNKNOWN, ""))
+    assert world.catalog.open_attempts and not world.catalog.tables["sales", "orders"].pending
+    world.turn(operator, 2)
+    assert world.converged(name) == "BackOff"
+    world.now += dt.timedelta(minutes=1)
+    world.turn(world.operator(), 2)
+    (settling,) = world.living()
+    run = run_of(settling)
+    assert run.action_ids == () and run.bytes_limit == 0
+    assert (run.plan_id, run.attempt) == (run_of(first).plan_id, 2)
+    assert run.plan_digest == run_of(first).plan_digest
+    world.start(settling)
+    world.end(settling)
+    world.turn(operator, 3)
+    assert world.converged(name) == "NothingToDo"
+    status = world.layout(name)["status"]
+    assert status["job"]["phase"] == "Succeeded" and not status["failures"]["count"]
+    assert len(world.jobs()) == 2 and not world.living()
+
+
+def test_a_cut_short_attempt_is_settled_while_new_work_awaits_approval() -> None:
+    world = World(approval={"mode": "Manual"})
+    name = world.table("orders", 2 * GIB, GIB)
+    operator = world.operator()
+    world.turn(operator)
+    plan = world.layout(name)["status"]["plan"]["id"]
+    world.policy(approval={"mode": "Manual", "approvedPlans": [plan]})
+    world.turn(operator)
+    world.start(world.jobs()[0])
+    world.end(world.jobs()[0], 1, LastWords(Cause.UNKNOWN, ""))
+    world.policy(approval={"mode": "Manual"})
+    world.turn(operator, 2)
+    assert world.converged(name) == "AwaitingApproval"
+    world.now += dt.timedelta(minutes=1)
+    world.turn(operator, 2)
+    (settling,) = world.living()
+    assert run_of(settling).action_ids == ()
+    world.start(settling)
+    world.end(settling)
+    world.turn(operator, 2)
+    assert world.converged(name) == "AwaitingApproval"
+    assert not world.living() and not world.catalog.open_attempts
 
 
 def test_a_dead_catalog_makes_converged_unknown_and_keeps_the_reservation() -> None:

@@ -59,6 +59,7 @@ class FakeCatalog:
     workload: int = 0
     approvals: set[str] = field(default_factory=set)
     policies: dict[str, str] = field(default_factory=dict)
+    open_attempts: set[str] = field(default_factory=set)
     error: Exception | None = None
 
     def _answer(self) -> None:
@@ -143,6 +144,10 @@ class FakeCatalog:
             e for e in self.ledger
             if e.table_uuid == uuid and e.plan_id == plan_id and e.at_ms >= start
         )  # fmt: skip
+
+    def cut_short(self, uuid: str, plan_id: str) -> str:
+        self._answer()
+        return f"mem:///{plan_id}" if uuid in self.open_attempts else ""
 
     def open_reservations(self) -> tuple[Reservation, ...]:
         self._answer()
@@ -316,8 +321,9 @@ class World:
     def start(self, job: dict[str, Any]) -> None:
         """The Job controller makes the pod, the kubelet runs it, the driver reserves."""
         meta = job["metadata"]
-        run = read_run(_env(job))
+        run = read_run(run_text(job))
         table = self.catalog.tables[run.table]
+        self.catalog.open_attempts.discard(table.uuid)  # the first thing that a driver does
         sizes = [size for action, size in table.pending if action in run.action_ids]
         self.catalog.reserved.append(
             Reservation(
@@ -346,7 +352,7 @@ class World:
     def end(self, job: dict[str, Any], actions: int = 99, words: LastWords | None = None) -> None:
         """The driver commits its first actions and ends. words: of a failure, None for success.
         A cause of Unknown stands for a kill: no words, and of the last action no record."""
-        run = read_run(_env(job))
+        run = read_run(run_text(job))
         table = self.catalog.tables[run.table]
         killed = words is not None and words.cause is Cause.UNKNOWN
         ids = [a for a in run.action_ids if a in dict(table.pending)][:actions]
@@ -360,7 +366,9 @@ class World:
             self.spending.append((self.now, size))
             table.pending = [item for item in table.pending if item[0] != action]
             table.version += 1
-        if not killed:
+        if killed:
+            self.catalog.open_attempts.add(table.uuid)
+        else:
             self.catalog.reserved = [
                 replace(item, settled=True) if item.id == job["metadata"]["name"] else item
                 for item in self.catalog.reserved
@@ -391,6 +399,6 @@ class World:
             self.server.remove(JOB, NAMESPACE, meta["name"])
 
 
-def _env(job: dict[str, Any]) -> str:
+def run_text(job: dict[str, Any]) -> str:
     env = job["spec"]["template"]["spec"]["containers"][0]["env"]
     return str(next(e["value"] for e in env if e["name"] == "LAYOUT_RUN")).replace("$$", "$")

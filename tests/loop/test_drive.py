@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from reconciler import errors
 from reconciler.catalog.claim import claim, release
 from reconciler.catalog.plan_store import PlanStore
-from reconciler.core.execution import CatalogConfig
+from reconciler.core.execution import CatalogConfig, Intent
 from reconciler.core.lastwords import Cause
 from reconciler.core.observation import PLAN_ID
+from reconciler.jobs import processes
 from reconciler.loop.drive import (
     Driven,
     claim_check,
@@ -74,6 +76,28 @@ def test_a_run_that_was_done_already_is_a_success_without_work(made: Prepared, s
     again = go(made, spark, attempt=2)
     assert again.execution is None and shortfall(again) is None
     assert made.files() == files
+
+
+def test_a_run_without_actions_only_settles_what_a_dead_driver_left(
+    made: Prepared, spark: Any
+) -> None:
+    uuid = made.plan.table_uuid
+    dead = subprocess.Popen(["true"])
+    writer = processes.identity(dead.pid)
+    dead.wait()
+    opened = Intent(
+        uuid, made.run.table, made.plan.id, f"{made.plan.id}-1", 0, made.run.action_ids,
+        made.plan.base_snapshot_id or 0, "layout-1", (), (), writer,
+    )  # fmt: skip
+    made.store.record_intent(opened)
+    made.store.record_intent(replace(opened, batch=1, action_ids=made.run.action_ids[:1]))
+    made.table.append(made.table.scan(limit=1).to_arrow())
+    files = made.files()
+    driven = go(made, spark, action_ids=(), attempt=2, bytes_limit=0, cpu_limit_seconds=0)
+    assert driven.settled == 1 and driven.execution is None and shortfall(driven) is None
+    assert made.store.open_intents(uuid) == ()
+    assert made.files() == files and commits(made) == []
+    assert go(made, spark, attempt=3).execution is not None
 
 
 def test_only_the_admitted_actions_run(
@@ -194,3 +218,5 @@ def test_a_plan_made_under_another_policy_is_refused(made: Prepared) -> None:
     plans = PlanStore(made.config, made.store.plans._base)
     with pytest.raises(errors.UserError, match="its policy"):
         load_plan(replace(made.run, policy=changed), plans)
+    settling = replace(made.run, policy=changed, action_ids=())
+    assert load_plan(settling, plans) == made.plan
