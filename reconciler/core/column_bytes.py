@@ -23,6 +23,12 @@ MOST_DISTINCT = 1e15
 
 HALVINGS = 60
 
+REPEATS_MORE = 0.9
+"""A column without a dictionary gets one when that would take this share of what it takes now."""
+
+RUN_BYTES = 4
+"""Of one run in an index: its length and the number of its value."""
+
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
 
@@ -36,7 +42,8 @@ class StoredColumn:
 
     rows: of a row group. bytes: stored per row. dictionary: stored bytes of the dictionary page
     per row, 0 where values are plain. distinct: values of one row group. width: bytes of a raw
-    value.
+    value. ordered: rows lie in the column's order, which its size owes something to. skew: entropy
+    of its values over that of as many equally frequent ones.
     """
 
     rows: float
@@ -44,6 +51,8 @@ class StoredColumn:
     dictionary: float
     distinct: float
     width: int
+    ordered: bool = False
+    skew: float = 1.0
 
     @property
     def overhead(self) -> float:
@@ -65,20 +74,30 @@ class StoredColumn:
         return 8.0 * index / _bits(np.array(self.distinct)).item()
 
 
-def bytes_per_row(now: StoredColumn, rows: Float64, domain: Float64, reordered: bool) -> Float64:
+def bytes_per_row(
+    now: StoredColumn,
+    rows: Float64,
+    domain: Float64,
+    *,
+    reordered: bool = False,
+    numbers: bool = True,
+) -> Float64:
     """Stored bytes a row in row groups of `rows` rows, each with values out of `domain` ones.
 
-    Never more than now: a writer that did better will hardly do worse. reordered: rows get new
-    neighbours, so that a plain value is worth log2(domain) bits; in the order of now it may follow
-    from the one before it.
+    reordered: rows get new neighbours by another column. Then a plain number is worth log2(domain)
+    bits (numbers: whether values are such: in the order of now one may follow from the one before
+    it), and a column in whose order the rows lie now loses its runs. Else never more than now: a
+    writer that did better will hardly do worse.
     """
     distinct = distinct_in(domain, rows)
-    coded = now.per_index_bit * _bits(distinct) / 8.0 + now.per_value * distinct / rows
+    loses_runs = reordered and now.ordered
+    per_bit = max(now.per_index_bit, now.skew) if loses_runs else now.per_index_bit
+    coded = per_bit * _bits(distinct) / 8.0 + now.per_value * distinct / rows
     plain = np.full(len(rows), now.per_value)
-    if reordered:
+    if reordered and numbers:
         plain = np.maximum(plain, _random_value_bytes(domain))
     found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
-    return np.minimum(found, now.bytes)
+    return found if loses_runs else np.minimum(found, now.bytes)
 
 
 def _random_value_bytes(domain: Float64) -> Float64:
@@ -89,10 +108,21 @@ def _random_value_bytes(domain: Float64) -> Float64:
 
 def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.NDArray[np.bool_]:
     """Java's writer drops the dictionary if index and dictionary of the first page are no smaller
-    than its raw values."""
+    than its raw values. What it dropped already it drops again, unless values repeat more now:
+    the domain is estimated, the missing dictionary is a fact."""
+    limit = 1.0
+    if now.dictionary <= 0.0:
+        told = np.array([now.rows])
+        own = _dictionary_share(now, told, domain_of(np.array([now.distinct]), told)).item()
+        limit = REPEATS_MORE * min(own, 1.0)
+    return _dictionary_share(now, rows, domain) < limit
+
+
+def _dictionary_share(now: StoredColumn, rows: Float64, domain: Float64) -> Float64:
+    """Index and dictionary of a first page, over its raw values."""
     page = np.minimum(rows, PAGE_ROWS)
     distinct = distinct_in(domain, page)
-    return distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0 < page * now.width
+    return (distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0) / (page * now.width)
 
 
 def _bits(distinct: Float64) -> Float64:
@@ -130,6 +160,11 @@ def extrapolated(
     chance = once / np.maximum(sampled * unseen + once, 1.0)
     found = unseen * -np.expm1(further * np.log1p(-np.minimum(chance, 1.0 - 1e-12)))
     return np.minimum(seen + found, np.maximum(rows, 1.0))
+
+
+def distinct_from_runs(rows: float, index_bytes: float) -> float:
+    """Distinct values of a chunk whose rows lie in the column's order: a run a value."""
+    return min(max((index_bytes - PAGE_HEADER) / RUN_BYTES, 1.0), max(rows, 1.0))
 
 
 def distinct_from_index(rows: float, index_bytes: float) -> float:

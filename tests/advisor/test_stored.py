@@ -178,3 +178,24 @@ def test_without_footers_merged_columns_are_taken_to_keep_their_bytes(tmp_path):
     bare = table_view(found.view.files, None, None, 128 << 20)
     merged = merged_whole(bare, np.zeros(6, dtype=np.int64), 128 << 20)
     assert sizes_of(merged) == sizes_of(bare)
+
+
+@pytest.mark.parametrize("now", ["day", "kind", "clerk", "buyer"])
+@pytest.mark.parametrize("then", ["day", "clerk", "buyer"])
+def test_rows_that_leave_the_order_of_one_column_for_another_s_cost_it_its_runs(
+    tmp_path, now, then
+):
+    """Else a sorted table would for ever seem to be better sorted by some other column."""
+    sampled = (*SAMPLED, "clerk")
+    rows = make_rows(60_000).sort_by(now)
+    found = world(tmp_path, rows, 60_000, sampled, as_we_write=True)
+    pool = build_pool(found.view, [IDS[name] for name in sampled])
+    assert pool is not None
+    key = (SortColumn(IDS[then]),)
+    rewrite = Rewrite(key, LEXICOGRAPHIC, 1 << 40, 1 << 40, np.zeros(1, dtype=np.int64))
+    predicted = sizes_of(what_if(pool, rewrite, ()).view)
+    actual = written(rows.sort_by(then), tmp_path / "sorted.parquet")
+    judged = sum(actual[name] for name in sampled)
+    assert sum(predicted[name] for name in sampled) == pytest.approx(judged, rel=0.2), (
+        sizes_of(found.view), predicted, actual,
+    )  # fmt: skip

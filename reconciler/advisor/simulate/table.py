@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.advisor.simulate.pool import HILBERT_BITS, even_ranks
-from reconciler.advisor.simulate.whatif import RUN_BYTES, SLACK
+from reconciler.advisor.simulate.whatif import SLACK
 from reconciler.core.actions import HILBERT, Action
+from reconciler.core.column_bytes import RUN_BYTES
 from reconciler.core.cost import decoded_bytes, type_width
 from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.core.grouping import key_range_groups

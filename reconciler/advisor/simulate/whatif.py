@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, stored_columns
-from reconciler.core.column_bytes import bytes_per_row
+from reconciler.core.column_bytes import RUN_BYTES, bytes_per_row
 from reconciler.core.cost import (
     OPEN_BYTES,
     Demand,
@@ -37,9 +37,6 @@ SLACK = 1.1
 
 MAX_BOUNDED_GROUPS = 64
 """More groups than this are not judged by bounds: such a rewrite deserves a sketch first."""
-
-RUN_BYTES = 4
-"""Stored length of a run, beside its value."""
 
 MIN_SLICE_ROWS = 8
 REPLICATES = 16
@@ -168,10 +165,13 @@ def _group_sizes(
         if field in pool.stored.columns:
             domain = _slice_domain(pool, field, order, starts, each)
             spans = pool.stored.spans.get(field)
-            # Only of numbers is the next one told by the one before.
-            counts = spans is not None and spans.discrete
-            scattered = counts and bool(rewrite.key) and field != lead
-            width = bytes_per_row(pool.stored.columns[field], each, domain, scattered)
+            width = bytes_per_row(
+                pool.stored.columns[field],
+                each,
+                domain,
+                reordered=bool(rewrite.key) and field != lead,
+                numbers=spans is not None and spans.discrete,
+            )
         sizes[field] = width * records
     if lead in sizes and lead in pool.columns:
         whole = float(sizes[lead].sum())
@@ -182,7 +182,7 @@ def _group_sizes(
 def _slice_domain(pool: Pool, field: int, order: Int64, starts: Int64, rows: Float64) -> Float64:
     """The values that each slice draws from: by its sampled rows, else by bounds."""
     column = pool.columns.get(field)
-    if column is None or not pool.native.any():
+    if column is None or not pool.native.any() or pool.stored.columns[field].ordered:
         return slice_domain(pool.stored, field, pool.file[order], starts)
     domain = sampled_domain(column.ranks[order], pool.native[order], starts, rows)
     spans = pool.stored.spans.get(field)
@@ -441,13 +441,13 @@ def _merged_sizes(
     stored, sizes = stored_columns(view), {}
     sample = view.sample
     for field, column in stored.columns.items():
-        if sample is not None and field in sample.values and len(sample):
+        if sample is not None and field in sample.values and len(sample) and not column.ordered:
             place = np.argsort(order)[sample.file]
             output = np.searchsorted(starts, place, side="right") - 1
             domain = _merged_domain(sample, field, output, each)
         else:
             domain = slice_domain(stored, field, order, starts)
-        width = bytes_per_row(column, np.maximum(each, 1.0), domain, reordered=False)
+        width = bytes_per_row(column, np.maximum(each, 1.0), domain)
         sizes[field] = np.rint(width * records).astype(np.int64)
     return sizes
 
