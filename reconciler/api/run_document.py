@@ -21,7 +21,7 @@ from reconciler.api.documents import (
     to_document,
 )
 from reconciler.api.schema import CATALOG, POLICY
-from reconciler.api.source import parse_yaml
+from reconciler.api.source import json_as_yaml, parse_yaml
 from reconciler.errors import UserError
 
 VERSION = "run/v1"
@@ -119,7 +119,7 @@ def _document(body: Any, kind: str) -> Any:
     """A nested document under the rules that `validate` applies to files."""
     if not isinstance(body, dict) or body.get("kind") != kind:
         raise _refusal(f"there is no {kind} in its place")
-    documents, failure = parse_yaml(json.dumps(body), f"LAYOUT_RUN, {kind}")
+    documents, failure = parse_yaml(json_as_yaml(body), f"LAYOUT_RUN, {kind}")
     problems = [failure] if failure else check(documents[0], kind)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:

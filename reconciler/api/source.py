@@ -7,6 +7,7 @@ memory or the stack. Scalars that YAML 1.1 and 1.2 tools read differently become
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -341,3 +342,19 @@ def _float(text: str) -> float | Unclear:
         return float(text.replace("_", ""))
     except ValueError:  # .inf, .nan, sexagesimal
         return Unclear(text, "a number that YAML tools read differently")
+
+
+_ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
+"""Any escape of a JSON string; groups: of a character beyond the first 65,536."""
+
+
+def json_as_yaml(plain: Any) -> str:
+    """JSON that YAML reads too: it knows no pairs of surrogates, but one escape of eight digits."""
+
+    def joined(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        high, low = int(match[1], 16), int(match[2], 16)
+        return f"\\U{0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF):08x}"
+
+    return _ESCAPE.sub(joined, json.dumps(plain))

@@ -13,11 +13,14 @@ from collections.abc import Iterable, Sequence
 from reconciler.core.budget import Budget, BudgetState, Charge, Spent, budget_state
 
 JITTER = 0.1
+LEAST_INTERVAL = 30
+"""Seconds. A shorter interval is taken for this: `1s` would ask the catalog without a pause."""
 
 
 def next_look(name: str, interval_seconds: int, now: dt.datetime) -> dt.datetime:
     """One interval on, up to a tenth more or less; the same for one name at one time."""
-    epoch = int(now.timestamp()) // max(1, interval_seconds)
+    interval_seconds = max(LEAST_INTERVAL, interval_seconds)
+    epoch = int(now.timestamp()) // interval_seconds
     digest = hashlib.sha256(f"{name}\x00{epoch}".encode()).digest()
     share = int.from_bytes(digest[:4], "big") / 2**32  # uniform in [0, 1)
     return now + dt.timedelta(seconds=interval_seconds * (1 + JITTER * (2 * share - 1)))

@@ -7,7 +7,6 @@ condition with a reason, never a crash. Results are kept by uid and generation.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from reconciler.api.checks import check
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import Document, Origin, from_document
 from reconciler.api.schema import API_VERSION
-from reconciler.api.source import parse_yaml
+from reconciler.api.source import json_as_yaml, parse_yaml
 
 KEPT = 20_000
 
@@ -61,7 +60,7 @@ def read_stored(body: Mapping[str, Any], kind: str) -> Document | Refusal:
     meta = body["metadata"]
     kept = {name: meta[name] for name in ("name", "namespace", "creationTimestamp") if name in meta}
     plain = {"apiVersion": API_VERSION, "kind": kind, "metadata": kept, "spec": body.get("spec")}
-    documents, failure = parse_yaml(json.dumps(plain), kind)
+    documents, failure = parse_yaml(json_as_yaml(plain), kind)
     problems = [failure] if failure else check(documents[0], kind)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:

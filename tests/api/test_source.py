@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.source import Unclear, parse_yaml, show_path, split_lines
+from reconciler.api.source import Unclear, json_as_yaml, parse_yaml, show_path, split_lines
 
 
 def value_of(text: str) -> object:
@@ -158,3 +158,17 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     documents, error = parse_yaml(text, "f")
     for problem in [*(p for d in documents for p in d.problems), *([error] if error else [])]:
         assert problem.message
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])),
+        st.text(st.characters(exclude_categories=["Cs"])),
+        max_size=3,
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_what_the_server_stored_is_read_whatever_its_characters(plain: dict[str, str]) -> None:
+    """JSON's escapes are not all YAML's: two for one character, and DEL as it is."""
+    plain = {**plain, "ice": "\U0001f9ca", "backslash": "\\ud83e\\uddca", "del": "\x7f"}
+    assert value_of(json_as_yaml(plain)) == plain

@@ -38,6 +38,13 @@ class SimulatedLake:
         return 0 if table in self.done else self.tables[table]
 
 
+class _NoPlans:
+    """No plan is ever stored, so that none gets old."""
+
+    def expire(self, retention: dt.timedelta, kept: frozenset[str]) -> int:
+        return 0
+
+
 @dataclass
 class SimulatedHandle(LiveHandle):
     lake: SimulatedLake
@@ -115,6 +122,7 @@ class SimulatedCatalogs(LiveCatalogs):
         opened = super()._opened(document, *rest)
         if not isinstance(opened, LiveHandle):
             return opened
+        opened.store.plans = _NoPlans()  # type: ignore[assignment]
         fields = {name: getattr(opened, name) for name in LiveHandle.__dataclass_fields__}
         return SimulatedHandle(**fields, lake=self.lake)
 

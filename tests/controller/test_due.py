@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.controller.due import boundary, closed_by, next_look, reopens
+from reconciler.controller.due import LEAST_INTERVAL, boundary, closed_by, next_look, reopens
 from reconciler.core.budget import Budget, Charge, Spent, admit
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -28,6 +28,11 @@ def test_an_interval_is_a_tenth_off_at_most(name: str, interval: int, offset: in
     wait = (next_look(name, interval, now) - now).total_seconds()
     assert 0.9 * interval - 1 <= wait <= 1.1 * interval + 1
     assert next_look(name, interval, now) == next_look(name, interval, now)
+
+
+def test_an_interval_of_a_second_is_no_loop() -> None:
+    for interval in (0, 1, 29):
+        assert (next_look("t", interval, NOW) - NOW).total_seconds() >= 0.9 * LEAST_INTERVAL
 
 
 def test_tables_do_not_all_come_at_once() -> None:
