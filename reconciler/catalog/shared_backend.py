@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 class SharedBackend:
-    """A namespace of a catalog. on_created: told once, when something had to be made."""
+    """A namespace of a catalog. on_created: told when the first table is made there."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class SharedBackend:
     def create(self, name: str, schema: Any, spec: Any) -> Table:
         catalog = self._open()
         self._create_namespace(catalog)
+        first = self._on_created is not None and not catalog.list_tables(self.namespace)
         table: Table = catalog.create_table_if_not_exists(
             (*self.namespace, name), schema, partition_spec=spec, properties=PROPERTIES
         )
-        if self._on_created is not None:
+        if first and self._on_created is not None:
             self._on_created(
                 f'created "{quoted_name(self.namespace)}" in catalog {describe(self.config)}: '
                 "the reconciler keeps its shared state there"
             )
-            self._on_created = None
         return table
 
     def known_home(self) -> str | None:

@@ -162,6 +162,15 @@ def test_the_first_write_is_told_of_once(config: CatalogConfig) -> None:
     assert len(told) == 1
 
 
+def test_another_process_that_makes_the_next_table_does_not_tell_it_again(
+    config: CatalogConfig,
+) -> None:
+    told: list[str] = []
+    SharedStore(config, on_created=told.append).set_cursor("log", "1")
+    SharedStore(config, on_created=told.append).append_fragments([fragment(1)])
+    assert len(told) == 1
+
+
 def test_a_standing_plan_and_its_approval_are_shared(store: SharedStore) -> None:
     other = SharedStore(store.config, store.namespace)
     first, second = planned(1), planned(2)
