@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reconciler.api.conditions import Reason
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 CALL_DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 5, 30)
+
+MOST_BUDGETS = 200
+"""Budgets with series of their own, unless series per table were asked for."""
 
 Waiting = Callable[[], Mapping[Work, tuple[int, float]]]
 
@@ -130,7 +134,7 @@ class _View:
         layouts = self._index.layouts()
         yield from _tables(layouts)
         yield from _jobs(layouts)
-        yield from _budgets(self._index)
+        yield from _budgets(self._index, None if self._per_table else MOST_BUDGETS)
         if self._per_table:
             yield from _each_table(layouts)
 
@@ -195,23 +199,57 @@ def _jobs(layouts: list[Object]) -> Iterator[Metric]:
     yield family
 
 
-def _budgets(index: Index) -> Iterator[Metric]:
+def _budgets(index: Index, most: int | None) -> Iterator[Metric]:
+    """Of the budgets that are in use most; there may be one for each of very many policies."""
     labels = ("namespace", "policy", "budget", "state")
     size = _gauge("layout_budget_bytes", "Bytes spent and reserved of a budget.", labels)
     cpu = _gauge("layout_budget_cpu_seconds", "CPU time spent and reserved of a budget.", labels)
-    for policy in index.policies():
-        meta = policy["metadata"]
-        for budget in policy["status"].get("budgets") or ():
-            for state in ("spent", "reserved"):
-                row = (meta.get("namespace", ""), meta["name"], str(budget.get("name")), state)
-                value = _number((budget.get("rewriteBytes") or {}).get(state), _bytes)
+    rows = [
+        (policy["metadata"].get("namespace", ""), policy["metadata"]["name"], _budget(budget))
+        for policy in index.policies()
+        for budget in policy["status"].get("budgets") or ()
+    ]
+    rows.sort(key=lambda row: (-row[2].bytes.used, -row[2].cpu.used, row[:2], row[2].name))
+    for namespace, name, budget in rows[:most]:
+        for state in ("spent", "reserved"):
+            row = (namespace, name, budget.name, state)
+            for family, amounts in ((size, budget.bytes), (cpu, budget.cpu)):
+                value = getattr(amounts, state)
                 if value is not None:
-                    size.add_metric(row, value)
-                value = _number((budget.get("cpuTime") or {}).get(state), parse_duration)
-                if value is not None:
-                    cpu.add_metric(row, value)
+                    family.add_metric(row, value)
     yield size
     yield cpu
+    left = _gauge("layout_budgets_left_out", "Budgets without series of their own.", ())
+    left.add_metric((), 0 if most is None else max(0, len(rows) - most))
+    yield left
+
+
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """None where the stored status says nothing that can be read."""
+
+    spent: float | None
+    reserved: float | None
+
+    @property
+    def used(self) -> float:
+        return (self.spent or 0.0) + (self.reserved or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    name: str
+    bytes: _Amounts
+    cpu: _Amounts
+
+
+def _budget(stored: Mapping[str, Any]) -> _Budget:
+    def amounts(name: str, parse: Callable[[Any], float | int]) -> _Amounts:
+        found = stored.get(name) or {}
+        return _Amounts(*(_number(found.get(state), parse) for state in ("spent", "reserved")))
+
+    name = str(stored.get("name"))
+    return _Budget(name, amounts("rewriteBytes", _bytes), amounts("cpuTime", parse_duration))
 
 
 def _each_table(layouts: list[Object]) -> Iterator[Metric]:

@@ -7,7 +7,7 @@ from tests.cluster.cluster import Cluster
 from tests.controller.cluster_objects import CRDS
 from tests.controller.fuzz import fuzz
 
-DOCUMENTS, SEED = 400, 20261121
+DOCUMENTS, SEED = 250, 20261121
 
 
 def test_wild_documents_end_with_a_condition_and_rest(cluster: Cluster, namespace: str) -> None:

@@ -62,6 +62,27 @@ def test_series_per_table_only_when_asked():
     assert f"layout_table_converged{labels} 1.0" in text
 
 
+def test_thousands_of_tables_and_policies_make_no_more_series_than_a_hundred_would():
+    def series(tables, *, per_table=False):
+        index = Index()
+        for number in range(tables):
+            state = ("True", "NothingToDo") if number % 3 else ("False", "AwaitingApproval")
+            index.put(TABLE_LAYOUT, layout(f"t{number}", *state, job={"phase": "Running"}))
+            meta = {"namespace": "ns", "uid": f"p{number}", "resourceVersion": "1"}
+            budget = {"name": "daily", "rewriteBytes": {"spent": f"{number}Gi", "reserved": "0"}}
+            index.put(POLICY, {"metadata": {**meta, "name": f"p{number}"}, "spec": {},
+                               "status": {"budgets": [budget]}})  # fmt: skip
+        text = page(index, per_table=per_table)
+        return text, sum(not line.startswith("#") for line in text.splitlines())
+
+    few, count = series(300)
+    many, more = series(4_000)
+    assert more == count < 600
+    assert "layout_budgets_left_out 100.0" in few and "layout_budgets_left_out 3800.0" in many
+    assert 'policy="p3999"' in many and 'policy="p1"' not in many, "those that are used most"
+    assert series(300, per_table=True)[1] > 4 * 300
+
+
 def test_statuses_of_another_version_make_no_new_series_and_no_error():
     index = Index()
     for number in range(50):
