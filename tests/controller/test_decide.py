@@ -270,3 +270,11 @@ def test_a_job_without_a_pod_says_where_to_look_once_that_lasts() -> None:
         "Job tl-x-1 waits: it has no pod; kubectl describe job tl-x-1 says why, a quota for example"
     )
     assert told(MINUTE / 60, 0) == told(MINUTE, 1) == "Job tl-x-1 runs"
+
+
+def test_a_dead_catalog_is_told_while_a_job_runs() -> None:
+    decision = decide(replace(FREE, jobs=(JOB,), record=RECORD, catalog_down="no answer"))
+    assert isinstance(decision, Wait)
+    assert (decision.reason, decision.message) == (
+        "CatalogUnavailable", "no answer; Job tl-x-1 runs",
+    )  # fmt: skip

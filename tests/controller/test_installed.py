@@ -92,7 +92,7 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     assert scene.condition("Approved")["reason"] == "ApprovedByDocument"
     assert scene.layout()["metadata"]["finalizers"]
 
-    driver.reaches("commit")
+    driver.reaches("commit", seconds=600)
     world.layoutctl("suspend", "facts", "--namespace", world.namespace)
     eventually(lambda: not scene.living(), 180, "the job stops")
     scene.waits_for("Suspended")
@@ -103,7 +103,7 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     assert 1 <= done < stopped["job"]["actionsTotal"]
     assert len(scene.jobs()) <= 1
     world.layoutctl("resume", "facts", "--namespace", world.namespace)
-    scene.waits_for("NothingToDo", 400)
+    scene.waits_for("NothingToDo", 600)
     commits = scene.lake.commits()
     assert {commit["layout.plan-id"] for commit in commits} == {plan}
     assert scene.status()["lastAppliedPlan"] == plan

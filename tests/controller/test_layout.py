@@ -284,6 +284,17 @@ def test_a_dead_catalog_makes_converged_unknown_and_keeps_the_reservation() -> N
     (job,) = world.jobs()
     world.start(job)
     world.problem = CatalogProblem("CatalogUnavailable", "no answer", False)
+    world.turn(operator, 2)
+    told = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
+    assert (told["Ready"]["status"], told["Ready"]["reason"]) == ("False", "CatalogUnavailable")
+    assert told["Converged"]["status"] == "Unknown"
+    assert world.living()
+    world.problem = CatalogProblem("SecretNotFound", "there is no Secret x", True)
+    world.turn(operator)
+    told = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
+    assert (told["Ready"]["status"], told["Ready"]["reason"]) == ("False", "SecretNotFound")
+    assert told["Converged"]["reason"] == "RewriteRunning"
+    world.problem = CatalogProblem("CatalogUnavailable", "no answer", False)
     world.end(job)
     world.turn(operator, 2)
     status = world.layout(name)["status"]
