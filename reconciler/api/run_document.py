@@ -34,9 +34,10 @@ class RunDocument:
     """One attempt at one plan.
 
     table: levels, the name last. plan_digest: "sha256:" + hex of the plan document. action_ids:
-    the admitted ones, in plan order; none: only what earlier attempts left is settled. bytes_limit, cpu_limit_seconds: what the budgets leave for
-    all of it, repeated work included; None = no limit. policy_key: under which spending is kept.
-    owner: the claim that the table must carry.
+    the admitted ones, in plan order; none: only what earlier attempts left open is settled.
+    bytes_limit, cpu_limit_seconds: what the budgets leave for all of it, repeated work included;
+    None = no limit. policy_key: under which spending is kept. owner: the claim that the table must
+    carry.
     """
 
     catalog: IcebergCatalog

@@ -21,6 +21,8 @@ DRIVER_PORT, BLOCK_MANAGER_PORT = 7078, 7079
 """Fixed, so that a network policy can name them; every pod has an address of its own."""
 PREFIX_LENGTH = 47
 """Spark's bound on the prefix of an executor pod's name."""
+PATIENCE_MS = 60_000
+"""For an answer of the API server; Spark's own ten seconds are few for one that is busy or starts."""
 MIB = 1 << 20
 
 
@@ -104,6 +106,8 @@ def _identity(pod: DriverPod, token: str) -> dict[str, str]:
         "spark.kubernetes.authenticate.caCertFile": f"{token}/ca.crt",
         "spark.kubernetes.authenticate.oauthTokenFile": f"{token}/token",
         "spark.kubernetes.driver.pod.name": pod.name,
+        "spark.kubernetes.driver.connectionTimeout": str(PATIENCE_MS),
+        "spark.kubernetes.driver.requestTimeout": str(PATIENCE_MS),
     }
 
 

@@ -341,7 +341,7 @@ class Scene:
     def reason(self) -> str:
         return str(self.condition("Converged").get("reason", ""))
 
-    def waits_for(self, reason: str, seconds: float = 240) -> None:
+    def waits_for(self, reason: str, seconds: float = 300) -> None:
         try:
             eventually(lambda: self.reason() == reason, seconds, f"Converged says {reason}")
         except TimeoutError as error:
@@ -363,7 +363,7 @@ class Scene:
     def living(self) -> list[dict[str, Any]]:
         return [job for job in self.jobs() if not _over(job)]
 
-    def driver(self, besides: Sequence[str] = (), seconds: float = 120) -> Driver:
+    def driver(self, besides: Sequence[str] = (), seconds: float = 300) -> Driver:
         """The driver pod that runs now, of a Job that is none of `besides`, by name."""
 
         def find() -> Driver | None:
@@ -420,7 +420,7 @@ class Driver:
     def phases(self) -> Counter[str]:
         return Counter(re.findall(r'"phase": "([a-z]+)"', self.log()))
 
-    def reaches(self, phase: str, times: int = 1, seconds: float = 240) -> None:
+    def reaches(self, phase: str, times: int = 1, seconds: float = 600) -> None:
         """Waits for so many progress lines of the phase."""
 
         deadline = time.monotonic() + seconds
@@ -453,7 +453,7 @@ class Driver:
 
     def kill_executor(self) -> str:
         """kill -9 of one executor's JVM; its name."""
-        name: str = eventually(self.executors, 120, "an executor runs")[0]
+        name: str = eventually(self.executors, 300, "an executor runs")[0]
         os.kill(_executor(name), signal.SIGKILL)
         return name
 
