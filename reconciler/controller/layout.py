@@ -40,7 +40,14 @@ from reconciler.controller.decide import (
 )
 from reconciler.controller.failures import Failures, Scopes, scope
 from reconciler.controller.index import REQUESTED_AT
-from reconciler.controller.ports import CatalogHandle, CatalogProblem, Catalogs, Glance, Look
+from reconciler.controller.ports import (
+    EXPIRED,
+    CatalogHandle,
+    CatalogProblem,
+    Catalogs,
+    Glance,
+    Look,
+)
 from reconciler.controller.seen import jobs_seen, pods_of, pods_seen
 from reconciler.controller.status import (
     Body,
@@ -70,6 +77,7 @@ from reconciler.core.pods import LAYOUT_LABEL
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
 from reconciler.kube.errors import ApiError, Conflict, NotFound
 from reconciler.kube.kinds import JOB, POD, TABLE_LAYOUT
+from reconciler.kube.names import table_layout_name
 from reconciler.loop.settings import budgets_of
 
 log = logging.getLogger(__name__)
@@ -690,7 +698,9 @@ def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> 
         if look.changed_from is not None:
             old, difference = look.changed_from
             text = f"{old} no longer stands; {look.plan.id} is proposed: {difference}"
-            return Verdict((False, Reason.PLAN_CHANGED.value, text), budget)
+            expired = difference.startswith(EXPIRED)
+            voided = Reason.PLAN_EXPIRED if expired else Reason.PLAN_CHANGED
+            return Verdict((False, voided.value, text), budget)
         return Verdict((False, Reason.AWAITING_APPROVAL.value, message), budget)
     approval = policy.spec.approval
     plan = look.plan.id
@@ -727,6 +737,11 @@ def _suspended(subject: Subject) -> str:
 
 
 def _invalid(subject: Subject) -> tuple[str, str] | None:
+    spec = subject.body["spec"]
+    name = table_layout_name(spec["catalogRef"]["name"], subject.table)
+    if subject.key.name != name:  # two objects of one table would each start jobs
+        text = f"the TableLayout of this table is called {name}; the operator makes it"
+        return Reason.INVALID_SPEC.value, text
     if subject.policy is None:
         name = subject.body["spec"]["policyRef"]["name"]
         return Reason.INVALID_SPEC.value, f"there is no TableLayoutPolicy {name}"

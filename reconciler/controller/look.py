@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on
-from reconciler.controller.ports import Look
+from reconciler.controller.ports import EXPIRED, Look
 from reconciler.controller.status import plan_status, plan_summary, short_bytes
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.format import utc
@@ -89,7 +89,7 @@ def _approved_plan(
         if plan.policy_hash != proposal.plan.policy_hash:
             why = "the policy asks for another layout now"
         elif plan.expires <= now:
-            why = "it is older than spec.approval.planTTL"
+            why = EXPIRED
         elif not stands(states):
             gone = [state for state in states.values() if state.validity.value == "lost"]
             why = f"{len(gone)} of its {len(states)} actions are lost: {gone[0].why}"

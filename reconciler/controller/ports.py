@@ -18,6 +18,9 @@ from reconciler.core.plan import Plan, PlannedAction
 
 Identifier = tuple[str, ...]
 
+EXPIRED = "it is older than spec.approval.planTTL"
+"""How the difference of an approved plan begins that only time has voided."""
+
 
 @dataclass(frozen=True, slots=True)
 class Glance:

@@ -37,7 +37,7 @@ while :; do sleep 0.2; done
 """
 IMAGE = "driver:stand-in"
 MOST_RECONCILES = 12
-"""Of one quiet table, its policy, its catalog and the launcher in ten seconds of trouble."""
+"""Of one table in trouble, its policy, its catalog and the launcher, in ten seconds."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ class Stage:
                   "_count" in line]  # fmt: skip
         return round(sum(float(line.rpartition(" ")[2]) for line in counts))
 
-    def is_calm(self, seconds: float = 10) -> None:
+    def is_calm(self, seconds: float = 6) -> None:
         """It lives and does not spin."""
         before = self.reconciles()
         time.sleep(seconds)
@@ -290,7 +290,7 @@ def test_rights_that_are_revoked_stop_it_and_their_return_starts_it(
         kubectl("delete", *bindings)
         eventually(lambda: on.operator.said("forbidden"), 90, "it is refused")
         on.scene.approve()  # nobody may act on it now
-        on.is_calm(15)
+        on.is_calm(10)
         assert not on.scene.jobs()
         for body in kept:
             body["metadata"] = {"name": body["metadata"]["name"]}
@@ -475,7 +475,7 @@ def test_a_catalog_that_goes_down_is_unknown_and_comes_back(
     assert on.conditions(f"tl/{layout}")["Converged"]["status"] == "Unknown"
     assert on.conditions("tlp/facts")["Converged"]["status"] == "Unknown"
     on.scene.approve()
-    on.is_calm(20)
+    on.is_calm(10)
     assert on.scene.status()["plan"] == before["plan"]
     assert not on.scene.jobs()
 

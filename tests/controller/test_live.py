@@ -161,6 +161,24 @@ def test_a_plan_that_no_longer_stands_is_told_with_the_difference(
     assert not cluster.server.all(JOB)
 
 
+def test_a_plan_that_only_time_has_voided_is_told_as_expired(lake: Any, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    short = {"mode": "Manual", "planTTL": "1s"}
+    cluster.apply(approval=short)
+    cluster.turn(3)
+    plan = cluster.layout()["status"]["plan"]
+    expires = dt.datetime.fromisoformat(plan["expiresAt"].replace("Z", "+00:00"))
+    eventually(lambda: dt.datetime.now(dt.UTC) > expires + dt.timedelta(seconds=1))
+    table = lake.load_table("sales.orders")
+    table.append(table.scan(row_filter="id < 600").to_arrow())
+    cluster.apply(approval={**short, "approvedPlans": [plan["id"]]})
+    cluster.turn(2)
+    approved = cluster.condition(TABLE_LAYOUT, "Approved")
+    assert approved["reason"] == "PlanExpired"
+    assert plan["id"] in approved["message"] and "planTTL" in approved["message"]
+    assert not cluster.server.all(JOB)
+
+
 def test_a_catalog_that_goes_away_leaves_unknown_and_comes_back(lake: Any, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.apply()
