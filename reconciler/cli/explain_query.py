@@ -66,7 +66,13 @@ def explain_sql(
 def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list[Fragment]:
     """What the query asks of the table, one per scan. Raises UserError when that is nothing."""
     from reconciler.core.workload import Fragment
-    from reconciler.workload_log.sql import Session, Skipped, SqlReader, check_dialect
+    from reconciler.workload_log.sql import (
+        UNKNOWN_TABLES,
+        Session,
+        Skipped,
+        SqlReader,
+        check_dialect,
+    )
     from reconciler.workload_log.sql import unknown_columns as unknown
     from reconciler.workload_log.tables import KnownTable, SchemaMap
 
@@ -77,6 +83,7 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
     found = reader.extract(sql, now, Session(name[:-1]))
     if isinstance(found, Skipped) or any(demand.full_scan for demand in found):
         why = found.reason if isinstance(found, Skipped) else found[0].note
+        why = "it does not read this table" if why == UNKNOWN_TABLES else why
         raise UserError(
             f"the query cannot be explained for {observation.name}: {why}",
             do=f"write SELECT ... FROM {observation.name} WHERE ...; --dialect is {dialect}",

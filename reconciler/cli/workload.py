@@ -479,7 +479,7 @@ def _shape(
     recorded = batch.recorded_bytes[np.isfinite(batch.recorded_bytes)]
     values = _latest_literals(batch) if show_literals and batch.unbound is None else None
     predicate = batch.predicate if batch.unbound is None else batch.unbound
-    text = "no condition" if predicate == TRUE else render(predicate, seen.schema, values)
+    text = "no filter" if predicate == TRUE else render(predicate, seen.schema, values)
     if batch.full_scan:
         text = "not understood: counts as a full scan"
     return {

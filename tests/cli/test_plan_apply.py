@@ -225,7 +225,7 @@ def test_explain_reads_a_query_and_shows_its_values_only_when_asked(cli, scatter
     assert "4000 .. 4999" in cli("explain", name, "--query", sql, "--show-literals")[1]
     for wrong, says in (
         (f"SELECT pad FROM {table} WHERE idd = 4321", 'no column "idd"'),
-        ("SELECT pad FROM cli.nowhere WHERE id = 1", "no table of this catalog"),
+        ("SELECT pad FROM cli.nowhere WHERE id = 1", "it does not read this table"),
         ("SELECT FROM WHERE", "cannot be explained"),
         ("nothing like it", "no recorded shape"),
     ):
