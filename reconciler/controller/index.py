@@ -154,12 +154,6 @@ class Index:
     def layouts_of_catalog(self, namespace: str, catalog: str) -> list[Object]:
         return self._group(TABLE_LAYOUT, (namespace, f"catalog/{catalog}"))
 
-    def layouts_of_table(
-        self, namespace: str, catalog: str, table: tuple[str, ...]
-    ) -> list[Object]:
-        """One, but for objects that people made by hand."""
-        return self._group(TABLE_LAYOUT, (namespace, _of_table(catalog, table)))
-
     def layouts_with_job(self) -> list[Object]:
         """Those whose status.job is not over, of all namespaces: what holds reservations."""
         return self._group(TABLE_LAYOUT, WITH_JOB)
@@ -288,7 +282,6 @@ def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
     else:
         yield from _reference(namespace, "policy/", spec.get("policyRef"))
         yield from _reference(namespace, "catalog/", spec.get("catalogRef"))
-        yield from _table(namespace, spec)
         job = (body.get("status") or {}).get("job")
         if isinstance(job, Mapping) and job.get("phase") not in _OVER:
             yield WITH_JOB
@@ -302,20 +295,6 @@ def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[Name]:
 
 def _observed(body: Object) -> bool:
     return bool(body["status"].get("observedGeneration") == body["metadata"].get("generation"))
-
-
-def _table(namespace: str, spec: Mapping[str, Any]) -> Iterable[Name]:
-    table, catalog = spec.get("table"), spec.get("catalogRef")
-    if not isinstance(table, Mapping) or not isinstance(catalog, Mapping):
-        return []
-    levels = (*(table.get("namespace") or ()), table.get("name"))
-    if not all(isinstance(level, str) for level in levels):
-        return []
-    return [(namespace, _of_table(str(catalog.get("name")), levels))]
-
-
-def _of_table(catalog: str, levels: tuple[str, ...]) -> str:
-    return "\x00".join(("table/" + catalog, *levels))
 
 
 def _newer(version: tuple[str, str], known: tuple[str, str] | None) -> bool:

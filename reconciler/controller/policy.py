@@ -153,10 +153,9 @@ class Policies:
     def _holder(self, policy: TableLayoutPolicy, table: Identifier) -> str | None:
         """The policy whose TableLayout of the table exists. One that is being deleted still holds
         its table: its job may be stopping."""
-        found = self.runtime.index.layouts_of_table(
-            policy.namespace, policy.spec.catalog.name, table
-        )
-        return str(found[0]["spec"]["policyRef"]["name"]) if found else None
+        name = table_layout_name(policy.spec.catalog.name, table)
+        found = self.runtime.index.layout(policy.namespace, name)
+        return None if found is None else str(found["spec"]["policyRef"]["name"])
 
     def _apply(
         self,

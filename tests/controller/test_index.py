@@ -149,7 +149,7 @@ def test_groups_always_agree_with_the_objects(script):
     assert index.counts()["TableLayout"] == len(truth)
 
 
-def test_layouts_are_found_by_table_and_by_a_job_that_is_not_over():
+def test_layouts_are_found_by_a_job_that_is_not_over():
     index = Index()
     for number, phase in enumerate(("Running", "Succeeded", "Unheard", None), start=1):
         status = {} if phase is None else {"job": {"name": "tl-x", "phase": phase}}
@@ -169,9 +169,6 @@ def test_layouts_are_found_by_table_and_by_a_job_that_is_not_over():
         index.put(TABLE_LAYOUT, body)
     names = [body["metadata"]["name"] for body in index.layouts_with_job()]
     assert names == ["t1", "t3"]
-    (found,) = index.layouts_of_table("ns", "c", ("a.b", "t2"))
-    assert found["metadata"]["name"] == "t2"
-    assert index.layouts_of_table("ns", "c", ("a", "b", "t2")) == []
     ended = {**index.layout("ns", "t1"), "status": {"job": {"name": "x", "phase": "Failed"}}}
     ended["metadata"]["resourceVersion"] = "9"
     index.put(TABLE_LAYOUT, ended)

@@ -428,3 +428,18 @@ def test_one_that_does_not_lead_does_nothing() -> None:
     operator.leads = False
     world.turn(operator, 2)
     assert not world.jobs() and not operator.api.counted
+
+
+def test_a_second_object_of_one_table_is_refused_and_starts_nothing() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    body = world.layout(name)
+    world.server.put(
+        TABLE_LAYOUT,
+        {"metadata": {"name": "by-hand", "namespace": NAMESPACE}, "spec": body["spec"]},
+    )
+    operator = world.operator()
+    world.turn(operator, 3)
+    assert len(world.jobs()) == 1
+    stalled = [c for c in world.layout("by-hand")["status"]["conditions"] if c["type"] == "Stalled"]
+    assert stalled[0]["reason"] == "InvalidSpec" and name in stalled[0]["message"]
