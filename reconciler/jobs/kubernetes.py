@@ -22,7 +22,7 @@ DRIVER_PORT, BLOCK_MANAGER_PORT = 7078, 7079
 PREFIX_LENGTH = 47
 """Spark's bound on the prefix of an executor pod's name."""
 PATIENCE_MS = 60_000
-"""For an answer of the API server; Spark's own ten seconds are few for one that is busy or starts."""
+"""For an answer of the API server: Spark's own ten seconds are few for one that is busy."""
 MIB = 1 << 20
 
 

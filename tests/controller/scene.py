@@ -174,7 +174,7 @@ class Lake:
         """Commits of everyone wait, reads pass."""
         import sqlite3
 
-        db = sqlite3.connect(self.database, timeout=30, isolation_level=None)
+        db = sqlite3.connect(self.database, timeout=240, isolation_level=None)
         try:
             db.execute("BEGIN IMMEDIATE")
             yield

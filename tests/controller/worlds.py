@@ -16,7 +16,7 @@ from reconciler.controller.index import Index
 from reconciler.controller.launcher import Launcher, assemble
 from reconciler.controller.layout import Layouts
 from reconciler.controller.ports import CatalogProblem, Glance, Look
-from reconciler.controller.status import plan_status
+from reconciler.controller.status import parse_time, plan_status
 from reconciler.controller.stored import StoredDocuments, read_stored
 from reconciler.controller.work import LAUNCH_KEY, Key, Work
 from reconciler.core.actions import Action, ActionType
@@ -200,7 +200,8 @@ class World:
         self.stale = ""
         self.documents = StoredDocuments()
         self.max_jobs, self.cap = 4, 1 << 40
-        self.spending: list[tuple[dt.datetime, int]] = []
+        self.spending: list[tuple[dt.datetime, int, dt.datetime]] = []
+        """When bytes were rewritten, how many, and since when their job was there."""
         self.policy(**policy)
 
     def policy(self, name: str = "facts", **spec: Any) -> None:
@@ -363,7 +364,8 @@ class World:
                 self.catalog.record(
                     table.uuid, run.plan_id, attempt, run.policy_key, action, COMMITTED, size, 1.0
                 )
-            self.spending.append((self.now, size))
+            begun = parse_time(job["metadata"]["creationTimestamp"]) or self.now
+            self.spending.append((self.now, size, begun))
             table.pending = [item for item in table.pending if item[0] != action]
             table.version += 1
         if killed:
