@@ -41,7 +41,7 @@ class Relist:
         """Read every object into the index. Raises ApiError: nothing may run before it succeeds."""
         for kind in WATCHED:
             for scope in self._scopes:
-                for body in self._api.list(kind, scope, _labels(kind)):
+                for body in self._api.each(kind, scope, _labels(kind)):
                     self._index.put(kind, body)
 
     def repair(self) -> int:
@@ -57,7 +57,7 @@ class Relist:
                 meta.get("resourceVersion", ""),
             )
             for scope in self._scopes
-            for body in self._api.list(kind, scope, _labels(kind), metadata_only=True)
+            for body in self._api.each(kind, scope, _labels(kind), metadata_only=True)
             for meta in [body["metadata"]]
         }
         wrong = [name for name in {*known, *listed} if known.get(name) != listed.get(name)]

@@ -8,9 +8,11 @@ change of one policy costs that policy's patterns, however many others there are
 from __future__ import annotations
 
 import bisect
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.table_patterns import literal_beginning, selects
@@ -19,15 +21,14 @@ from reconciler.controller.ports import Identifier
 from reconciler.controller.stored import StoredDocuments
 
 SEPARATOR = "\x00"
-Policies = dict[Name, TableLayoutPolicy]
 
 
 @dataclass
 class _Catalog:
-    """beginnings: literal beginning of a pattern -> the policies that have it, by name."""
+    """beginnings: literal beginning of a pattern -> names of the policies that have it."""
 
-    policies: Policies = field(default_factory=dict)
-    beginnings: dict[str, Policies] = field(default_factory=dict)
+    beginnings: dict[str, set[Name]] = field(default_factory=dict)
+    beginnings_of: dict[Name, frozenset[str]] = field(default_factory=dict)
     listed: frozenset[Identifier] | None = None
     names: list[tuple[str, Identifier]] = field(default_factory=list)
 
@@ -58,43 +59,52 @@ class Selections:
         return sorted(table for table in found if selects(policy.spec.tables, table))
 
     def rivals(self, policy: TableLayoutPolicy, table: Identifier) -> list[TableLayoutPolicy]:
-        """Other policies of the catalog that select the table."""
-        name, found = SEPARATOR.join(table), {}
+        """Other valid policies of the catalog that select the table."""
+        name, found = SEPARATOR.join(table), set()
         with self._lock:
             self._follow()
             catalog = self._catalogs.get(_catalog_name(policy), _Catalog())
             for end in range(len(name) + 1):
-                found.update(catalog.beginnings.get(name[:end], {}))
-        found.pop((policy.namespace, policy.name), None)
-        return [other for other in found.values() if selects(other.spec.tables, table)]
+                found |= catalog.beginnings.get(name[:end], set())
+        found.discard((policy.namespace, policy.name))
+        read = (self._read(other) for other in sorted(found))
+        return [other for other in read if other and selects(other.spec.tables, table)]
+
+    def _read(self, name: Name) -> TableLayoutPolicy | None:
+        body = self.index.policy(*name)
+        policy = None if body is None else self.documents.read(body, TableLayoutPolicy)
+        return policy if isinstance(policy, TableLayoutPolicy) else None
 
     def _follow(self) -> None:
+        """Without a look at whether they are valid: of ten thousand that takes seconds."""
         self._mark, names = self.index.changed_policies(self._mark)
         for name in names:
             self._forget(name)
             body = self.index.policy(*name)
-            policy = None if body is None else self.documents.read(body, TableLayoutPolicy)
-            if isinstance(policy, TableLayoutPolicy):
-                self._learn(name, policy)
+            if body is not None:
+                self._learn(name, body["spec"])
 
-    def _learn(self, name: Name, policy: TableLayoutPolicy) -> None:
-        where = self._catalog_of[name] = _catalog_name(policy)
+    def _learn(self, name: Name, spec: Mapping[str, Any]) -> None:
+        reference, tables = spec.get("catalogRef"), spec.get("tables")
+        if not isinstance(reference, Mapping) or not isinstance(tables, Mapping):
+            return
+        where = self._catalog_of[name] = (name[0], str(reference.get("name")))
         catalog = self._catalogs.setdefault(where, _Catalog())
-        catalog.policies[name] = policy
-        for beginning in _beginnings(policy):
-            catalog.beginnings.setdefault(beginning, {})[name] = policy
+        catalog.beginnings_of[name] = _beginnings(tables.get("include"))
+        for beginning in catalog.beginnings_of[name]:
+            catalog.beginnings.setdefault(beginning, set()).add(name)
 
     def _forget(self, name: Name) -> None:
         where = self._catalog_of.pop(name, None)
         if where is None:
             return
         catalog = self._catalogs[where]
-        for beginning in _beginnings(catalog.policies.pop(name)):
+        for beginning in catalog.beginnings_of.pop(name):
             known = catalog.beginnings[beginning]
-            known.pop(name, None)
+            known.discard(name)
             if not known:
                 del catalog.beginnings[beginning]
-        if not catalog.policies:
+        if not catalog.beginnings_of:
             del self._catalogs[where]
 
 
@@ -102,8 +112,13 @@ def _catalog_name(policy: TableLayoutPolicy) -> Name:
     return policy.namespace, policy.spec.catalog.name
 
 
-def _beginnings(policy: TableLayoutPolicy) -> set[str]:
-    return {literal_beginning(pattern)[0] for pattern in policy.spec.tables.include}
+def _beginnings(include: Any) -> frozenset[str]:
+    """Of the patterns that can be read; a policy with another one is not valid."""
+    found = set()
+    for pattern in include if isinstance(include, list) else ():
+        with contextlib.suppress(ValueError, TypeError):
+            found.add(literal_beginning(pattern)[0])
+    return frozenset(found)
 
 
 def _beginning_with(names: list[tuple[str, Identifier]], beginning: str) -> Iterator[Identifier]:

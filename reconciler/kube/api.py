@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -133,25 +133,45 @@ class Api:
         query = {"limit": str(limit), **_selector(labels)}
         accept = METADATA_LIST if metadata_only else JSON
         try:
-            return self._pages(kind, namespace, query, accept)
+            return list(self._pages(kind, namespace, query, accept))
         except Gone:
             # The pages' common snapshot was compacted while we read: one answer needs none.
             query.pop("limit")
-            return self._pages(kind, namespace, query, accept)
+            return list(self._pages(kind, namespace, query, accept))
+
+    def each(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        *,
+        metadata_only: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """As `list`, page by page: ten thousand objects at once take as much memory as all else.
+
+        An object may come twice, the later one being the newer, and one that was deleted meanwhile
+        may be among them.
+        """
+        query = {"limit": "500", **_selector(labels)}
+        accept = METADATA_LIST if metadata_only else JSON
+        try:
+            yield from self._pages(kind, namespace, query, accept)
+        except Gone:
+            query.pop("limit")
+            yield from self._pages(kind, namespace, query, accept)
 
     def _pages(
         self, kind: Kind, namespace: str | None, query: dict[str, str], accept: str
-    ) -> Objects:
-        items: Objects = []
+    ) -> Iterator[dict[str, Any]]:
         token = ""
         while True:
             page = {**query, "continue": token} if token else query
             answer = self._call("list", "GET", kind, namespace, query=page, accept=accept)
             for item in answer.get("items") or ():
-                items.append({**item, "apiVersion": kind.api_version, "kind": kind.kind})
+                yield {**item, "apiVersion": kind.api_version, "kind": kind.kind}
             token = answer["metadata"].get("continue") or ""
             if not token:
-                return items
+                return
 
     def create(self, kind: Kind, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._call(

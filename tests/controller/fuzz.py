@@ -249,7 +249,7 @@ def fuzz(api: Api, kubeconfig: str, namespace: str, count: int, seed: int) -> Ou
     """Puts the documents, lets the operator settle, and looks at every object that exists."""
     watched, maker = Watched(), Maker(seed)
     documents = [maker.document(number) for number in range(count)]
-    api.create(CATALOG, namespace, _warehouse())
+    api.create(CATALOG, namespace, warehouse())
     api.create(POLICY, namespace, _facts())
     with _operator(kubeconfig, namespace, watched), ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda body: _put(api, namespace, body), documents))
@@ -330,7 +330,7 @@ def _operator(kubeconfig: str, namespace: str, watched: Watched) -> Iterator[Non
     assert not thread.is_alive()
 
 
-def _warehouse() -> dict[str, Any]:
+def warehouse() -> dict[str, Any]:
     return {
         "metadata": {"name": "warehouse"},
         "spec": {

@@ -62,6 +62,7 @@ def test_a_list_in_pages_is_whole_and_carries_kind_and_version(api, namespace):
     assert sorted(item["metadata"]["name"] for item in found) == [f"m{i}" for i in range(7)]
     assert {(item["apiVersion"], item["kind"]) for item in found} == {("v1", "ConfigMap")}
     assert api.calls()["list", "configmaps"] == before + 3
+    assert list(api.each(CONFIG_MAP, namespace, {"app": "x"})) == found
     assert len(api.list(CONFIG_MAP, namespace, {"app": ""})) == 7
     assert api.list(CONFIG_MAP, namespace, {"app": "y"}) == []
 
