@@ -26,6 +26,10 @@ from reconciler.core.ledger import LedgerEntry, Reservation
 from reconciler.core.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
 
 
+CREATED = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+"""Of every plan: a plan that stands is the same after a restart."""
+
+
 @dataclass
 class SimulatedLake:
     """tables: name -> bytes that its plan would rewrite, 0 for a converged one. calls: by name."""
@@ -79,8 +83,8 @@ class SimulatedHandle(LiveHandle):
         plan = Plan(
             id=plan_id(_uuid(table), digest, [item.action for item in items]),
             catalog=self.config.name, table=table, table_uuid=_uuid(table), policy_hash=digest,
-            policy=policy.name, base_snapshot_id=1, created=now.replace(microsecond=0),
-            expires=now + dt.timedelta(days=7), actions=items,
+            policy=policy.name, base_snapshot_id=1, created=CREATED,
+            expires=CREATED + dt.timedelta(days=36_500), actions=items,
         )  # fmt: skip
         uri = f"s3://lake/plans/{plan.id}.json"
         return Look(
