@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,12 @@ def generation(world: Installed) -> tuple[int, int]:
     """(of the policy, the one that its status speaks of)."""
     policy = json.loads(world.scene.kubectl("get", "tlp", "facts", "-o", "json"))
     return policy["metadata"]["generation"], policy["status"]["observedGeneration"]
+
+
+def leaves(world: Installed, pod: str) -> bool:
+    """Whether the pod is being deleted."""
+    found = json.loads(world.scene.kubectl("get", "pod", pod, "-o", "json"))
+    return "deletionTimestamp" in found["metadata"]
 
 
 @pytest.mark.jvm
@@ -92,8 +99,12 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     assert scene.condition("Approved")["reason"] == "ApprovedByDocument"
     assert scene.layout()["metadata"]["finalizers"]
 
-    driver.reaches("commit", seconds=600)
-    world.layoutctl("suspend", "facts", "--namespace", world.namespace)
+    driver.reaches("commit", 2, seconds=600)
+    with scene.lake.locked():  # the commit of the moment waits, so that more remain
+        suspend = json.dumps({"spec": {"suspend": True}})
+        scene.kubectl("patch", "tlp", "facts", "--type=merge", "-p", suspend)
+        eventually(lambda: leaves(world, driver.pod), 25, "the driver is told to stop")
+        time.sleep(1)
     eventually(lambda: not scene.living(), 180, "the job stops")
     scene.waits_for("Suspended")
     eventually(lambda: not scene.layout()["metadata"].get("finalizers"), 60, "nothing holds it")
