@@ -25,7 +25,6 @@ from reconciler.core.execution import COMMITTED, Outcome
 from reconciler.core.ledger import LedgerEntry, Reservation
 from reconciler.core.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
 
-
 CREATED = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 """Of every plan: a plan that stands is the same after a restart."""
 
