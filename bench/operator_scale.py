@@ -119,13 +119,15 @@ class Bench:
 
     def quiet(self, pid: int) -> None:
         """Nobody does anything: what is called and written all the same."""
-        before, calls, cpu = self.versions(), self.calls(), _cpu(pid)
+        before = self.versions()
+        calls, cpu = self.calls(), _cpu(pid)
         time.sleep(QUIET)
-        changed = sum(self.versions()[name] != version for name, version in before.items())
         hourly = (self.calls() - calls) * 3600 / QUIET / self.objects
+        share = (_cpu(pid) - cpu) / QUIET
+        after = self.versions()
+        changed = sum(after[name] != version for name, version in before.items())
         self.say("API calls an hour for an idle table", "30", f"{hourly:.2f}")
         self.say("objects written without a change", "0", str(changed))
-        share = (_cpu(pid) - cpu) / QUIET
         self.say("operator's CPU while nothing happens", "-", f"{share:.1%} of a core")
 
     def latency(self, what: str, seconds: list[float]) -> None:
