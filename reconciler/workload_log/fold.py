@@ -436,6 +436,8 @@ def _at_time_zone(node: exp.Expr, binding: Binding) -> Const:
 
 # Casts
 
+_LEAST_DECIMAL = 10
+"""Digits that DECIMAL without parameters has in every engine; they differ in its scale."""
 _INTS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "MEDIUMINT": 32, "BIGINT": 64}
 
 
@@ -464,8 +466,8 @@ def _cast_value(value: Any, to: str, parameters: list[exp.Expr], binding: Bindin
         if to == "FLOAT" and float(value) != int(float(value)):
             raise NotConstant("single precision")
         return float(value)
-    if to == "DECIMAL" and parameters:
-        return _as_decimal(value, [int(p.name) for p in parameters])
+    if to == "DECIMAL":
+        return _as_decimal(value, [int(p.name) for p in parameters] or [_LEAST_DECIMAL])
     if to == "BOOLEAN" and isinstance(value, bool):
         return value
     raise NotConstant(f"cast to {to}")

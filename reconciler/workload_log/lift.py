@@ -1,7 +1,8 @@
 """Queries of one template recognised by their text, so that each template is parsed once.
 
 The literals that stand after a comparison, in an IN list, after BETWEEN, LIKE, DATE or TIMESTAMP
-are replaced by sentinels; all other text (LIMIT, intervals, types) stays part of the template.
+are replaced by sentinels, DECIMAL '1.5' as the number that it is; all other text (LIMIT,
+intervals, types) stays part of the template.
 Lifting is by text only and may be wrong for exotic text: the reader checks that every sentinel
 arrived in the parsed tree as a literal, and reads the query as it stands if not.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from reconciler.workload_log.fold import Const, number
 
@@ -17,7 +19,9 @@ MAX_DIGITS = 60
 
 _STRING = r"'(?:[^']|'')*'"
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_VALUE = rf"-?\s*(?:{_STRING}|{_NUMBER})(?![\w.'])"
+PLAIN_DECIMAL = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)"
+_DECIMAL = rf"\b(?:DECIMAL|NUMERIC)\s*'{PLAIN_DECIMAL}'"
+_VALUE = rf"-?\s*(?:{_DECIMAL}|{_STRING}|{_NUMBER})(?![\w.'])"
 _TYPED = rf"(?:(?:DATE|TIMESTAMP)\s*)?{_VALUE}"
 _STEP = re.compile(
     rf"""(?P<skip>--[^\n]*|/\*.*?\*/|"(?:[^"]|"")*"|`[^`]*`)
@@ -27,7 +31,9 @@ _STEP = re.compile(
       | (?P<string>\w*{_STRING})""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_LITERAL = re.compile(rf"(?P<string>{_STRING})|(?P<number>{_NUMBER})")
+_LITERAL = re.compile(
+    rf"(?P<decimal>{_DECIMAL})|(?P<string>{_STRING})|(?P<number>{_NUMBER})", re.IGNORECASE
+)
 _STRING_MARK = "\x01lit"
 _NUMBER_MARK = "73020150"
 _MISREAD = re.compile(rf"[\\$#]|{_NUMBER_MARK}|{_STRING_MARK}")
@@ -50,11 +56,12 @@ def lift(sql: str) -> Lifted:
 
     def sentinel(match: re.Match[str]) -> str:
         text = match.group()
-        if match.lastgroup == "number" and len(text) > MAX_DIGITS:
-            return text
-        if match.lastgroup == "number":
+        if match.lastgroup != "string":
+            if len(text) > MAX_DIGITS:
+                return text
             mark = f"{_NUMBER_MARK}{len(literals):06d}"
-            literals[mark] = number(text)
+            typed = match.lastgroup == "decimal"
+            literals[mark] = Const(Decimal(text.split("'")[1])) if typed else number(text)
             return mark
         mark = f"{_STRING_MARK}{len(literals)}"
         literals[mark] = Const(text[1:-1].replace("''", "'"))

@@ -13,21 +13,23 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialects
+from sqlglot.dialects.dialect import Dialect, Dialects
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.schema import MappingSchema
+from sqlglot.tokenizer_core import TokenType
 
 from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.core.schema import Schema
 from reconciler.errors import UserError
 from reconciler.workload_log.conditions import Bound, bind
 from reconciler.workload_log.fold import Binding, Const
-from reconciler.workload_log.lift import lift
+from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.scans import Scan, TooComplex, scans_of
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
@@ -176,6 +178,7 @@ class SqlReader:
         try:
             if len(text) > MAX_SQL:
                 raise TooComplex
+            text = decimals_as_numbers(text, self.dialect)
             statements = [s for s in sqlglot.parse(text, dialect=self.dialect or None) if s]
             _check_lifted(statements, literals)
             return self._statements(statements, levels)
@@ -269,6 +272,28 @@ def _demand(scan: Scan, projection: tuple[int, ...], binding: Binding) -> Demand
 def _full_scan(table: KnownTable, reason: str) -> Demand:
     everything = tuple(sorted(field.field_id for field in table.schema.fields))
     return Demand(table, TRUE, (), (), everything, full_scan=True, note=reason)
+
+
+def decimals_as_numbers(text: str, dialect: str) -> str:
+    """DECIMAL '-1.5' as (-1.5), what it stands for: its type comes from its digits.
+
+    sqlglot's tree does not tell it from CAST('-1.5' AS DECIMAL), whose scale most engines take as
+    zero. Raises SqlglotError.
+    """
+    if _MAYBE_DECIMAL.search(text) is None:
+        return text
+    pieces, done = [], 0
+    tokens = Dialect.get_or_raise(dialect or None).tokenize(text)
+    for kind, value in pairwise(tokens):
+        typed = kind.token_type == TokenType.DECIMAL and value.token_type == TokenType.STRING
+        if typed and _PLAIN_DECIMAL.fullmatch(value.text):
+            pieces += [text[done : kind.start], f"({value.text})"]
+            done = value.end + 1
+    return "".join([*pieces, text[done:]])
+
+
+_MAYBE_DECIMAL = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*'", re.IGNORECASE)
+_PLAIN_DECIMAL = re.compile(PLAIN_DECIMAL)
 
 
 def _check_lifted(statements: list[exp.Expr], literals: dict[str, Const]) -> None:

@@ -42,6 +42,18 @@ CONDITIONS = [
     ("i NOT IN (1, NULL)", "FALSE"), ("i NOT IN (1, 2)", "NOT (i IN (1, 2))"),
     ("NOT (i < 3 AND l >= 4)", "i >= 3 OR l < 4"), ("i = '5'", "TRUE"), ("s = 5", "TRUE"),
     ("p < 1.005", "p < 1.01"), ("p = 1.005", "FALSE"), ("p > 99999.5", "FALSE"),
+    ("p > DECIMAL '999.9'", "p > 999.90"), ("p < NUMERIC '-1.5'", "p < -1.50"),
+    ("p >= - DECIMAL '1.5'", "p >= -1.50"), ("p < DECIMAL '1.005'", "p < 1.01"),
+    ("p BETWEEN DECIMAL '-.5' AND decimal'2.'", "p BETWEEN -0.50 AND 2.00"),
+    ("p IN (DECIMAL '1.5', DECIMAL '+2.25')", "p IN (1.50, 2.25)"),
+    ("g > DECIMAL '9999.9'", "g > 9999.9"), ("DECIMAL '1.5' < p", "p > 1.50"),
+    ("p > 2 * DECIMAL '1.5' AND s <> 'a$b'", "p > 3.00 AND s != a$b"),
+    ("p = DECIMAL 'x'", "TRUE"),
+    ("p > CAST('99.9' AS DECIMAL(10,2))", "p > 99.90"),
+    ("p > CAST('-99.9' AS DECIMAL(10, 2))", "p > -99.90"),
+    ("p > -CAST('99.9' AS DECIMAL(3,1))", "p > -99.90"), ("p > CAST('99.9' AS DECIMAL)", "TRUE"),
+    ("p > CAST('99' AS DECIMAL)", "p > 99.00"), ("s = 'NUMERIC'", "s = NUMERIC"),
+    ("d BETWEEN DATE '2024-01-01' AND DATE '2024-01-31'", "d BETWEEN 2024-01-01 AND 2024-01-31"),
     ("f < 0.1", "f < 0.10000000149011612"), ("g < 0.1", "g < 0.1"),
     ("d >= TIMESTAMP '2024-01-01 12:00:00'", "d >= 2024-01-02"),
     ("d < TIMESTAMP '2024-01-01 12:00:00'", "d < 2024-01-02"),
@@ -212,11 +224,12 @@ def test_queries_of_one_template_are_parsed_once(monkeypatch: pytest.MonkeyPatch
     one = SqlReader("trino", BY_NAME)
     for n in range(50):
         found = one.extract(
-            f"SELECT i FROM db.t WHERE i = {n} AND s IN ('a{n}', 'b''{n}') -- it's {n % 1}\n",
+            f"SELECT i FROM db.t WHERE i = {n} AND p < DECIMAL '{n}.5'"
+            f" AND s IN ('a{n}', 'b''{n}') -- it's {n % 1}\n",
             EVENT_MS,
         )
         assert isinstance(found, list) and found[0].literals == (
-            n, (f"a{n}".encode(), f"b'{n}".encode()),
+            n, 100 * n + 50, (f"a{n}".encode(), f"b'{n}".encode()),
         )  # fmt: skip
     assert len(parsed) == 1
 
