@@ -769,7 +769,7 @@ def _stop(subject: Subject) -> tuple[str, str] | None:
         return subject.policy.reason, f"its policy is not valid: {subject.policy.message}"
     closed = due.closed_by(subject.budgets, subject.now)
     if closed:
-        return Reason.OUTSIDE_WINDOW.value, f"budget {closed} allows nothing now"
+        return Reason.OUTSIDE_WINDOW.value, f'budget "{closed}" allows nothing now'
     wanted = "sha256:" + policy_hash(hash_inputs(subject.policy))
     planned = (subject.status.get("job") or {}).get("layoutHash", wanted)
     if planned != wanted:

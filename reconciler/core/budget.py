@@ -170,10 +170,10 @@ def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:
 def _why(state: BudgetState) -> tuple[str, str]:
     name = state.budget.name
     if state.error:
-        return "OverBudget", f"budget {name}: {state.error}"
+        return "OverBudget", f'budget "{name}": {state.error}'
     if state.closed:
         until = (
             state.boundary.strftime("%Y-%m-%dT%H:%M:%SZ") if state.boundary else "further notice"
         )
-        return "OutsideWindow", f"budget {name} allows nothing until {until}"
-    return "OverBudget", f"budget {name} has too little left for the next action"
+        return "OutsideWindow", f'budget "{name}" allows nothing until {until}'
+    return "OverBudget", f'budget "{name}" has too little left for the next action'
