@@ -79,6 +79,7 @@ class Settings:
     group_bytes, group_files: one group's decoded bytes and files at most.
     retention_ms: rows' remaining life from now, None where unlimited.
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
+    written: by plan, the layouts that one action of it wrote (ledger.written_layouts).
     """
 
     mode: str = "WorkloadAware"
@@ -109,6 +110,7 @@ class Settings:
     coverage: float = 1.0
     min_coverage: float = 0.5
     seed: int = 20260101
+    written: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

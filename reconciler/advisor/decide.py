@@ -33,7 +33,8 @@ from reconciler.advisor.totals import (
     window_bytes,
 )
 from reconciler.core import explain
-from reconciler.core.actions import Action, ActionType
+from reconciler.core.actions import Action, ActionType, layout_of
+from reconciler.core.execution import plan_of_file
 from reconciler.core.interval import Interval
 
 HOUR_MS = 3_600_000
@@ -55,6 +56,12 @@ class Verdict:
     rejected: tuple[Rejected, ...]
 
 
+VERBS = {
+    ActionType.CLUSTER: "cluster",
+    ActionType.RECLUSTER: "recluster",
+    ActionType.BIN_PACK: "bin-pack",
+}
+
 Decision = Callable[[Situation], Verdict]
 
 
@@ -66,7 +73,7 @@ def decide(given: AdviceInput) -> Advice:
     chosen: list[Chosen] = []
     turned: list[Rejected] = []
     for decision in DECISIONS:
-        verdict = decision(situation)
+        verdict = _without_repeats(situation, decision(situation))
         chosen += verdict.chosen
         turned += verdict.rejected
         taken = situation.taken.copy()
@@ -75,6 +82,34 @@ def decide(given: AdviceInput) -> Advice:
         spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
         situation = replace(situation, taken=taken, spent=spent)
     return replace(_advice(situation, chosen, turned), wanted_sketches=wanted)
+
+
+def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
+    """Whatever the estimates say, a rewrite of just what the same rewrite left changes nothing."""
+    chosen: list[Chosen] = []
+    turned = list(verdict.rejected)
+    for item in verdict.chosen:
+        if _repeats(situation, item):
+            title, rows = _title(situation, item), item.candidate.rows
+            turned.append(rejected(situation, title, explain.SAME_AGAIN, "", rows, item.candidate))
+        else:
+            chosen.append(item)
+    return Verdict(tuple(chosen), tuple(turned))
+
+
+def _title(situation: Situation, item: Chosen) -> str:
+    key, curve = item.candidate.key, item.candidate.curve
+    by = f" by {explain.key_text(key, curve, situation.table.schema)}" if key else ""
+    return VERBS[item.type] + by
+
+
+def _repeats(situation: Situation, item: Chosen) -> bool:
+    table, rows = situation.table, item.candidate.rows
+    if not table.layout_written[rows].all() or table.position_deleted[rows].any():
+        return False
+    plans = {plan_of_file(str(path)) for path in table.path[rows]}
+    done = situation.settings.written.get(plans.pop(), frozenset()) if len(plans) == 1 else ()
+    return layout_of(_action(situation, item)) in done
 
 
 def workload_aware(situation: Situation) -> Verdict:
@@ -210,24 +245,13 @@ def _unscored(action: Action) -> ScoredAction:
 def _scored(situation: Situation, item: Chosen) -> ScoredAction:
     table, settings, candidate = situation.table, situation.settings, item.candidate
     rows = candidate.rows
-    spec_id, values = table.partitions[int(table.partition[rows[0]])]
     live = table.records[rows] - table.position_deleted[rows]
     bytes_in = int(table.bytes[rows].sum())
     sums = totals(situation, [candidate])
     kind = "sort" if candidate.key else "pack"
-    action = Action(
-        type=item.type,
-        spec_id=spec_id,
-        partition=values,
-        key=candidate.key,
-        curve=candidate.curve,
-        target_bytes=settings.target_bytes,
-        row_group_bytes=settings.row_group_bytes,
-        inputs=tuple(sorted(str(path) for path in table.path[rows])),
-    )
     alive = live / np.maximum(table.records[rows], 1)
     return ScoredAction(
-        action=action,
+        action=_action(situation, item),
         files_in=len(rows),
         files_out=candidate.files_out,
         groups=candidate.groups,
@@ -245,6 +269,21 @@ def _scored(situation: Situation, item: Chosen) -> ScoredAction:
         evidence=item.evidence,
         label=candidate.label if situation.demands else "none",
         reason=item.reason,
+    )
+
+
+def _action(situation: Situation, item: Chosen) -> Action:
+    table, settings, rows = situation.table, situation.settings, item.candidate.rows
+    spec_id, values = table.partitions[int(table.partition[rows[0]])]
+    return Action(
+        type=item.type,
+        spec_id=spec_id,
+        partition=values,
+        key=item.candidate.key,
+        curve=item.candidate.curve,
+        target_bytes=settings.target_bytes,
+        row_group_bytes=settings.row_group_bytes,
+        inputs=tuple(sorted(str(path) for path in table.path[rows])),
     )
 
 

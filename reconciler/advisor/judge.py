@@ -20,7 +20,7 @@ from reconciler.advisor.simulate.whatif import (
     what_if,
     with_replicates,
 )
-from reconciler.advisor.situation import Situation
+from reconciler.advisor.situation import YEAR_MS, Situation
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.core import explain
 from reconciler.core.cost import ShapeReading, decoded_bytes, read_shape, rewrite_cost
@@ -34,7 +34,11 @@ TENTH_PERCENTILE = 1.2816
 """Standard errors between a mean and its 10th percentile."""
 
 FLOOR = 0.001
-"""An action saves at least this share of the table's yearly read cost (definitions: Floor)."""
+"""An action saves at least this share of the yearly read cost of the partition that it rewrites.
+
+Not of the whole table's: of a table with a partition a day no action could ever save that much,
+and the more days it has, the less would be done for each.
+"""
 
 
 @dataclass(frozen=True)
@@ -169,14 +173,29 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[s
         return explain.BELOW_COST, explain.times_cost(low, cost)
     if low <= alpha * cost:
         return explain.RECENTLY_WRITTEN, explain.times_cost(low, cost)
-    if low < FLOOR * situation.yearly:
-        share = 100.0 * low / max(situation.yearly, 1.0)
-        return explain.BELOW_FLOOR, f"would save {share:.2f} % of a year's reading"
+    yearly = _yearly_of_partition(situation, candidate.rows)
+    if low < FLOOR * yearly:
+        share = 100.0 * low / max(yearly, 1.0)
+        whole = " of its partition" if yearly < situation.yearly else ""
+        return explain.BELOW_FLOOR, f"would save {share:.2f} % of a year's reading{whole}"
     if cost > debt_room(situation) - spent:
         return explain.DEBT, explain.SENTENCES[explain.DEBT]
     if cost > spending_room(situation) - spent:
         return explain.ALLOWANCE, explain.SENTENCES[explain.ALLOWANCE]
     return None
+
+
+def _yearly_of_partition(situation: Situation, rows: Int64) -> float:
+    """Bytes-equivalent that a year of the workload reads of the one partition that holds rows."""
+    partition = situation.table.partition
+    own = np.flatnonzero(partition == partition[rows[0]])
+    if len(own) == len(partition):
+        return situation.yearly
+    reads = sum(
+        float(demand.executions @ reading.cost)
+        for demand, reading in zip(situation.demands, readings_of(situation, own), strict=True)
+    )
+    return reads * YEAR_MS / situation.settings.horizon_ms
 
 
 def debt_room(situation: Situation) -> float:

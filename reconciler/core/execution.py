@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -61,6 +62,15 @@ class ExecutionRequest:
     group_bytes: int = 0
     bytes_limit: int | None = None
     cpu_limit_seconds: float | None = None
+
+
+_PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")
+
+
+def plan_of_file(path: str) -> str:
+    """The plan whose attempt wrote a data file, "" for another writer's (Intent.prefix)."""
+    found = _PREFIX.search(path)
+    return found.group(1) if found else ""
 
 
 @dataclass(frozen=True, slots=True)

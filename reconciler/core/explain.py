@@ -29,6 +29,7 @@ TOO_FEW_FILES = "TooFewSmallFiles"
 DRIFT_WAITS = "DriftWaits"
 NOT_REWRITABLE = "NotRewritable"
 ALREADY_CHOSEN = "InputsAlreadyChosen"
+SAME_AGAIN = "SameAgain"
 
 SENTENCES = {
     NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
@@ -38,7 +39,7 @@ SENTENCES = {
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",
     WINDOW_MOVED: "the queries' moving window leaves this data before a rewrite pays back",
     BELOW_COST: "would save less than it costs",
-    BELOW_FLOOR: "would save less than 0.1 % of the table's yearly read cost",
+    BELOW_FLOOR: "would save less than 0.1 % of its partition's yearly read cost",
     RECENTLY_WRITTEN: "rewritten within the horizon, which needs twice the saving",
     DEBT: "past rewrites have not paid back yet (WAIR Eq. 2)",
     ALLOWANCE: "exceeds the realised savings and the per-query allowance (WAIR Eq. 5)",
@@ -48,6 +49,7 @@ SENTENCES = {
     DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
     NOT_REWRITABLE: "holds equality deletes, encryption or a format that is not rewritten yet",
+    SAME_AGAIN: "its files were written by this very rewrite: again, it would write the same",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
 }
 

@@ -48,6 +48,23 @@ class LedgerEntry:
         return self.outcome.state == COMMITTED
 
 
+def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
+    """By plan, the layouts (actions.layout_of) that just one committed action of it wrote.
+
+    Files of two actions may well be merged, sorted as each of them is.
+    """
+    actions: dict[tuple[str, str], set[str]] = {}
+    for entry in entries:
+        if entry.committed and "layout" in entry.predicted:
+            place = (entry.plan_id, str(entry.predicted["layout"]))
+            actions.setdefault(place, set()).add(entry.outcome.action_id)
+    found: dict[str, set[str]] = {}
+    for (plan, layout), ids in actions.items():
+        if len(ids) == 1:
+            found.setdefault(plan, set()).add(layout)
+    return {plan: frozenset(layouts) for plan, layouts in found.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class ReadCheck:
     """The window's planned bytes before, predicted and found after one plan was carried out.

@@ -23,6 +23,8 @@ MIN_SPLIT = 4 << 20
 """Bytes of written files below which another task costs more than it saves."""
 PAGE_ROWS = 20_000
 """Rows after which a Parquet writer ends a page and compresses it."""
+OPEN_BYTES = 64 << 20
+"""Of the open pages of all columns, however wide: 20,000 rows of 3 KiB."""
 BUFFERED_VALUE = 8
 """Bytes of a buffered value before compression, on average over encodings."""
 
@@ -134,10 +136,13 @@ def roll_bytes(group: Group, columns: int) -> int:
     A task of f files gets f equal parts and half a part's slack, spread over them: without it, a
     task slightly larger than estimated would end in a tiny file. The writer counts the rows of its
     open pages at their size before compression: what compression will take off them is added, or
-    files of a few megabytes would end far too early.
+    files of a few megabytes would end far too early. A task of one file ends it early only should
+    it outgrow its inputs by far.
     """
     per_task = group.files / group.tasks
     part = group.bytes / group.files
+    if per_task <= 1.0:
+        return max(int(2.0 * part), OPEN_BYTES)
     open_rows = min(PAGE_ROWS, group.rows / group.files)
     shrinks = max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
     return int(part * (1.0 + 0.5 / max(per_task, 1.0)) + open_rows * shrinks)

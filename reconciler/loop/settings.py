@@ -11,7 +11,13 @@ from reconciler.advisor.advice import AGGRESSIVENESS, Debt, Objectives, Settings
 from reconciler.api.documents import PolicySpec, TableLayoutPolicy
 from reconciler.core.budget import Budget
 from reconciler.core.cost import Rho, rho_from
-from reconciler.core.ledger import LedgerEntry, ReadCheck, read_calibration, throughput
+from reconciler.core.ledger import (
+    LedgerEntry,
+    ReadCheck,
+    read_calibration,
+    throughput,
+    written_layouts,
+)
 from reconciler.core.observation import ACTION_IDS, PLAN_ID, Observation
 from reconciler.core.schema import Field, Schema, SortColumn
 from reconciler.errors import UserError
@@ -61,6 +67,7 @@ def settings_for(
         rho=rho,
         throughput=throughput(history.entries),
         debt=debt(history, rho),
+        written=written_layouts(history.entries),
         objectives=_objectives(spec),
         calibration=read_calibration(history.checks),
         coverage=coverage,

@@ -13,7 +13,7 @@ from reconciler.advisor.advice import AdviceInput, Debt, Objectives
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.core import explain
-from reconciler.core.actions import HILBERT, ActionType, wanted_terms
+from reconciler.core.actions import HILBERT, ActionType, layout_of, wanted_terms
 from reconciler.core.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -223,6 +223,49 @@ def test_what_we_wrote_within_the_horizon_needs_twice_the_saving():
     assert advise(ours, work, strict).actions == ()
     later = replace(strict, now_ms=SETTINGS.now_ms + 8 * DAY)
     assert advise(ours, work, later).actions != ()
+
+
+def _decided(table, files, work, settings=SETTINGS):
+    sample = table.sample(np.arange(len(files)), 128)
+    return decide(AdviceInput(files, work, settings, table.row_groups(), sample))
+
+
+def test_the_floor_is_of_the_partition_or_a_table_of_many_days_was_never_laid_out():
+    table, work = _table(rows_per_file=250), _selective()
+    files = table.file_table()
+    days = 40
+    spread = replace(
+        files,
+        partition=(np.arange(len(files)) * days // len(files)).astype(np.int32),
+        partitions=tuple((0, (day,)) for day in range(days)),
+    )
+    advice = _decided(table, spread, work)
+    partitions = {item.action.partition for item in advice.actions}
+    assert len(partitions) > 0.9 * days
+    each = max(item.saving_low for item in advice.actions)
+    assert each < 0.001 * advice.yearly_read
+
+
+def test_what_one_rewrite_left_is_not_given_to_the_same_rewrite_again():
+    table, work = _table(), _selective()
+    (scored,) = advise(table, work).actions
+    files = table.file_table()
+    paths = [f"file:/t/data/layout-p-0a1b-66c-12/{n:05d}.parquet" for n in range(len(files))]
+    ours = replace(
+        files, path=np.array(paths, dtype=object), layout_written=np.ones(len(files), dtype=bool)
+    )
+    layout = layout_of(scored.action)
+    done = replace(SETTINGS, written={"p-0a1b": frozenset({layout})})
+    again = _decided(table, ours, work, done)
+    assert again.actions == ()
+    assert explain.SAME_AGAIN in _reasons(again)
+    other = replace(SETTINGS, written={"p-9": frozenset({layout})})
+    assert _decided(table, ours, work, other).actions
+    deleted = np.zeros(len(files), dtype=np.int64)
+    deleted[0] = 1
+    assert _decided(table, replace(ours, position_deleted=deleted), work, done).actions
+    mixed = replace(ours, path=np.array([*paths[1:], "file:/t/data/x.parquet"], dtype=object))
+    assert _decided(table, mixed, work, done).actions
 
 
 def test_debt_that_is_not_paid_back_stops_further_spending():

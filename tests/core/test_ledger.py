@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.core.execution import COMMITTED, Outcome, attempt_started_ms
-from reconciler.core.ledger import LedgerEntry, Reservation, charged
+from reconciler.core.execution import COMMITTED, CONFLICT, Outcome, attempt_started_ms
+from reconciler.core.ledger import LedgerEntry, Reservation, charged, written_layouts
 
 PREDICTED = {"type": "Recluster", "policy": "team/facts", "bytesIn": 1_000, "cpuMillis": 50_000}
 
@@ -96,3 +96,20 @@ def test_the_id_of_an_attempt_tells_when_it_began():
     assert 0 <= began - attempt_started_ms(f"p-x-{began * 1000:x}-0") < 1
     assert began > 1_700_000_000_000
     assert attempt_started_ms("attempt") is None
+
+
+def test_a_layout_counts_as_written_by_a_plan_when_one_action_of_it_wrote_it():
+    def wrote(plan: str, action: str, layout: str, state: str = COMMITTED) -> LedgerEntry:
+        made = entry(1_000, 10)
+        outcome = replace(made.outcome, action_id=action, state=state)
+        return replace(made, plan_id=plan, outcome=outcome, predicted={"layout": layout})
+
+    entries = [
+        wrote("p-1", "a01", "one"),
+        wrote("p-1", "a01", "one"),  # two batches of it
+        wrote("p-1", "a02", "two"),
+        wrote("p-1", "a03", "two"),
+        wrote("p-2", "a01", "three", CONFLICT),
+        entry(1_000, 10),  # of a plan made before layouts were noted
+    ]
+    assert written_layouts(entries) == {"p-1": frozenset({"one"})}

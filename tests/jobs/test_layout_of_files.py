@@ -49,6 +49,20 @@ def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
     assert max(groups) < 2 * MIB
 
 
+def test_rows_that_fit_one_small_file_become_one(bench: Bench) -> None:
+    """A writer counts its open page before compression: here, ten times the file."""
+    name = bench.create("id bigint, a bigint, b bigint, s string")
+    for part in range(2):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id, id * 3, id * 5, "
+            f"concat('a-rather-long-prefix-of-every-value-', id % 50) "
+            f"FROM range({part * 9_000}, {part * 9_000 + 9_000})"
+        )
+    action = bench.action(name, ActionType.RECLUSTER, "id", target_bytes=8 * MIB)
+    bench.run(bench.request(name, action))
+    assert [file.record_count for file in bench.files(name)] == [18_000]
+
+
 def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
     name = _wide(
         bench,
