@@ -31,7 +31,7 @@ from reconciler.cli.options import (
 if TYPE_CHECKING:
     from reconciler.api.documents import TableLayoutPolicy
     from reconciler.cli.apply_text import Told
-    from reconciler.core.execution import Event
+    from reconciler.core.execution import Event, ExecutionResult
     from reconciler.core.plan import Plan
     from reconciler.loop.local import LocalActor
     from reconciler.loop.propose import Proposal
@@ -67,6 +67,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Carry out a plan: rewrite, verify, commit; then observe again."""
         from reconciler.cli.stopping import stop_at_boundary
+        from reconciler.errors import EXIT_INTERRUPTED
 
         jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
         ended: list[_Ended] = []
@@ -77,11 +78,14 @@ def register(app: typer.Typer) -> None:
                     ended.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
                     if should_stop():
                         break
+            codes = [one.code for one in ended]
+            if len(ended) < len(jobs):
+                codes.append(EXIT_INTERRUPTED)
         finally:
             actor.close()
             if output in (Output.JSON, Output.YAML) and ended:
                 _print_documents(ended, output, many=len(jobs) > 1)
-        raise typer.Exit(worst([one.code for one in ended]))
+        raise typer.Exit(worst(codes))
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -340,7 +344,7 @@ def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many
     """How one table ended; among many, one table's error does not stop the others."""
     from reconciler.cli.apply_text import render_told
     from reconciler.cli.terminal import width
-    from reconciler.errors import ReconcilerError
+    from reconciler.errors import EXIT_INTERRUPTED, ReconcilerError
 
     try:
         result = run.go(should_stop)
@@ -351,10 +355,27 @@ def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many
         typer.echo(f"{name}: {error.render()}", err=True)
         told_error = {"table": list(run.step.target.identifier), "error": error.what}
         return _Ended(error.exit_code, None, told_error)
+    interrupted = should_stop() and _cut_short(run, result)
     if output not in (Output.JSON, Output.YAML):
-        lines = render_told(told(run, result), width())
+        lines = render_told(told(run, result, interrupted), width())
         typer.echo(f"{result.after.observation.name}\n{lines}" if many else lines)
-    return _Ended(_exit_code(run, result), report_document(run.steps, result))
+    code = EXIT_INTERRUPTED if interrupted else _exit_code(run, result)
+    return _Ended(code, report_document(run.steps, result))
+
+
+def _cut_short(run: _Run, result: StepResult) -> bool:
+    """Whether what was asked for, and was allowed, is left undone."""
+    from reconciler.loop.step import PENDING
+
+    last = _last_execution(run)
+    if last is not None and last.stopped:
+        return True
+    met = last is not None and last.done and not run.until_converged
+    return result.state.state == PENDING and not met
+
+
+def _last_execution(run: _Run) -> ExecutionResult | None:
+    return next((s.result for s in reversed(run.steps) if s.result is not None), None)
 
 
 def _print_documents(ended: Sequence[_Ended], output: Output, *, many: bool) -> None:
@@ -385,9 +406,7 @@ def _exit_code(run: _Run, result: StepResult) -> int:
     from reconciler import errors
     from reconciler.loop.step import BLOCKED, PENDING
 
-    last = next((s.result for s in reversed(run.steps) if s.result is not None), None)
-    if last is not None and last.stopped:
-        return errors.EXIT_INTERRUPTED
+    last = _last_execution(run)
     if last is not None and not last.done:
         return errors.EXIT_UNAVAILABLE
     cut_short = result.state.state == BLOCKED and (
@@ -442,7 +461,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
     }
 
 
-def told(run: _Run, result: StepResult) -> Told:
+def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
     """What the run came to, as the values that `apply_text` prints."""
     from reconciler.cli.apply_text import Told, WindowRead
 
@@ -452,7 +471,7 @@ def told(run: _Run, result: StepResult) -> Told:
     read = WindowRead(checks[0].before, checks[-1].predicted, checks[-1].actual) if checks else None
     return Told(
         ran=bool(done),
-        stopped=any(r.stopped for _, r in done),
+        stopped=interrupted,
         seconds=time.monotonic() - run.started,
         commits=sum(r.commits for _, r in done),
         conflicts=sum(r.conflicts for _, r in done),

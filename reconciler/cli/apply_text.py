@@ -25,8 +25,9 @@ class WindowRead:
 class Told:
     """What one table's apply came to.
 
-    ran: something was executed. predicted_*, actual_*: of all that was admitted. state: Converged
-    and the like with its reason; message: why. following: commands to go on with.
+    ran: something was executed. stopped: a signal cut it short. predicted_*, actual_*: of all that
+    was admitted. state: Converged and the like with its reason; message: why. following: commands
+    to go on with.
     """
 
     ran: bool
@@ -66,7 +67,8 @@ def render_told(told: Told, width: int = WIDEST) -> str:
         )
         lines += _comparison(told, width)
     else:
-        lines = wrapped(f"Nothing was done: {told.message}. {told.state}.", width)
+        end = "Stopped before anything was done" if told.stopped else "Nothing was done"
+        lines = wrapped(f"{end}: {told.message}. {told.state}.", width)
     return "\n".join([*lines, *(commands(told.following, width) if told.following else [])])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import yaml
 from reconciler.cli import main as cli_main
 from reconciler.core.plan import plan_from_document
 from reconciler.loop.local import LocalActor
+from reconciler.loop.step import Step
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -306,6 +308,58 @@ def test_what_stands_in_the_way_is_said_and_the_table_stays(
     assert ended == code
     assert says in out + err
     assert scattered.refresh().metadata_location == before
+
+
+@pytest.fixture
+def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """The process gets the signal while it plans."""
+
+    def arrange(number: int) -> None:
+        propose = Step.propose
+
+        def after_the_signal(self: Step, *args: Any, **kwargs: Any) -> Any:
+            monkeypatch.setattr(Step, "propose", propose)
+            os.kill(os.getpid(), number)
+            return propose(self, *args, **kwargs)
+
+        monkeypatch.setattr(Step, "propose", after_the_signal)
+
+    return arrange
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("option", ["--yes", "--until-converged"])
+def test_a_signal_before_the_first_commit_ends_as_interrupted(
+    cli, scattered, tmp_path, signalled, number, option
+):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    before = scattered.refresh().metadata_location
+    signalled(number)
+    code, out, _ = cli("apply", name_of(scattered), "-f", policy, option, "--auto-approve")
+    assert code == 130
+    assert "Stopped before anything was done" in out
+    assert scattered.refresh().metadata_location == before
+
+
+def test_a_signal_that_cuts_nothing_short_changes_no_exit_code(
+    cli, scattered, iceberg_catalog, tmp_path, signalled
+):
+    both = _two_tables(tmp_path / "p.yaml", scattered, iceberg_catalog)
+    signalled(signal.SIGINT)
+    assert cli("apply", f"{name_of(scattered)}_b", "-f", both, "--yes")[0] == 0
+    waits = policy_file(tmp_path / "q.yaml", scattered, **declared("day"), suspend=True)
+    signalled(signal.SIGINT)
+    assert cli("apply", name_of(scattered), "-f", waits, "--yes")[0] == 3
+
+
+def test_tables_that_a_signal_left_out_count_as_interrupted(
+    cli, scattered, iceberg_catalog, tmp_path, signalled
+):
+    policy = _two_tables(tmp_path / "p.yaml", scattered, iceberg_catalog)
+    signalled(signal.SIGTERM)
+    code, out, _ = cli("apply", "-f", policy, "--yes", "-o", "json")
+    assert code == 130
+    assert len(json.loads(out)["items"]) == 1
 
 
 def test_a_claimed_table_is_left_alone_even_when_approved(cli, scattered, tmp_path):
