@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import gzip
 import logging
+import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from reconciler.catalog.properties import pyiceberg_properties, redact, sqlite_path
 from reconciler.core.execution import CatalogConfig
@@ -66,19 +69,70 @@ def load_table(
     catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ...], timeout: float = 30.0
 ) -> Table:
     """The table, or an error that says which similar names there are."""
-    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 
     def load() -> Table | None:
         try:
             return catalog.load_table(identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
+        except (ValidationError, ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            location = _metadata_location(catalog, identifier) if config.type == "sql" else ""
+            raise _undecodable(identifier, location, error) if location else error from error
 
     if len(identifier) > 1:
         table = within(load, timeout, config)
         if table is not None:
             return table
     raise within(lambda: not_found(catalog, config, identifier), timeout, config)
+
+
+def _metadata_location(catalog: Any, identifier: tuple[str, ...]) -> str:
+    """The metadata file that a SQL catalog names for the table, "" where it cannot be told."""
+    from sqlalchemy import text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    query = text(
+        "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = :catalog "
+        "AND table_namespace = :namespace AND table_name = :name"
+    )
+    key = {
+        "catalog": catalog.name, "namespace": ".".join(identifier[:-1]), "name": identifier[-1],
+    }  # fmt: skip
+    try:
+        with catalog.engine.connect() as connection:
+            return str(connection.execute(query, key).scalar() or "")
+    except SQLAlchemyError:
+        return ""
+
+
+def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -> UserError:
+    return UserError(
+        f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}',
+        details=("The file is truncated or no table metadata; its catalog points to it.",
+                 first_line(error)),
+        do="restore the file, or register the table with an earlier metadata file beside it",
+    )  # fmt: skip
+
+
+def refuse_read_only(config: CatalogConfig) -> None:
+    """Raises AccessDeniedError if a SQLite catalog cannot take commits: known before any work."""
+    uri = config.properties.get("uri", "")
+    path = sqlite_path(uri) if config.type == "sql" else None
+    if path is None:
+        return
+    query = dict(parse_qsl(urlsplit(uri).query))
+    if query.get("mode") == "ro" or query.get("immutable") in ("1", "true"):
+        why = "its uri opens the database for reading only"
+    elif not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+        why = "this user may not write the database file or its directory"
+    else:
+        return
+    raise AccessDeniedError(
+        f"catalog {describe(config)} is read-only: nothing can be committed to it",
+        details=(why, str(path)),
+        do="name the catalog by a uri, and run as a user, that may write its database",
+    )
 
 
 def data_file_io(

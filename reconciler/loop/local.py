@@ -49,8 +49,10 @@ class LocalActor(Reader):
         on_event: Callable[[Event], None],
         should_stop: Callable[[], bool],
     ) -> ExecutionResult:
+        from reconciler.catalog.load import refuse_read_only
         from reconciler.jobs.rewrite import execute
 
+        refuse_read_only(request.catalog)
         session = self.session(request.catalog, request.table[-1])
         return execute(request, session, self.store, self.store.lease(), on_event, should_stop)
 

@@ -20,10 +20,12 @@ from reconciler.catalog.load import (
     list_tables,
     load_table,
     normalise_path,
+    refuse_read_only,
 )
 from reconciler.catalog.observe import observe_table
+from reconciler.catalog.properties import sqlite_path
 from reconciler.core.execution import CatalogConfig
-from reconciler.errors import EXIT_UNAVAILABLE, UnavailableError, UserError
+from reconciler.errors import EXIT_UNAVAILABLE, AccessDeniedError, UnavailableError, UserError
 
 
 def test_a_table_under_another_catalog_name_is_explained(
@@ -145,6 +147,32 @@ def test_a_missing_metadata_file_is_named(catalog: Any, config: CatalogConfig) -
     with pytest.raises(UserError) as raised:
         load_table(connect(config), config, ("sales", "t"))
     assert "metadata" in raised.value.render()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"format-version": 2}', b"\xff\xfe\x00", b"[]"])
+def test_metadata_that_cannot_be_decoded_is_named(
+    catalog: Any, config: CatalogConfig, content: bytes
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    Path(table.metadata_location.removeprefix("file://")).write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        load_table(connect(config), config, ("sales", "t"))
+    assert table.metadata_location in raised.value.what
+    assert "restore the file" in raised.value.do
+
+
+def test_a_catalog_opened_for_reading_takes_no_commits(
+    catalog: Any, config: CatalogConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_read_only(config)
+    path = sqlite_path(config.properties["uri"])
+    uri = f"sqlite:///file:{path}?mode=ro&uri=true"
+    reading = replace(config, properties={**config.properties, "uri": uri})
+    with pytest.raises(AccessDeniedError, match="is read-only"):
+        refuse_read_only(reading)
+    monkeypatch.setattr("os.access", lambda at, mode: at != path)
+    with pytest.raises(AccessDeniedError, match="is read-only"):
+        refuse_read_only(config)
 
 
 def test_reading_needs_read_rights_only(
