@@ -75,8 +75,9 @@ def register(app: typer.Typer) -> None:
 def explain_table(name: str, files: FileTable, advice: Advice, width: int) -> str:
     """Every candidate with its numbers: what was chosen and what was turned down."""
     from reconciler.cli.terminal import tabulate, wrapped
+    from reconciler.core.considered import told_together
     from reconciler.core.format import count, iec
-    from reconciler.loop.evidence import action_label
+    from reconciler.loop.evidence import action_label, rejected_documents
 
     lines = [*wrapped(name, width), ""]
     if advice.actions:
@@ -90,7 +91,10 @@ def explain_table(name: str, files: FileTable, advice: Advice, width: int) -> st
     else:
         lines += ["Nothing is planned.", ""]
     if advice.rejected:
-        refused = [[item.title, f"{item.reason}: {item.message}"] for item in advice.rejected]
+        entries = rejected_documents(advice, files)
+        for entry in entries:
+            entry["why"] = f"{entry['reason']}: {entry['why']}"
+        refused = [list(line) for line in told_together(entries)]
         lines += [
             "CONSIDERED, NOT DONE",
             *tabulate(refused, "ll", width, indent="  ", least=36),

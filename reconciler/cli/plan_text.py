@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.cli.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
+from reconciler.core.considered import told_together
 from reconciler.core.format import count, cpu, duration, iec, percent
 
 INDENT = "  "
@@ -224,14 +225,14 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
 
 
 def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
-    items = evidence.get("rejected") or []
-    if not items:
+    told = told_together(evidence.get("rejected") or [])
+    if not told:
         return []
-    shown = items if verbose else items[:MOST_REJECTED]
-    rows = [[item["what"], item["why"] if verbose else clip(item["why"], 160)] for item in shown]
+    shown = told if verbose else told[:MOST_REJECTED]
+    rows = [[what, why if verbose else clip(why, 160)] for what, why in shown]
     lines = ["CONSIDERED, NOT DONE", *tabulate(rows, "ll", width, indent=INDENT, least=36)]
-    if len(items) > len(shown):
-        lines.append(f"{INDENT}{len(items) - len(shown)} more: plan -v")
+    if len(told) > len(shown):
+        lines.append(f"{INDENT}{len(told) - len(shown)} more: plan -v")
     return lines
 
 

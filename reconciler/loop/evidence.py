@@ -20,6 +20,7 @@ from reconciler.advisor.advice import (
 )
 from reconciler.api.documents import TableLayoutPolicy, to_document
 from reconciler.core.actions import ActionType
+from reconciler.core.considered import partitions_of
 from reconciler.core.explain import key_text, partition_text
 from reconciler.core.filetable import FileTable
 from reconciler.core.format import utc
@@ -126,16 +127,7 @@ def evidence_document(
             "yearlyRead": whole(advice.yearly_read),
         },
         "trust": trust,
-        "rejected": [
-            {
-                "what": item.title,
-                "reason": item.reason,
-                "why": item.message,
-                "files": item.files,
-                "bytes": item.bytes,
-            }
-            for item in advice.rejected
-        ],
+        "rejected": rejected_documents(advice, observation.files),
         "notActedOn": list(not_acted_on),
         "emptyBecause": _empty_because(advice, workload),
         "snapshot": {
@@ -144,6 +136,22 @@ def evidence_document(
             "bytes": observation.files.total_bytes,
         },
     }
+
+
+def rejected_documents(advice: Advice, files: FileTable) -> list[dict[str, Any]]:
+    """An entry per candidate that is not done, with the partition that it is about, if one."""
+    places = partitions_of(files, [item.inputs for item in advice.rejected])
+    return [
+        {
+            "what": item.title,
+            "partition": place,
+            "reason": item.reason,
+            "why": item.message,
+            "files": item.files,
+            "bytes": item.bytes,
+        }
+        for item, place in zip(advice.rejected, places, strict=True)
+    ]
 
 
 def millis(seconds: float) -> int:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.advisor.advice import Advice, AdviceInput, Settings
+from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
 from reconciler.advisor.situation import look
 from reconciler.advisor.wair.cut import cut
+from reconciler.core.considered import in_partitions, partitions_of
 from reconciler.core.cost import rewrite_cost
 from reconciler.core.filetable import ColumnBounds, FileTable
 from reconciler.core.format import count, iec, utc
@@ -403,9 +404,25 @@ def _candidates(sources: Sources) -> tuple[Candidate, ...]:
         for told in (item["predicted"] for item in sources.plan["actions"])
         if told.get("cost", 0) > 0
     ]
-    rejected = [
-        Candidate(item.title, item.files, item.saving, item.cost, False)
-        for item in sources.advice.rejected
-        if item.files and item.cost > 0 and np.isfinite(item.saving)
+    return (*chosen, *_not_done(sources))
+
+
+def _not_done(sources: Sources) -> list[Candidate]:
+    """Candidates of one title and reason over several partitions are summed up."""
+    turned = sources.advice.rejected
+    places = partitions_of(sources.observation.files, [item.inputs for item in turned])
+    alike: dict[tuple[str, ...], list[tuple[Rejected, str]]] = {}
+    for number, (item, place) in enumerate(zip(turned, places, strict=True)):
+        if item.files and item.cost > 0 and np.isfinite(item.saving):
+            by_itself = "" if place else str(number)
+            alike.setdefault((item.title, item.reason, by_itself), []).append((item, place))
+    return [
+        Candidate(
+            in_partitions(title, {place for _, place in found if place}),
+            sum(item.files for item, _ in found),
+            sum(item.saving for item, _ in found),
+            sum(item.cost for item, _ in found),
+            False,
+        )
+        for (title, *_), found in alike.items()
     ]
-    return (*chosen, *rejected)

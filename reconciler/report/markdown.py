@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from reconciler.core.considered import told_together
 from reconciler.core.format import count, cpu, duration, iec, percent
 
 MAX_CHARACTERS = 60_000
@@ -109,7 +110,7 @@ def _table_row(document: Document) -> list[str]:
     read = _total(document, "read /")
     return [
         _text(table_name(document)),
-        _text(", ".join(_labels(document))),
+        _text("; ".join(_labels(document))),
         iec(_rewritten(document)) if _rewritten(document) else "metadata only",
         cpu((cost.get("cpuMillis") or 0) / 1000),
         (read or {}).get("note") or "-",
@@ -303,10 +304,10 @@ def _workload(evidence: Mapping[str, Any]) -> str:
 
 
 def _rejected(evidence: Mapping[str, Any], limit: int) -> str:
-    items = evidence.get("rejected") or []
-    if not items:
+    told = told_together(evidence.get("rejected") or [])
+    if not told:
         return ""
-    rows = [[_text(item["what"]), _text(item["why"])] for item in items]
+    rows = [[_text(what), _text(why)] for what, why in told]
     return "**Considered, not done**\n\n" + _table(("What", "Why"), "ll", rows, limit)
 
 
