@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.hilbert import hilbert_index
+from reconciler.advisor.simulate.missing import NAN, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, stored_columns
 from reconciler.core.actions import HILBERT
 from reconciler.core.cost import TableView
@@ -32,10 +33,10 @@ FREQUENT = 0.01
 
 @dataclass(frozen=True)
 class PoolColumn:
-    """ranks: int64[rows], -1 for NULL (and NaN). distinct: values by rank. share: of rows by rank.
+    """ranks: int64[rows], -1 for NULL and NaN. distinct: values by rank. share: of rows by rank.
 
-    least, greatest: the exact bounds over the files, None where a file has none. has_nulls: some
-    file may hold NULLs.
+    least, greatest: the exact bounds over the files, None where a file has none. missing: which
+    rows are NULL or NaN, and which files may hold either.
     """
 
     kind: Kind
@@ -44,7 +45,12 @@ class PoolColumn:
     share: npt.NDArray[np.float64]
     least: object | None
     greatest: object | None
-    has_nulls: bool
+    missing: Missing
+
+    @property
+    def places(self) -> Int64:
+        """The ranks as a sort has them: NULL before all values, NaN after them."""
+        return np.where(self.missing.of == NAN, len(self.distinct), self.ranks)
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,10 @@ def _pool_column(
     files: FileTable, sample: RowSample, column: int, index: Int64, file: Int64, foreign: Array
 ) -> PoolColumn:
     bounds = files.columns[column]
-    values, null = sample.values[column][index], sample.null[column][index].copy()
-    if bounds.kind is Kind.FLOAT:
-        null |= np.isnan(values)
+    values, null = sample.values[column][index], sample.null[column][index]
+    nan = np.isnan(values) & ~null if bounds.kind is Kind.FLOAT else np.zeros_like(null)
+    told = missing(bounds, files.records, null, nan, file, ~foreign)
+    null = null | nan
     if foreign.any() and bounds.kind is not Kind.BYTES:
         values = _moved(
             bounds.lower, bounds.upper, bounds.bounded, values, sample.file[index], file, foreign
@@ -137,7 +144,7 @@ def _pool_column(
         bounds.kind, full, distinct, share,
         np.sort(bounds.lower)[0] if exact else None,  # byte strings sort but have no minimum
         np.sort(bounds.upper)[-1] if exact else None,
-        bool((bounds.nulls != 0).any()),
+        told,
     )  # fmt: skip
 
 
@@ -165,11 +172,11 @@ def _moved(
 def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -> Int64:
     """Row numbers in the order a rewrite would write them; chunk: execution group per row.
 
-    NULLs sort first when ascending and last when descending, as Spark's defaults do.
+    NULLs sort first when ascending and last when descending, NaN the other way, as in Spark.
     """
     if not key:
         return np.lexsort((np.arange(len(pool)), pool.file, chunk))
-    ranks = [pool.columns[c.field_id].ranks for c in key]
+    ranks = [pool.columns[c.field_id].places for c in key]
     if curve == HILBERT:
         bits = min(HILBERT_BITS, 64 // len(key))
         spread = np.stack([even_ranks(rank, bits) for rank in ranks])

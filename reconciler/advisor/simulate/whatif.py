@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, stored_columns
+from reconciler.core.actions import LEXICOGRAPHIC
 from reconciler.core.column_bytes import RUN_BYTES, bytes_per_row
 from reconciler.core.cost import (
     OPEN_BYTES,
@@ -26,9 +28,10 @@ from reconciler.core.cost import (
     read_shape,
     type_width,
 )
-from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.core.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
 from reconciler.core.sample import RowSample
 from reconciler.core.schema import SortColumn
+from reconciler.core.values import Kind
 
 Float64 = npt.NDArray[np.float64]
 
@@ -123,15 +126,16 @@ def _simulated(
     first_of_file = np.flatnonzero(np.diff(file, prepend=-1))
     first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
     owner = file[first_of_group].astype(np.int64)
-    lead = rewrite.key[0].field_id if rewrite.key and rewrite.curve == "Lexicographic" else None
+    first = _lead(rewrite)
+    lead = None if first is None else first.field_id
     sizes = _group_sizes(pool, rewrite, order, rows, first_of_group, lead, widths)
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
     whole = {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
-    files = _slices(pool, order, rows, per_row, first_of_file, whole, lead)
-    groups = _slices(pool, order, rows, per_row, first_of_group, sizes, lead)
+    files = _slices(pool, rewrite, order, rows, per_row, first_of_file, whole)
+    groups = _slices(pool, rewrite, order, rows, per_row, first_of_group, sizes)
     view = TableView(
         files,
-        groups,
+        _without_nans(groups, files, owner),
         owner,
         row_group_bytes=rewrite.row_group_bytes,
         open_bytes=rewrite.open_bytes,
@@ -226,20 +230,22 @@ def _cut(parent: Int64, size: Float64, limit: float, min_rows: int) -> tuple[Int
 
 def _slices(
     pool: Pool,
+    rewrite: Rewrite,
     order: Int64,
     rows: Float64,
     per_row: float,
     starts: Int64,
     column_sizes: Mapping[int, Float64],
-    lead: int | None,
 ) -> FileTable:
     """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
     records = np.maximum(1, np.rint(np.add.reduceat(rows, starts))).astype(np.int64)
     size = np.maximum(1, np.rint(np.add.reduceat(rows, starts) * per_row)).astype(np.int64)
-    columns = {
-        field: _slice_bounds(field, column, order, rows, starts, records, lead == field)
-        for field, column in pool.columns.items()
-    }
+    chunk, lead = rewrite.chunk_of_file[pool.file[order]], _lead(rewrite)
+    columns = {}
+    for field, column in pool.columns.items():
+        direction = lead.direction if lead is not None and lead.field_id == field else ""
+        holds = held(column.missing, order, rows, starts, records, chunk, direction)
+        columns[field] = _slice_bounds(field, column, order, starts, records, holds, direction)
     sizes = {field: np.rint(known).astype(np.int64) for field, known in column_sizes.items()}
     return simulated_files(pool.files, records, size, columns, sizes)
 
@@ -248,11 +254,12 @@ def _slice_bounds(
     field: int,
     column: PoolColumn,
     order: Int64,
-    rows: Float64,
     starts: Int64,
     records: Int64,
-    lead: bool,
+    holds: Held,
+    direction: str,
 ) -> ColumnBounds:
+    """direction: of the sort where this column leads it, else empty."""
     ranks = column.ranks[order]
     null = ranks < 0
     top = len(column.distinct)
@@ -260,7 +267,7 @@ def _slice_bounds(
     high = np.maximum.reduceat(ranks, starts)
     present = high >= 0
     low, high = np.minimum(low, max(top - 1, 0)), np.maximum(high, 0)
-    if lead:
+    if direction:
         # In key order the neighbour rows are the next slices' own: no gap is wider than that.
         before = ranks[np.maximum(starts - 1, 0)]
         ends = np.append(starts[1:], len(ranks))
@@ -281,15 +288,26 @@ def _slice_bounds(
     if column.greatest is not None:
         most = np.asarray(column.greatest)
         upper = np.where(at_end, most, upper.astype(np.promote_types(upper.dtype, most.dtype)))
-    nulls = np.rint(np.add.reduceat(np.where(null, rows, 0.0), starts)).astype(np.int64)
-    if column.has_nulls and not lead:
-        nulls = np.maximum(nulls, 1)
     count = len(starts)
     return ColumnBounds(
-        field, column.kind, lower, upper, present, present.copy(), np.minimum(nulls, records),
-        np.zeros(count, dtype=np.int64), records, np.full(count, UNKNOWN, dtype=np.int64),
+        field, column.kind, lower, upper, present, present.copy(), holds.rows[NULL],
+        holds.rows[NAN], records, np.full(count, UNKNOWN, dtype=np.int64),
         np.zeros(count, dtype=bool),
     )  # fmt: skip
+
+
+def _lead(rewrite: Rewrite) -> SortColumn | None:
+    """The column in whose order the slices follow each other."""
+    return rewrite.key[0] if rewrite.key and rewrite.curve == LEXICOGRAPHIC else None
+
+
+def _without_nans(groups: FileTable, files: FileTable, owner: Int64) -> FileTable:
+    """Row groups as footers tell of them: Parquet counts no NaN, only a file's manifest does."""
+    columns = {}
+    for field, column in groups.columns.items():
+        none = files.columns[field].nans[owner] == 0
+        columns[field] = replace(column, nans=np.where(none, 0, UNKNOWN).astype(np.int64))
+    return replace(groups, columns=columns)
 
 
 def simulated_files(
@@ -328,13 +346,14 @@ def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand])
     """An upper bound of what is read after a sort by the key's first column, proved from bounds.
 
     A value of rank r is at least the r-th smallest with all rows at their file's lower bound, and
-    at most the r-th smallest with all at the upper. Other columns keep the group's bounds. None
-    where nothing can be proved: a Hilbert curve, a column without bounds, several groups' mixing.
+    at most the r-th smallest with all at the upper; NULLs are sorted before all values, NaN after
+    them. Other columns keep the group's bounds. None where nothing can be proved: a Hilbert curve,
+    a column without bounds or NULL counts, several groups' mixing.
     """
-    if rewrite.curve != "Lexicographic" or not rewrite.key:
+    if rewrite.curve != LEXICOGRAPHIC or not rewrite.key:
         return None
     lead = files.columns.get(rewrite.key[0].field_id)
-    if lead is None or not lead.bounded.all() or len(files) == 0:
+    if lead is None or not lead.bounded.all() or (lead.nulls < 0).any() or len(files) == 0:
         return None
     chunks = np.unique(rewrite.chunk_of_file)
     if len(chunks) > MAX_BOUNDED_GROUPS:
@@ -359,8 +378,12 @@ def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
     for field, column in files.columns.items():
         whole = bool(column.bounded.all())
         if field == lead:
-            lower = _rank_values(column.lower, live, edges[:-1])
-            upper = _rank_values(column.upper, live, edges[1:])
+            gone = int(np.minimum(files.position_deleted, column.nulls).sum())
+            nulls_first = int(column.nulls.sum())
+            lower = _rank_values(column.lower, live, edges[:-1] - nulls_first)
+            upper = _rank_values(
+                column.upper, _values_at_least(files, column), edges[1:] - nulls_first + gone
+            )
         else:
             # numpy has no minimum of byte strings, but sorts them
             lower = np.repeat(np.sort(column.lower)[:1], count)
@@ -380,6 +403,14 @@ def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
     each = np.full(count, max(1, int(live.sum()) // count), dtype=np.int64)
     table = simulated_files(files, each, np.full(count, size // count), columns, sizes)
     return TableView(table, row_group_bytes=1 << 62, open_bytes=rewrite.open_bytes)
+
+
+def _values_at_least(files: FileTable, column: ColumnBounds) -> Int64:
+    """Rows per file that surely have a value: neither deleted nor NULL, nor perhaps NaN."""
+    nans = np.zeros_like(column.nans)
+    if column.kind is Kind.FLOAT:
+        nans = np.where(column.nans < 0, files.records, column.nans)
+    return np.maximum(files.records - files.position_deleted - column.nulls - nans, 0)
 
 
 def _rank_values(values: Array, rows: Int64, positions: Float64) -> Array:
@@ -414,9 +445,7 @@ def merged_whole(view: TableView, bins: Int64, row_group_bytes: int) -> TableVie
     columns = {
         field: ColumnBounds(
             field, column.kind,
-            _reduced_min(column.lower, starts), _reduced_max(column.upper, starts),
-            np.logical_and.reduceat(column.has_lower, starts),
-            np.logical_and.reduceat(column.has_upper, starts),
+            *_union(column, starts),
             _sum_known(column.nulls, starts), _sum_known(column.nans, starts),
             _sum_known(column.values, starts), _sum_known(column.sizes, starts),
             np.logical_or.reduceat(column.truncated, starts),
@@ -465,18 +494,23 @@ def _merged_domain(sample: RowSample, field: int, output: Int64, rows: Float64) 
     return domain
 
 
-def _reduced_min(values: Array, starts: Int64) -> Array:
-    if values.dtype.kind != "S":
-        return np.minimum.reduceat(values, starts)
-    distinct, codes = np.unique(values, return_inverse=True)
-    return distinct[np.minimum.reduceat(codes.reshape(-1), starts)]
-
-
-def _reduced_max(values: Array, starts: Int64) -> Array:
-    if values.dtype.kind != "S":
-        return np.maximum.reduceat(values, starts)
-    distinct, codes = np.unique(values, return_inverse=True)
-    return distinct[np.maximum.reduceat(codes.reshape(-1), starts)]
+def _union(column: ColumnBounds, starts: Int64) -> tuple[Array, Array, Bool, Bool]:
+    """lower, upper, has_lower, has_upper of whole files merged. A file whose rows are all NULL or
+    all NaN has no bounds and widens none; byte strings have no minimum in numpy, their codes do."""
+    nans = column.nans if column.kind is Kind.FLOAT else np.zeros_like(column.nans)
+    known = (column.values > 0) & (column.nulls >= 0) & (nans >= 0)
+    void = known & (column.nulls + nans == column.values)
+    valued = ~np.logical_and.reduceat(void, starts)
+    sides = []
+    for values in (column.lower, column.upper):
+        distinct, codes = np.unique(values, return_inverse=True)
+        sides.append((distinct, codes.reshape(-1)))
+    (low, low_codes), (high, high_codes) = sides
+    least = np.minimum.reduceat(np.where(void, len(low) - 1, low_codes), starts)
+    most = np.maximum.reduceat(np.where(void, 0, high_codes), starts)
+    has_lower = np.logical_and.reduceat(column.has_lower | void, starts) & valued
+    has_upper = np.logical_and.reduceat(column.has_upper | void, starts) & valued
+    return low[least], high[most], has_lower, has_upper
 
 
 def _sum_known(counts: Int64, starts: Int64) -> Int64:
