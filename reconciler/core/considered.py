@@ -29,7 +29,7 @@ def partitions_of(files: FileTable, inputs: Iterable[Sequence[str]]) -> list[str
 
 
 def _partition_of(files: FileTable, rows: Sequence[int]) -> str:
-    numbers = np.unique(files.partition[list(rows)]) if rows else ()
+    numbers = np.unique(files.partition[np.array(rows, dtype=np.int64)])
     if len(numbers) != 1:
         return ""
     spec_id, values = files.partitions[int(numbers[0])]
