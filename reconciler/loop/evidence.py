@@ -19,7 +19,7 @@ from reconciler.advisor.advice import (
     ShapeEffect,
 )
 from reconciler.api.documents import TableLayoutPolicy, to_document
-from reconciler.core.actions import ActionType
+from reconciler.core.actions import ActionType, layout_of
 from reconciler.core.considered import partitions_of
 from reconciler.core.explain import key_text, partition_text
 from reconciler.core.filetable import FileTable
@@ -48,6 +48,7 @@ def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
     if not action.type.rewrites:
         return body
     body |= {
+        "layout": layout_of(action),
         "filesIn": scored.files_in,
         "filesOut": scored.files_out,
         "groups": scored.groups,
