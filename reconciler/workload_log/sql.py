@@ -11,7 +11,7 @@ import difflib
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.schema import MappingSchema
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.core.schema import Schema
@@ -146,6 +146,7 @@ class SqlReader:
     ) -> list[Demand] | Skipped:
         if _OWN.search(sql):
             return Skipped(OWN_JOB)
+        sql = immediate(sql, self.dialect)
         lifted = lift(sql) if len(sql) <= MAX_SQL else None
         literals: dict[str, Const] = lifted.literals if lifted else {}
         template = self._template(lifted.template, session.levels, literals) if lifted else None
@@ -272,6 +273,50 @@ def _demand(scan: Scan, projection: tuple[int, ...], binding: Binding) -> Demand
 def _full_scan(table: KnownTable, reason: str) -> Demand:
     everything = tuple(sorted(field.field_id for field in table.schema.fields))
     return Demand(table, TRUE, (), (), everything, full_scan=True, note=reason)
+
+
+def immediate(sql: str, dialect: str) -> str:
+    """The query that EXECUTE IMMEDIATE 'text' USING values runs; any other text as it stands.
+
+    Values take the places of the question marks if there are as many; else their value is unknown.
+    """
+    found = _IMMEDIATE.fullmatch(sql) if len(sql) <= MAX_SQL else None
+    if found is None:
+        return sql
+    query = found["query"].replace("''", "'")
+    try:
+        tokenize = Dialect.get_or_raise(dialect or None).tokenize
+        marks = [token for token in tokenize(query) if token.token_type == TokenType.PLACEHOLDER]
+        values = _listed(found["values"] or "", tokenize)
+    except SqlglotError:
+        return query
+    if len(marks) != len(values):
+        return query
+    pieces, done = [], 0
+    for mark, value in zip(marks, values, strict=True):
+        pieces += [query[done : mark.start], value]
+        done = mark.end + 1
+    return "".join([*pieces, query[done:]])
+
+
+def _listed(text: str, tokenize: Callable[[str], list[Token]]) -> list[str]:
+    """The values of a list, in brackets where they are more than a literal with its type."""
+    items: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokenize(text):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if token.token_type == TokenType.COMMA and not depth:
+            items.append([])
+        else:
+            items[-1].append(token)
+    spans = [(text[i[0].start : i[-1].end + 1], len(i)) for i in items if i]
+    return [span if tokens <= 2 else f"({span})" for span, tokens in spans]
+
+
+_IMMEDIATE = re.compile(
+    r"\s*EXECUTE\s+IMMEDIATE\s+'(?P<query>(?:[^']|'')*)'\s*(?:USING\s+(?P<values>.*?))?[\s;]*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def decimals_as_numbers(text: str, dialect: str) -> str:

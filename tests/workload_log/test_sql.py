@@ -168,6 +168,22 @@ def test_prepared_statements_keep_their_shape_and_what_is_known() -> None:
         assert sorted(render(found.unbound, schema).split(" AND ")) == ["d = ?", "i = ?"]
 
 
+IMMEDIATE = [
+    ("'SELECT l FROM db.t WHERE i = ? AND s = ''a?'' AND d < ?' USING -5, DATE '2024-01-01';",
+     "i = -5 AND d < 2024-01-01 AND s = a?"),
+    ("'SELECT l FROM db.t WHERE p > ?' USING CAST('1.5' AS DECIMAL(3, 1))", "p > 1.50"),
+    ("'SELECT l FROM db.t WHERE i > 2 * ?' USING 1 + 2", "i > 6"),
+    ("'SELECT l FROM db.t WHERE i = 7'", "i = 7"),
+    ("'SELECT l FROM db.t WHERE i = 7 AND l = ?'", "i = 7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rest", "expected"), IMMEDIATE)
+def test_a_query_executed_immediately_is_read_with_its_values(rest: str, expected: str) -> None:
+    (found,) = demands(f"EXECUTE IMMEDIATE {rest}")
+    assert render(found.predicate, found.table.schema, found.literals) == expected
+
+
 def test_an_unknown_value_in_a_disjunction_or_negation_keeps_every_row() -> None:
     for where in ("i = ? OR l = 3", "NOT (i = ?)", "i NOT IN (1, ?)", "NOT (i = ? AND l = 3)"):
         (found,) = demands(f"SELECT l FROM db.t WHERE {where}")
