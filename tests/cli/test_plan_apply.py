@@ -371,6 +371,21 @@ def test_a_claimed_table_is_left_alone_even_when_approved(cli, scattered, tmp_pa
     assert "claimed by cluster-a/analytics" in out
 
 
+def test_a_catalog_that_takes_no_commits_is_one_error_and_no_conflict(
+    cli, scattered, tmp_path, catalog_config
+):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    properties = dict(catalog_config.properties)
+    path = properties["uri"].partition("?")[0].removeprefix("sqlite:///")
+    properties["uri"] = f"sqlite:///file:{path}?mode=ro&uri=true"
+    home = Path(os.environ["PYICEBERG_HOME"])
+    (home / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"rec": properties}}))
+    code, out, err = cli("apply", name_of(scattered), "-f", policy, "--auto-approve")
+    assert code == 1
+    assert "is read-only" in err
+    assert "conflict" not in out + err
+
+
 def test_a_stale_plan_is_not_run(cli, scattered, tmp_path):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0
