@@ -138,6 +138,22 @@ def test_an_empty_plan_gives_every_reason_and_no_command_to_apply() -> None:
     assert "layoutctl apply" not in text and "nothing to do" in text
 
 
+def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own() -> None:
+    document = plans.empty()
+    document["evidence"]["rejected"] = [
+        {"what": what, "partition": f"day=2026-10-{day:02d}", "reason": "BelowFloor",
+         "why": f"would save 0.{day:02d} % of a year's reading"}
+        for what, days in (("recluster by device", range(1, 17)), ("recluster by site", [3]))
+        for day in days
+    ]  # fmt: skip
+    lines = plan_text.render_plan(document, width=100).splitlines()
+    told = [line.strip() for line in lines if "recluster by" in line]
+    assert [re.split(r" {2,}", line) for line in told] == [
+        ["recluster by device in 16 partitions", "would save 0.01 - 0.16 % of a year's reading"],
+        ["recluster by site, day=2026-10-03", "would save 0.03 % of a year's reading"],
+    ]
+
+
 def test_a_table_without_a_file_is_said_to_be_empty() -> None:
     document = plans.empty()
     document["evidence"]["snapshot"] = {"files": 0, "bytes": 0}

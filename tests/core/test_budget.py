@@ -100,3 +100,9 @@ def test_admission_is_the_longest_prefix_that_every_budget_allows(sizes, limits,
     assert sum(sizes[:count]) <= room
     if count < len(sizes):
         assert sum(sizes[: count + 1]) > room
+
+
+def test_a_message_quotes_the_name_of_its_budget():
+    none = Budget("none", per_seconds=86_400, max_rewrite_bytes=0)
+    assert admit([Charge(1, 1.0)], [none], (), NOON).message.startswith('budget "none" has too')
+    assert admit([Charge(1, 1.0)], [OFFICE], (), NOON).message.startswith('budget "office" allows')

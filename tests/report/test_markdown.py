@@ -133,3 +133,12 @@ def test_many_budgets_and_actions_of_many_tables_stay_within_the_limit() -> None
         assert text.startswith("<!-- layoutctl:plan ")
         assert len(text) <= MAX_CHARACTERS
         assert "more" in text and "cut." in text
+
+
+def test_actions_whose_names_hold_commas_are_set_apart_by_semicolons() -> None:
+    document = plan(actions=2)
+    labels = ("recluster by Hilbert(a, b), day=2026-10-01", "cluster by c")
+    for item, label in zip(document["actions"], labels, strict=True):
+        item["predicted"]["label"] = label
+    text = render_plans([document, plan(actions=0, table=("s", "u"))])
+    assert "| recluster by Hilbert(a, b), day=2026-10-01; cluster by c |" in text
