@@ -349,7 +349,8 @@ _ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
 
 
 def json_as_yaml(plain: Any) -> str:
-    """JSON that YAML reads too: it knows no pairs of surrogates, but one escape of eight digits."""
+    """JSON that YAML reads too: it knows no pairs of surrogates, but one escape of eight digits,
+    and no DEL as it is."""
 
     def joined(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -357,4 +358,4 @@ def json_as_yaml(plain: Any) -> str:
         high, low = int(match[1], 16), int(match[2], 16)
         return f"\\U{0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF):08x}"
 
-    return _ESCAPE.sub(joined, json.dumps(plain))
+    return _ESCAPE.sub(joined, json.dumps(plain)).replace("\x7f", "\\x7f")

@@ -26,8 +26,8 @@ from reconciler.controller.stored import Refusal, StoredDocuments
 from reconciler.controller.work import Key, Result, Runtime, Work
 from reconciler.core.budget import BudgetState
 from reconciler.core.plan import policy_hash
-from reconciler.errors import ReconcilerError
-from reconciler.kube.errors import Conflict, NotFound
+from reconciler.errors import ReconcilerError, first_line
+from reconciler.kube.errors import Conflict, Invalid, NotFound
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.loop.settings import budgets_of
@@ -171,7 +171,13 @@ class Policies:
             found = known.get(manifest["metadata"]["name"])
             if found is not None and _says(found, manifest):
                 continue
-            answer = self.runtime.api.apply(TABLE_LAYOUT, policy.namespace, manifest)
+            try:
+                answer = self.runtime.api.apply(TABLE_LAYOUT, policy.namespace, manifest)
+            except Invalid as error:  # one table's name is no reason to leave the others alone
+                text = f"{'.'.join(table)} has no TableLayout: {first_line(error.what)}"
+                self.runtime.api.event(body, "TableRefused", text, "Warning")
+                log.warning("%s/%s: %s", policy.namespace, policy.name, text)
+                continue
             self.runtime.index.put(TABLE_LAYOUT, answer)
             self.runtime.enqueue(
                 Key(Work.LAYOUT, policy.namespace, manifest["metadata"]["name"]), None

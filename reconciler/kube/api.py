@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from reconciler.api.source import json_as_yaml
 from reconciler.kube.connection import Connection
 from reconciler.kube.errors import (
     AlreadyExists,
@@ -338,7 +339,7 @@ class Api:
             kind.plural,
             subject=_subject(kind, namespace, name),
             headers={"Accept": accept, "Content-Type": content, "User-Agent": OPERATOR_MANAGER},
-            body=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            body=None if body is None else _encoded(body, content),
         )
 
     def _raw(
@@ -398,6 +399,12 @@ class Api:
             self._calls[verb, plural] += 1
         if self.observer is not None:
             self.observer(verb, plural, status, seconds)
+
+
+def _encoded(body: Mapping[str, Any], content: str) -> bytes:
+    """Server-side apply reads YAML, which not every JSON is."""
+    text = json_as_yaml(body) if content == APPLY else json.dumps(body, separators=(",", ":"))
+    return text.encode()
 
 
 def _selector(labels: Mapping[str, str] | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.controller.catalog import MISSES, Listing, _missing
 from reconciler.controller.policy import Policies
 from reconciler.controller.work import Key, Work
+from reconciler.kube.errors import Invalid
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from tests.controller.worlds import GIB, NAMESPACE, Operator, World
 
@@ -182,3 +183,20 @@ def test_what_people_wrote_into_a_layout_stays() -> None:
     after = world.server.all(TABLE_LAYOUT)[0]["spec"]
     assert after["approvedPlan"] == "p-" + "0" * 20
     assert after["layoutHash"] != body["spec"]["layoutHash"]
+
+
+def test_a_table_that_the_server_refuses_does_not_hold_up_the_others() -> None:
+    world = World()
+    operator = world.operator()
+    api = operator.api
+
+    def before(verb: str, kind: Any, name: str) -> None:
+        if verb == "apply" and name.startswith("sales.b-"):
+            raise Invalid(f"TableLayout {name}: not valid")
+
+    api.before = before
+    found = policies(world, operator, "a", "b", "c")
+    assert not reconcile(world, operator, found).failed
+    assert set(layouts(world)) == {"a", "c"}
+    assert [reason for reason, _ in api.events] == ["TableRefused"]
+    assert condition(world, "Converged")["status"] == "Unknown"

@@ -67,6 +67,14 @@ def test_a_list_in_pages_is_whole_and_carries_kind_and_version(api, namespace):
     assert api.list(CONFIG_MAP, namespace, {"app": "y"}) == []
 
 
+def test_any_character_can_be_applied(api, namespace):
+    """Apply is read as YAML, which takes fewer escapes than JSON."""
+    values = {"ice": "\U0001f9ca", "bom": "\ufeff", "next": "\x85", "del": "\x7f", "tab": "a\tb"}
+    body = {"metadata": {"name": "odd"}, "data": values}
+    api.apply(CONFIG_MAP, namespace, body)
+    assert api.get(CONFIG_MAP, namespace, "odd")["data"] == values
+
+
 def test_metadata_only_carries_no_content(api, namespace, kubectl):
     kubectl("create", "secret", "generic", "s", "--from-literal=password=planted")
     assert "planted" not in str(api.get_metadata(SECRET, namespace, "s"))
