@@ -48,8 +48,9 @@ def test_whatever_dies_the_work_is_done_once(stage: Scene) -> None:
     again = stage.driver(besides=[driver.job])
     second.signal(signal.SIGCONT)  # past its lease: it launches nothing
     assert stage.leader() is third
-    again.reaches("start")
-    again.kill_executor()
+    if stage.status()["job"]["actionsTotal"]:  # else the first driver was killed after its last
+        again.reaches("start")
+        again.kill_executor()
     third.kill()
     stage.waits_for("NothingToDo", faults.CONVERGES)
     assert stage.leader() is second
