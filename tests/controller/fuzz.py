@@ -277,16 +277,17 @@ def _put(api: Api, namespace: str, body: dict[str, Any]) -> str:
 
 def _settle(api: Api, namespace: str, watched: Watched) -> list[str]:
     """Objects without a condition with a reason for their generation, once nothing changes."""
-    silent, still = ["?"], 0
+    silent, still, quiet = ["?"], 0, 0
     deadline = time.monotonic() + 1800
-    while time.monotonic() < deadline and still < 3:
-        runs = sum(watched.runs.values())
+    while time.monotonic() < deadline and quiet < 3 and still < 20:
+        runs, before = sum(watched.runs.values()), silent
         time.sleep(3)
-        silent = [name for name, body in _objects(api, namespace) if not _told(body)]
-        quiet = sum(watched.runs.values()) - runs < 30
-        still = still + 1 if quiet and (not silent or still) else int(quiet and not silent)
-        if quiet and silent:
-            still += 1
+        found = list(_objects(api, namespace))
+        silent = [name for name, body in found if not _told(body)]
+        still = still + 1 if silent == before else 0
+        # Intervals end all the time; 3 s are a tenth of the shortest.
+        rests = sum(watched.runs.values()) - runs < 30 + len(found) / 10
+        quiet = quiet + 1 if rests and not silent else 0
     return silent
 
 
