@@ -350,7 +350,8 @@ _ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
 
 def json_as_yaml(plain: Any) -> str:
     """JSON that YAML reads too: it knows no pairs of surrogates, but one escape of eight digits,
-    and no DEL as it is."""
+    and no DEL as it is. Keys of up to 1,024 characters, escapes counted: the longest name that an
+    API server takes for one has 317."""
 
     def joined(match: re.Match[str]) -> str:
         if match[1] is None:
