@@ -2,8 +2,8 @@
 
 `python -m bench.cluster_faults [NAME ...]` plays every fault, or those that are named, each on a
 table of its own, and prints one line a fault. After each the rows are compared as a multiset, the
-table is Converged, no attempt is open, no file is left, and no two Jobs lived at once. The test
-suite plays several faults on one table (tests/controller/test_faults_of_processes.py).
+table is Converged, no attempt is open, no file is left, and no two Jobs lived at once.
+`pytest -m faults` plays several faults on one table (tests/controller/test_faults_of_processes.py).
 """
 
 from __future__ import annotations

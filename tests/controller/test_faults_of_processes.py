@@ -15,7 +15,7 @@ from tests.cluster.cluster import Cluster
 from tests.controller.held import held_jobs
 from tests.controller.scene import Lake, Scene, eventually, scene
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.jvm, pytest.mark.faults, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
