@@ -402,13 +402,13 @@ def test_a_table_that_is_renamed_or_dropped_retires_and_state_is_no_table(
 
     assert names and tables() == ["orders"]
     on.scene.lake.catalog.rename_table("sales.orders", "sales.invoices")
-    eventually(lambda: tables() == ["invoices"], 90, "the old name retires")
+    eventually(lambda: tables() == ["invoices"], 300, "the old name retires")
     # While no operator looks, it is dropped: the next one has never seen it listed.
     on.operator.signal(signal.SIGTERM)
     on.operator.process.wait(60)
     on.scene.lake.catalog.drop_table("sales.invoices")
     stage()
-    eventually(lambda: tables() == [], 120, "the dropped one retires")
+    eventually(lambda: tables() == [], 300, "the dropped one retires")
 
 
 def test_an_approved_plan_that_no_longer_stands_is_told_with_the_difference(
