@@ -63,7 +63,8 @@ class Model:
             if due is not None:
                 self.owed[key] = min(self.owed.get(key, due), due)
             else:
-                self.owed.setdefault(key, self.now)
+                # Its back-off may end before what was asked for meanwhile is due.
+                self.owed[key] = min(self.owed.get(key, self.now), self.now)
 
     def pop(self) -> Key | None:
         key = self.schedule.pop(self.now)
