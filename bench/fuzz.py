@@ -14,7 +14,6 @@ from bench.results import write_section
 from reconciler.kube.api import NAMESPACE, Api
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
-from tests.controller.cluster_objects import CRDS
 from tests.controller.fuzz import fuzz
 
 NAME = "fuzz"
@@ -26,8 +25,7 @@ def main(documents: int, seed: int) -> None:
         tempfile.TemporaryDirectory(prefix="fuzz-") as directory,
         Cluster(Path(directory), programs) as cluster,
     ):
-        cluster.kubectl("apply", "--server-side", "-f", str(CRDS))
-        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        cluster.install_crds()
         api = Api.from_environment(str(cluster.kubeconfig))
         api.create(NAMESPACE, None, {"metadata": {"name": NAME}})
         started = time.monotonic()

@@ -31,9 +31,9 @@ from reconciler.kube.api import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT, Api
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import free_port
+from tests.controller.cluster_objects import catalog
 from tests.controller.simulated import SimulatedCatalogs, SimulatedLake
 
-CRDS = Path(__file__).parents[1] / "crds"
 NAME = "scale"
 EDITS = 200
 RELIST, QUIET = 150.0, 165.0
@@ -48,8 +48,7 @@ def main(objects: int) -> None:
         tempfile.TemporaryDirectory(prefix="scale-") as directory,
         Cluster(Path(directory), programs) as cluster,
     ):
-        cluster.kubectl("apply", "--server-side", "-f", str(CRDS))
-        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        cluster.install_crds()
         api = Api.from_environment(str(cluster.kubeconfig))
         _populate(api, objects)
         bench = Bench(cluster, api, objects)
@@ -245,7 +244,7 @@ def _cpu(pid: int) -> float:
 
 def _populate(api: Api, objects: int) -> None:
     api.create(NAMESPACE, None, {"metadata": {"name": NAME}})
-    api.create(CATALOG, NAME, _catalog())
+    api.create(CATALOG, NAME, catalog())
     started = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: api.create(POLICY, NAME, _policy(number)), range(objects)))
@@ -267,19 +266,6 @@ def _operator(kubeconfig: str, objects: int, health: int, metrics: int) -> None:
         for number in range(objects)
     }
     run(settings, partial(build, kind=SimulatedCatalogs, lake=SimulatedLake(tables)))
-
-
-def _catalog() -> dict[str, Any]:
-    return {
-        "metadata": {"name": "warehouse"},
-        "spec": {
-            "type": "sql",
-            "catalogName": "rec",
-            "properties": {"uri": "postgresql://db:5432/c", "warehouse": "s3://lake/wh"},
-            "system": {"plans": {"uri": "s3://lake/plans"}},
-            "jobs": {"serviceAccountName": "layout-spark", "image": "spark"},
-        },
-    }
 
 
 def _policy(number: int) -> dict[str, Any]:

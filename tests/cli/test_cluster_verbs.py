@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.cli import main
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
-from tests.controller.cluster_objects import CRDS, catalog, layout, policy
+from tests.controller.cluster_objects import catalog, layout, policy
 
 LAYOUT = "sales.lineitem-7k2m5qd4xz"
 ORDERS = "sales.orders-aaaaaaaaaa"
@@ -17,8 +17,7 @@ PLAN = "p-3f9a1c0b77de4c21a0be"
 
 @pytest.fixture
 def api(cluster, namespace) -> Api:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.install_crds()
     api = Api.from_environment(str(cluster.kubeconfig))
     api.create(CATALOG, namespace, catalog())
     api.create(POLICY, namespace, policy())

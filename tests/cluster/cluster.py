@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from tests.cluster import pki, processes
 
+CRDS = Path(__file__).parents[2] / "crds"
 API_SERVER, CONTROLLERS, ETCD, KUBELET = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -200,6 +201,11 @@ class Cluster:
         if done.returncode:
             raise KubectlError(done.stderr.strip() or f"kubectl ended with {done.returncode}")
         return done.stdout
+
+    def install_crds(self) -> None:
+        """The project's CRDs as they stand in crds/, ready to be served."""
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
     def environment(self, kubeconfig: Path | None = None) -> dict[str, str]:
         """For a client process: KUBECONFIG, and our kubectl first on the PATH."""

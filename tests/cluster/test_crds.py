@@ -8,7 +8,6 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from tests.api.corpus_reader import Case, cases
 from tests.cluster.cluster import Cluster, KubectlError
 from tests.cluster.fixtures import Kubectl
 
-CRDS = Path(__file__).parents[2] / "crds"
 GROUP = "/apis/layout.lakehouse.dev/v1alpha1"
 PLURALS = {
     "TableLayoutPolicy": "tablelayoutpolicies",
@@ -35,9 +33,7 @@ Send = Callable[..., Answer]
 
 @pytest.fixture(scope="module")
 def crds(cluster: Cluster) -> Iterator[Cluster]:
-    cluster.kubectl("apply", "--server-side", "-f", str(CRDS))
-    wait = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-    cluster.kubectl(*wait)
+    cluster.install_crds()
     yield cluster
 
 

@@ -6,14 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from reconciler.controller.operator import run
 from reconciler.controller.settings import Settings
 from reconciler.controller.work import Key, Reconcilers, Result, Runtime
-
-CRDS = Path(__file__).parents[2] / "crds"
 
 
 def catalog(name: str = "warehouse", **spec: Any) -> dict[str, Any]:

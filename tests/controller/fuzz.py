@@ -26,6 +26,7 @@ from reconciler.controller.reconcilers import build
 from reconciler.controller.settings import Settings
 from reconciler.controller.work import Key, Reconcile, Reconcilers, Result, Runtime
 from reconciler.kube.api import CATALOG, POLICY, TABLE_LAYOUT, Api, ApiError, Kind
+from tests.controller.cluster_objects import catalog
 from tests.controller.simulated import SimulatedCatalogs, SimulatedLake
 
 KIND_OF: dict[str, Kind] = {kind.kind: kind for kind in (CATALOG, POLICY, TABLE_LAYOUT)}
@@ -249,7 +250,7 @@ def fuzz(api: Api, kubeconfig: str, namespace: str, count: int, seed: int) -> Ou
     """Puts the documents, lets the operator settle, and looks at every object that exists."""
     watched, maker = Watched(), Maker(seed)
     documents = [maker.document(number) for number in range(count)]
-    api.create(CATALOG, namespace, warehouse())
+    api.create(CATALOG, namespace, catalog())
     api.create(POLICY, namespace, _facts())
     with _operator(kubeconfig, namespace, watched), ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda body: _put(api, namespace, body), documents))
@@ -329,19 +330,6 @@ def _operator(kubeconfig: str, namespace: str, watched: Watched) -> Iterator[Non
         stop.set()
         thread.join(90)
     assert not thread.is_alive()
-
-
-def warehouse() -> dict[str, Any]:
-    return {
-        "metadata": {"name": "warehouse"},
-        "spec": {
-            "type": "sql",
-            "catalogName": "rec",
-            "properties": {"uri": "postgresql://db:5432/c", "warehouse": "s3://lake/wh"},
-            "system": {"plans": {"uri": "s3://lake/plans"}},
-            "jobs": {"serviceAccountName": "layout-spark", "image": "spark"},
-        },
-    }
 
 
 def _facts() -> dict[str, Any]:

@@ -34,7 +34,6 @@ from tests.cluster import processes
 from tests.cluster.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
-CRDS = ROOT / "crds"
 TABLE = ("sales", "orders")
 SCHEMA = pa.schema([("id", pa.int64()), ("region", pa.string()), ("city", pa.string())])
 SYSTEM = ("layout_state",)
@@ -526,8 +525,7 @@ def documents(lake: Lake, namespace: str, **policy: Any) -> list[dict[str, Any]]
 @contextlib.contextmanager
 def scene(cluster: Cluster, namespace: str, lake: Lake) -> Iterator[Scene]:
     """CRDs, accounts and a watchman; the operators that were started end with it."""
-    cluster.kubectl("apply", "--server-side", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    cluster.install_crds()
     api = Api.from_environment(str(cluster.kubeconfig))
     made = Scene(cluster, namespace, lake, api, Watchman(api, namespace))
     made.kubectl("apply", "-f", "-", stdin=ACCOUNTS)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from reconciler.kube.api import Api
 from tests.cluster.cluster import Cluster
-from tests.controller.cluster_objects import CRDS
 from tests.controller.fuzz import fuzz
 
 DOCUMENTS, SEED = 250, 20261121
 
 
 def test_wild_documents_end_with_a_condition_and_rest(cluster: Cluster, namespace: str) -> None:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.install_crds()
     api = Api.from_environment(str(cluster.kubeconfig))
     found = fuzz(api, str(cluster.kubeconfig), namespace, DOCUMENTS, SEED)
     assert found.accepted > DOCUMENTS / 4 and found.refused > DOCUMENTS / 20, found

@@ -18,8 +18,7 @@ from reconciler.controller.work import Reconcilers, Runtime
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api, Kind
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl, eventually
-from tests.controller.cluster_objects import CRDS
-from tests.controller.fuzz import warehouse
+from tests.controller.cluster_objects import catalog
 from tests.controller.simulated import SimulatedCatalogs, SimulatedLake
 
 TABLES, CAP = 500, 3
@@ -88,15 +87,14 @@ def operator(cluster: Cluster, namespace: str, started: Started) -> Iterator[Non
 
 
 def test_a_policy_over_500_tables(kubelet: Cluster, namespace: str, kubectl: Kubectl) -> None:
-    kubelet.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    kubelet.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    kubelet.install_crds()
     kubelet.set_image("short", ["sh", "-c", "sleep 1"])
     for account in ("layout-spark", "layout-spark-executor"):
         kubectl("create", "serviceaccount", account)
     api = Api.from_environment(str(kubelet.kubeconfig))
-    catalog = warehouse()
-    catalog["spec"]["jobs"]["image"] = "short"
-    api.create(CATALOG, namespace, catalog)
+    api.create(
+        CATALOG, namespace, catalog(jobs={"serviceAccountName": "layout-spark", "image": "short"})
+    )
     api.create(POLICY, namespace, facts({"mode": "Manual"}))
     started = Started(api, namespace)
 

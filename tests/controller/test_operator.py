@@ -16,7 +16,6 @@ from reconciler.errors import UserError
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
 from tests.cluster.processes import free_port
 from tests.controller.cluster_objects import (
-    CRDS,
     Recorder,
     catalog,
     layout,
@@ -30,8 +29,7 @@ LAYOUT = "sales.lineitem-7k2m5qd4xz"
 
 @pytest.fixture(scope="session")
 def crds(cluster):
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.install_crds()
     return cluster
 
 

@@ -26,15 +26,14 @@ from reconciler.kube.api import (
     Unauthorized,
 )
 from reconciler.kube.connection import Connection, Source
-from tests.controller.cluster_objects import CRDS, layout, policy
+from tests.controller.cluster_objects import layout, policy
 
 LAYOUT = "sales.lineitem-7k2m5qd4xz"
 
 
 @pytest.fixture
 def api(cluster) -> Api:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.install_crds()
     return Api.from_environment(str(cluster.kubeconfig))
 
 
