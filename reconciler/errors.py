@@ -65,6 +65,18 @@ class AccessDeniedError(UserError):
     """The catalog or the storage refused the credentials, or what they may do is too little."""
 
 
+class TableNotFoundError(UserError):
+    """The catalog answers, and has no such table or namespace."""
+
+
+class TableDamagedError(UserError):
+    """A file that the table's metadata refers to is missing, or is not what it should be."""
+
+
+class KeyNotFoundError(UserError):
+    """A clustering key of the policy is no column of the table, or one without an order."""
+
+
 class StalePlanError(UserError):
     """The plan does not fit the table any more: plan again and go on."""
 

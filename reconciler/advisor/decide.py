@@ -56,12 +56,6 @@ class Verdict:
     rejected: tuple[Rejected, ...]
 
 
-VERBS = {
-    ActionType.CLUSTER: "cluster",
-    ActionType.RECLUSTER: "recluster",
-    ActionType.BIN_PACK: "bin-pack",
-}
-
 Decision = Callable[[Situation], Verdict]
 
 
@@ -90,17 +84,12 @@ def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
     turned = list(verdict.rejected)
     for item in verdict.chosen:
         if _repeats(situation, item):
-            title, rows = _title(situation, item), item.candidate.rows
-            turned.append(rejected(situation, title, explain.SAME_AGAIN, "", rows, item.candidate))
+            made, schema = item.candidate, situation.table.schema
+            title = explain.rewrite_text(item.type, made.key, made.curve, schema)
+            turned.append(rejected(situation, title, explain.SAME_AGAIN, "", made.rows, made))
         else:
             chosen.append(item)
     return Verdict(tuple(chosen), tuple(turned))
-
-
-def _title(situation: Situation, item: Chosen) -> str:
-    key, curve = item.candidate.key, item.candidate.curve
-    by = f" by {explain.key_text(key, curve, situation.table.schema)}" if key else ""
-    return VERBS[item.type] + by
 
 
 def _repeats(situation: Situation, item: Chosen) -> bool:

@@ -9,6 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reconciler.errors import (
+    AccessDeniedError,
+    KeyNotFoundError,
+    TableDamagedError,
+    TableNotFoundError,
+    UserError,
+)
+
 
 class ConditionType(StrEnum):
     READY = "Ready"
@@ -338,3 +346,17 @@ def explain(reason: str) -> Explanation | None:
 def first_reason(applying: set[Reason]) -> Reason:
     """The reason of Converged when `applying` stand in its way; NothingToDo when none does."""
     return next((reason for reason in CONVERGED_ORDER if reason in applying), Reason.NOTHING_TO_DO)
+
+
+_STALLED_BY: tuple[tuple[type[UserError], Reason], ...] = (
+    (KeyNotFoundError, Reason.KEY_NOT_FOUND),
+    (AccessDeniedError, Reason.ACCESS_DENIED),
+    (TableNotFoundError, Reason.TABLE_NOT_FOUND),
+    (TableDamagedError, Reason.TABLE_DAMAGED),
+)
+
+
+def stalled_by(error: UserError) -> Reason:
+    """The reason of Stalled when planning a table was refused."""
+    found = (reason for kind, reason in _STALLED_BY if isinstance(error, kind))
+    return next(found, Reason.UNSUPPORTED_TABLE)

@@ -24,6 +24,8 @@ from reconciler.core.observation import quoted_name
 from reconciler.errors import (
     AccessDeniedError,
     ReconcilerError,
+    TableDamagedError,
+    TableNotFoundError,
     UnavailableError,
     UserError,
     first_line,
@@ -107,7 +109,7 @@ def _metadata_location(catalog: Any, identifier: tuple[str, ...]) -> str:
 
 
 def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -> UserError:
-    return UserError(
+    return TableDamagedError(
         f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}',
         details=("The file is truncated or no table metadata; its catalog points to it.",
                  first_line(error)),
@@ -185,7 +187,7 @@ def list_tables(
     if tables is not None:
         return tables
     names = [".".join(item) for item in list_namespaces(catalog, config, timeout)]
-    raise UserError(
+    raise TableNotFoundError(
         f'namespace "{quoted_name(namespace)}" not found in catalog {describe(config)}',
         details=_near(".".join(namespace), names, "namespaces"),
         do=f"layoutctl observe --catalog {config.name}",
@@ -198,14 +200,16 @@ def describe(config: CatalogConfig) -> str:
     return f'"{config.name}" ({config.type}{origin})'
 
 
-def not_found(catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ...]) -> UserError:
+def not_found(
+    catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ...]
+) -> TableNotFoundError:
     """Why a table was not found: another catalog name, a missing namespace or a near miss."""
     what = f'table "{quoted_name(identifier)}" not found in catalog {describe(config)}'
     others = _names_in_sql_catalog(catalog) if config.type == "sql" else {}
     if others and config.name not in others:
         listed = ", ".join(f'{count:,} under "{name}"' for name, count in sorted(others.items()))
         best = max(others, key=lambda name: others[name])
-        return UserError(
+        return TableNotFoundError(
             what,
             details=(
                 f"The database is reachable but holds no table under the catalog name "
@@ -214,7 +218,7 @@ def not_found(catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ..
             ),
             do=f'name the catalog "{best}", or pass --catalog {best}',
         )
-    return UserError(
+    return TableNotFoundError(
         what,
         details=_what_there_is(catalog, identifier),
         do=f"layoutctl observe --catalog {config.name}",
@@ -316,7 +320,7 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
     if isinstance(error, (ReconcilerError, KeyboardInterrupt, SystemExit)):
         return error
     if isinstance(error, (FileNotFoundError, PermissionError)):
-        return UserError(
+        return TableDamagedError(
             f"a metadata file of catalog {describe(config)} cannot be read",
             details=(redact(first_line(error), config),),
             do="restore the file, or register the table with its latest metadata file again",
@@ -348,7 +352,7 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
             do="correct the uri, or create a table with Spark or pyiceberg first",
         )
     if isinstance(error, (ValidationError, ValueError)):
-        return UserError(
+        return TableDamagedError(
             f"catalog {describe(config)} answered with what cannot be read",
             details=(_where(config), redact(first_line(error), config)),
             do="check that the uri points to an Iceberg catalog and that its tables are intact",
@@ -370,13 +374,13 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
     except ReconcilerError:
         raise
     except FileNotFoundError as error:
-        raise UserError(f"{subject} does not exist", do=do) from error
+        raise TableDamagedError(f"{subject} does not exist", do=do) from error
     except (OSError, ValueError, KeyError, IndexError, EOFError, pa.ArrowException) as error:
         if isinstance(error, OSError) and not isinstance(error, (PermissionError, EOFError)):
             raise UnavailableError(
                 f"{subject} cannot be read", details=(first_line(error),), do=do
             ) from error
-        raise UserError(
+        raise TableDamagedError(
             f"{subject} cannot be decoded", details=(first_line(error),), do=do
         ) from error
 

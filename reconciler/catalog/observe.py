@@ -37,7 +37,7 @@ from reconciler.catalog.recent import recent_writes
 from reconciler.catalog.segment import Key, ManifestCache
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import Observation
-from reconciler.errors import UserError, first_line
+from reconciler.errors import TableDamagedError, first_line
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -257,7 +257,7 @@ def _decode_group(
             return concatenate(
                 [_decode_group(schema, columns, deletes, [member]) for member in members]
             )
-        raise UserError(
+        raise TableDamagedError(
             f'the manifest "{keys[0][0]}" cannot be decoded',
             details=(first_line(error),),
             do=CORRUPT_MANIFEST,

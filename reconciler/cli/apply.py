@@ -66,13 +66,13 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Carry out a plan: rewrite, verify, commit; then observe again."""
-        from reconciler.cli.stopping import stop_at_boundary
         from reconciler.errors import EXIT_INTERRUPTED
+        from reconciler.jobs.stop import stop_signals
 
         jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
         ended: list[_Ended] = []
         try:
-            with stop_at_boundary() as should_stop:
+            with stop_signals(_say_that_it_stops) as should_stop:
                 for step, plan in jobs:
                     run = _Run(step, plan, actor, until_converged, yes, auto_approve, quiet)
                     ended.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
@@ -86,6 +86,10 @@ def register(app: typer.Typer) -> None:
             if output in (Output.JSON, Output.YAML) and ended:
                 _print_documents(ended, output, many=len(jobs) > 1)
         raise typer.Exit(worst(codes))
+
+
+def _say_that_it_stops() -> None:
+    sys.stderr.write("\nstopping at the next commit boundary; Ctrl-C again to stop at once\n")
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -331,13 +335,15 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
 
 def _confirmed(proposal: Proposal) -> bool:
     from reconciler.core.format import iec
+    from reconciler.jobs.stop import interruptible
 
     size = sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)
     sys.stderr.write(
         f'Rewrite {iec(size)} on this machine? Rows do not change. Only "yes" continues: '
     )
     sys.stderr.flush()
-    return sys.stdin.readline().strip() == "yes"
+    with interruptible():
+        return sys.stdin.readline().strip() == "yes"
 
 
 def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many: bool) -> _Ended:

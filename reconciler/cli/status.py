@@ -22,6 +22,7 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.core.gate import Gate
+    from reconciler.errors import ReconcilerError
     from reconciler.loop.local import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step, TableState
@@ -76,7 +77,7 @@ def register(app: typer.Typer) -> None:
 def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
     """One table's line as data; an error is a state of its own and hides no other table."""
     from reconciler.core.observation import quoted_name
-    from reconciler.errors import ReconcilerError, UnavailableError
+    from reconciler.errors import ReconcilerError
     from reconciler.loop.step import Approvals, judge_gate, state_of
 
     name = quoted_name((step.target.catalog.name, *step.target.identifier))
@@ -84,16 +85,23 @@ def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
         proposal = step.propose(actor)
         gate = judge_gate(step, proposal, actor, Approvals())
     except ReconcilerError as error:
-        reason = "CatalogUnavailable" if isinstance(error, UnavailableError) else "Error"
-        return _failed(name, reason, error)
+        return _failed(name, error)
     state = state_of(proposal, gate)
     return _row(name, step, proposal, gate, state, actor)
 
 
-def _failed(name: str, reason: str, error: Any) -> dict[str, Any]:
+def _failed(name: str, error: ReconcilerError) -> dict[str, Any]:
+    from reconciler.api.conditions import Reason, stalled_by
+    from reconciler.errors import UnavailableError, UserError
+
+    state, reason = "Unknown", "Error"
+    if isinstance(error, UnavailableError):
+        reason = Reason.CATALOG_UNAVAILABLE.value
+    elif isinstance(error, UserError):
+        state, reason = "Stalled", stalled_by(error).value
     return {
         "table": name,
-        "state": "Unknown",
+        "state": state,
         "reason": reason,
         "message": error.what,
         "error": error.render(),
@@ -198,8 +206,8 @@ def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> s
 def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
     from reconciler.core.format import duration, iec
 
-    if row["state"] == "Unknown":
-        return [row["table"], "Unknown", row["reason"], "-", "-", "-", "-"]
+    if "error" in row:
+        return [row["table"], row["state"], row["reason"], "-", "-", "-", "-"]
     since = dt.datetime.strptime(row["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
     return [
         row["table"],

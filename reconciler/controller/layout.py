@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.api.conditions import ConditionType, Reason
+from reconciler.api.conditions import ConditionType, Reason, stalled_by
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on
@@ -133,7 +133,8 @@ class Subject:
 
 @dataclass
 class Layouts:
-    """Reconciles TableLayouts. looks: what planning found, by key, until something moves."""
+    """Reconciles TableLayouts. looks: what planning found, by key, until something moves or the
+    stored status says all of it."""
 
     runtime: Runtime
     catalogs: Catalogs
@@ -299,7 +300,7 @@ class Layouts:
         except UnavailableError as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
-            return replace(given, invalid=(_stall_reason(error), told(error)))
+            return replace(given, invalid=(stalled_by(error).value, told(error)))
         return replace(given, proposal=state, stop=_stop(subject))
 
     def _cut_short(self, subject: Subject) -> str:
@@ -462,6 +463,16 @@ class Layouts:
         )
         status["observedGeneration"] = subject.generation
         self.put(subject, status)
+        self._forget_if_converged(subject)
+
+    def _forget_if_converged(self, subject: Subject) -> None:
+        """A status that says for which state nothing was to do needs no look beside it: of ten
+        thousand tables most are so, most of the time."""
+        look = subject.look
+        if look is None or look.pending:
+            return
+        if _converged_from(subject.status, look.fingerprint):
+            self.looks.pop(subject.key, None)
 
     def _verdict(self, subject: Subject) -> Verdict:
         look, answer = subject.look, subject.gate
@@ -797,21 +808,6 @@ def _job_body(status: Body, record: Record) -> Body:
 
 def _failures_body(known: Failures | None) -> Body:
     return {"count": 0} if known is None else known.status()
-
-
-def _stall_reason(error: UserError) -> str:
-    """Reason of Stalled for an error of planning."""
-    text = error.what
-    if "clustering.keys" in text:
-        return Reason.KEY_NOT_FOUND.value
-    if "refused the credentials" in text:
-        return Reason.ACCESS_DENIED.value
-    if "not found in catalog" in text:
-        return Reason.TABLE_NOT_FOUND.value
-    damaged = ("does not exist", "cannot be decoded", "cannot be read")
-    if any(part in text for part in damaged):
-        return Reason.TABLE_DAMAGED.value
-    return Reason.UNSUPPORTED_TABLE.value
 
 
 def _converged_from(status: Body, fingerprint: str) -> bool:

@@ -28,6 +28,20 @@ class ActionType(StrEnum):
     def rewrites(self) -> bool:
         return self in (ActionType.BIN_PACK, ActionType.CLUSTER, ActionType.RECLUSTER)
 
+    @property
+    def verb(self) -> str:
+        """What plans, progress lines and refusals call it."""
+        return _VERBS[self]
+
+
+_VERBS = {
+    ActionType.SET_PROPERTIES: "set",
+    ActionType.SET_SORT_ORDER: "set",
+    ActionType.BIN_PACK: "bin-pack",
+    ActionType.CLUSTER: "cluster",
+    ActionType.RECLUSTER: "recluster",
+}
+
 
 LEXICOGRAPHIC = "Lexicographic"
 HILBERT = "Hilbert"

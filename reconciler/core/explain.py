@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reconciler.core.actions import ActionType
 from reconciler.core.schema import PartitionField, PartitionSpec, Schema, SortColumn
 from reconciler.core.values import Scalar, show
 
@@ -61,6 +62,16 @@ def key_text(key: tuple[SortColumn, ...], curve: str, schema: Schema) -> str:
         for column in key
     )
     return f"{curve}({names})" if curve != "Lexicographic" else names
+
+
+def rewrite_text(
+    action_type: ActionType, key: tuple[SortColumn, ...], curve: str, schema: Schema
+) -> str:
+    """`recluster by l_shipdate`, `bin-pack in order of a`, `bin-pack`."""
+    if not key:
+        return action_type.verb
+    by = " in order of " if action_type is ActionType.BIN_PACK else " by "
+    return action_type.verb + by + key_text(key, curve, schema)
 
 
 def partition_text(spec: PartitionSpec, values: Sequence[Scalar | None], schema: Schema) -> str:

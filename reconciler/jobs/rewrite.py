@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
-from reconciler.core.actions import Action, ActionType
+from reconciler.core.actions import Action
 from reconciler.core.execution import (
     COMMITTED,
     CONFLICT,
@@ -57,13 +57,6 @@ RENEW_SECONDS = 20.0
 LEASE_SECONDS = 60.0
 """How long a lease lasts that is not renewed (definitions: Lease)."""
 POLL_SECONDS = 0.2
-WORDS = {
-    ActionType.RECLUSTER: "recluster",
-    ActionType.CLUSTER: "cluster",
-    ActionType.BIN_PACK: "bin-pack",
-    ActionType.SET_PROPERTIES: "set",
-    ActionType.SET_SORT_ORDER: "set",
-}
 
 OnEvent = Callable[[Event], None]
 
@@ -219,7 +212,7 @@ class _Execution:
 
     def _say_skipped(self, action_id: str, action: Action, state: Standing) -> None:
         if state.validity is Validity.LOST:
-            self._say("skipped", f"{WORDS[action.type]}  SKIPPED: {state.why}", action_id)
+            self._say("skipped", f"{action.type.verb}  SKIPPED: {state.why}", action_id)
 
     def _commit_metadata(self, action_id: str, action: Action) -> None:
         started = time.monotonic()
@@ -236,7 +229,7 @@ class _Execution:
             attempt_id, 1, action_id, COMMITTED, None, 0, 0, 0, 0, 0, 0.0, seconds, detail
         )
         self._record(intent, (outcome,))
-        self._say("property", f"{WORDS[action.type]} {detail}", action_id)
+        self._say("property", f"{action.type.verb} {detail}", action_id)
 
     def _items(self) -> list[tuple[str, Action]]:
         return list(zip(self.request.action_ids, self.request.actions, strict=True))
@@ -617,8 +610,7 @@ class _Execution:
 
 def _title(group: Group, number: int, groups: int) -> str:
     files = count(len(group.inputs))
-    word = WORDS[group.action.type]
-    return f"{word} {number + 1}/{groups}  {files} files {iec(group.bytes)}"
+    return f"{group.action.type.verb} {number + 1}/{groups}  {files} files {iec(group.bytes)}"
 
 
 def _checks(written: Written) -> str:

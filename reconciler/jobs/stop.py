@@ -30,3 +30,13 @@ def stop_signals(on_first: Callable[[], None] = lambda: None) -> Iterator[Callab
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """While a person is asked, Ctrl-C is an answer: there is no commit boundary to wait for."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -12,6 +12,8 @@ from reconciler.errors import (
     InternalError,
     MemoryExhaustedError,
     ReconcilerError,
+    TableDamagedError,
+    TableNotFoundError,
     UnavailableError,
     UserError,
     first_line,
@@ -57,7 +59,7 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
 def _missing_file(doing: str, text: str) -> ReconcilerError:
     paths = [path for path in _PATH.findall(text) if path.endswith((".parquet", ".puffin"))]
     name = paths[0] if paths else "see below"
-    return UserError(
+    return TableDamagedError(
         f"could not {doing}: a file that the table refers to is missing: {name}",
         details=("The table was left as it was; its snapshots cannot be read completely.",),
         do="restore the file, or roll the table back to a snapshot that does not need it",
@@ -109,7 +111,9 @@ def _tail(text: str) -> str:
 
 
 def _no_table(doing: str, text: str) -> ReconcilerError:
-    return UserError(f"could not {doing}: the table does not exist", do="layoutctl catalogs")
+    return TableNotFoundError(
+        f"could not {doing}: the table does not exist", do="layoutctl catalogs"
+    )
 
 
 def _catalog_down(doing: str, text: str) -> ReconcilerError:
@@ -121,7 +125,7 @@ def _catalog_down(doing: str, text: str) -> ReconcilerError:
 
 
 def _corrupt(doing: str, text: str) -> ReconcilerError:
-    return UserError(
+    return TableDamagedError(
         f"could not {doing}: a file of the table cannot be read",
         details=(_tail(text), "The table was left as it was."),
         do="restore the file, or roll the table back to a snapshot that does not need it",

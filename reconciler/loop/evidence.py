@@ -21,7 +21,7 @@ from reconciler.advisor.advice import (
 from reconciler.api.documents import TableLayoutPolicy, to_document
 from reconciler.core.actions import ActionType, layout_of
 from reconciler.core.considered import partitions_of
-from reconciler.core.explain import key_text, partition_text
+from reconciler.core.explain import key_text, partition_text, rewrite_text
 from reconciler.core.filetable import FileTable
 from reconciler.core.format import utc
 from reconciler.core.interval import Interval
@@ -71,8 +71,8 @@ def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
 def action_label(scored: ScoredAction, files: FileTable) -> str:
     """`recluster by l_shipdate`, with the partition where the table has some."""
     action, schema = scored.action, files.schema
-    key = key_text(action.key, action.curve, schema) if action.key else ""
     if action.type is ActionType.SET_SORT_ORDER:
+        key = key_text(action.key, action.curve, schema) if action.key else ""
         return f"set sort order {key} (every writer will sort by it)"
     if action.type is ActionType.SET_PROPERTIES:
         old = dict(action.properties_old)
@@ -84,10 +84,7 @@ def action_label(scored: ScoredAction, files: FileTable) -> str:
     spec = files.specs.get(action.spec_id)
     partition = partition_text(spec, action.partition, schema) if spec else ""
     where = f", {partition}" if partition else ""
-    if action.type is ActionType.BIN_PACK:
-        return "bin-pack" + (f" in order of {key}" if key else "") + where
-    verb = "recluster" if action.type is ActionType.RECLUSTER else "cluster"
-    return f"{verb} by {key}{where}"
+    return rewrite_text(action.type, action.key, action.curve, schema) + where
 
 
 def evidence_document(

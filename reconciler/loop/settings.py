@@ -20,7 +20,7 @@ from reconciler.core.ledger import (
 )
 from reconciler.core.observation import ACTION_IDS, PLAN_ID, Observation
 from reconciler.core.schema import Field, Schema, SortColumn
-from reconciler.errors import UserError
+from reconciler.errors import KeyNotFoundError
 
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
 DEFAULT_ROW_GROUP = 128 << 20
@@ -85,7 +85,7 @@ def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
     found = schema.find(name)
     nested = [field for field in schema.fields if field.name.startswith(f"{name}.")]
     if found is None and nested:
-        raise UserError(
+        raise KeyNotFoundError(
             f'{where}: column "{name}" is a struct, list or map and cannot be ordered',
             details=(f"It holds {', '.join(field.name for field in nested[:12])}.",),
             do="name a column of numbers, dates, times, strings or binary; fields of structs too",
@@ -93,13 +93,13 @@ def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
     if found is None:
         columns = ", ".join(field.name for field in schema.fields[:12])
         more = "" if len(schema.fields) <= 12 else f" and {len(schema.fields) - 12} more"
-        raise UserError(
+        raise KeyNotFoundError(
             f'{where}: the table has no column "{name}"',
             details=(f"It has {columns}{more}.",),
             do="name existing columns in spec.layout.clustering.keys",
         )
     if found.kind is None:
-        raise UserError(
+        raise KeyNotFoundError(
             f'{where}: column "{name}" of type {found.type} cannot be ordered',
             details=("A clustering key needs bounds: numbers, dates, times, strings, binary.",),
             do="choose another key",

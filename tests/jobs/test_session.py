@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.jobs.session import launch_settings
+
 pytestmark = pytest.mark.spark
 
 
@@ -24,3 +26,36 @@ def test_catalog_properties_are_not_on_the_command_line(spark: Any) -> None:
     assert "spark.sql.catalog.rec.uri" not in launched
     assert launched["spark.eventLog.enabled"] == "false"
     assert launched["spark.app.name"].startswith("layoutctl ")
+
+
+def collectors(conf: dict[str, str], master: str = "local[2]") -> dict[str, str]:
+    made = launch_settings(conf, "test", master)
+    return {key: value for key, value in made.items() if "GC" in value}
+
+
+def test_tasks_run_under_the_throughput_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    ours = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
+    assert collectors({}) == ours
+    executors = {"spark.executor.defaultJavaOptions": "-XX:+UseParallelGC"}
+    assert collectors({}, "k8s://https://10.0.0.1:443") == executors
+
+
+def test_the_jvm_was_started_with_it(spark: Any) -> None:
+    beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+    assert [bean.getName() for bean in beans] == ["PS MarkSweep", "PS Scavenge"]
+
+
+@pytest.mark.parametrize("kind", ["extra", "default"])
+def test_a_collector_that_the_user_chose_stays(kind: str) -> None:
+    """Two of them, and no JVM starts."""
+    chosen = {f"spark.driver.{kind}JavaOptions": "-Xss2m -XX:+UseZGC"}
+    made = launch_settings(chosen, "test", "local[2]")
+    assert "-XX:+UseZGC" in made[f"spark.driver.{kind}JavaOptions"]
+    assert not any("UseParallelGC" in value for value in made.values())
+
+
+def test_a_collector_chosen_for_every_jvm_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    assert collectors({}) == {}
