@@ -147,21 +147,33 @@ def _render(
     if isinstance(node, Always):
         return "TRUE" if node.value else "FALSE"
     if isinstance(node, Not):
+        if isinstance(node.child, (IsNull, IsNaN, In, StartsWith)):
+            return _render_leaf(node.child, schema, literals, "NOT ")
         return f"NOT ({_render(node.child, schema, literals, '')})"
     if isinstance(node, (And, Or)):
         word = " AND " if isinstance(node, And) else " OR "
         text = word.join(_render_children(node, schema, literals, word))
         return f"({text})" if parent and parent != word else text
+    return _render_leaf(node, schema, literals, "")
+
+
+def _render_leaf(
+    node: Comparison | In | StartsWith | IsNull | IsNaN,
+    schema: Schema,
+    literals: Sequence[Literal] | None,
+    negation: str,
+) -> str:
+    """negation: "" or "NOT ", where SQL puts it: `c IS NOT NULL`, `c NOT IN (?)`."""
     name = _ref_name(node.ref, schema)
     if isinstance(node, IsNull):
-        return f"{name} IS NULL"
+        return f"{name} IS {negation}NULL"
     if isinstance(node, IsNaN):
-        return f"{name} IS NAN"
+        return f"{name} IS {negation}NAN"
     value = _slot_text(node, schema, literals)
     if isinstance(node, In):
-        return f"{name} IN ({value})"
+        return f"{name} {negation}IN ({value})"
     if isinstance(node, StartsWith):
-        return f"{name} LIKE {value}%"
+        return f"{name} {negation}LIKE {value}%"
     return f"{name} {node.op} {value}"
 
 

@@ -77,7 +77,7 @@ BETWEEN = And((Comparison(Ref(1), ">=", 0), Comparison(Ref(1), "<=", 1)))
     [
         (BETWEEN, "ship BETWEEN ? AND ?"),
         (Or((BETWEEN, IsNull(Ref(2)))), "(ship BETWEEN ? AND ?) OR note IS NULL"),
-        (Not(In(Ref(2), 0)), "NOT (note IN (?))"),
+        (Not(In(Ref(2), 0)), "note NOT IN (?)"),
         (StartsWith(Ref(2), 0), "note LIKE ?%"),
         (IsNaN(Ref(3)), "price IS NAN"),
         (Comparison(Ref(1, "month"), "=", 0), "month(ship) = ?"),
