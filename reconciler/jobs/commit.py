@@ -21,6 +21,10 @@ from reconciler.jobs.translate import java_exception, lost_jvm
 
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
+FORBIDDEN = "org.apache.iceberg.exceptions.ForbiddenException"
+READ_ONLY_STATES = ("42501", "25006", "42000")
+"""SQLSTATEs of a statement that was not carried out: no privilege (PostgreSQL), a read-only
+transaction, an access violation (MySQL)."""
 RESENDS = 5
 RESEND_SECONDS = 1.0
 
@@ -44,12 +48,19 @@ class Committed:
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Nothing was committed. conflict: another writer's change, inputs must be looked at again;
-    otherwise the catalog would not take the commit although nothing was in its way.
+    denied: we may not commit to this table at all; otherwise the catalog would not take the commit
+    although nothing was in its way.
     """
 
     why: str
     conflict: bool
     rolled_back: bool = False
+    denied: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Sending the same again would be refused again."""
+        return self.conflict or self.denied
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +212,7 @@ def send(
         table.refresh()
         guard = Guard(spark, table, staged, intent, own)
         sent = _send_once(spark, table, staged, intent, files, guard)
-        if not isinstance(sent, Refused) or sent.conflict:
+        if not isinstance(sent, Refused) or sent.final:
             break
     return sent
 
@@ -248,6 +259,8 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
         return Unknown(str(error), lost=True, asserted=guard.asserted)
     thrown = java_exception(error)
     message = str(thrown.getMessage()) if thrown is not None else str(error)
+    if thrown is not None and _denied(spark, thrown):
+        return Refused(first_line(message), conflict=False, denied=True)
     if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
         why = first_line(message) or type(error).__name__
         return Unknown(why, lost=False, asserted=guard.asserted)
@@ -256,6 +269,18 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
     lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)
     why = guard.refusal or ("" if lost_race else guard.explain()) or first_line(message)
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
+
+
+def _denied(spark: Any, thrown: Any) -> bool:
+    """The catalog took nothing, and never will: a REST catalog's 403, or a database that refused
+    the statement which moves the table's pointer."""
+    if iceberg.is_a(spark, thrown, FORBIDDEN):
+        return True
+    while thrown is not None:
+        if iceberg.is_a(spark, thrown, "java.sql.SQLException"):
+            return str(thrown.getSQLState()) in READ_ONLY_STATES
+        thrown = thrown.getCause()
+    return False
 
 
 def find_batch(table: Any, intent: Intent) -> Committed | None:

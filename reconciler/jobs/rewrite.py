@@ -33,7 +33,7 @@ from reconciler.core.execution import (
 )
 from reconciler.core.format import count, iec
 from reconciler.core.plan import Validity
-from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
+from reconciler.errors import AccessDeniedError, BlockedError, ReconcilerError, UnknownCommitError
 from reconciler.jobs import (
     cleanup,
     commit,
@@ -539,16 +539,23 @@ class _Execution:
         write.discard(attempt.table, intent.outputs)
         state = CONFLICT if sent.conflict else FAILED
         self._record(intent, _outcomes(intent, written, state, None, sent.why))
-        self.conflicts += 1
+        self.conflicts += not sent.denied
+        word = "REFUSED" if sent.denied else "CONFLICT"
         for part in written:
             title = _title(part.group, part.number, groups)
-            self._say("conflict", f"{title}  CONFLICT: {sent.why}", part.group.action_id)
+            self._say("conflict", f"{title}  {word}: {sent.why}", part.group.action_id)
         size = sum(part.bytes for part in written)
         self._say(
             "removed",
             f"removed {count(len(intent.outputs))} files this run wrote ({iec(size)}); "
             "table unchanged by it",
         )
+        if sent.denied:
+            raise AccessDeniedError(
+                f"the catalog does not let us commit to {self.shown}",
+                details=(sent.why,),
+                do="grant the catalog's user, or its token, the right to change the table",
+            )
         if sent.rolled_back:
             standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
 
