@@ -34,6 +34,7 @@ from reconciler.advisor.totals import (
 )
 from reconciler.core import explain
 from reconciler.core.actions import Action, ActionType, layout_of
+from reconciler.core.cost import WORK_KINDS
 from reconciler.core.execution import plan_of_file
 from reconciler.core.interval import Interval
 
@@ -153,6 +154,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         (_scored(situation, item) for item in chosen),
         key=lambda s: (-s.net_per_cost, s.action.type.value, s.action.inputs),
     )
+    scored = _timed(situation, scored)
     actions = (*_metadata(situation), *scored)
     amplification_now = amplification(situation, sums.bytes_now)
     amplification_after = _around(
@@ -231,13 +233,27 @@ def _unscored(action: Action) -> ScoredAction:
     )  # fmt: skip
 
 
+def _timed(situation: Situation, scored: Sequence[ScoredAction]) -> list[ScoredAction]:
+    """With what each takes in this order: the first of a kind warms up the JVM."""
+    model, seen = situation.settings.throughput, set[str]()
+    timed = []
+    for item in scored:
+        kind = WORK_KINDS[item.action.type.value]
+        work = (kind, item.bytes_in, item.files_in, kind not in seen)
+        seen.add(kind)
+        timed.append(
+            replace(item, cpu_seconds=model.cpu_seconds(*work), seconds=model.seconds(*work))
+        )
+    return timed
+
+
 def _scored(situation: Situation, item: Chosen) -> ScoredAction:
-    table, settings, candidate = situation.table, situation.settings, item.candidate
+    """Without its times, which depend on its place in the plan (`_timed`)."""
+    table, candidate = situation.table, item.candidate
     rows = candidate.rows
     live = table.records[rows] - table.position_deleted[rows]
     bytes_in = int(table.bytes[rows].sum())
     sums = totals(situation, [candidate])
-    kind = "sort" if candidate.key else "pack"
     alive = live / np.maximum(table.records[rows], 1)
     return ScoredAction(
         action=_action(situation, item),
@@ -250,8 +266,8 @@ def _scored(situation: Situation, item: Chosen) -> ScoredAction:
         cost=candidate.cost,
         saving=candidate.saving,
         saving_low=candidate.saving_low,
-        cpu_seconds=settings.throughput.cpu_seconds(kind, bytes_in, len(rows)),
-        seconds=settings.throughput.seconds(kind, bytes_in, len(rows)),
+        cpu_seconds=0.0,
+        seconds=0.0,
         read_now=window_bytes(situation, sums.bytes_now),
         read_after=window_bytes(situation, sums.bytes_after),
         shapes=shape_effects(situation, sums),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.core.actions import ActionType
 from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Int64
 from reconciler.core.leaves import SlotLiterals
 from reconciler.core.overlap import covered_share
@@ -61,7 +62,7 @@ def rho_from(measured: Sequence[float]) -> Rho:
 class ThroughputSample:
     """One executed rewrite. kind: "pack" (rows keep their order) | "sort" (by a key or curve).
 
-    files: that were read.
+    files: that were read. first: of its kind in its plan, so that it paid for the JVM's warm-up.
     """
 
     kind: str
@@ -69,13 +70,23 @@ class ThroughputSample:
     cpu_seconds: float
     seconds: float
     files: int = 0
+    first: bool = True
 
+
+WORK_KINDS: Mapping[str, str] = {
+    ActionType.BIN_PACK.value: "pack",
+    ActionType.CLUSTER.value: "sort",
+    ActionType.RECLUSTER.value: "sort",
+}
+"""Action types as the throughput model groups them; small files packed in key order are a pack."""
 
 CPU_PER_BYTE: Mapping[str, float] = {"pack": 1.9e-7, "sort": 2.6e-7}
 CPU_PER_FILE = 0.005
-CPU_PER_ACTION: Mapping[str, float] = {"pack": 0.2, "sort": 2.0}
+CPU_PER_ACTION: Mapping[str, float] = {"pack": 0.1, "sort": 0.25}
+CPU_OF_FIRST: Mapping[str, float] = {"pack": 0.1, "sort": 1.75}
 """CPU seconds of reading, sorting, writing and verifying, by kind: measured on TPC-H tables of 0.2
-to 173 MB in 3 to 60 files, most of them the first work of a fresh JVM."""
+to 173 MB in 3 to 60 files, each the first work of a fresh JVM, and on 21 partitions of one table in
+one JVM. The first rewrite of a kind also pays for compiling its code."""
 
 WALL_PER_CPU = 1.0
 """Seconds of a group per CPU second: it is one task."""
@@ -92,16 +103,17 @@ class Throughput:
     seconds_scale: Mapping[str, float] = field(default_factory=lambda: {"pack": 1.0, "sort": 1.0})
     label: str = "model"
 
-    def cpu_seconds(self, kind: str, size: int, files: int = 0) -> float:
-        return self.cpu_scale[kind] * modelled_cpu(kind, size, files)
+    def cpu_seconds(self, kind: str, size: int, files: int = 0, first: bool = True) -> float:
+        return self.cpu_scale[kind] * modelled_cpu(kind, size, files, first)
 
-    def seconds(self, kind: str, size: int, files: int = 0) -> float:
-        return self.seconds_scale[kind] * WALL_PER_CPU * modelled_cpu(kind, size, files)
+    def seconds(self, kind: str, size: int, files: int = 0, first: bool = True) -> float:
+        return self.seconds_scale[kind] * WALL_PER_CPU * modelled_cpu(kind, size, files, first)
 
 
-def modelled_cpu(kind: str, size: int, files: int) -> float:
+def modelled_cpu(kind: str, size: int, files: int, first: bool) -> float:
     """CPU seconds of rewriting so many bytes of so many files, verification included."""
-    return CPU_PER_ACTION[kind] + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
+    fixed = CPU_PER_ACTION[kind] + (CPU_OF_FIRST[kind] if first else 0.0)
+    return fixed + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
 
 
 PRIOR_THROUGHPUT = Throughput()
@@ -115,7 +127,7 @@ def throughput_from(samples: Sequence[ThroughputSample]) -> Throughput:
     for kind in CPU_PER_BYTE:
         mine = [s for s in samples if s.kind == kind and s.bytes > 0]
         if mine:
-            model = [modelled_cpu(kind, s.bytes, s.files) for s in mine]
+            model = [modelled_cpu(kind, s.bytes, s.files, s.first) for s in mine]
             pairs = list(zip(mine, model, strict=True))
             cpu[kind] = float(np.median([s.cpu_seconds / m for s, m in pairs]))
             wall[kind] = float(np.median([s.seconds / (WALL_PER_CPU * m) for s, m in pairs]))

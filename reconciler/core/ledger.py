@@ -11,18 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.core.actions import ActionType
 from reconciler.core.budget import Spent
-from reconciler.core.cost import Throughput, ThroughputSample, throughput_from
+from reconciler.core.cost import WORK_KINDS, Throughput, ThroughputSample, throughput_from
 from reconciler.core.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.core.interval import Calibration, calibrate
-
-KINDS: Mapping[str, str] = {
-    ActionType.BIN_PACK.value: "pack",
-    ActionType.CLUSTER.value: "sort",
-    ActionType.RECLUSTER.value: "sort",
-}
-"""Action types as the throughput model groups them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +174,21 @@ def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
 
     A commit that was settled after a crash has no measured CPU time and says nothing.
     """
-    return throughput_from(
-        [
-            ThroughputSample(
-                KINDS[entry.action_type],
-                entry.outcome.read_bytes,
-                entry.outcome.cpu_seconds,
-                entry.outcome.seconds,
-                entry.outcome.files_in,
+    begun: set[tuple[str, str]] = set()
+    samples = []
+    for entry in sorted(entries, key=lambda entry: entry.at_ms):
+        kind, done = WORK_KINDS.get(entry.action_type), entry.outcome
+        if kind is None:
+            continue
+        first = (entry.plan_id, kind) not in begun
+        begun.add((entry.plan_id, kind))
+        if entry.committed and done.cpu_seconds > 0:
+            samples.append(
+                ThroughputSample(
+                    kind, done.read_bytes, done.cpu_seconds, done.seconds, done.files_in, first
+                )
             )
-            for entry in entries
-            if entry.committed and entry.action_type in KINDS and entry.outcome.cpu_seconds > 0
-        ]
-    )
+    return throughput_from(samples)
 
 
 def read_calibration(checks: Iterable[ReadCheck]) -> Calibration:
@@ -215,7 +209,7 @@ def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
 
 def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
     """One line on how past predictions held, "" when nothing was carried out yet."""
-    done = [entry for entry in entries if entry.committed and entry.action_type in KINDS]
+    done = [entry for entry in entries if entry.committed and entry.action_type in WORK_KINDS]
     if not done:
         return "no action was carried out here yet; intervals are uncalibrated"
     parts = [f"after {len(done)} {'action' if len(done) == 1 else 'actions'} here:"]

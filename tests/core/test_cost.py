@@ -176,6 +176,19 @@ def test_before_any_outcome_cpu_is_forecast_within_a_quarter_of_what_rewrites_to
     assert Throughput().cpu_seconds(kind, int(size), files) == pytest.approx(cpu, rel=0.25)
 
 
+def test_one_jvm_warms_up_once():
+    """21 partitions of a table of 2.2 M rows in 252 files took 22 CPU s in one JVM."""
+    one = [Throughput().cpu_seconds("sort", 55_000_000 // 21, 12, n == 0) for n in range(21)]
+    assert sum(one) == pytest.approx(22, rel=0.25)
+    model = Throughput()
+    alone, after = (model.cpu_seconds("sort", 1 << 20, 4, first) for first in (True, False))
+    slow = [
+        ThroughputSample("sort", 1 << 20, 2.0 * alone, 1.0, 4, True),
+        ThroughputSample("sort", 1 << 20, 2.0 * after, 1.0, 4, False),
+    ]
+    assert throughput_from(slow).cpu_scale["sort"] == pytest.approx(2.0)
+
+
 def test_intervals_are_fixed_below_five_outcomes_and_quantiles_after():
     young = calibrate([1.0, 1.1])
     assert (young.low, young.high, young.label) == (0.8, 1.25, "uncalibrated")

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.core.cost import Throughput
 from reconciler.core.execution import COMMITTED, CONFLICT, Outcome, attempt_started_ms
-from reconciler.core.ledger import LedgerEntry, Reservation, charged, written_layouts
+from reconciler.core.ledger import (
+    LedgerEntry,
+    Reservation,
+    charged,
+    throughput,
+    written_layouts,
+)
 
 PREDICTED = {"type": "Recluster", "policy": "team/facts", "bytesIn": 1_000, "cpuMillis": 50_000}
 
@@ -113,3 +120,12 @@ def test_a_layout_counts_as_written_by_a_plan_when_one_action_of_it_wrote_it():
         entry(1_000, 10),  # of a plan made before layouts were noted
     ]
     assert written_layouts(entries) == {"p-1": frozenset({"one"})}
+
+
+def test_only_the_first_rewrite_of_a_plan_is_taken_to_have_warmed_up_the_jvm():
+    prior = Throughput()
+    took = [prior.cpu_seconds("sort", 1_000, 1, first) for first in (True, False, False)]
+    entries = [entry(20 + n, 1_000, cpu) for n, cpu in enumerate(took)]
+    assert throughput(entries[::-1]).cpu_scale["sort"] == pytest.approx(1.0)
+    another = [replace(item, plan_id="p-2", at_ms=item.at_ms + 1_000) for item in entries]
+    assert throughput([*entries, *another]).cpu_scale["sort"] == pytest.approx(1.0)
