@@ -197,7 +197,8 @@ def _net(plans: Sequence[PastPlan]) -> str:
     net = saved - spent
     return (
         f"net since the beginning: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
-        f"({iec(max(saved, 0.0))} saved; the rewriting cost as much as reading {iec(spent)})"
+        f"({iec(max(saved, 0.0))} saved; the rewriting cost as much as reading {iec(spent)}; "
+        "opening a file counts as reading 1 MiB)"
     )
 
 
