@@ -62,9 +62,7 @@ def test_a_back_off_does_not_outlast_a_clock_that_is_set_back() -> None:
     world = World()
     name = world.table("orders", GIB)
     operator = world.operator()
-    world.turn(operator)
-    (job,) = world.jobs()
-    world.start(job)
+    job = world.started(operator)
     world.end(job, 0, LastWords(Cause.UNAVAILABLE, "the catalog did not answer"))
     world.turn(operator, 2)
     assert world.converged(name) == "BackOff"
@@ -95,9 +93,7 @@ def test_with_the_clock_set_back_every_due_time_is_ahead_and_near() -> None:
     world = World(budgets=[daily])
     names = [world.table("idle"), world.table("busy", GIB, GIB)]
     operator = world.operator()
-    world.turn(operator)
-    (job,) = world.jobs()
-    world.start(job)
+    job = world.started(operator)
     world.end(job)
     world.turn(operator)
     for jump in (HOUR, 24 * HOUR, 24 * 365 * HOUR):

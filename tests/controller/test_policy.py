@@ -106,9 +106,7 @@ def test_a_claim_does_not_move_while_a_job_lives() -> None:
     operator = world.operator()
     found = policies(world, operator, "b")
     reconcile(world, operator, found)
-    world.turn(operator, 2)
-    (job,) = world.jobs()
-    world.start(job)
+    job = world.started(operator, 2)
     world.policy("other", tables={"include": ["sales.b"]})
     world.policy(tables={"include": ["sales.none"]})
     for _ in range(3):

@@ -319,6 +319,13 @@ class World:
 
     # What the cluster does with Jobs
 
+    def started(self, operator: Operator, rounds: int = 1) -> dict[str, Any]:
+        """The one Job that the operator creates in so many rounds; its pod runs."""
+        self.turn(operator, rounds)
+        (job,) = self.jobs()
+        self.start(job)
+        return job
+
     def start(self, job: dict[str, Any]) -> None:
         """The Job controller makes the pod, the kubelet runs it, the driver reserves."""
         meta = job["metadata"]
