@@ -1,17 +1,23 @@
-"""`layoutctl explain`: why a file is or is not rewritten, and what a query has to read and why."""
+"""`layoutctl explain`: why a file is or is not rewritten, and what a query has to read and why.
+
+Everything is gathered once, as the document that `-o json` prints (kind TableExplanation); the
+text of `explain_text` is made from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reconciler.cli.options import CatalogName, ShowLiterals, Timeout, Verbose
+from reconciler.cli.options import CatalogName, Format, Output, ShowLiterals, Timeout, Verbose
 
 if TYPE_CHECKING:
     from reconciler.advisor.advice import Advice
     from reconciler.core.filetable import FileTable
+    from reconciler.loop.propose import Proposal
 
 MOST = 12
 
@@ -40,6 +46,7 @@ def register(app: typer.Typer) -> None:
             typer.Option("-f", "--documents", metavar="PATH", help="Documents with the policy."),
         ] = None,
         catalog: CatalogName = None,
+        output: Format = Output.TABLE,
         show_literals: ShowLiterals = False,
         timeout: Timeout = 30.0,
         verbose: Verbose = False,
@@ -48,69 +55,93 @@ def register(app: typer.Typer) -> None:
         from reconciler.cli.explain_query import explain_sql, is_sql
         from reconciler.cli.plan import local_actor
         from reconciler.cli.targets import select
-        from reconciler.cli.terminal import width
 
         step = select(table, documents or [], catalog, timeout=timeout).steps[0]
         actor = local_actor(timeout)
         proposal = step.propose(actor, refresh=True, show_literals=show_literals)
-        files, shapes = proposal.observation.files, proposal.plan.evidence.get("shapes", [])
+        seen = proposal.observation
+        body = table_document(proposal)
         if data_file is not None:
-            typer.echo(explain_file(files, proposal.advice, data_file, width()))
+            body["file"] = file_document(seen.files, proposal.advice, data_file)
         if query is not None and is_sql(query):
-            text, known = explain_sql(
-                step.target, proposal.observation, actor, query, dialect,
-                show_literals=show_literals, verbose=verbose, width=width(),
-            )  # fmt: skip
-            typer.echo(text)
-            recorded = [shape for shape in shapes if shape["shapeId"] in known]
-            if recorded:
-                typer.echo("\nRECORDED, OF THIS SHAPE")
-                typer.echo(render_shapes(recorded, len(files), width()))
+            body["query"] = explain_sql(
+                step.target, seen, actor, query, dialect, show_literals=show_literals
+            )
+            body["shapes"] = shapes_of(proposal, {scan["shapeId"] for scan in body["query"]})
         elif query is not None:
-            typer.echo(explain_shape(shapes, len(files), query, proposal.observation.name, width()))
-        if data_file is None and query is None:
-            typer.echo(explain_table(proposal.observation.name, files, proposal.advice, width()))
+            body["shapes"] = recorded_shapes(proposal, query, show_literals=show_literals)
+        _print(body, output, show_literals=show_literals, verbose=verbose)
 
 
-def explain_table(name: str, files: FileTable, advice: Advice, width: int) -> str:
-    """Every candidate with its numbers: what was chosen and what was turned down."""
-    from reconciler.cli.terminal import tabulate, wrapped
-    from reconciler.core.considered import told_together
-    from reconciler.core.format import count, iec
+def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose: bool) -> None:
+    if output in (Output.JSON, Output.YAML):
+        from reconciler.cli.serialise import serialise
+
+        typer.echo(serialise(body, output), nl=False)
+    elif output is Output.NAME:
+        typer.echo(body["table"])
+    else:
+        from reconciler.cli.explain_text import render
+        from reconciler.cli.terminal import UNLIMITED, width
+
+        columns = UNLIMITED if output is Output.WIDE else width()
+        typer.echo(render(body, columns, show_literals=show_literals, verbose=verbose))
+
+
+def table_document(proposal: Proposal) -> dict[str, Any]:
+    """The head of every explanation: each candidate with its numbers, chosen or turned down."""
+    from reconciler.api.schema import API_VERSION
+
+    seen = proposal.observation
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TableExplanation",
+        "table": seen.name,
+        "planId": proposal.plan.id,
+        "dataFiles": len(seen.files),
+        **candidates(seen.files, proposal.advice),
+    }
+
+
+def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
+    """Costs and savings are bytes of reading over the horizon; None where not estimated."""
     from reconciler.loop.evidence import action_label, rejected_documents
 
-    lines = [*wrapped(name, width), ""]
-    if advice.actions:
-        rows = [["CHOSEN", "FILES", "COST", "SAVES", "AT LEAST", "ESTIMATE"]]
-        for item in advice.actions:
-            rows.append([
-                action_label(item, files), count(item.files_in), iec(item.cost), iec(item.saving),
-                iec(item.saving_low), item.label,
-            ])  # fmt: skip
-        lines += [*tabulate(rows, "lrrrrl", width, indent="  "), ""]
-    else:
-        lines += ["Nothing is planned.", ""]
-    if advice.rejected:
-        entries = rejected_documents(advice, files)
-        for entry in entries:
-            entry["why"] = f"{entry['reason']}: {entry['why']}"
-        refused = [list(line) for line in told_together(entries)]
-        lines += [
-            "CONSIDERED, NOT DONE",
-            *tabulate(refused, "ll", width, indent="  ", least=36),
-            "",
-        ]
-    unit = (
-        "Cost and savings are over 7 days at the workload's own end, in bytes of reading; opening "
-        "a file counts as reading 1 MiB."
-    )
-    return "\n".join([*lines, *wrapped(unit, width)])
+    return {
+        "chosen": [
+            {
+                "label": action_label(item, files),
+                "type": item.action.type.value,
+                "files": item.files_in,
+                "costBytes": _bytes(item.cost),
+                "savingBytes": _bytes(item.saving),
+                "savingLowBytes": _bytes(item.saving_low),
+                "estimate": item.label,
+                "message": item.reason,
+            }
+            for item in advice.actions
+        ],
+        "considered": [
+            {
+                "title": item["what"],
+                "partition": item["partition"] or None,
+                "reason": item["reason"],
+                "message": item["why"],
+                "files": item["files"],
+                "bytes": item["bytes"],
+            }
+            for item in rejected_documents(advice, files)
+        ],
+    }
 
 
-def explain_file(files: FileTable, advice: Advice, wanted: str, width: int) -> str:
+def _bytes(value: float) -> int | None:
+    return round(value) if math.isfinite(value) else None
+
+
+def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, Any]:
     """One data file: its size and deletes, and the decision about it."""
-    from reconciler.cli.terminal import plural, wrapped
-    from reconciler.core.format import iec
+    from reconciler.cli.terminal import plural
     from reconciler.errors import UserError
 
     found = [row for row, path in enumerate(files.path) if path.endswith(wanted)]
@@ -124,45 +155,72 @@ def explain_file(files: FileTable, advice: Advice, wanted: str, width: int) -> s
         )
     row = found[0]
     path = str(files.path[row])
-    facts = ", ".join([
-        iec(int(files.bytes[row])),
-        plural(int(files.records[row]), "row"),
-        f"sequence number {int(files.sequence[row])}",
-        f"{plural(int(files.delete_files[row]), 'delete file')} on it",
-    ])  # fmt: skip
-    texts = [facts, *_decision(files, advice, path)]
-    told = [line for text in texts for line in wrapped(text, width, first="  ", indent="    ")]
-    return "\n".join([*wrapped(path, width), *told])
+    return {
+        "path": path,
+        "bytes": int(files.bytes[row]),
+        "rows": int(files.records[row]),
+        "sequenceNumber": int(files.sequence[row]),
+        "deleteFiles": int(files.delete_files[row]),
+        "decision": _decision(files, advice, path),
+    }
 
 
-def _decision(files: FileTable, advice: Advice, path: str) -> list[str]:
-    from reconciler.cli.terminal import plural
+def _decision(files: FileTable, advice: Advice, path: str) -> dict[str, Any]:
+    """No reasons: nothing proposes to rewrite it."""
     from reconciler.loop.evidence import action_label
 
     for item in advice.actions:
         if path in item.action.inputs:
-            others = plural(item.files_in - 1, "other")
-            return [f"rewritten: {action_label(item, files)} with {others}; {item.reason}"]
-    why = [item for item in advice.rejected if path in item.inputs]
-    if why:
-        return [f"not rewritten: {item.title}: {item.message}" for item in why]
+            return {
+                "rewritten": True,
+                "action": action_label(item, files),
+                "type": item.action.type.value,
+                "files": item.files_in,
+                "message": item.reason,
+            }
+    return {
+        "rewritten": False,
+        "reasons": [
+            {"title": item.title, "reason": item.reason, "message": item.message}
+            for item in advice.rejected
+            if path in item.inputs
+        ],
+    }
+
+
+def shapes_of(proposal: Proposal, known: Collection[str]) -> list[dict[str, Any]]:
+    """The recorded shapes among those, by their ids."""
+    shapes = proposal.plan.evidence.get("shapes", [])
+    return [shape_document(shape) for shape in shapes if shape["shapeId"] in known]
+
+
+def recorded_shapes(
+    proposal: Proposal, wanted: str, *, show_literals: bool
+) -> list[dict[str, Any]]:
+    """Shapes by id or by a part of their text, each with what its median query opens, and why."""
+    from reconciler.cli.explain_query import median_query
+
+    seen = proposal.observation
+    batches = {batch.shape_id: batch for batch in proposal.evidence.workload.shapes}
+    found = matching_shapes(proposal.plan.evidence.get("shapes", []), wanted, seen.name)
     return [
-        "not rewritten: no decision proposes it; it is not small, not out of its key's order, "
-        "and no recorded query reads it only in part"
+        shape_document(shape)
+        | {"medianQuery": median_query(seen, batches[shape["shapeId"]], show_literals)}
+        for shape in found
     ]
 
 
-def explain_shape(
-    shapes: Sequence[Mapping[str, Any]], files: int, wanted: str, name: str, width: int
-) -> str:
-    """Recorded shapes by id or by a part of their text. Raises UserError when none matches."""
-    from reconciler.cli.terminal import clip
+def matching_shapes(
+    shapes: Sequence[Mapping[str, Any]], wanted: str, name: str
+) -> list[Mapping[str, Any]]:
+    """Of a plan's evidence. Raises UserError when none matches."""
+    from reconciler.cli.terminal import clip, width
     from reconciler.errors import UserError
 
     found = [s for s in shapes if s["shapeId"].startswith(wanted) or wanted in s["text"]]
     if found:
-        return render_shapes(found, files, width)
-    listed = tuple(f"{s['shapeId'][:8]}  {clip(s['text'], width - 12)}" for s in shapes[:MOST])
+        return found
+    listed = tuple(f"{s['shapeId'][:8]}  {clip(s['text'], width() - 12)}" for s in shapes[:MOST])
     raise UserError(
         f'no recorded shape matches "{wanted}"',
         details=listed or ("No queries are known for this table.",),
@@ -175,24 +233,16 @@ def explain_shape(
     )
 
 
-def render_shapes(shapes: Sequence[Mapping[str, Any]], files: int, width: int) -> str:
-    """What each shape reads now, and what the plan changes."""
-    from reconciler.cli.terminal import plural, wrapped
-    from reconciler.core.format import iec
-
-    lines: list[str] = []
-    for shape in shapes[:MOST]:
-        queries = max(1, shape["queries"])
-        texts = [
-            f"{plural(shape['queries'], 'query', 'queries')}, {iec(shape['bytesNow'] / queries)} "
-            f"each now, {iec(shape['bytesAfter'] / queries)} after the plan",
-            f"{shape['filesNowMilli'] / 1000:,.1f} of {plural(files, 'file')} each now, "
-            f"{shape['filesAfterMilli'] / 1000:,.1f} after",
-            "the plan makes it slower" if shape["worse"] else "",
-        ]
-        lines += wrapped(shape["text"], width, indent="    ")
-        for text in texts:
-            lines += wrapped(text, width, first="  ", indent="    ") if text else []
-    if len(shapes) > MOST:
-        lines.append(f"{plural(len(shapes) - MOST, 'more shape')}: name it by more of its text")
-    return "\n".join(lines)
+def shape_document(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """What one query of the shape reads on average, now and after the plan."""
+    queries = max(1, shape["queries"])
+    return {
+        "shapeId": shape["shapeId"],
+        "text": shape["text"],
+        "queries": shape["queries"],
+        "bytesPerQuery": round(shape["bytesNow"] / queries),
+        "bytesPerQueryAfter": round(shape["bytesAfter"] / queries),
+        "filesPerQuery": shape["filesNowMilli"] / 1000,
+        "filesPerQueryAfter": shape["filesAfterMilli"] / 1000,
+        "worse": shape["worse"],
+    }

@@ -1,7 +1,7 @@
 """`explain --query "SELECT ..."`: which files the query opens, which it skips, and why.
 
 The query is read as an imported one would be, so that what is told here is what plans count with.
-Its values, and the bounds of files, are printed with --show-literals only.
+Its values, and the bounds of files, are in the documents with --show-literals only.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from reconciler.cli.terminal import commands, flow, plural, tabulate, wrapped
-from reconciler.core.format import count, iec
 from reconciler.errors import UserError
 
 if TYPE_CHECKING:
     from reconciler.core.cost import Demand
-    from reconciler.core.filetable import FileTable
+    from reconciler.core.filetable import Bool, FileTable
     from reconciler.core.observation import Observation
     from reconciler.core.scan import ConditionEffect, Scan
-    from reconciler.core.workload import Fragment
+    from reconciler.core.workload import Fragment, ShapeBatch
     from reconciler.loop.propose import Ports, Target
 
-MOST_FILES = 12
 MOST_FOOTERS = 1_000
 _SQL = re.compile(r"^\s*(?:select|with|from)\b", re.IGNORECASE)
 
@@ -41,26 +38,16 @@ def explain_sql(
     dialect: str,
     *,
     show_literals: bool,
-    verbose: bool,
-    width: int,
-) -> tuple[str, tuple[str, ...]]:
-    """The text, and the shapes that the query belongs to, one per scan of the table."""
-    blocks, shapes = [], []
+) -> list[dict[str, Any]]:
+    """A document per scan of the table."""
+    documents = []
     for fragment in fragments_of_query(observation, sql, dialect):
         demand = demand_of(fragment, observation)
-        blocks.append(
-            render_scan(
-                observation,
-                fragment,
-                demand,
-                *_reading(target, observation, ports, demand),
-                show_literals=show_literals,
-                verbose=verbose,
-                width=width,
-            )
+        reading = _reading(target, observation, ports, demand)
+        documents.append(
+            scan_document(observation, fragment, demand, *reading, show_literals=show_literals)
         )
-        shapes.append(fragment.shape_id)
-    return "\n\n".join(blocks), tuple(shapes)
+    return documents
 
 
 def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list[Fragment]:
@@ -107,23 +94,39 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
 
 def demand_of(fragment: Fragment, observation: Observation) -> Demand:
     """The query as the cost model takes it."""
-    import numpy as np
-
-    from reconciler.core.cost import Demand
-    from reconciler.core.pruning import simplify
     from reconciler.core.workload import batch_fragments
 
     (batch,) = batch_fragments([fragment]).shapes
+    return _demand(batch, observation)
+
+
+def _demand(batch: ShapeBatch, observation: Observation) -> Demand:
+    """Every recorded query of the shape, with the values that it had then."""
+    from reconciler.core.cost import Demand
+    from reconciler.core.pruning import simplify
+
     return Demand(
         shape_id=batch.shape_id,
         predicate=simplify(batch.predicate, observation.schema),
         projection=batch.projection,
         literals=batch.literals,
-        weight=np.ones(1),
-        executions=np.ones(1),
+        weight=batch.weight,
+        executions=batch.weight,
         moving=False,
-        full_scan=False,
+        full_scan=batch.full_scan,
     )
+
+
+def median_query(
+    observation: Observation, batch: ShapeBatch, show_literals: bool
+) -> dict[str, Any]:
+    """What the shape's median query, by the number of files, opens and skips, and why."""
+    from reconciler.core.scan import explain_scan, median_of
+
+    demand = median_of(observation.files, _demand(batch, observation))
+    scan = explain_scan(observation.files, demand.predicate, demand.literals)
+    texts = _conditions(observation, demand, scan, show_literals)
+    return _effects(observation.files, scan, texts)
 
 
 def _reading(
@@ -147,7 +150,7 @@ def _reading(
     return scan, float(read_shape(view, demand).bytes[0]), view.label
 
 
-def render_scan(
+def scan_document(
     observation: Observation,
     fragment: Fragment,
     demand: Demand,
@@ -155,102 +158,93 @@ def render_scan(
     read_bytes: float,
     label: str,
     *,
-    show_literals: bool = False,
-    verbose: bool = False,
-    width: int,
-) -> str:
-    """One scan of the table: what is read, what is skipped by which condition, and the files."""
+    show_literals: bool,
+) -> dict[str, Any]:
+    """One scan of the table: what is read, what is skipped by which condition, and the files.
+
+    condition: None where a layout could serve none. estimate: "exact" from footers, or "bound".
+    """
     from reconciler.core.predicate import TRUE, render
 
-    files = observation.files
+    files, values = observation.files, _literals(demand) if show_literals else None
+    shown = demand.predicate != TRUE
+    texts = _conditions(observation, demand, scan, show_literals)
+    opened = []
+    for row in scan.read.nonzero()[0].tolist():
+        opened.append({
+            "path": str(files.path[row]),
+            "rows": int(files.records[row]),
+            "bytes": int(files.bytes[row]),
+        })  # fmt: skip
+        if show_literals:
+            opened[-1]["bounds"] = _bounds(observation, scan, row)
+    return {
+        "shapeId": fragment.shape_id,
+        "condition": render(demand.predicate, observation.schema, values) if shown else None,
+        "valuesUnknown": fragment.unbound is not None,
+        "readBytes": round(read_bytes),
+        "estimate": label,
+        **_effects(files, scan, texts),
+        "files": opened,
+    }
+
+
+def _conditions(
+    observation: Observation, demand: Demand, scan: Scan, show_literals: bool
+) -> list[str]:
+    from reconciler.core.predicate import render
+
     values = _literals(demand) if show_literals else None
-    text = render(demand.predicate, observation.schema, values)
-    shown = "no condition that a layout could serve" if demand.predicate == TRUE else text
-    source = "exact, from footers" if label == "exact" else "at most, from the files' bounds"
-    lines = wrapped(f"{observation.name}   {shown}", width, indent="    ")
-    facts = [
-        f"reads {count(int(scan.read.sum()))} of {plural(len(files), 'file')}",
-        f"{iec(read_bytes)} of the columns it asks for ({source})",
-        f"shape {fragment.shape_id}",
-    ]
-    lines += [f"  {line}" for line in flow(facts, width - 2)]
-    if fragment.unbound is not None:
-        unknown = "conditions on ? are left out: a prepared statement's values are not known"
-        lines += wrapped(unknown, width, first="  ", indent="    ")
-    texts = [render(one.condition, observation.schema, values) for one in scan.conditions]
-    lines += _skipped(files, scan, texts, width)
-    lines += _opened(observation, scan, texts, show_literals, verbose, width)
-    if not show_literals and scan.read.any() and scan.conditions:
-        lines += commands(["--show-literals shows values and bounds"], width, title="more:")
-    return "\n".join(lines)
+    return [render(one.condition, observation.schema, values) for one in scan.conditions]
 
 
 def _literals(demand: Demand) -> list[Any]:
     return [
-        values[0]
-        if isinstance(values, tuple)
-        else values[0].item()
-        if hasattr(values[0], "item")
-        else values[0]
-        for values in demand.literals
+        values[0] if isinstance(values, tuple) else _scalar(values[0]) for values in demand.literals
     ]
 
 
-def _skipped(files: FileTable, scan: Scan, texts: Sequence[str], width: int) -> list[str]:
+def _effects(files: FileTable, scan: Scan, texts: Sequence[str]) -> dict[str, Any]:
+    read = int(scan.read.sum())
+    return {
+        "filesRead": read,
+        "filesSkipped": len(files) - read,
+        "skipped": _skipped(files, scan, texts),
+        "read": _read(files, scan, texts),
+    }
+
+
+def _skipped(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, Any]]:
     """Skipped files, each counted once: under the first condition that rules it out."""
-    if scan.read.all():
-        return ["", "SKIPPED   none"] if len(files) else []
-    rows = [["SKIPPED", "FILES", "BYTES", "BECAUSE"]]
+    found: list[dict[str, Any]] = []
+
+    def add(condition: str | None, because: str, mine: Bool) -> None:
+        if mine.any():
+            number, size = int(mine.sum()), int(files.bytes[mine].sum())
+            found.append(
+                {"condition": condition, "because": because, "files": number, "bytes": size}
+            )
+
     left = ~scan.read
     for effect, text in zip(scan.conditions, texts, strict=True):
-        for mine, why in (
-            (effect.by_partition & left, "the partition value cannot match"),
-            (effect.by_bounds & left, "outside of the file's bounds"),
-        ):
-            if mine.any():
-                size = iec(int(files.bytes[mine].sum()))
-                rows.append([f"  {text}", count(int(mine.sum())), size, why])
-            left = left & ~mine
-    if left.any():
-        rows.append(["  empty files", count(int(left.sum())), "-", "they hold no row"])
-    return ["", *tabulate(rows, "lrrl", width)]
+        add(text, "the partition value cannot match", effect.by_partition & left)
+        left = left & ~effect.by_partition
+        add(text, "outside of the file's bounds", effect.by_bounds & left)
+        left = left & ~effect.by_bounds
+    add(None, "they hold no row", left)
+    return found
 
 
-def _opened(
-    observation: Observation,
-    scan: Scan,
-    texts: Sequence[str],
-    show_literals: bool,
-    verbose: bool,
-    width: int,
-) -> list[str]:
-    """Files that are read, by reason, and the first of them by name."""
-    files = observation.files
-    opened = scan.read.nonzero()[0].tolist()
-    if not opened:
-        return ["", "READ   none: no file can hold a matching row"]
+def _read(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Files that are read, by reason."""
     reasons: dict[str, list[int]] = {}
-    for row in opened:
+    for row in scan.read.nonzero()[0].tolist():
         why = [_because(one, text, row) for one, text in zip(scan.conditions, texts, strict=True)]
         reasons.setdefault("; ".join(why) or "no condition to skip it by", []).append(row)
-    rows = [["READ BECAUSE", "FILES", "BYTES"]]
-    for reason, members in reasons.items():
-        rows.append([f"  {reason}", count(len(members)), iec(int(files.bytes[members].sum()))])
-    shown = opened if verbose else opened[:MOST_FILES]
-    names = [["FILE", "ROWS", "BYTES", "BOUNDS" if show_literals else ""]]
-    for row in shown:
-        bounds = (
-            [_bounds(observation, one, row) for one in scan.conditions] if show_literals else []
-        )
-        names.append([
-            "  " + str(files.path[row]).rsplit("/", 1)[-1], count(int(files.records[row])),
-            iec(int(files.bytes[row])), ", ".join(dict.fromkeys(filter(None, bounds))),
-        ])  # fmt: skip
-    lines = ["", *tabulate(rows, "lrr", width), "", *tabulate(names, "lrrl", width)]
-    if len(opened) > len(shown):
-        rest = int(files.bytes[opened[len(shown) :]].sum())
-        lines.append(f"  {plural(len(opened) - len(shown), 'more file')}, {iec(rest)}: -v")
-    return lines
+    return [
+        {"because": reason, "files": len(rows), "bytes": int(files.bytes[rows].sum())}
+        for reason, rows in reasons.items()
+    ]
 
 
 def _because(effect: ConditionEffect, text: str, row: int) -> str:
@@ -262,17 +256,19 @@ def _because(effect: ConditionEffect, text: str, row: int) -> str:
     return f"bounds do not rule out {text}"
 
 
-def _bounds(observation: Observation, effect: ConditionEffect, row: int) -> str:
+def _bounds(observation: Observation, scan: Scan, row: int) -> list[dict[str, str]]:
+    """Of the columns that the query has conditions on, where the file has bounds of them."""
     from reconciler.core.predicate import fields_of
     from reconciler.core.values import show
 
-    parts = []
-    for field_id in fields_of(effect.condition):
+    found = []
+    asked = (fields_of(one.condition) for one in scan.conditions)
+    for field_id in dict.fromkeys(field_id for fields in asked for field_id in fields):
         column, field = observation.files.columns.get(field_id), observation.schema.by_id[field_id]
         if column is not None and column.bounded[row]:
             low, high = (show(field.type, _scalar(s[row])) for s in (column.lower, column.upper))
-            parts.append(f"{field.name} {low} .. {high}")
-    return ", ".join(parts)
+            found.append({"column": field.name, "lower": low, "upper": high})
+    return found
 
 
 def _scalar(value: Any) -> Any:

@@ -45,11 +45,17 @@ def plural(number: float, noun: str, nouns: str = "") -> str:
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
-def wrapped(text: str, width: int, *, first: str = "", indent: str = "") -> list[str]:
-    """The text on lines of at most `width`, broken between words where that is possible."""
+def wrapped(
+    text: str, width: int, *, first: str = "", indent: str = "", whole: bool = False
+) -> list[str]:
+    """The text on lines of at most `width`, broken between words where that is possible.
+
+    whole: a word longer than a line is not broken but longer: names and paths, to be copied.
+    """
     return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
-    )
+        text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False,
+        break_long_words=not whole,
+    )  # fmt: skip
 
 
 def flow(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
@@ -138,8 +144,9 @@ def _row(
 ) -> list[str]:
     lines, cells = [], list(row)
     if len(cells[0]) > widths[0]:
-        hanging = indent + " " * (len(cells[0]) - len(cells[0].lstrip()) + 4)
-        lines = wrapped(cells[0], width, first=indent, indent=hanging)
+        text = cells[0].lstrip()
+        start = indent + " " * (len(cells[0]) - len(text))
+        lines = wrapped(text, width, first=start, indent=start + "    ", whole=True)
         if not any(cells[1:]):
             return lines
         cells[0] = ""

@@ -1,7 +1,8 @@
 """What a single query's scan of a table opens, and which of its conditions rules out which file.
 
 For `explain --query`: the pruning oracle applied condition by condition, so that a person sees why
-a file has to be read. Decisions do not use it; they evaluate whole batches (`core.cost`).
+a file has to be read. Of a recorded shape, one query stands for all: the median by files opened.
+Decisions use none of this; they evaluate whole batches (`core.cost`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.core.cost import BLOCK_CELLS, Demand, files_to_read
 from reconciler.core.filetable import Bool, FileTable
 from reconciler.core.leaves import SlotLiterals
 from reconciler.core.predicate import TRUE, And, Predicate, fields_of, push_not
 from reconciler.core.pruning import contained, may_match, partitions_of, simplify
+
+MOST_QUERIES = 256
+"""Of a shape, to take the median of: enough to stand for it, few enough to wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,26 @@ def explain_scan(files: FileTable, predicate: Predicate, literals: Sequence[Slot
     for effect in effects:
         read = read & ~effect.rules_out
     return Scan(effects, read)
+
+
+def median_of(files: FileTable, demand: Demand) -> Demand:
+    """The one query of the shape that opens the median number of files, queries by weight.
+
+    Of more than MOST_QUERIES, those at equal distances in their order (by time, as recorded).
+    """
+    if not demand.prunable:
+        return demand.take(slice(0, 1))
+    spread = np.linspace(0, len(demand) - 1, min(len(demand), MOST_QUERIES)).astype(np.int64)
+    asked = demand.take(spread)
+    step = max(1, BLOCK_CELLS // max(len(files), 1))
+    opened = np.concatenate([
+        np.count_nonzero(files_to_read(files, asked.take(slice(start, start + step))), axis=1)
+        for start in range(0, len(asked), step)
+    ])  # fmt: skip
+    order = np.argsort(opened, kind="stable")
+    below = np.cumsum(asked.weight[order])
+    middle = int(order[np.searchsorted(below, below[-1] / 2.0)])
+    return asked.take(slice(middle, middle + 1))
 
 
 def conditions_of(predicate: Predicate) -> tuple[Predicate, ...]:

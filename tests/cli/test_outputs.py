@@ -7,31 +7,49 @@ rewritten by: make golden
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.cli import apply_text, explain, explain_query, plan_text, status, terminal, workload
+from reconciler.cli import (
+    apply_text,
+    explain,
+    explain_query,
+    explain_text,
+    plan_text,
+    status,
+    terminal,
+    workload,
+)
 from reconciler.cli.history import render_history
 from reconciler.core.format import iec
-from reconciler.core.scan import explain_scan
+from reconciler.core.observation import Observation
+from reconciler.core.scan import MOST_QUERIES, explain_scan
+from reconciler.core.workload import ShapeBatch, batch_fragments
 from tests.cli import observations, plans
 from tests.cli.golden import golden, too_long
 
 APPROVAL = "Manual, not approved"
 
 
-def _query(sql: str, show_literals: bool, width: int) -> str:
+def _scan(sql: str, show_literals: bool) -> dict[str, Any]:
     seen = observations.lineitem(24, 4)
     (fragment,) = explain_query.fragments_of_query(seen, sql, "spark")
     demand = explain_query.demand_of(fragment, seen)
     scan = explain_scan(seen.files, demand.predicate, demand.literals)
-    return explain_query.render_scan(
-        seen, fragment, demand, scan, 3e9, "exact", show_literals=show_literals, width=width
+    return explain_query.scan_document(
+        seen, fragment, demand, scan, 3e9, "exact", show_literals=show_literals
     )
+
+
+def _query(sql: str, show_literals: bool, width: int) -> str:
+    name, scan = observations.lineitem(24, 4).name, _scan(sql, show_literals)
+    return explain_text.render_scan(name, scan, 24, width, show_literals=show_literals)
 
 
 BETWEEN = (
@@ -40,9 +58,49 @@ BETWEEN = (
 )
 
 
-def _file(index: int, width: int) -> str:
+def _file(index: int, width: int, folder: str = "s3://lake/t/data") -> str:
     seen = observations.lineitem(24, 4)
-    return explain.explain_file(seen.files, plans.advice(seen), f"/{index}.parquet", width)
+    seen.files.path[:] = [path.replace("s3://lake/t/data", folder) for path in seen.files.path]
+    file = explain.file_document(seen.files, plans.advice(seen), f"/{index}.parquet")
+    return explain_text.render_file(file, width)
+
+
+def _table(width: int) -> str:
+    seen = observations.lineitem(24, 4)
+    found = explain.candidates(seen.files, plans.advice(seen))
+    body = {"table": seen.name, "planId": plans.PLAN_ID, "dataFiles": 24, **found}
+    return explain_text.render(body, width)
+
+
+RANGES = "l_shipdate BETWEEN DATE '{}' AND DATE '{}'"
+RECORDED = (
+    [RANGES.format(f"197{year}-01-01", f"197{year}-01-07") for year in range(10)],
+    ["l_shipdate >= DATE '1978-01-01'"],
+)
+
+
+def _recorded(seen: Observation, conditions: Sequence[str]) -> ShapeBatch:
+    """Queries of one shape, as a log has them."""
+    fragments = [
+        replace(fragment, position=number, event_ms=number)
+        for number, condition in enumerate(conditions)
+        for fragment in explain_query.fragments_of_query(
+            seen, f"SELECT l_comment FROM sales.lineitem WHERE {condition}", "spark"
+        )
+    ]
+    (batch,) = batch_fragments(fragments).shapes
+    return batch
+
+
+def _shapes(width: int) -> str:
+    """Of three shapes two are told with their median query."""
+    seen = observations.lineitem()
+    found = explain.matching_shapes(plans.recorded_shapes(), "l_shipdate", seen.name)
+    shapes = [explain.shape_document(shape) for shape in found]
+    for shape, conditions in zip(shapes, RECORDED, strict=False):
+        batch = _recorded(seen, conditions)
+        shape["medianQuery"] = explain_query.median_query(seen, batch, False)
+    return explain_text.render_shapes(shapes, len(seen.files), width)
 
 
 def _progress(width: int) -> str:
@@ -75,9 +133,8 @@ CASES: dict[str, Callable[[int], str]] = {
     "explain-file-left": lambda w: _file(9, w),
     "explain-query": lambda w: _query(BETWEEN, False, w),
     "explain-query-literals": lambda w: _query(BETWEEN, True, w),
-    "explain-shape": lambda w: explain.explain_shape(
-        plans.recorded_shapes(), 1184, "l_shipdate", "warehouse.sales.lineitem", w
-    ),
+    "explain-table": _table,
+    "explain-shape": _shapes,
     "workload-import": lambda w: workload.render_import(plans.imported(), "trino", w),
     "workload-show": lambda w: workload.render_show(plans.workload(), w),
 }  # fmt: skip
@@ -179,7 +236,7 @@ def test_files_that_a_query_reads_and_skips_are_all_files() -> None:
     assert sum(int(n) for n in re.findall(r" (\d+) {2,}[\d.]+ [KMG]iB$", section, re.M)) == int(
         read
     )
-    assert text.count(".parquet") == min(int(read), explain_query.MOST_FILES)
+    assert text.count(".parquet") == min(int(read), explain_text.MOST_FILES)
 
 
 def test_values_of_a_query_and_bounds_of_files_are_shown_only_when_asked_for() -> None:
@@ -188,6 +245,101 @@ def test_values_of_a_query_and_bounds_of_files_are_shown_only_when_asked_for() -
         assert value not in hidden and value in shown
     assert "--show-literals" in hidden
     assert re.search(r"l_orderkey \d+ \.\. \d+", shown)
+
+
+def _told(scan: dict[str, Any]) -> str:
+    """What a document of a scan says in words."""
+    skipped = (f"{item['condition']} {item['because']}" for item in scan["skipped"])
+    return " ".join([scan["condition"], *skipped, *(item["because"] for item in scan["read"])])
+
+
+def test_the_document_of_a_scan_counts_every_file_once_and_holds_no_value_unasked() -> None:
+    hidden, shown = _scan(BETWEEN, False), _scan(BETWEEN, True)
+    for scan in (hidden, shown):
+        files = observations.lineitem(24, 4).files
+        skipped, read = scan["skipped"], scan["read"]
+        assert sum(item["files"] for item in skipped) == scan["filesSkipped"]
+        assert sum(item["files"] for item in read) == scan["filesRead"] == len(scan["files"])
+        assert scan["filesRead"] + scan["filesSkipped"] == len(files)
+        assert sum(item["bytes"] for item in skipped + read) == files.total_bytes
+        assert sum(item["bytes"] for item in scan["files"]) == sum(i["bytes"] for i in read)
+    assert hidden["condition"] == "l_orderkey BETWEEN ? AND ? AND l_shipdate <= ?"
+    assert shown["condition"] == "l_orderkey BETWEEN 3000 AND 9000 AND l_shipdate <= 1970-01-31"
+    assert all("bounds" not in file for file in hidden["files"])
+    for value in ("3000", "9000", "1970-01-31"):
+        assert value not in _told(hidden) and value in _told(shown)
+    assert [bounds["column"] for bounds in shown["files"][0]["bounds"]] == [
+        "l_orderkey", "l_shipdate",
+    ]  # fmt: skip
+
+
+def test_a_document_has_each_candidate_with_its_constant_and_raw_bytes() -> None:
+    seen = observations.lineitem(24, 4)
+    found = explain.candidates(seen.files, plans.advice(seen))
+    (chosen,), (considered,) = found["chosen"], found["considered"]
+    assert chosen == {
+        "label": "recluster by l_shipdate, ingested_at_month=2020-01", "type": "Recluster",
+        "files": 2, "costBytes": 72 << 20, "savingBytes": 3 << 29,
+        "savingLowBytes": round(1.1 * plans.GIB), "estimate": "sampled",
+        "message": "saves 21x of what it costs",
+    }  # fmt: skip
+    assert (considered["reason"], considered["files"]) == ("BelowCost", 1)
+    unknown = replace(plans.advice(seen).actions[0], saving=float("nan"))
+    (chosen,) = explain.candidates(seen.files, replace(plans.advice(seen), actions=(unknown,)))[
+        "chosen"
+    ]
+    assert chosen["savingBytes"] is None
+
+
+def test_the_decision_on_a_file_is_its_action_its_reasons_or_that_nothing_proposes_it() -> None:
+    seen = observations.lineitem(24, 4)
+    decisions = [
+        explain.file_document(seen.files, plans.advice(seen), f"/{index}.parquet")["decision"]
+        for index in (0, 2, 9)
+    ]
+    assert [decision["rewritten"] for decision in decisions] == [True, False, False]
+    assert decisions[0]["action"].startswith("recluster by l_shipdate")
+    assert [why["reason"] for why in decisions[1]["reasons"]] == ["BelowCost"]
+    assert decisions[2]["reasons"] == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_long_path_stays_whole_to_be_copied(width: int) -> None:
+    folder = "s3://lake/warehouse/sales.db/lineitem/data/ingested_at_month=2020-01/" + "x" * 60
+    assert _file(9, width, folder).splitlines()[0] == f"{folder}/9.parquet"
+    scan = _scan(BETWEEN, False)
+    name = "00007-12-" + "0" * 100 + ".parquet"
+    scan["files"][0]["path"] = f"{folder}/{name}"
+    text = explain_text.render_scan("t", scan, 24, width)
+    assert f"  {name}" in text.splitlines()
+
+
+def test_a_shapes_median_query_opens_the_median_number_of_files_by_weight() -> None:
+    seen = observations.lineitem()
+    batch = _recorded(seen, RECORDED[0])
+    demands = [
+        explain_query.demand_of(fragment, seen)
+        for condition in RECORDED[0]
+        for fragment in explain_query.fragments_of_query(
+            seen, f"SELECT l_comment FROM sales.lineitem WHERE {condition}", "spark"
+        )
+    ]
+    opened = [int(explain_scan(seen.files, d.predicate, d.literals).read.sum()) for d in demands]
+    assert len(set(opened)) > 5
+    median = explain_query.median_query(seen, batch, False)
+    assert median["filesRead"] == sorted(opened)[4]
+    heavy = int(np.argmax(opened))
+    weighted = replace(batch, weight=np.where(np.arange(10) == heavy, 100.0, 1.0))
+    assert explain_query.median_query(seen, weighted, False)["filesRead"] == max(opened)
+    assert "197" not in _told({"condition": "", **median})
+
+
+def test_of_very_many_queries_the_median_is_found_among_a_few_of_all_times() -> None:
+    seen = observations.lineitem(24, 4)
+    batch = _recorded(seen, ["l_orderkey < 1"] + ["l_orderkey < 24000"] * 3 * MOST_QUERIES)
+    assert explain_query.median_query(seen, batch, False)["filesRead"] == 24
+    unlimited = explain_query.median_query(seen, _recorded(seen, ["l_orderkey IS NOT NULL"]), False)
+    assert (unlimited["filesRead"], unlimited["skipped"]) == (24, [])
 
 
 def test_a_scan_skips_what_one_of_its_conditions_rules_out() -> None:

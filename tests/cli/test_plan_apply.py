@@ -191,6 +191,7 @@ def test_machine_output_is_one_document_whatever_the_number_of_tables(
         ("history", name): "TableHistory",
         ("observe", name): "TableObservation",
         ("observe", "cli"): "TableObservationList",
+        ("explain", name): "TableExplanation",
         ("apply", name): "ApplyReport",
         ("apply", "-f", both): "ApplyReportList",
         ("catalogs",): "CatalogList",
@@ -234,6 +235,43 @@ def test_explain_reads_a_query_and_shows_its_values_only_when_asked(cli, scatter
         code, out, err = cli("explain", name, "--query", wrong)
         assert (code, out) == (1, "")
         assert says in err and "do: " in err
+
+
+def test_explain_prints_one_document_of_the_file_the_query_and_the_recorded_shapes(
+    cli, scattered, tmp_path
+):
+    name, table = name_of(scattered), ".".join(scattered.name())
+    assert cli("workload", "import", write_log(tmp_path / "q.jsonl", scattered))[0] == 0
+    _, body, _ = cli("plan", name, "-o", "json")
+    plan = json.loads(body)
+    path = plan["actions"][0]["inputs"][0]
+    sql = f"SELECT pad FROM {table} WHERE day BETWEEN 371 AND 372"
+    asked = ("explain", name, "--file", path, "--query", sql)
+    code, out, _ = cli(*asked, "-o", "json")
+    body = json.loads(out)
+    assert (code, body["table"], body["dataFiles"]) == (0, name, 8)
+    labels = [action["predicted"]["label"] for action in plan["actions"]]
+    assert [item["label"] for item in body["chosen"]] == labels
+    assert body["file"]["path"] == path
+    assert body["file"]["decision"]["action"] == labels[0]
+    (scan,), (recorded,) = body["query"], body["shapes"]
+    assert scan["estimate"] == "exact" and scan["readBytes"] > 0
+    assert scan["filesRead"] == len(scan["files"]) == 8 and "bounds" not in scan["files"][0]
+    assert recorded["shapeId"] == scan["shapeId"] and recorded["queries"] == 600
+    assert "371" not in scan["condition"] + json.dumps(scan["read"])
+    shown = yaml.safe_load(cli(*asked, "-o", "yaml", "--show-literals")[1])["query"][0]
+    assert shown["condition"] == "day BETWEEN 371 AND 372" and shown["files"][0]["bounds"]
+
+    code, out, _ = cli("explain", name, "--query", scan["shapeId"][:6], "-o", "json")
+    (shape,) = json.loads(out)["shapes"]
+    median = shape["medianQuery"]
+    assert median["filesRead"] + median["filesSkipped"] == 8
+    text = cli("explain", name, "--query", scan["shapeId"])[1]
+    assert f"the median query reads {median['filesRead']} of 8 files" in text
+    assert all(item["because"] in " ".join(text.split()) for item in median["read"])
+    assert cli("explain", name, "-o", "name")[1].strip() == name
+    code, out, err = cli(*asked[:4], "--query", "nothing like it", "-o", "json")
+    assert (code, out) == (1, "") and "no recorded shape" in err
 
 
 def test_documents_that_do_not_govern_a_named_table_are_spoken_of(cli, scattered, tmp_path):
