@@ -160,7 +160,7 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     A sort fills the heap with pages that all live until it ends: Java's default collector marks
     them again and again meanwhile, for a fifth of the time of a rewrite (bench/rewrite.py).
     """
-    where = "driver" if settings["spark.master"].startswith("local") else "executor"
+    where = "driver" if settings["spark.master"].partition("[")[0] == "local" else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
     if where == "driver":

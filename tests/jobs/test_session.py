@@ -39,7 +39,8 @@ def test_tasks_run_under_the_throughput_collector(monkeypatch: pytest.MonkeyPatc
     ours = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
     assert collectors({}) == ours
     executors = {"spark.executor.defaultJavaOptions": "-XX:+UseParallelGC"}
-    assert collectors({}, "k8s://https://10.0.0.1:443") == executors
+    for master in ("k8s://https://10.0.0.1:443", "local-cluster[2,1,1024]"):
+        assert collectors({}, master) == executors
 
 
 def test_the_jvm_was_started_with_it(spark: Any) -> None:
