@@ -1,5 +1,9 @@
 """Operators, drivers, executors and the API server die while a table is rewritten for real: every
-row once, two Jobs never, Converged in the end. `bench.cluster_faults` plays each fault alone."""
+row once, two Jobs never, Converged in the end.
+
+Some faults of `bench.cluster_faults`, which plays all of them, one at a time; with `-m faults` also
+several at once on one table, which takes a machine that does nothing else.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,13 @@ from tests.cluster.cluster import Cluster
 from tests.controller.held import held_jobs
 from tests.controller.scene import Lake, Scene, eventually, scene
 
-pytestmark = [pytest.mark.jvm, pytest.mark.faults, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(1800)]
+SHORT = (
+    "driver-killed-in-commit",
+    "operator-killed-before-job",
+    "stale-leader",
+    "layout-deleted",
+)
 
 
 @pytest.fixture
@@ -27,6 +37,13 @@ def stage(spark_image: str, cluster: Cluster, namespace: str) -> Iterator[Scene]
         yield made
 
 
+@pytest.mark.parametrize("fault", SHORT)
+def test_one_fault_loses_nothing_and_doubles_nothing(stage: Scene, fault: str) -> None:
+    faults.FAULTS[fault](stage)
+    stage.check()
+
+
+@pytest.mark.faults
 def test_whatever_dies_the_work_is_done_once(stage: Scene) -> None:
     first = stage.operator("a")
     with held_jobs(stage.cluster, stage.namespace) as held:
@@ -58,6 +75,7 @@ def test_whatever_dies_the_work_is_done_once(stage: Scene) -> None:
     stage.check()
 
 
+@pytest.mark.faults
 def test_an_approved_plan_runs_under_appends_and_what_is_deleted_stops_at_a_commit(
     stage: Scene,
 ) -> None:
