@@ -1,9 +1,10 @@
 """What dies while the operator works, on a real API server, with real Spark and a real table.
 
 `python -m bench.cluster_faults [NAME ...]` plays every fault, or those that are named, each on a
-table of its own, and prints one line a fault. After each the rows are compared as a multiset, the
-table is Converged, no attempt is open, no file is left, and no two Jobs lived at once.
-`pytest -m faults` plays several faults on one table (tests/controller/test_faults_of_processes.py).
+table of its own, and prints one line a fault; all of them together are written to bench/RESULTS.md.
+After each the rows are compared as a multiset, the table is Converged, no attempt is open, no file
+is left, and no two Jobs lived at once. tests/controller/test_faults_of_processes.py plays a few of
+them, and several at once on one table.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.results import write_section
 from reconciler.kube.kinds import TABLE_LAYOUT
 from tests.cluster import binaries, spark_image
 from tests.cluster.cluster import Cluster
@@ -27,6 +29,7 @@ from tests.controller.scene import Driver, Lake, Scene, eventually, scene
 
 LEASE_SECONDS = 15
 CONVERGES = 600.0
+OK = "ok"
 
 
 def kill_driver(stage: Scene, driver: Driver, phase: str) -> None:
@@ -301,7 +304,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     programs = binaries.directories(["kube"])["kube"]
-    failed = 0
+    rows = []
     with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as scratch:
         base = arguments.keep or Path(scratch)
         base.mkdir(parents=True, exist_ok=True)
@@ -310,21 +313,33 @@ def main() -> int:
             image: Any = spark_image
             cluster.set_image(image.NAME, image.ENTRYPOINT, image.environment())
             for name in arguments.names or FAULTS:
-                failed += not _told(cluster, name, base / name)
-    return 1 if failed else 0
+                rows.append(_told(cluster, name, base / name))
+    if not arguments.names:
+        write(rows)
+    return 1 if any(row[1] != OK for row in rows) else 0
 
 
-def _told(cluster: Cluster, name: str, directory: Path) -> bool:
+def write(rows: list[tuple[str, str, str, str]]) -> None:
+    note = (
+        "A real API server, operators, Spark drivers and executors as processes. Held: rows equal "
+        "as a multiset, Converged, no attempt open, no file left behind, no finalizer, never two "
+        "Jobs at once."
+    )
+    head = ("fault", "held", "seconds", "seen")
+    write_section("Faults of processes", "python -m bench.cluster_faults", [head, *rows], note)
+
+
+def _told(cluster: Cluster, name: str, directory: Path) -> tuple[str, str, str, str]:
+    """One row: the fault, whether all held, seconds, what was seen."""
     started = time.monotonic()
     try:
-        said = play(cluster, name, directory)
+        said, held = play(cluster, name, directory), OK
     except (AssertionError, TimeoutError, OSError, subprocess.SubprocessError) as error:
-        text = str(error) or "".join(traceback.format_tb(error.__traceback__)[-2:])
-        print(f"{name:34} FAILED {time.monotonic() - started:4.0f} s  {text}", flush=True)
+        said, held = str(error) or "".join(traceback.format_tb(error.__traceback__)[-2:]), "FAILED"
         traceback.print_exc(file=sys.stderr)
-        return False
-    print(f"{name:34} ok     {time.monotonic() - started:4.0f} s  {said}", flush=True)
-    return True
+    seconds = f"{time.monotonic() - started:.0f}"
+    print(f"{name:34} {held:6} {seconds:>4} s  {said}", flush=True)
+    return name, held, seconds, said.partition("\n")[0]
 
 
 if __name__ == "__main__":
