@@ -331,9 +331,7 @@ class Layouts:
             and (not known.pending or known.plan.expires > subject.now)
         ):
             return known
-        record = record_of(subject.status)
-        failed = record is not None and record.phase is Phase.FAILED
-        if known is None and not failed and _converged_from(subject.status, fingerprint):
+        if known is None and not _failed(subject) and _converged_from(subject.status, fingerprint):
             return None
         look = handle.look(
             subject.table, policy, fingerprint, self.approved_ids(subject), subject.now
@@ -467,9 +465,9 @@ class Layouts:
 
     def _forget_if_converged(self, subject: Subject) -> None:
         """A status that says for which state nothing was to do needs no look beside it: of ten
-        thousand tables most are so, most of the time."""
+        thousand tables most are so, most of the time. Not after a failed job: `look` wants one."""
         look = subject.look
-        if look is None or look.pending:
+        if look is None or look.pending or _failed(subject):
             return
         if _converged_from(subject.status, look.fingerprint):
             self.looks.pop(subject.key, None)
@@ -808,6 +806,12 @@ def _job_body(status: Body, record: Record) -> Body:
 
 def _failures_body(known: Failures | None) -> Body:
     return {"count": 0} if known is None else known.status()
+
+
+def _failed(subject: Subject) -> bool:
+    """Whether the table's last job failed, so that an attempt may have been cut short."""
+    record = record_of(subject.status)
+    return record is not None and record.phase is Phase.FAILED
 
 
 def _converged_from(status: Body, fingerprint: str) -> bool:

@@ -22,9 +22,10 @@ from reconciler.jobs.translate import java_exception, lost_jvm
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
 FORBIDDEN = "org.apache.iceberg.exceptions.ForbiddenException"
-READ_ONLY_STATES = ("42501", "25006", "42000")
-"""SQLSTATEs of a statement that was not carried out: no privilege (PostgreSQL), a read-only
-transaction, an access violation (MySQL)."""
+DENIED_STATES = ("42501", "42000")
+"""SQLSTATEs of a statement that was not carried out: no privilege (PostgreSQL), an access violation
+(MySQL). Not 25006, a read-only transaction: Iceberg sends a statement again when its connection is
+lost, so that a failover in the middle of a commit ends in a standby that refuses the second."""
 RESENDS = 5
 RESEND_SECONDS = 1.0
 
@@ -278,7 +279,7 @@ def _denied(spark: Any, thrown: Any) -> bool:
         return True
     while thrown is not None:
         if iceberg.is_a(spark, thrown, "java.sql.SQLException"):
-            return str(thrown.getSQLState()) in READ_ONLY_STATES
+            return str(thrown.getSQLState()) in DENIED_STATES
         thrown = thrown.getCause()
     return False
 

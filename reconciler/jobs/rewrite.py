@@ -159,6 +159,7 @@ class _Execution:
         self.own_since_read: set[int] = set()  # newer than the snapshot that the attempt reads
         self.started: dict[int, Group] = {}
         self.sent: set[int] = set()
+        self.in_doubt = False  # a batch was sent, and what became of it is not recorded
         self.conflicts = 0
         self.stopped = False
         self.lease_lost: Callable[[], str] = lambda: ""
@@ -304,10 +305,9 @@ class _Execution:
         try:
             groups = [group for item in pending for group in self._groups(*item, tasks)]
             conflicts = self._run_batches(attempt, groups, tasks)
-        except UnknownCommitError:
-            raise
         except BaseException as error:
-            if not lost_jvm(error):
+            # A commit that was interrupted may still arrive: the next run settles the attempt.
+            if not self.in_doubt and not lost_jvm(error):
                 self._close_attempt(attempt, opened)
             raise
         self._close_attempt(attempt, opened)
@@ -481,6 +481,7 @@ class _Execution:
             tuple(path for part in written for path in part.paths), attempt.snapshot_id,
         )  # fmt: skip
         self.ledger.record_intent(intent)
+        self.in_doubt = True
         self._say("commit", f"committing batch {batch}: {count(len(paths))} files", actions[0])
         staged = self._staged(attempt, paths)
         sent = commit.send(
@@ -590,6 +591,7 @@ class _Execution:
     def _record(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None:
         self.ledger.record_outcomes(intent, outcomes)
         if outcomes[0].state != UNKNOWN_OUTCOME:
+            self.in_doubt = False
             self.outcomes.extend(outcomes)
 
     def _say(self, phase: str, text: str, action_id: str = "") -> None:

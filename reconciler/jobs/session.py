@@ -10,10 +10,12 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,8 @@ def start(
             gateway = launch(
                 spark_conf, {"stderr": stderr, "stdout": stderr, "start_new_session": apart}
             )
-            context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+            with _same_sigint():
+                context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
         except (PySparkException, Py4JError, OSError) as error:
             raise _start_error(error, log) from error
     start_callbacks: Any = ensure_callback_server_started
@@ -86,6 +89,20 @@ def start(
             spark.conf.set(key, value)
     _open_catalogs(spark, conf)
     return spark
+
+
+@contextlib.contextmanager
+def _same_sigint() -> Iterator[None]:
+    """SparkContext takes Ctrl-C for itself: it cancels all jobs, where the caller may want to stop
+    at a commit boundary (jobs.stop)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _open_catalogs(spark: Any, conf: Mapping[str, str]) -> None:

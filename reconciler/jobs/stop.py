@@ -10,9 +10,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def stop_signals(on_first: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Yields should_stop; enter after the session has started, which sets a handler of its own.
-
-    The first signal asks to stop at the next commit boundary and calls `on_first`; a second
+    """Yields should_stop. The first signal asks to stop at the next commit boundary and calls `on_first`; a second
     SIGINT interrupts at once.
     """
     received: list[int] = []

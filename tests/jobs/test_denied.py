@@ -106,12 +106,14 @@ def test_a_commit_that_the_catalog_forbids_is_told_once_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("state", "denied"), [("42501", True), ("25006", True), ("08006", False), ("40001", False)]
+    ("state", "denied"),
+    [("42501", True), ("42000", True), ("25006", False), ("08006", False), ("40001", False)],
 )
 def test_a_database_that_refuses_the_statement_took_nothing(
     spark: Any, state: str, denied: bool
 ) -> None:
-    """A lost connection says nothing about what became of the commit."""
+    """A lost connection says nothing about what became of the commit, and neither does a standby
+    that was reached after it."""
     java = spark._jvm.java
     cause = java.sql.SQLException("for table iceberg_tables", state)
     thrown = java.lang.RuntimeException("Unknown failure", cause)
