@@ -56,9 +56,7 @@ def test_whatever_dies_the_work_is_done_once(stage: Scene) -> None:
     driver = stage.driver()
     assert driver.job == record["name"]
     assert stage.leader() is second
-    driver.reaches("start")
-    faults.restart_api_server(stage)
-    faults.kill_driver(stage, driver, "in")
+    faults.kill_in_commit(stage, driver, lambda: faults.restart_api_server(stage))
     eventually(lambda: stage.reason() == "BackOff", 300)
     second.signal(signal.SIGSTOP)
     third = stage.operator("c")
