@@ -30,6 +30,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from bench.results import write_section
 from tests.conftest import sqlite_catalog
 from tests.jobs.ledger import FileLedger
 
@@ -224,6 +225,23 @@ def _check_leftovers(catalog: Any, directory: Path, report: Report) -> None:
     )
 
 
+def write(report: Report, kills: int, seconds: float) -> str:
+    rows = [("what", "goal", "found")]
+    rows += [
+        (f"kill -9 {phase} a commit", "at least 3", str(report.kills[phase])) for phase in PHASES
+    ]
+    rows += [
+        ("commits of ours", "-", str(report.commits)),
+        ("appends of the other writer", "-", str(report.appends)),
+        ("rows lost, doubled or changed; runs that did not resume; files left", "0",
+         str(len(report.problems))),
+        ("time", "-", f"{seconds:.0f} s"),
+    ]  # fmt: skip
+    note = "A commit is held by the catalog's lock for the kills in it; the others fall at progress"
+    note += " lines and at random moments around the sending."
+    return write_section("Kills of apply", f"python -m bench.faults --kills {kills}", rows, note)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
@@ -233,8 +251,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="layout-faults-") as directory:
         started = time.monotonic()
         report = run(kills, Path(directory), arguments.seed)
-    print(f"kills {dict(report.kills)}, {report.commits} commits of ours, {report.appends} appends")
-    print(f"{time.monotonic() - started:.0f} s; problems: {report.problems or 'none'}")
+    for problem in report.problems:
+        print(problem)
+    print(write(report, arguments.kills, time.monotonic() - started))
     return 1 if report.problems else 0
 
 
