@@ -180,8 +180,12 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     where = "driver" if settings["spark.master"].partition("[")[0] == "local" else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
+    # Executors run the image that this process runs in: what its environment says holds for them.
+    chosen += [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
     if where == "driver":
-        chosen += [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
+        chosen.append(os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    else:
+        chosen += [settings.get(f"spark.executorEnv.{name}", "") for name in _OPTIONS_FOR_EVERY_JVM]
     if not any(_COLLECTOR.search(options) for options in chosen):
         settings[ours] = f"-XX:+UseParallelGC {chosen[0]}".strip()
 

@@ -10,9 +10,8 @@ from types import FrameType
 
 @contextlib.contextmanager
 def stop_signals(on_first: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Yields should_stop. The first signal asks to stop at the next commit boundary and calls `on_first`; a second
-    SIGINT interrupts at once.
-    """
+    """Yields should_stop. The first signal asks to stop at the next commit boundary and calls
+    `on_first`; a second SIGINT interrupts at once."""
     received: list[int] = []
 
     def handle(number: int, _frame: FrameType | None) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import CatalogConfig, ExecutionRequest, Intent
-from reconciler.errors import BlockedError, UnknownCommitError
+from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError
 from reconciler.jobs import cleanup, commit, fence, processes, rewrite
 from tests.conftest import rest_spark_conf
 from tests.jobs.tables import Bench
@@ -42,13 +42,14 @@ def _crash(
     request: ExecutionRequest,
     monkeypatch: pytest.MonkeyPatch,
     send: Callable[..., commit.Sent],
+    raised: type[BaseException] = UnknownCommitError,
 ) -> None:
     """Runs until the commit, which `send` replaces, and leaves everything as a dead JVM would."""
     writer = _dead_writer()
     with monkeypatch.context() as patch:
         patch.setattr(commit, "send", send)
         patch.setattr(processes, "own_identity", lambda jvm: writer)
-        with pytest.raises(UnknownCommitError):
+        with pytest.raises(raised):
             bench.run(request)
 
 
@@ -93,6 +94,27 @@ def test_a_commit_that_did_arrive_is_kept_and_not_repeated(
         "committed", 30, 3, 1,
     )  # fmt: skip
     assert bench.rows(request.table[-1]) == before
+    assert bench.leftovers(request.table[-1]) == []
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, UnavailableError])
+def test_a_commit_that_was_given_up_on_may_still_arrive(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    request = _request(bench)
+    before = bench.rows(request.table[-1])
+    sent: list[tuple[Any, ...]] = []
+
+    def send(*arguments: Any) -> commit.Sent:
+        sent.append(arguments)
+        raise raised("Ctrl-C, or a catalog that does not take the fence")
+
+    _crash(bench, request, monkeypatch, send, raised)
+    assert bench.leftovers(request.table[-1]) != []
+    assert isinstance(commit.send(*sent[0]), commit.Committed)
+    assert bench.rows(request.table[-1]) == before
+    result = bench.run(request)
+    assert (result.commits, result.done) == (0, True)
     assert bench.leftovers(request.table[-1]) == []
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
 
-from reconciler.jobs.session import launch_settings
+from reconciler.jobs.session import _same_sigint, launch_settings
 
 pytestmark = pytest.mark.spark
 
@@ -26,6 +27,14 @@ def test_catalog_properties_are_not_on_the_command_line(spark: Any) -> None:
     assert "spark.sql.catalog.rec.uri" not in launched
     assert launched["spark.eventLog.enabled"] == "false"
     assert launched["spark.app.name"].startswith("layoutctl ")
+
+
+def test_ctrl_c_stays_what_the_caller_made_of_it() -> None:
+    """Spark's own handler would cancel all jobs instead of stopping at a commit boundary."""
+    before = signal.getsignal(signal.SIGINT)
+    with _same_sigint():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def collectors(conf: dict[str, str], master: str = "local[2]") -> dict[str, str]:
@@ -57,6 +66,16 @@ def test_a_collector_that_the_user_chose_stays(kind: str) -> None:
     assert not any("UseParallelGC" in value for value in made.values())
 
 
-def test_a_collector_chosen_for_every_jvm_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("master", ["local[2]", "k8s://https://10.0.0.1:443"])
+def test_a_collector_chosen_for_every_jvm_stays(
+    monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    assert collectors({}, master) == {}
+
+
+def test_a_collector_in_the_environment_of_spark_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {"spark.executorEnv.JAVA_TOOL_OPTIONS": "-XX:+UseG1GC"}
+    assert collectors(chosen, "k8s://https://10.0.0.1:443") == chosen
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:+UseG1GC")
     assert collectors({}) == {}
