@@ -70,6 +70,24 @@ def test_after_a_restart_a_converged_table_is_not_planned_again() -> None:
     assert world.converged(name) == "NothingToDo"
 
 
+def test_a_failed_job_does_not_make_a_converged_table_be_planned_again_and_again() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    world.turn(operator)
+    (job,) = world.jobs()
+    world.start(job)
+    world.end(job, words=LastWords(Cause.UNAVAILABLE, "the catalog went away after the commit"))
+    world.turn(operator, 3)
+    assert world.layout(name)["status"]["job"]["phase"] == "Failed"
+    assert world.converged(name) == "NothingToDo"
+    looks = world.catalog.looks
+    for _ in range(5):
+        world.now += HOUR
+        world.reconcile(operator, name)
+    assert world.catalog.looks == looks
+
+
 def test_new_queries_or_a_new_snapshot_are_looked_at() -> None:
     world = World()
     name = world.table("orders")
