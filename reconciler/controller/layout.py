@@ -133,8 +133,9 @@ class Subject:
 
 @dataclass
 class Layouts:
-    """Reconciles TableLayouts. looks: what planning found, by key, until something moves or the
-    stored status says all of it."""
+    """Reconciles TableLayouts. looks: what planning found, by key, until something moves.
+    converged: in the place of a look that found nothing to do, its fingerprint and the objective
+    that it cannot reach, "" when all are met."""
 
     runtime: Runtime
     catalogs: Catalogs
@@ -143,11 +144,12 @@ class Layouts:
     offer: Offer
     create: Callable[[Subject, Record, float], Result]
     looks: dict[Key, Look] = field(default_factory=dict)
+    converged: dict[Key, tuple[str, str]] = field(default_factory=dict)
 
     def reconcile(self, key: Key) -> Result:
         body = self.runtime.index.layout(key.namespace, key.name)
         if body is None:
-            self.looks.pop(key, None)
+            self._forget(key)
             self.offer(key, None)
             return Result()
         if not self.runtime.held():
@@ -331,8 +333,9 @@ class Layouts:
             and (not known.pending or known.plan.expires > subject.now)
         ):
             return known
-        if known is None and not _failed(subject) and _converged_from(subject.status, fingerprint):
+        if known is None and not _failed(subject) and self._converged(subject, fingerprint):
             return None
+        self._forget(subject.key)
         look = handle.look(
             subject.table, policy, fingerprint, self.approved_ids(subject), subject.now
         )
@@ -352,7 +355,9 @@ class Layouts:
         """The gate's answer to what the look found, under all reservations that are known."""
         look = subject.look
         if look is None:
-            return None, _still_converged(subject.status)
+            found = self.converged.get(subject.key)
+            unreachable = _stored_unreachable(subject.status) if found is None else found[1]
+            return None, ProposalState("", "", (), 0, unreachable=unreachable)
         if not look.pending:
             return None, _state_of(look, None, None)
         policy, handle = subject.policy, subject.handle
@@ -470,7 +475,20 @@ class Layouts:
         if look is None or look.pending or _failed(subject):
             return
         if _converged_from(subject.status, look.fingerprint):
-            self.looks.pop(subject.key, None)
+            self._forget(subject.key)
+            self.converged[subject.key] = (look.fingerprint, look.unreachable)
+
+    def _forget(self, key: Key) -> None:
+        self.looks.pop(key, None)
+        self.converged.pop(key, None)
+
+    def _converged(self, subject: Subject, fingerprint: str) -> bool:
+        """The status forgets it while the table is suspended or its catalog is away, the memory
+        when the operator starts."""
+        found = self.converged.get(subject.key)
+        if found is not None and found[0] == fingerprint:
+            return True
+        return _converged_from(subject.status, fingerprint)
 
     def _verdict(self, subject: Subject) -> Verdict:
         look, answer = subject.look, subject.gate
@@ -556,7 +574,7 @@ class Layouts:
                 sum(e.outcome.cpu_seconds for e in entries),
             )
         self._told_end(subject, record, words, committed, spent, succeeded)
-        self.looks.pop(subject.key, None)
+        self._forget(subject.key)
         self._unhold(subject)
         return Result(due=subject.now.timestamp())
 
@@ -823,10 +841,11 @@ def _converged_from(status: Body, fingerprint: str) -> bool:
     )  # fmt: skip
 
 
-def _still_converged(status: Body) -> ProposalState:
+def _stored_unreachable(status: Body) -> str:
+    """The objective that a converged table does not reach, "" when it reaches all."""
     stored = condition_of(status, ConditionType.CONVERGED)
     failing = stored.get("reason") == Reason.OBJECTIVE_UNREACHABLE
-    return ProposalState("", "", (), 0, unreachable=stored.get("message", "") if failing else "")
+    return str(stored.get("message", "")) if failing else ""
 
 
 def _state_of(look: Look, answer: Gate | None, reopens: dt.datetime | None) -> ProposalState:

@@ -88,6 +88,21 @@ def test_a_failed_job_does_not_make_a_converged_table_be_planned_again_and_again
     assert world.catalog.looks == looks
 
 
+def test_an_outage_of_the_catalog_does_not_make_converged_tables_be_planned_again() -> None:
+    world = World()
+    name = world.table("orders")
+    operator = world.operator()
+    world.turn(operator, 2)
+    looks = world.catalog.looks
+    world.catalog.error = UnavailableError("the catalog does not answer")
+    world.reconcile(operator, name)
+    assert world.converged(name) == "CatalogUnavailable"
+    world.catalog.error = None
+    world.reconcile(operator, name)
+    assert world.converged(name) == "NothingToDo"
+    assert world.catalog.looks == looks
+
+
 def test_new_queries_or_a_new_snapshot_are_looked_at() -> None:
     world = World()
     name = world.table("orders")
