@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.core.execution import Intent
-from reconciler.errors import first_line
+from reconciler.errors import AccessDeniedError, first_line
 from reconciler.jobs import iceberg
 from reconciler.jobs.iceberg import SnapshotInfo
 from reconciler.jobs.scan import ScanTasks, scan_tasks
@@ -21,7 +21,10 @@ from reconciler.jobs.translate import java_exception, lost_jvm
 
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
-FORBIDDEN = "org.apache.iceberg.exceptions.ForbiddenException"
+FORBIDDEN = (
+    "org.apache.iceberg.exceptions.ForbiddenException",
+    "org.apache.iceberg.exceptions.NotAuthorizedException",
+)
 DENIED_STATES = ("42501", "42000")
 """SQLSTATEs of a statement that was not carried out: no privilege (PostgreSQL), an access violation
 (MySQL). Not 25006, a read-only transaction: Iceberg sends a statement again when its connection is
@@ -215,7 +218,10 @@ def send(
         sent = _send_once(spark, table, staged, intent, files, guard)
         if not isinstance(sent, Refused) or sent.final:
             break
-    return sent
+    if not isinstance(sent, Refused):
+        return sent
+    # A statement that was sent again over a new connection is refused when the first one arrived.
+    return find_batch(table, intent) or find_batch_anywhere(table, intent) or sent
 
 
 def _send_once(
@@ -260,7 +266,7 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
         return Unknown(str(error), lost=True, asserted=guard.asserted)
     thrown = java_exception(error)
     message = str(thrown.getMessage()) if thrown is not None else str(error)
-    if thrown is not None and _denied(spark, thrown):
+    if thrown is not None and is_denied(spark, thrown):
         return Refused(first_line(message), conflict=False, denied=True)
     if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
         why = first_line(message) or type(error).__name__
@@ -272,16 +278,24 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
 
 
-def _denied(spark: Any, thrown: Any) -> bool:
-    """The catalog took nothing, and never will: a REST catalog's 403, or a database that refused
-    the statement which moves the table's pointer."""
-    if iceberg.is_a(spark, thrown, FORBIDDEN):
+def is_denied(spark: Any, thrown: Any) -> bool:
+    """Whether we may not commit: a REST catalog's 401 or 403, or a database that refused the
+    statement which moves the table's pointer."""
+    if any(iceberg.is_a(spark, thrown, name) for name in FORBIDDEN):
         return True
     while thrown is not None:
         if iceberg.is_a(spark, thrown, "java.sql.SQLException"):
             return str(thrown.getSQLState()) in DENIED_STATES
         thrown = thrown.getCause()
     return False
+
+
+def denied(shown: str, why: str) -> AccessDeniedError:
+    return AccessDeniedError(
+        f"the catalog does not let us commit to {shown}",
+        details=(why,),
+        do="grant the catalog's user, or its token, the right to change the table",
+    )
 
 
 def find_batch(table: Any, intent: Intent) -> Committed | None:

@@ -9,9 +9,8 @@ from typing import Any
 
 from reconciler.core.actions import Action, ActionType, has_order, sort_term
 from reconciler.core.plan import Validity
-from reconciler.errors import UnavailableError
-from reconciler.jobs import iceberg
-from reconciler.jobs.commit import COMMIT_FAILED
+from reconciler.errors import UnavailableError, first_line
+from reconciler.jobs import commit, iceberg
 from reconciler.jobs.standing import Standing
 from reconciler.jobs.translate import java_exception
 
@@ -71,9 +70,11 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
             operations.commit(base, _changed(spark, table, base, action))
         except Exception as error:
             thrown = java_exception(error)
-            if thrown is None or not iceberg.is_a(spark, thrown, COMMIT_FAILED):
-                raise
-            continue
+            if thrown is not None and iceberg.is_a(spark, thrown, commit.COMMIT_FAILED):
+                continue
+            if thrown is not None and commit.is_denied(spark, thrown):
+                raise commit.denied(str(table.name()), first_line(thrown.getMessage())) from error
+            raise
         table.refresh()
         return Standing(Validity.PENDING), _detail(table, action, before)
     raise UnavailableError(

@@ -33,7 +33,7 @@ from reconciler.core.execution import (
 )
 from reconciler.core.format import count, iec
 from reconciler.core.plan import Validity
-from reconciler.errors import AccessDeniedError, BlockedError, ReconcilerError, UnknownCommitError
+from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
 from reconciler.jobs import (
     cleanup,
     commit,
@@ -552,11 +552,7 @@ class _Execution:
             "table unchanged by it",
         )
         if sent.denied:
-            raise AccessDeniedError(
-                f"the catalog does not let us commit to {self.shown}",
-                details=(sent.why,),
-                do="grant the catalog's user, or its token, the right to change the table",
-            )
+            raise commit.denied(self.shown, sent.why)
         if sent.rolled_back:
             standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
 

@@ -175,7 +175,7 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     """The throughput collector where tasks run, unless the user chose one for these JVMs.
 
     A sort fills the heap with pages that all live until it ends: Java's default collector marks
-    them again and again meanwhile, for a fifth of the time of a rewrite (bench/rewrite.py).
+    them again and again meanwhile, for a tenth to a fifth of the time of a rewrite.
     """
     where = "driver" if settings["spark.master"].partition("[")[0] == "local" else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))

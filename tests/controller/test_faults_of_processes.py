@@ -91,5 +91,5 @@ def test_an_approved_plan_runs_under_appends_and_what_is_deleted_stops_at_a_comm
     second = stage.driver(besides=[first.job])
     faults.delete_job(stage, second)
     stage.waits_for("NothingToDo", faults.CONVERGES)
-    assert len(stage.watchman.jobs) == 3
+    assert len(stage.watchman.jobs) in (3, 4)  # one may have found the catalog busy
     stage.check()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.actions import ActionType
+from reconciler.core.actions import Action, ActionType
 from reconciler.core.execution import CatalogConfig
 from reconciler.errors import AccessDeniedError
 from reconciler.jobs import commit
@@ -80,17 +80,27 @@ def gateway(rest_server: RestServer) -> Iterator[Gateway]:
     thread.join()
 
 
-def test_a_commit_that_the_catalog_forbids_is_told_once_and_leaves_nothing(
-    spark: Any, rest_server: RestServer, gateway: Gateway, tmp_path: Path
-) -> None:
-    name = "forbidden"
+@pytest.fixture
+def bench(spark: Any, rest_server: RestServer, gateway: Gateway, tmp_path: Path) -> Iterator[Bench]:
+    """Over the gateway; its catalog's name is the gateway's alone: Spark keeps catalogs."""
+    name = f"gateway_{gateway.server_port}"
     for key, value in rest_spark_conf(rest_server, name).items():
         spark.conf.set(key, gateway.uri if key.endswith(".uri") else value)
     properties = {"type": "rest", "uri": gateway.uri}
-    bench = Bench(spark, CatalogConfig(name, "rest", properties, source="test"), tmp_path)
+    yield Bench(spark, CatalogConfig(name, "rest", properties, source="test"), tmp_path)
+
+
+def _table(bench: Bench) -> str:
     table = bench.create("id bigint")
     for number in range(4):
         bench.sql(f"INSERT INTO {bench.full(table)} VALUES ({number}), ({10 - number})")
+    return table
+
+
+def test_a_commit_that_the_catalog_forbids_is_told_once_and_leaves_nothing(
+    bench: Bench, gateway: Gateway
+) -> None:
+    table = _table(bench)
     before = bench.rows(table)
     request = bench.request(table, bench.action(table, ActionType.CLUSTER, "id"))
     gateway.closed = True
@@ -105,6 +115,36 @@ def test_a_commit_that_the_catalog_forbids_is_told_once_and_leaves_nothing(
     assert bench.run(request).commits == 1
 
 
+def test_a_refusal_after_the_commit_has_arrived_is_no_refusal(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement that was sent again over a new connection is answered for the second time."""
+    honest = commit._send_once
+
+    def answered_twice(*arguments: Any) -> commit.Sent:
+        honest(*arguments)
+        return commit.Refused("permission denied", conflict=False, denied=True)
+
+    monkeypatch.setattr(commit, "_send_once", answered_twice)
+    table = _table(bench)
+    before = bench.rows(table)
+    result = bench.run(bench.request(table, bench.action(table, ActionType.CLUSTER, "id")))
+    assert (result.commits, result.done) == (1, True)
+    assert bench.rows(table) == before
+    assert len(bench.files(table)) == 1
+    assert bench.leftovers(table) == []
+
+
+def test_a_property_that_may_not_be_set_is_told_as_denied(bench: Bench, gateway: Gateway) -> None:
+    table = _table(bench)
+    change = Action(
+        ActionType.SET_PROPERTIES, properties_old=(("a.b", None),), properties_new=(("a.b", "1"),)
+    )
+    gateway.closed = True
+    with pytest.raises(AccessDeniedError, match="does not let us commit"):
+        bench.run(bench.request(table, change))
+
+
 @pytest.mark.parametrize(
     ("state", "denied"),
     [("42501", True), ("42000", True), ("25006", False), ("08006", False), ("40001", False)],
@@ -117,4 +157,4 @@ def test_a_database_that_refuses_the_statement_took_nothing(
     java = spark._jvm.java
     cause = java.sql.SQLException("for table iceberg_tables", state)
     thrown = java.lang.RuntimeException("Unknown failure", cause)
-    assert commit._denied(spark, thrown) is denied
+    assert commit.is_denied(spark, thrown) is denied
