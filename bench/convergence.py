@@ -257,9 +257,9 @@ def write(played: Sequence[Played], first: int, last: int) -> str:
                          f"{error:.1%}"))  # fmt: skip
     note = (
         "Ten kinds of columns, 2 to 25 files, targets of 128 KiB to 512 MiB, up to three shapes of "
-        "queries; planned, rewritten by Spark and planned again until nothing is left. Read: planned "
-        "bytes without the 1 MiB that plans count for opening a file, for which a rewrite of tiny "
-        "files may well read more bytes."
+        "queries; planned, rewritten by Spark and planned again until nothing is left. Read: "
+        "planned bytes without the 1 MiB that plans count for opening a file, for which a rewrite "
+        "of tiny files may well read more bytes."
     )
     command = f"python -m bench.convergence {first} {last}"
     return write_section("Convergence of random tables", command, rows, note)
