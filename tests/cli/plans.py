@@ -260,7 +260,7 @@ def advice(seen: Observation) -> Advice:
         3.0, 1.5, 9.0 * GIB, 7.5 * GIB, (), "workload", "sampled", "saves 21x of what it costs",
     )  # fmt: skip
     refused = Rejected(
-        "recluster by l_partkey, ingested_at_month=2020-01", "BelowCost",
+        "recluster by l_partkey", "BelowCost",
         "would save 0.4x of what it costs: 97 files, 31.0 GiB", 1, 9 << 20, inputs=(path[2],),
     )  # fmt: skip
     nothing = Interval(0.0, 0.0, 0.0)
