@@ -32,6 +32,8 @@ RUN_BYTES = 4
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
 
+DOMAINS = np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0))
+
 INDEX_SLACK = 0.15
 """Bits a row by which an index may exceed its whole bits: headers of runs, several pages."""
 
@@ -170,9 +172,24 @@ def distinct_from_runs(rows: float, index_bytes: float) -> float:
 def distinct_from_index(rows: float, index_bytes: float) -> float:
     """Distinct values of a dictionary whose index takes so many bytes in a chunk of so many rows.
 
-    The writer uses whole bits: the middle of what they can number, on the scale of bits. An index
-    that could number every row is taken for one of values that do not repeat.
+    A page's index has whole bits for the values seen up to it, so that an average over pages tells
+    more than one chunk's bits: the least domain's that fits, and the largest's, in the middle on
+    the scale of bits. An index that fits values without end is taken for one that do not repeat.
     """
     bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
-    whole = min(max(float(np.ceil(bits - INDEX_SLACK)), 0.0), 50.0)
-    return max(rows, 1.0) if 2.0**whole >= rows else 2.0 ** max(whole - 0.5, 0.0)
+    used = _index_bits(DOMAINS, rows)
+    fits = used == used[np.argmax(used >= min(bits - INDEX_SLACK, used[-1]))]
+    if fits[-1]:
+        return max(rows, 1.0)
+    edges = DOMAINS[np.flatnonzero(fits)[[0, -1]]]
+    middle = np.sqrt(edges[:1] * edges[1:])
+    return float(np.rint(distinct_in(middle, np.array([max(rows, 1.0)]))[0]))
+
+
+def _index_bits(domain: Float64, rows: float) -> Float64:
+    """Bits a row of the index of a chunk of rows drawn from each domain, page by page."""
+    ends = np.append(np.arange(PAGE_ROWS, rows, PAGE_ROWS), max(rows, 1.0))
+    sizes = np.diff(ends, prepend=0.0)
+    seen = distinct_in(domain[:, None], ends[None, :])
+    whole = np.ceil(np.log2(np.maximum(np.rint(seen), 1.0)))
+    return np.asarray(whole @ sizes / ends[-1])

@@ -29,6 +29,8 @@ from reconciler.core.values import Kind
 
 Float64 = npt.NDArray[np.float64]
 
+_Profile = tuple[Float64, Float64, Float64, Float64]
+
 LEAST_ROWS = 32
 """Sampled rows of a slice below which the whole group's speak for it."""
 
@@ -192,24 +194,35 @@ def sampled_domain(ranks: Int64, native: Bool, starts: Int64, rows: Float64) -> 
     number = np.cumsum(number) - 1
     usable = native & (ranks >= 0)
     sampled = np.bincount(number[native], minlength=len(starts)).astype(np.float64)
-    own = _domain(number[usable], ranks[usable], sampled, rows)
-    thin = sampled < np.minimum(LEAST_ROWS, rows)
-    if not thin.any():
-        return own
+    profile = _profile(number[usable], ranks[usable], len(starts))
+    own = _domain(profile, sampled, rows)
     nowhere = np.zeros(int(usable.sum()), dtype=np.int64)
-    whole = _domain(nowhere, ranks[usable], sampled.sum(keepdims=True), rows.sum(keepdims=True))
-    return np.where(thin, whole[0], own)
+    together = _profile(nowhere, ranks[usable], 1)
+    whole = _domain(together, sampled.sum(keepdims=True), rows.sum(keepdims=True))[0]
+    thin = sampled < np.minimum(LEAST_ROWS, rows)
+    return np.where(thin | ((own < whole) & _may_draw_from(profile, whole)), whole, own)
 
 
-def _domain(number: Int64, ranks: Int64, sampled: Float64, rows: Float64) -> Float64:
-    """Per slice, from the rows with a value: number, ranks; sampled: with those without one."""
-    seen, once, twice, valued = _profile(number, ranks, len(sampled))
+def _may_draw_from(profile: _Profile, domain: float) -> Bool:
+    """Whether most of a slice's values were seen once, and no more of its rows are repetitions than
+    of rows drawn from that domain, give or take two standard deviations: a few hundred rows without
+    a repetition only say "many values"."""
+    seen, once, _, valued = profile
+    expected = valued - distinct_in(np.full(len(valued), domain), valued)
+    most = expected + 2.0 * np.sqrt(expected) + 1.0
+    alike: Bool = (2.0 * once > valued) & (valued - seen <= most)
+    return alike
+
+
+def _domain(profile: _Profile, sampled: Float64, rows: Float64) -> Float64:
+    """Per slice, from the profile of its rows with a value; sampled: with those without one."""
+    seen, once, twice, valued = profile
     filled = np.maximum(rows * valued / np.maximum(sampled, 1.0), 1.0)
     distinct = np.maximum(extrapolated(seen, once, twice, valued, filled), 1.0)
     return domain_of(distinct, filled)
 
 
-def _profile(number: Int64, ranks: Int64, slices: int) -> tuple[Float64, Float64, Float64, Float64]:
+def _profile(number: Int64, ranks: Int64, slices: int) -> _Profile:
     """Per slice: distinct values, those seen once, twice, and rows."""
     top = int(ranks.max(initial=0)) + 1
     codes, counts = np.unique(number * top + ranks, return_counts=True)
