@@ -34,8 +34,8 @@ PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 
 DOMAINS = np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0))
 
-INDEX_SLACK = 0.15
-"""Bits a row by which an index may exceed its whole bits: headers of runs, several pages."""
+INDEX_SLACK = 0.06
+"""Bits a row by which an index may exceed its whole bits: headers of runs and pages."""
 
 
 @dataclass(frozen=True, slots=True)

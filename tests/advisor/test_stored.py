@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.simulate.stored import sampled_domain
 from reconciler.advisor.simulate.whatif import Rewrite, merged_whole, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
@@ -199,3 +200,27 @@ def test_rows_that_leave_the_order_of_one_column_for_another_s_cost_it_its_runs(
     assert sum(predicted[name] for name in sampled) == pytest.approx(judged, rel=0.2), (
         sizes_of(found.view), predicted, actual,
     )  # fmt: skip
+
+
+def drawn(slices: list[np.ndarray], rows: float = 300_000.0) -> np.ndarray:
+    """Estimated domains of slices that were sampled as given."""
+    values = np.concatenate(slices)
+    ranks = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    starts = np.cumsum([0, *(len(one) for one in slices[:-1])]).astype(np.int64)
+    native = np.ones(len(ranks), dtype=bool)
+    return sampled_domain(ranks, native, starts, np.full(len(slices), rows))
+
+
+def test_few_rows_without_a_repetition_do_not_mean_few_values() -> None:
+    """20 slices of 200 rows out of the same 200,000 keys: hardly a key comes twice in a slice."""
+    random = np.random.default_rng(3)
+    found = drawn([random.integers(0, 200_000, 200) for _ in range(20)])
+    assert np.median(found) == pytest.approx(200_000, rel=0.5)
+
+
+def test_slices_whose_rows_repeat_have_few_values_of_their_own() -> None:
+    random = np.random.default_rng(4)
+    found = drawn([random.integers(1_000 * n, 1_000 * (n + 1), 200) for n in range(20)])
+    assert (found < 4_000).all()
+    flags = drawn([random.integers(0, 2, 200) + n // 10 for n in range(20)])
+    assert (flags < 3).all()

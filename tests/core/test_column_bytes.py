@@ -98,6 +98,17 @@ def test_an_index_tells_the_distinct_values_to_within_its_last_bit(distinct, bit
     assert distinct / 2 <= told <= distinct * 2
 
 
+@pytest.mark.parametrize("domain", [30_000, 60_000, 140_000, 400_000])
+def test_an_index_of_many_pages_tells_more_than_its_whole_bits(domain):
+    """Each page has the bits of the values seen so far: read from random rows, page by page."""
+    values = np.random.default_rng(domain).integers(0, domain, 200_000)
+    index = 60.0
+    for end in range(20_000, 200_001, 20_000):
+        index += 20_000 * np.ceil(np.log2(len(np.unique(values[:end])))) / 8.0
+    told = distinct_from_index(200_000.0, index)
+    assert told == pytest.approx(len(np.unique(values)), rel=0.3)
+
+
 def test_an_index_that_numbers_every_row_is_of_values_that_do_not_repeat():
     assert distinct_from_index(25_000.0, 60.0 + 14.6 / 8.0 * 25_000) == 25_000.0
     assert distinct_from_index(25_000.0, 0.0) == 1.0
