@@ -13,11 +13,11 @@ import logging
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.controller.index import REQUESTED_AT, Index, Object
+from reconciler.controller.listing import Pace, paced
 from reconciler.controller.work import LAUNCH_KEY, Key, Work
 from reconciler.core.pods import LAYOUT_LABEL
 from reconciler.kube.kinds import CATALOG, GROUP, JOB, POD, POLICY, TABLE_LAYOUT, Kind
@@ -168,7 +168,7 @@ class Watch:
         self.beat = time.monotonic()
         """When kopf's loop last went round."""
         self.running = False
-        self._listed: Counter[str] = Counter()
+        self._pace = Pace()
         self._started = time.monotonic()
 
     def start(self) -> None:
@@ -180,7 +180,7 @@ class Watch:
         known: objects by kind before it began; some may be gone, so that patience ends too."""
         if time.monotonic() - self._started > LISTING_SECONDS:
             return True
-        return all(self._listed[kind] >= count for kind, count in known.items())
+        return all(self._pace.handled[kind] >= count for kind, count in known.items())
 
     def stop(self) -> None:
         self._stop.set()
@@ -190,7 +190,7 @@ class Watch:
     def observe(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> None:
         """One event: into the index, and what it makes due into the queue."""
         if event is None:
-            self._listed[kind.kind] += 1
+            self._pace.handled[kind.kind] += 1
         if event == "DELETED":
             before = self._index.remove(kind, body)
             self._due(kind, before, None)
@@ -226,14 +226,15 @@ class Watch:
 
         pulse = asyncio.create_task(self._pulse())
         try:
-            await kopf.operator(
-                registry=self._registry(),
-                settings=_settings(),
-                standalone=True,
-                clusterwide=self._namespaces is None,
-                namespaces=self._namespaces or (),
-                stop_flag=self._stop,
-            )
+            with paced(self._pace):
+                await kopf.operator(
+                    registry=self._registry(),
+                    settings=_settings(),
+                    standalone=True,
+                    clusterwide=self._namespaces is None,
+                    namespaces=self._namespaces or (),
+                    stop_flag=self._stop,
+                )
         finally:
             pulse.cancel()
 

@@ -1,0 +1,78 @@
+"""kopf's first listing, in step with what is made of it.
+
+kopf lists in chunks, but queues what it has listed faster than it handles it: after a restart over
+ten thousand tables most of them lay in its queues at once, each with its managed fields. kopf has
+no setting for that: its chunks are handed on here, each when the one before it was handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+AHEAD = 500
+"""Objects of a kind that may wait in kopf's queues before more of them are listed."""
+PATIENCE_SECONDS = 2.0
+"""Without progress for so long, more are listed all the same: an event of an object may replace the
+one of its listing."""
+
+
+class Pace:
+    """Counts, by kind, what was listed and what of it was handled. Used in one event loop."""
+
+    def __init__(self) -> None:
+        self.listed: Counter[str] = Counter()
+        self.handled: Counter[str] = Counter()
+
+    async def listed_more(self, kind: str, count: int) -> None:
+        """Returns when few enough objects of the kind wait."""
+        self.listed[kind] += count
+        handled, since = self.handled[kind], time.monotonic()
+        while self.listed[kind] - self.handled[kind] > AHEAD:
+            if time.monotonic() - since > PATIENCE_SECONDS:
+                self.listed[kind] = self.handled[kind]
+                return
+            await asyncio.sleep(0.02)
+            if self.handled[kind] != handled:
+                handled, since = self.handled[kind], time.monotonic()
+
+
+_PACE: ContextVar[Pace | None] = ContextVar("pace", default=None)
+
+
+@contextmanager
+def paced(pace: Pace) -> Iterator[None]:
+    """For kopf's tasks that are started inside."""
+    _patch()
+    token = _PACE.set(pace)
+    try:
+        yield
+    finally:
+        _PACE.reset(token)
+
+
+def _patch() -> None:
+    """Once a process. Without a pace kopf lists as it always does."""
+    from kopf._cogs.clients import fetching
+
+    listing: Any = fetching.fetch_objs
+    if hasattr(listing, "paced"):
+        return
+
+    async def fetch_objs(*, resource: Any, **more: Any) -> AsyncIterator[tuple[Any, str]]:
+        async for chunk, version in listing(resource=resource, **more):
+            pace = _PACE.get()
+            if pace is not None:
+                for item in chunk:
+                    item["metadata"].pop("managedFields", None)
+            yield chunk, version
+            if pace is not None:
+                await pace.listed_more(resource.kind, len(chunk))
+
+    fetch_objs.paced = True  # type: ignore[attr-defined]
+    fetching.fetch_objs = fetch_objs
