@@ -515,14 +515,20 @@ def test_a_users_mistake_is_one_message_with_what_to_do(cli, scattered, argument
     assert "error: " in err or "no_such_table" in err
 
 
-def test_a_table_that_cannot_be_planned_stalls_with_the_operators_reasons(cli, scattered, tmp_path):
-    name, layouts = name_of(scattered), policy_file(tmp_path / "p.yaml", scattered, **declared("n"))
+def test_a_table_that_cannot_be_planned_stalls_with_the_operators_reasons(
+    cli, scattered, tmp_path, monkeypatch
+):
+    name, layouts = (
+        name_of(scattered),
+        policy_file(tmp_path / "p.yaml", scattered, **declared("nope")),
+    )
     code, out, _ = cli("status", "-f", layouts, "-o", "json")
     (row,) = json.loads(out)["items"]
     assert (code, row["state"], row["reason"]) == (1, "Stalled", "KeyNotFound")
     assert "Stalled" in cli("status", "-f", layouts)[1]
     manifest = scattered.current_snapshot().manifests(scattered.io)[0].manifest_path
     Path(manifest.removeprefix("file://")).unlink()
+    monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "another"))
     (row,) = json.loads(cli("status", name, "-o", "json")[1])["items"]
     assert (row["state"], row["reason"]) == ("Stalled", "TableDamaged")
 
