@@ -9,6 +9,7 @@ from reconciler.errors import (
     InternalError,
     MemoryExhaustedError,
     ReconcilerError,
+    TableNotFoundError,
     UnavailableError,
     UserError,
 )
@@ -75,7 +76,7 @@ def test_a_failed_job_is_told_by_its_cause(message: str, kind: type[ReconcilerEr
         ("org.apache.iceberg.exceptions.ServiceFailureException", UnavailableError),
         ("java.net.ConnectException", UnavailableError),
         ("java.lang.OutOfMemoryError", MemoryExhaustedError),
-        ("org.apache.iceberg.exceptions.NoSuchTableException", UserError),
+        ("org.apache.iceberg.exceptions.NoSuchTableException", TableNotFoundError),
         ("java.lang.NoClassDefFoundError", UserError),
     ],
 )
