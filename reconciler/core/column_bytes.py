@@ -9,6 +9,7 @@ is taken from the files themselves, so that writing them again as they are chang
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,7 @@ RUN_BYTES = 4
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
 
-DOMAINS = np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0))
+DOMAINS = tuple(np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0)).tolist())
 
 INDEX_SLACK = 0.06
 """Bits a row by which an index may exceed its whole bits: headers of runs and pages."""
@@ -177,19 +178,22 @@ def distinct_from_index(rows: float, index_bytes: float) -> float:
     the scale of bits. An index that fits values without end is taken for one that do not repeat.
     """
     bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
-    used = _index_bits(DOMAINS, rows)
-    fits = used == used[np.argmax(used >= min(bits - INDEX_SLACK, used[-1]))]
-    if fits[-1]:
-        return max(rows, 1.0)
-    edges = DOMAINS[np.flatnonzero(fits)[[0, -1]]]
-    middle = np.sqrt(edges[:1] * edges[1:])
-    return float(np.rint(distinct_in(middle, np.array([max(rows, 1.0)]))[0]))
-
-
-def _index_bits(domain: Float64, rows: float) -> Float64:
-    """Bits a row of the index of a chunk of rows drawn from each domain, page by page."""
     ends = np.append(np.arange(PAGE_ROWS, rows, PAGE_ROWS), max(rows, 1.0))
-    sizes = np.diff(ends, prepend=0.0)
-    seen = distinct_in(domain[:, None], ends[None, :])
+
+    def used(domain: float) -> float:
+        return _index_bits(domain, ends)
+
+    least = min(bits - INDEX_SLACK, used(DOMAINS[-1]))
+    first = bisect.bisect_left(DOMAINS, least, key=used)
+    after = bisect.bisect_right(DOMAINS, used(DOMAINS[first]), key=used)
+    if after == len(DOMAINS):
+        return max(rows, 1.0)
+    middle = np.array([np.sqrt(DOMAINS[first] * DOMAINS[after - 1])])
+    return float(np.rint(distinct_in(middle, ends[-1:])[0]))
+
+
+def _index_bits(domain: float, ends: Float64) -> float:
+    """Bits a row of the index of a chunk of rows drawn from the domain, whose pages end there."""
+    seen = distinct_in(np.full(len(ends), domain), ends)
     whole = np.ceil(np.log2(np.maximum(np.rint(seen), 1.0)))
-    return np.asarray(whole @ sizes / ends[-1])
+    return float(whole @ np.diff(ends, prepend=0.0) / ends[-1])

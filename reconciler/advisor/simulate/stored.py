@@ -196,21 +196,30 @@ def sampled_domain(ranks: Int64, native: Bool, starts: Int64, rows: Float64) -> 
     sampled = np.bincount(number[native], minlength=len(starts)).astype(np.float64)
     profile = _profile(number[usable], ranks[usable], len(starts))
     own = _domain(profile, sampled, rows)
+    thin = sampled < np.minimum(LEAST_ROWS, rows)
+    if not (thin | _mostly_once(profile)).any():
+        return own
     nowhere = np.zeros(int(usable.sum()), dtype=np.int64)
     together = _profile(nowhere, ranks[usable], 1)
     whole = _domain(together, sampled.sum(keepdims=True), rows.sum(keepdims=True))[0]
-    thin = sampled < np.minimum(LEAST_ROWS, rows)
     return np.where(thin | ((own < whole) & _may_draw_from(profile, whole)), whole, own)
+
+
+def _mostly_once(profile: _Profile) -> Bool:
+    """Slices most of whose values were seen once: what they draw from is a guess."""
+    _, once, _, valued = profile
+    found: Bool = 2.0 * once > valued
+    return found
 
 
 def _may_draw_from(profile: _Profile, domain: float) -> Bool:
     """Whether most of a slice's values were seen once, and no more of its rows are repetitions than
     of rows drawn from that domain, give or take two standard deviations: a few hundred rows without
     a repetition only say "many values"."""
-    seen, once, _, valued = profile
+    seen, _, _, valued = profile
     expected = valued - distinct_in(np.full(len(valued), domain), valued)
     most = expected + 2.0 * np.sqrt(expected) + 1.0
-    alike: Bool = (2.0 * once > valued) & (valued - seen <= most)
+    alike: Bool = _mostly_once(profile) & (valued - seen <= most)
     return alike
 
 
