@@ -25,9 +25,9 @@ from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.advisor.wair.cut import cut
 from reconciler.advisor.wair.signature import signatures
 from reconciler.advisor.wair.utilization import file_savings
-from reconciler.core.actions import Action, ActionType
+from reconciler.core.actions import LEXICOGRAPHIC, Action, ActionType
 from reconciler.core.cost import Rho, table_view
-from reconciler.core.grouping import key_range_groups
+from reconciler.core.grouping import extents, group_files
 from reconciler.core.predicate import And, Comparison, Ref
 from reconciler.core.schema import Field, Schema, SortColumn
 from reconciler.core.workload import Fragment, ShapeBatch, Workload, batch_fragments
@@ -195,7 +195,10 @@ def literal_wair(window: int, k_max: int) -> Policy:
         used = [predicate_columns(demand.predicate, SCHEMA) for demand in wanted]
         vectors = signatures(savings.by_shape[:, chosen], used, columns)
         key = (SortColumn(columns[int(vectors.sum(axis=0).argmax())]),)
-        groups = key_range_groups(files.take(chosen), key, np.ones(len(chosen)), 1 << 60, k_max)
+        each = replace(extents(files.take(chosen), key), bytes=np.ones(len(chosen), dtype=np.int64))
+        groups = group_files(
+            each, keyed=True, curve=LEXICOGRAPHIC, target_bytes=k_max, max_bytes=k_max
+        )
         return [
             Action(
                 ActionType.RECLUSTER, key=key, target_bytes=settings.target_bytes,

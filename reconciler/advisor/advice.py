@@ -76,7 +76,6 @@ class Settings:
     now_ms: when the decision is made; only hysteresis looks at it. horizon_ms: payback horizon.
     open_bytes: what opening a file is worth in bytes read.
     debt_share: of a year's reading that reclustering may owe at most (Eq. 2's cost_limit).
-    group_bytes, group_files: one group's decoded bytes and files at most.
     retention_ms: rows' remaining life from now, None where unlimited.
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
     written: by plan, the layouts that one action of it wrote (ledger.written_layouts).
@@ -103,8 +102,6 @@ class Settings:
     throughput: Throughput = PRIOR_THROUGHPUT
     debt: Debt = NO_DEBT
     debt_share: float = 0.02
-    group_bytes: int = 2 << 30
-    group_files: int = 512
     objectives: Objectives = NO_OBJECTIVES
     calibration: Calibration = PRIOR_CALIBRATION
     coverage: float = 1.0

@@ -22,7 +22,7 @@ from reconciler.advisor.judge import (
     weigh,
 )
 from reconciler.advisor.recluster import allowed, is_quiet, wanted_columns
-from reconciler.advisor.simulate.whatif import SLACK, Outcome, merged_whole
+from reconciler.advisor.simulate.whatif import Outcome, merged_whole
 from reconciler.advisor.situation import Situation
 from reconciler.core import explain
 from reconciler.core.actions import LEXICOGRAPHIC
@@ -30,6 +30,7 @@ from reconciler.core.cost import read_shape
 from reconciler.core.depth import depth_of, value_ranges
 from reconciler.core.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.core.filetable import Bool, Int64
+from reconciler.core.grouping import output_files
 from reconciler.core.schema import SortColumn
 
 ORDERED = 0.5
@@ -123,12 +124,15 @@ def _merged(situation: Situation, rows: Int64) -> Candidate:
     """Whole files one after the other, in the order of their paths."""
     rewrite = plan_rewrite(situation, rows, (), LEXICOGRAPHIC)
     files = situation.table.take(rows)
-    order = np.argsort(files.path.astype(str), kind="stable")
-    size = files.bytes[order].astype(np.float64)
-    count = max(1, int(np.ceil(size.sum() / (rewrite.target_bytes * SLACK))))
-    bins = np.empty(len(rows), dtype=np.int64)
-    middle = np.cumsum(size) - size / 2.0
-    bins[order] = np.minimum((middle / max(size.sum(), 1.0) * count).astype(np.int64), count - 1)
+    order = np.lexsort((files.path.astype(str), rewrite.chunk_of_file))
+    bins, count = np.empty(len(rows), dtype=np.int64), 0
+    for run in np.split(order, np.flatnonzero(np.diff(rewrite.chunk_of_file[order])) + 1):
+        size = files.bytes[run].astype(np.float64)
+        own = int(output_files(size.sum(), rewrite.target_bytes))
+        middle = np.cumsum(size) - size / 2.0
+        place = (middle / max(size.sum(), 1.0) * own).astype(np.int64)
+        bins[run] = count + np.minimum(place, own - 1)
+        count += own
     view = merged_whole(situation.view.take(rows), bins, rewrite.row_group_bytes)
     readings = tuple(read_shape(view, demand) for demand in situation.demands)
     outcome = Outcome(readings, count, "bound", view)

@@ -6,18 +6,17 @@ together with another set, its files could straddle what lies between them.
 
 from __future__ import annotations
 
-import numpy as np
-
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge import Candidate, plan_rewrite, readings_of, rejected, simulate, weigh
 from reconciler.advisor.recluster import FULL_ROWS, allowed, is_quiet, wanted_columns
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.simulate.whatif import SLACK, Outcome, Rewrite
+from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
 from reconciler.core import explain
 from reconciler.core.cost import TableView
 from reconciler.core.drift import Decision, declared_drift
 from reconciler.core.filetable import Int64
+from reconciler.core.grouping import output_files
 from reconciler.core.schema import SortColumn
 
 MIN_FILES = 2
@@ -76,5 +75,5 @@ def _unchanged(situation: Situation, rows: Int64, rewrite: Rewrite) -> Outcome:
     """Where nothing tells the order of rows: reads as they are, files by size alone."""
     part: TableView = situation.view.take(rows)
     size = float(part.files.bytes.sum())
-    count = max(1, int(np.ceil(size / max(rewrite.target_bytes * SLACK, 1.0))))
+    count = int(output_files(size, rewrite.target_bytes))
     return Outcome(readings_of(situation, rows), count, "none", part)

@@ -23,9 +23,9 @@ from reconciler.advisor.simulate.whatif import (
 from reconciler.advisor.situation import YEAR_MS, Situation
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.core import explain
-from reconciler.core.cost import ShapeReading, decoded_bytes, read_shape, rewrite_cost
+from reconciler.core.cost import ShapeReading, read_shape, rewrite_cost
 from reconciler.core.filetable import Int64
-from reconciler.core.grouping import key_range_groups
+from reconciler.core.grouping import extents, group_files
 from reconciler.core.schema import SortColumn
 
 Float64 = npt.NDArray[np.float64]
@@ -75,11 +75,11 @@ def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
 def plan_rewrite(
     situation: Situation, rows: Int64, key: tuple[SortColumn, ...], curve: str
 ) -> Rewrite:
-    """The rewrite as the execution would run it: memory-bounded groups in key order."""
+    """The rewrite as the execution will run it: the same groups, in key order."""
     settings = situation.settings
     files = situation.table.take(rows)
-    groups = key_range_groups(
-        files, key, decoded_bytes(files), settings.group_bytes, settings.group_files
+    groups = group_files(
+        extents(files, key), keyed=bool(key), curve=curve, target_bytes=settings.target_bytes
     )
     chunk = np.zeros(len(rows), dtype=np.int64)
     for number, members in enumerate(groups):

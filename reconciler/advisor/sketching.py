@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from reconciler.advisor.recluster import allowed
 from reconciler.advisor.situation import Situation
-from reconciler.core.filetable import Int64
-from reconciler.core.grouping import midpoint_rank
+from reconciler.core.filetable import FileTable, Int64
+from reconciler.core.values import Kind
 
 Float64 = npt.NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def _stratified(situation: Situation, rows: Int64, limit: int) -> Int64:
     """Evenly spaced files, ordered by partition and by the column that the savings come from."""
     if len(rows) <= limit:
         return rows.astype(np.int64)
-    rank = midpoint_rank(situation.table, _leading_column(situation))[rows]
+    rank = _midpoint_rank(situation.table, _leading_column(situation))[rows]
     order = rows[np.lexsort((rows, rank, situation.table.partition[rows]))]
     place = ((np.arange(limit) + 0.5) * len(order) / limit).astype(np.int64)
     return np.sort(order[place])
@@ -72,3 +72,18 @@ def _leading_column(situation: Situation) -> int:
             share = float(situation.savings.by_shape[number].sum()) / len(columns)
             total[column] = total.get(column, 0.0) + share
     return max(sorted(total), key=lambda c: total[c]) if total else -1
+
+
+def _midpoint_rank(table: FileTable, field_id: int) -> Int64:
+    """Rank of each file by the middle of its bounds: by number, for bytes by the two ranks' sum."""
+    column = table.columns.get(field_id)
+    if column is None:
+        return np.zeros(len(table), dtype=np.int64)
+    if column.kind is Kind.BYTES:
+        low = np.unique(column.lower, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        high = np.unique(column.upper, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        middle = (low + high).astype(np.float64)
+    else:
+        middle = column.lower.astype(np.float64) / 2.0 + column.upper.astype(np.float64) / 2.0
+    middle = np.where(column.bounded, middle, np.inf)
+    return np.unique(middle, return_inverse=True)[1].reshape(-1).astype(np.int64)

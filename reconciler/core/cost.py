@@ -328,12 +328,6 @@ def _width_share(schema: Schema, field_id: int) -> float:
     return widths.get(field_id, 0) / max(sum(widths.values()), 1)
 
 
-def decoded_bytes(table: FileTable) -> Float64:
-    """Bytes of each file's rows in memory, float64[files]: what bounds a rewrite's group."""
-    width = sum(type_width(f.type) for f in table.schema.fields)
-    return np.maximum(table.records * float(width), 2.0 * table.bytes)
-
-
 @dataclass(frozen=True)
 class ShapeReading:
     """What the queries of one shape read from a view.

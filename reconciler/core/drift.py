@@ -17,6 +17,7 @@ import numpy as np
 from reconciler.core.actions import HILBERT
 from reconciler.core.depth import Pieces, Ranges, depth_of, elementary, sweep, value_ranges
 from reconciler.core.filetable import Array, Bool, FileTable, Int64, Partition
+from reconciler.core.grouping import SMALL_SHARE
 from reconciler.core.schema import SortColumn
 
 MIB = 1 << 20
@@ -28,9 +29,6 @@ UNSORTED_SHARE = 0.25
 
 MIN_GAIN = 0.10
 """A smaller relative gain in mean depth is no drift."""
-
-SMALL_SHARE = 0.75
-"""A file below this share of the target size is a candidate for bin-packing."""
 
 WRITTEN_SHARE = 0.5
 """A file of ours above this share of the target is what the writer made of that target."""

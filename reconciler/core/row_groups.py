@@ -11,11 +11,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from reconciler.core.sample import RowGroups
 
+SLACK = 1.1
+"""A row group may exceed its size by this much before another is counted."""
+
 PAGE_ROWS = 20_000
 """parquet.page.row.count.limit of the Java writer."""
+
+
+def row_groups_of(size: npt.ArrayLike, row_group_bytes: float) -> npt.NDArray[np.int64]:
+    """Row groups that files, or runs of rows, of so many bytes become, int64."""
+    wanted = np.ceil(np.asarray(size, dtype=np.float64) / max(row_group_bytes * SLACK, 1.0))
+    return np.maximum(1, wanted).astype(np.int64)
 
 
 def stored_row_group_bytes(configured: int, footers: RowGroups | None) -> int:

@@ -7,6 +7,7 @@ the rows instead. Every row that is read is observed, so that nothing can get lo
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -134,10 +135,10 @@ def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], w
 
 def _packed(source: Source, group: Group) -> Any:
     """Rows in their files' order, runs of files side by side."""
-    total, seen = max(group.bytes, 1), 0
+    ends, seen = [group.bytes * share for share in group.begins], 0
     runs: list[list[str]] = [[] for _ in range(group.tasks)]
     for file in group.inputs:
-        runs[min(group.tasks - 1, seen * group.tasks // total)].append(file.path)
+        runs[bisect.bisect_right(ends, seen + file.bytes / 2)].append(file.path)
         seen += file.bytes
     frames = [source.read(run) for run in runs if run]
     return _union([source.observed(frame, frame.schema).coalesce(1) for frame in frames])
@@ -224,9 +225,9 @@ def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ..
     if group.action.curve == HILBERT:
         curve = keys.fit_curve(scores)
         along = [(float(p),) for p in curve.position(scores)]
-        return Cut(key, prefixes, curve, tuple(keys.slice_cuts(along, group.tasks)))
+        return Cut(key, prefixes, curve, tuple(keys.slice_cuts(along, group.begins)))
     tuples = [tuple(map(float, row)) for row in scores.T]
-    return Cut(key, prefixes, None, tuple(keys.slice_cuts(tuples, group.tasks)))
+    return Cut(key, prefixes, None, tuple(keys.slice_cuts(tuples, group.begins)))
 
 
 def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[str, ...]:

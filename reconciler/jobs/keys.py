@@ -11,6 +11,7 @@ import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -217,10 +218,13 @@ def _java_ints(spark: Any, values: npt.NDArray[np.int32]) -> Any:
     return array
 
 
-def slice_cuts(keys: Sequence[tuple[float, ...]], slices: int) -> list[tuple[float, ...]]:
-    """Quantiles of sampled key tuples that divide the rows into `slices` parts, fewer on ties."""
+def slice_cuts(
+    keys: Sequence[tuple[float, ...]], shares: Sequence[Fraction]
+) -> list[tuple[float, ...]]:
+    """Quantiles of sampled key tuples at which slices begin after those shares of the rows; fewer
+    on ties. shares: ascending, each between 0 and 1."""
     ordered = sorted(keys)
-    picks = [ordered[len(ordered) * i // slices] for i in range(1, slices)] if ordered else []
+    picks = [ordered[int(len(ordered) * share)] for share in shares] if ordered else []
     return sorted({cut for cut in picks if bisect.bisect_left(ordered, cut) > 0})
 
 

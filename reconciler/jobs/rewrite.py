@@ -354,7 +354,8 @@ class _Execution:
         target = action.target_bytes or int(
             self.table.properties().get(stage.TARGET_SIZE) or stage.DEFAULT_TARGET
         )
-        return make_groups(action_id, action, files, target, self._task_bytes(), self.cores)
+        merge = self.request.group_bytes or None
+        return make_groups(action_id, action, files, target, self._task_bytes(), self.cores, merge)
 
     def _task_bytes(self) -> int:
         if self.request.group_bytes:

@@ -133,19 +133,19 @@ def _columns(table: Any) -> int:
 def roll_bytes(group: Group, columns: int) -> int:
     """File size at which a task begins its next file.
 
-    A task of f files gets f equal parts and half a part's slack, spread over them: without it, a
-    task slightly larger than estimated would end in a tiny file. The writer counts the rows of its
-    open pages at their size before compression: what compression will take off them is added, or
-    files of a few megabytes would end far too early. A task of one file ends it early only should
-    it outgrow its inputs by far.
+    A task of f files (`Group.begins`) gets f equal parts and half a part's slack, spread over them:
+    without it, a task slightly larger than estimated would end in a tiny file. The writer counts
+    the rows of its open pages at their size before compression: what compression will take off them
+    is added, or files of a few megabytes would end far too early. A task of one file ends it early
+    only should it outgrow its inputs by far.
     """
-    per_task = group.files / group.tasks
+    per_task = -(-group.files // group.tasks)
     part = group.bytes / group.files
-    if per_task <= 1.0:
+    if per_task == 1:
         return max(int(2.0 * part), OPEN_BYTES)
     open_rows = min(PAGE_ROWS, group.rows / group.files)
     shrinks = max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
-    return int(part * (1.0 + 0.5 / max(per_task, 1.0)) + open_rows * shrinks)
+    return int(part * (1.0 + 0.5 / per_task) + open_rows * shrinks)
 
 
 def _check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:

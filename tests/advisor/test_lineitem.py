@@ -92,7 +92,7 @@ def test_lineitem_is_reclustered_by_its_dates_as_predicted_and_then_left_alone(l
     settings = Settings(
         target_bytes=lineitem.row_width * ROWS_PER_FILE,
         row_group_bytes=lineitem.row_width * ROWS_PER_FILE,
-        open_bytes=1_000, now_ms=11 * DAY, group_bytes=1 << 40,
+        open_bytes=1_000, now_ms=11 * DAY,
     )  # fmt: skip
     advice = _advise(lineitem, work, settings)
     assert advice.actions
@@ -103,7 +103,7 @@ def test_lineitem_is_reclustered_by_its_dates_as_predicted_and_then_left_alone(l
     assert sum(s.bytes_after for s in advice.shapes) == pytest.approx(advice.read_after.mid)
     table = lineitem
     for item in advice.actions:
-        table = table.apply(item.action, settings.now_ms, settings.group_bytes)
+        table = table.apply(item.action, settings.now_ms)
     actual = _read(table, work, settings)
     assert advice.read_after.mid == pytest.approx(actual, rel=0.10)
     assert actual < 0.6 * _read(lineitem, work, settings)

@@ -76,7 +76,7 @@ def test_predicted_reads_are_near_those_of_the_rewrite_carried_out(seed, key, ji
         target_bytes=ROW_BYTES * 2_000, row_group_bytes=ROW_BYTES * 2_000,
         inputs=tuple(files.path),
     )  # fmt: skip
-    done = table.apply(action, 0, group_bytes=1 << 40)
+    done = table.apply(action, 0)
     after = table_view(done.file_table(), done.row_groups(), None, ROW_BYTES * 2_000, 1_000)
     assert predicted.files == len(done.files)
     total_predicted = total_actual = 0.0

@@ -114,7 +114,6 @@ SETTINGS = Settings(
     target_bytes=ROW_BYTES * 2_000,
     row_group_bytes=ROW_BYTES * 2_000,
     open_bytes=2_000,
-    group_bytes=1 << 40,
     now_ms=20 * DAY,
 )
 
@@ -129,9 +128,7 @@ def advise(
 
 def apply(table: SimulatedTable, advice: Advice, settings: Settings = SETTINGS) -> SimulatedTable:
     for item in advice.actions:
-        table = table.apply(
-            item.action, settings.now_ms, settings.group_bytes, settings.group_files
-        )
+        table = table.apply(item.action, settings.now_ms)
     return table
 
 

@@ -24,7 +24,7 @@ from reconciler.core.drift import (
     small_mask,
 )
 from reconciler.core.filetable import FileTable
-from reconciler.core.grouping import key_range_groups
+from reconciler.core.grouping import extents, group_files
 from reconciler.core.schema import SortColumn
 from tests.core.tables import ROW_BYTES, File, single_column, table_of
 
@@ -155,16 +155,15 @@ def spread(count: int, rows: int = 20, seed: int = 0, width: int = 1000) -> list
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(8, 60), st.integers(4, 12), st.integers(0, 5))
-def test_rewrites_in_memory_bounded_groups_converge_too(
-    count: int, files_a_group: int, seed: int
-) -> None:
+def test_rewrites_in_bounded_groups_converge_too(count: int, files_a_group: int, seed: int) -> None:
     """An action is carried out group by group in key order, so its outputs may still overlap."""
 
     def write(rows: list[tuple[Any, ...]], key: Sequence[SortColumn]) -> list[Any]:
         table = table_of([File(piece) for piece in cut(rows)], ("long", "long"))
-        groups = key_range_groups(
-            table, tuple(key), table.bytes.astype(np.float64), files_a_group * TARGET, 10_000
-        )
+        groups = group_files(
+            extents(table, tuple(key)), keyed=True, curve=LEXICOGRAPHIC, target_bytes=TARGET,
+            max_bytes=files_a_group * TARGET,
+        )  # fmt: skip
         inputs = cut(rows)
         return [
             piece

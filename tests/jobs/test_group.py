@@ -25,13 +25,13 @@ def _names(groups: list) -> list[list[str]]:
     return [[file.path for file in group.inputs] for group in groups]
 
 
-def test_files_apart_in_the_key_are_separate_groups_when_memory_is_short() -> None:
+def test_files_apart_in_the_key_are_separate_groups_where_nothing_is_merged() -> None:
     files = [_file("a", 0, 10), _file("b", 5, 20), _file("c", 20, 30), _file("d", 40, 50)]
-    groups = make_groups("a01", SORT, files, 10 * MIB, task_bytes=1, cores=2)
+    groups = make_groups("a01", SORT, files, 10 * MIB, task_bytes=1, cores=2, merge_bytes=1)
     assert _names(groups) == [["a", "b"], ["c"], ["d"]]
 
 
-def test_small_neighbours_share_a_group_when_they_fit() -> None:
+def test_small_neighbours_share_a_group() -> None:
     files = [_file("a", 0, 10, MIB), _file("b", 20, 30, MIB), _file("c", 40, 50, MIB)]
     groups = make_groups("a01", SORT, files, 10 * MIB, task_bytes=64 * MIB, cores=2)
     assert _names(groups) == [["a", "b", "c"]]
@@ -40,7 +40,7 @@ def test_small_neighbours_share_a_group_when_they_fit() -> None:
 
 def test_constant_files_of_one_value_stay_together() -> None:
     files = [_file("a", 7, 7), _file("b", 7, 7), _file("c", 8, 8)]
-    assert _names(make_groups("a01", SORT, files, MIB, 1, 2)) == [["a", "b"], ["c"]]
+    assert _names(make_groups("a01", SORT, files, MIB, 1, 2, 1)) == [["a", "b"], ["c"]]
 
 
 def test_a_file_without_bounds_may_hold_anything() -> None:
@@ -63,14 +63,11 @@ def test_a_curve_takes_all_inputs_together() -> None:
 
 
 def test_a_huge_overlapping_set_is_cut_in_order_of_midpoints() -> None:
-    files = [
-        InputFile(f"{i:02d}", 10 << 30, 1000, 40 << 30, 0, 100, (float(i), float(i) + 50))
-        for i in range(4)
-    ]
+    files = [InputFile(f"{9 - i:02d}", 10 << 30, 1000, 40 << 30, i, 50 + i) for i in range(4)]
     groups = make_groups("a01", SORT, files[::-1], 512 * MIB, 1 << 30, 2)
     paths = [path for names in _names(groups) for path in names]
     assert len(groups) == 3
-    assert paths == ["00", "01", "02", "03"]
+    assert paths == ["09", "08", "07", "06"]
 
 
 @pytest.mark.parametrize("action", [SORT, PACK])

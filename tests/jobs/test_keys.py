@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,14 @@ def test_a_stretch_of_the_curve_lies_in_its_box(
 
 @given(
     values=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=50),
-    slices=st.integers(1, 6),
+    shares=st.lists(st.fractions(0, Fraction(99, 100)), max_size=5).map(sorted),
 )
 def test_cuts_leave_no_slice_of_the_sample_empty(
-    values: list[tuple[int, int]], slices: int
+    values: list[tuple[int, int]], shares: list[Fraction]
 ) -> None:
     sample = [(float(a), float(b)) for a, b in values]
-    cuts = keys.slice_cuts(sample, slices)
-    assert len(cuts) < slices or slices == 1
+    cuts = keys.slice_cuts(sample, shares)
+    assert len(cuts) <= len(shares)
     numbers = {sum(value >= cut for cut in cuts) for value in sample}
     assert numbers == (set(range(len(cuts) + 1)) if sample else set())
 

@@ -50,6 +50,29 @@ def test_cluster_sorts_files_apart(bench: Bench, parts: int, group_bytes: int) -
     assert outcome.cpu_seconds > outcome.verify_cpu_seconds > 0
 
 
+@pytest.mark.parametrize("keyed", [True, False], ids=["sorted", "packed"])
+def test_an_odd_number_of_files_is_shared_by_two_tasks_in_whole_files(
+    bench: Bench, keyed: bool
+) -> None:
+    """Two and a half files a task would end each in a file too many, of half a file."""
+    name = bench.create("id bigint, s string")
+    for number in range(15):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * 15 + {number},"
+            f" sha2(concat(id, '-{number}'), 256) FROM range(20000)"
+        )
+    before = bench.rows(name)
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    kind, key = (ActionType.CLUSTER, ("id",)) if keyed else (ActionType.BIN_PACK, ())
+    target = size // 3 if keyed else size // 3 + 1
+    action = bench.action(name, kind, *key, target_bytes=target)
+    assert bench.run(bench.request(name, action)).done
+    assert bench.rows(name) == before
+    sizes = [file.file_size_in_bytes for file in bench.files(name)]
+    assert len(sizes) == 3
+    assert min(sizes) > 0.75 * target
+
+
 def test_summary_names_plan_action_and_attempt(bench: Bench) -> None:
     name = bench.create("id bigint, s string, v bigint")
     _shuffled(bench, name, files=2, rows=10)

@@ -88,7 +88,7 @@ def carry_out(
     for action in actions:
         size = dict(zip(table.file_table().path, table.file_table().bytes, strict=True))
         cost += settings.rho.value * sum(float(size[path]) for path in action.inputs)
-        table = table.apply(action, settings.now_ms, settings.group_bytes, settings.group_files)
+        table = table.apply(action, settings.now_ms)
     return table, cost
 
 

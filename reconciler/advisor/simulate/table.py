@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.advisor.simulate.pool import HILBERT_BITS, even_ranks
-from reconciler.advisor.simulate.whatif import SLACK
 from reconciler.core.actions import HILBERT, Action
 from reconciler.core.column_bytes import RUN_BYTES
-from reconciler.core.cost import decoded_bytes, type_width
+from reconciler.core.cost import type_width
 from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
-from reconciler.core.grouping import key_range_groups
+from reconciler.core.grouping import extents, group_files, output_files
+from reconciler.core.row_groups import row_groups_of
 from reconciler.core.sample import RowGroups, RowSample
 from reconciler.core.schema import PartitionSpec, Schema, SortColumn
 
@@ -143,9 +143,7 @@ class SimulatedTable:
             file=np.concatenate(owner) if owner else np.zeros(0, dtype=np.int64),
         )
 
-    def apply(
-        self, action: Action, now_ms: int, group_bytes: int = 2 << 30, group_files: int = 512
-    ) -> SimulatedTable:
+    def apply(self, action: Action, now_ms: int) -> SimulatedTable:
         """The table after a rewrite. Rows are carried along, never changed."""
         if not action.type.rewrites:
             return self
@@ -154,7 +152,12 @@ class SimulatedTable:
         chosen = np.array([f.path in inputs for f in self.files], dtype=np.bool_)
         members = np.flatnonzero(chosen)
         files = table.take(members)
-        groups = key_range_groups(files, action.key, decoded_bytes(files), group_bytes, group_files)
+        groups = group_files(
+            extents(files, action.key),
+            keyed=bool(action.key),
+            curve=action.curve,
+            target_bytes=action.target_bytes,
+        )
         written: list[SimulatedFile] = []
         for group in groups:
             rows = np.concatenate([self.files[int(members[i])].rows for i in group])
@@ -179,12 +182,12 @@ class SimulatedTable:
 
     def _cut(self, rows: Int64, action: Action, now_ms: int, first: int) -> list[SimulatedFile]:
         size = len(rows) * self.row_width
-        count = max(1, int(np.ceil(size / (action.target_bytes * SLACK))))
+        count = int(output_files(size, action.target_bytes))
         edges = np.linspace(0, len(rows), count + 1).astype(np.int64)
         file_rows = max(1, int(np.ceil(len(rows) / count)))
-        groups = max(1, int(np.ceil(
-            file_rows * self.row_width / (action.row_group_bytes * SLACK)
-        ))) if action.row_group_bytes else 1  # fmt: skip
+        groups = 1
+        if action.row_group_bytes:
+            groups = int(row_groups_of(file_rows * self.row_width, action.row_group_bytes))
         each = max(1, -(-file_rows // groups))
         return [
             SimulatedFile(

@@ -8,7 +8,7 @@ that overlaps nothing gains nothing from being sorted, and one key spoils the ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,14 +29,13 @@ from reconciler.core.cost import (
     type_width,
 )
 from reconciler.core.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.core.grouping import output_files
+from reconciler.core.row_groups import row_groups_of
 from reconciler.core.sample import RowSample
 from reconciler.core.schema import SortColumn
 from reconciler.core.values import Kind
 
 Float64 = npt.NDArray[np.float64]
-
-SLACK = 1.1
-"""A file may exceed the target by this much before another is started."""
 
 MAX_BOUNDED_GROUPS = 64
 """More groups than this are not judged by bounds: such a rewrite deserves a sketch first."""
@@ -121,8 +120,8 @@ def _simulated(
     size = float((pool.files.bytes * alive).sum())
     per_row = size / max(float(rows.sum()), 1e-9)
     chunk = rewrite.chunk_of_file[pool.file[order]]
-    file, real_files = _cut(chunk, rows * per_row, rewrite.target_bytes * SLACK, MIN_SLICE_ROWS)
-    group, _ = _cut(file, rows * per_row, rewrite.row_group_bytes * SLACK, MIN_SLICE_ROWS)
+    file, real_files = _cut(chunk, rows * per_row, output_files, rewrite.target_bytes)
+    group, _ = _cut(file, rows * per_row, row_groups_of, rewrite.row_group_bytes)
     first_of_file = np.flatnonzero(np.diff(file, prepend=-1))
     first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
     owner = file[first_of_group].astype(np.int64)
@@ -160,7 +159,7 @@ def _group_sizes(
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
     size = float(pool.files.bytes.sum()) / total * records
-    each = records / np.maximum(1.0, np.ceil(size / max(rewrite.row_group_bytes * SLACK, 1.0)))
+    each = records / row_groups_of(size, rewrite.row_group_bytes)
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
@@ -207,8 +206,10 @@ def _sorted_bytes(pool: Pool, field_id: int) -> float:
     return distinct * (width + RUN_BYTES)
 
 
-def _cut(parent: Int64, size: Float64, limit: float, min_rows: int) -> tuple[Int64, int]:
-    """Equal slices of each parent, none above the limit: slice per row, and the true count.
+def _cut(
+    parent: Int64, size: Float64, count_of: Callable[[Float64, float], Int64], wanted_bytes: int
+) -> tuple[Int64, int]:
+    """Equal slices of each parent, as many as `count_of` says: slice per row, and the true count.
 
     parent: ascending slice per row. Where the sample is too thin for the true count, slices are
     coarser, which overstates what is read.
@@ -216,8 +217,8 @@ def _cut(parent: Int64, size: Float64, limit: float, min_rows: int) -> tuple[Int
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     total = np.add.reduceat(size, starts)
     lengths = np.diff(np.append(starts, len(parent)))
-    wanted = np.maximum(1, np.ceil(total / max(limit, 1.0))).astype(np.int64)
-    used = np.minimum(wanted, np.maximum(1, lengths // min_rows))
+    wanted = count_of(total, wanted_bytes)
+    used = np.minimum(wanted, np.maximum(1, lengths // MIN_SLICE_ROWS))
     number = np.cumsum(np.diff(parent, prepend=parent[:1]) != 0)
     cumulative = np.cumsum(size)
     before = np.concatenate(([0.0], cumulative[starts[1:] - 1]))
@@ -371,7 +372,7 @@ def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand])
 def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
     live = np.maximum(files.records - files.position_deleted, 1)
     size = int((files.bytes * (live / np.maximum(files.records, 1))).sum())
-    count = max(1, int(np.ceil(size / max(rewrite.target_bytes * SLACK, 1.0))))
+    count = int(output_files(size, rewrite.target_bytes))
     edges = np.linspace(0.0, float(live.sum()), count + 1)
     lead = rewrite.key[0].field_id
     columns = {}
@@ -454,8 +455,8 @@ def merged_whole(view: TableView, bins: Int64, row_group_bytes: int) -> TableVie
     }  # fmt: skip
     size = np.add.reduceat(taken.bytes, starts)
     sizes = {field: _sum_known(known, starts) for field, known in taken.column_sizes.items()}
-    groups = np.maximum(1.0, np.ceil(size / max(row_group_bytes * SLACK, 1.0)))
-    sizes |= _merged_sizes(view, order, starts, records, records / groups)
+    each = records / row_groups_of(size, row_group_bytes)
+    sizes |= _merged_sizes(view, order, starts, records, each)
     table = simulated_files(view.files, records, size, columns, sizes)
     return TableView(table, row_group_bytes=1 << 62, open_bytes=view.open_bytes)
 

@@ -1,0 +1,141 @@
+"""Groups: key neighbours together, nothing twice, the same for the plan and for the execution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.actions import HILBERT, LEXICOGRAPHIC, Action, ActionType
+from reconciler.core.filetable import Int64
+from reconciler.core.grouping import (
+    SMALL_SHARE,
+    Extents,
+    extents,
+    group_files,
+    output_files,
+    unbounded,
+)
+from reconciler.core.schema import SortColumn
+from reconciler.jobs.group import InputFile, make_groups
+from tests.core.tables import ROW_BYTES, File, table_of
+
+KEY = (SortColumn(1),)
+TARGET = 10 * ROW_BYTES
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(2, 40)), min_size=1, max_size=30
+)
+
+
+def files_of(spans: list[tuple[int, int, int]]) -> list[File]:
+    """Per span its first value, its length and how many rows it has."""
+    return [File(tuple((a + b * (i > 0),) for i in range(rows))) for a, b, rows in spans]
+
+
+def sized(*sizes: int) -> Extents:
+    """Files of those sizes that do not overlap, in key order."""
+    ranks = np.arange(len(sizes), dtype=np.int64) * 2
+    return Extents(
+        np.array([f"{i:03d}" for i in range(len(sizes))]), np.array(sizes, dtype=np.int64),
+        ranks, ranks + 1, np.ones(len(sizes), dtype=np.bool_),
+    )  # fmt: skip
+
+
+def members(groups: list[Int64]) -> list[list[int]]:
+    return [group.tolist() for group in groups]
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**9))
+def test_files_of_one_rewrite_are_not_small_for_the_next(size: int, target: int) -> None:
+    count = int(output_files(size, target))
+    assert count == 1 or SMALL_SHARE * target <= size / count
+    assert size / count <= 1.5 * target
+
+
+@given(spans=SPANS, keyed=st.booleans(), curve=st.sampled_from([LEXICOGRAPHIC, HILBERT]))
+def test_the_plan_and_the_execution_group_alike(
+    spans: list[tuple[int, int, int]], keyed: bool, curve: str
+) -> None:
+    table = table_of(files_of(spans), ("long",))
+    key = KEY if keyed else ()
+    column = table.columns[1]
+    inputs = [
+        InputFile(
+            str(table.path[i]), int(table.bytes[i]), int(table.records[i]), 1,
+            int(column.lower[i]), int(column.upper[i]),
+        )
+        for i in range(len(table))
+    ]  # fmt: skip
+    planned = group_files(extents(table, key), keyed=keyed, curve=curve, target_bytes=TARGET)
+    action = Action(ActionType.CLUSTER, key=key, curve=curve)
+    run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2)
+    assert [[str(table.path[i]) for i in group] for group in planned] == [
+        [file.path for file in group.inputs] for group in run
+    ]
+    assert [group.files for group in run] == [
+        int(output_files(table.bytes[group].sum(), TARGET)) for group in planned
+    ]
+
+
+@given(spans=SPANS, keyed=st.booleans(), limit=st.integers(1, 400))
+def test_every_file_is_in_exactly_one_group_and_none_overlaps_another(
+    spans: list[tuple[int, int, int]], keyed: bool, limit: int
+) -> None:
+    files = extents(table_of(files_of(spans), ("long",)), KEY)
+    groups = group_files(
+        files, keyed=keyed, curve=LEXICOGRAPHIC, target_bytes=TARGET, merge_bytes=limit * ROW_BYTES
+    )
+    assert sorted(np.concatenate(groups).tolist()) == list(range(len(spans)))
+    if keyed:
+        reach = [int(files.high[group].max()) for group in groups]
+        begin = [int(files.low[group].min()) for group in groups]
+        assert all(b >= e for b, e in zip(begin[1:], reach, strict=False))
+
+
+def test_neighbours_are_merged_to_a_few_files_and_none_is_left_alone_small() -> None:
+    target = 100
+    groups = group_files(
+        sized(150, 150, 100, 90, 10, 500, 20, 500, 30),
+        keyed=True, curve=LEXICOGRAPHIC, target_bytes=target,
+    )  # fmt: skip
+    assert members(groups) == [[0, 1, 2], [3, 4], [5], [6, 7, 8]]
+
+
+def test_an_overlapping_set_is_never_split_for_its_number_of_files() -> None:
+    """A table that overlaps everywhere is one sort, however many files: the plan must know it."""
+    count = 5_000
+    files = Extents(
+        np.array([f"{i:05d}" for i in range(count)]), np.full(count, 1 << 20, dtype=np.int64),
+        np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64),
+        np.ones(count, dtype=np.bool_),
+    )  # fmt: skip
+    (group,) = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=512 << 20)
+    assert len(group) == count
+
+
+def test_a_set_larger_than_a_group_may_be_is_cut_at_midpoints() -> None:
+    low = np.array([30, 10, 20, 0], dtype=np.int64)
+    files = Extents(
+        np.array(list("abcd")), np.full(4, 10, dtype=np.int64), low, low + 100,
+        np.ones(4, dtype=np.bool_),
+    )  # fmt: skip
+    groups = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=1, max_bytes=20)
+    assert members(groups) == [[3, 1], [2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([150, 150, 150], [[0, 1, 2]]),
+        ([150, 150, 150, 200], [[0, 1], [2, 3]]),
+        ([300, 300, 50, 60], [[0], [1, 2, 3]]),
+        ([400], [[0]]),
+    ],
+)
+def test_without_a_key_runs_are_of_a_few_files(sizes: list[int], groups: list[list[int]]) -> None:
+    path = np.array([f"{i:03d}" for i in range(len(sizes))])
+    files = unbounded(path, np.array(sizes, dtype=np.int64))
+    found = group_files(files, keyed=False, curve=LEXICOGRAPHIC, target_bytes=100)
+    assert members(found) == groups
