@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from reconciler.kube.kinds import TABLE_LAYOUT
 from tests.cluster import binaries, spark_image
 from tests.cluster.cluster import Cluster
 from tests.controller.held import held_jobs
-from tests.controller.scene import Driver, Lake, Scene, eventually, scene
+from tests.controller.scene import SAMPLE_SECONDS, Driver, Lake, Scene, eventually, scene
 
 LEASE_SECONDS = 15
 CONVERGES = 600.0
@@ -294,14 +296,33 @@ FAULTS: Mapping[str, Callable[[Scene], str]] = {
 
 def play(cluster: Cluster, name: str, directory: Path) -> str:
     """One fault on a table and in a namespace of its own. Raises when anything is wrong."""
-    cluster.kubectl("create", "namespace", name)
-    wait = ("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
-    cluster.kubectl(*wait)
-    directory.mkdir()
-    with scene(cluster, name, Lake(directory)) as stage:
+    with staged(cluster, name, directory) as stage:
         said = FAULTS[name](stage)
         stage.check()
     return said
+
+
+@contextmanager
+def staged(
+    cluster: Cluster, name: str, directory: Path, every: float = SAMPLE_SECONDS
+) -> Iterator[Scene]:
+    """A scene on a table and in a namespace of its own."""
+    cluster.kubectl("create", "namespace", name)
+    wait = ("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
+    cluster.kubectl(*wait)
+    directory.mkdir(parents=True)
+    with scene(cluster, name, Lake(directory), every) as stage:
+        yield stage
+
+
+@contextmanager
+def started(directory: Path) -> Iterator[Cluster]:
+    """A control plane with its node and the image of Spark."""
+    with Cluster(directory, binaries.directories(["kube"])["kube"]) as cluster:
+        cluster.start_kubelet()
+        image: Any = spark_image
+        cluster.set_image(image.NAME, image.ENTRYPOINT, image.environment())
+        yield cluster
 
 
 def main() -> int:
@@ -312,17 +333,13 @@ def main() -> int:
     unknown = set(arguments.names) - set(FAULTS)
     if unknown:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
-    programs = binaries.directories(["kube"])["kube"]
     rows = []
     with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as scratch:
         base = arguments.keep or Path(scratch)
         base.mkdir(parents=True, exist_ok=True)
-        with Cluster(base / "cluster", programs) as cluster:
-            cluster.start_kubelet()
-            image: Any = spark_image
-            cluster.set_image(image.NAME, image.ENTRYPOINT, image.environment())
+        with started(base / "cluster") as cluster:
             for name in arguments.names or FAULTS:
-                rows.append(_told(cluster, name, base / name))
+                rows.append(told(name, partial(play, cluster, name, base / name)))
     if not arguments.names:
         write(rows)
     return 1 if any(row[1] != OK for row in rows) else 0
@@ -338,15 +355,15 @@ def write(rows: list[tuple[str, str, str, str]]) -> None:
     write_section("Faults of processes", "python -m bench.cluster_faults", [head, *rows], note)
 
 
-def _told(cluster: Cluster, name: str, directory: Path) -> tuple[str, str, str, str]:
+def told(name: str, play: Callable[[], str]) -> tuple[str, str, str, str]:
     """One row: the fault, whether all held, seconds, what was seen."""
-    started = time.monotonic()
+    began = time.monotonic()
     try:
-        said, held = play(cluster, name, directory), OK
+        said, held = play(), OK
     except (AssertionError, TimeoutError, OSError, subprocess.SubprocessError) as error:
         said, held = str(error) or "".join(traceback.format_tb(error.__traceback__)[-2:]), "FAILED"
         traceback.print_exc(file=sys.stderr)
-    seconds = f"{time.monotonic() - started:.0f}"
+    seconds = f"{time.monotonic() - began:.0f}"
     print(f"{name:34} {held:6} {seconds:>4} s  {said}", flush=True)
     return name, held, seconds, said.partition("\n")[0]
 

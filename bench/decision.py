@@ -259,7 +259,7 @@ def in_pool(policy: Policy) -> Policy:
 def protocol_settings(rho: float) -> Settings:
     size = ROW_BYTES * ROWS_PER_MONTH // FILES_PER_MONTH
     return Settings(
-        target_bytes=size, row_group_bytes=size, open_bytes=0, group_bytes=1 << 40,
+        target_bytes=size, row_group_bytes=size, open_bytes=0,
         rho=Rho(rho, "measured"),
     )  # fmt: skip
 

@@ -229,7 +229,11 @@ def _stuck(parts: _Parts) -> list[str]:
     now = time.monotonic()
     if not parts.filled.is_set():
         return []
-    beats = {"queue": parts.queue.beat, "watch": parts.watch.beat}
+    beats = {
+        "lease": parts.lease.beat,
+        "queue": parts.queue.beat,
+        "watch": parts.watch.beat,
+    }
     return [f"{name} is stuck" for name, beat in beats.items() if now - beat > STUCK_SECONDS]
 
 

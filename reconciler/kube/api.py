@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from reconciler.api.source import json_as_yaml
+from reconciler.errors import UserError
 from reconciler.kube.connection import Connection
 from reconciler.kube.errors import (
     AlreadyExists,
@@ -357,14 +358,23 @@ class Api:
         generation = self.connection.generation
         try:
             return self._once(verb, method, path, plural, subject, headers or {}, body)
-        except Unauthorized:
-            self.connection.renew(generation)
+        except Unauthorized as refused:
+            self._renew(generation, refused)
         except ApiUnavailable as error:
             # A pooled connection that the server closed (its restart, say) says nothing about
             # the server: reading is tried once more on a new one.
             if method != "GET" or error.status or not error.immediate:
                 raise
         return self._once(verb, method, path, plural, subject, headers or {}, body)
+
+    def _renew(self, generation: int, refused: Unauthorized) -> None:
+        """A configuration that cannot be read now leaves it at the refusal."""
+        try:
+            self.connection.renew(generation)
+        except UserError as error:
+            again = Unauthorized(refused.what, details=(error.what, *error.details), do=error.do)
+            again.status = refused.status
+            raise again from error
 
     def _once(
         self,

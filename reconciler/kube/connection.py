@@ -7,6 +7,7 @@ are not loaded, which keeps start-up and memory small.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import threading
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from reconciler.errors import UserError
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
+
+log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 POOL_SIZE = 32
@@ -99,7 +102,10 @@ class Connection:
         return self._generation
 
     def renew(self, seen: int) -> None:
-        """Read token and certificates again, once for all threads that saw generation `seen`."""
+        """Read token and certificates again, once for all threads that saw generation `seen`.
+
+        Raises UserError, and what was read before stands.
+        """
         with self._lock:
             if self._generation == seen:
                 self._load()
@@ -120,7 +126,15 @@ class Connection:
             }
 
     def _headers(self) -> dict[str, str]:
-        token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        """The library reads a pod's token anew every minute. While its file cannot be read (it is
+        being replaced) the token we have still stands; once it is refused, `renew` is asked."""
+        found = self._configuration
+        library: Any = importlib.import_module("kubernetes.config")
+        try:
+            token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
+        except (library.ConfigException, OSError) as error:
+            log.warning("the token could not be read again: %s", " ".join(str(error).split()))
+            token = found.api_key.get("BearerToken")
         return {"authorization": token} if token else {}
 
     def send(

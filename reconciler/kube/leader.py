@@ -54,6 +54,8 @@ class LeaderLease:
         self._seen_at = clock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self.beat = time.monotonic()
+        """When the last round began."""
 
     def start(self) -> None:
         """Begin to campaign and to renew, in a thread of its own."""
@@ -95,6 +97,7 @@ class LeaderLease:
     def _run(self) -> None:
         led = False
         while not self._stop.is_set():
+            self.beat = time.monotonic()
             self.attempt()
             if self.held() != led:
                 led = not led

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.cluster.api_client import Api
 Object = Mapping[str, Any]
 
 DEFAULT_MESSAGE_PATH = "/dev/termination-log"
+TOKEN_SECONDS = 3600
+"""Life of a projected token that asks for none."""
 
 
 class NotYet(Exception):
@@ -210,6 +213,29 @@ async def write_volumes(pod: Object, setting: Setting, api: Api) -> None:
         await _write_volume(pod, volume, setting, api)
 
 
+def token_seconds(pod: Object) -> float:
+    """Life of the pod's shortest-lived token; infinite when it has none."""
+    tokens = [wanted for _, wanted in _tokens(pod)]
+    return min((wanted.get("expirationSeconds", TOKEN_SECONDS) for wanted in tokens), default=inf)
+
+
+async def renew_tokens(pod: Object, setting: Setting, api: Api) -> None:
+    """A new token in the place of each, so that nobody reads half of one."""
+    for volume, wanted in _tokens(pod):
+        target = setting.volume(volume) / wanted["path"]
+        scratch = target.with_name(f"..{target.name}")
+        scratch.write_text(await _token(pod, wanted, api))
+        scratch.replace(target)
+
+
+def _tokens(pod: Object) -> Iterator[tuple[str, Object]]:
+    """(name of the volume, what is asked for) of each projected token."""
+    for volume in pod["spec"].get("volumes", ()):
+        for source in volume.get("projected", {}).get("sources", ()):
+            if "serviceAccountToken" in source:
+                yield volume["name"], source["serviceAccountToken"]
+
+
 async def _write_volume(pod: Object, volume: Object, setting: Setting, api: Api) -> None:
     directory = setting.volume(volume["name"])
     if "hostPath" in volume:
@@ -262,7 +288,7 @@ async def _token(pod: Object, wanted: Object, api: Api) -> str:
             "kind": "TokenRequest",
             "spec": {
                 "audiences": [wanted["audience"]] if wanted.get("audience") else [],
-                "expirationSeconds": wanted.get("expirationSeconds", 3600),
+                "expirationSeconds": wanted.get("expirationSeconds", TOKEN_SECONDS),
                 "boundObjectRef": {
                     "apiVersion": "v1",
                     "kind": "Pod",

@@ -23,6 +23,8 @@ from tests.cluster.container import Image, NotYet, Object, Setting
 
 KILL = "kubelet.test/kill"
 """Annotation by which a test ends a pod's process: KILL, TERM, or OOM (killed for its memory)."""
+KEEP_TOKENS = "kubelet.test/keep-tokens"
+"""Annotation under which a pod's tokens are not renewed, as by a node that cannot ask for them."""
 
 _ENTER = Path(__file__).with_name("enter.py")
 _PROGRAMS = [str(Path(__file__).parents[2]), sys.prefix, sys.base_prefix] + [
@@ -32,6 +34,8 @@ _PROGRAMS = [str(Path(__file__).parents[2]), sys.prefix, sys.base_prefix] + [
 ]
 """Of what images are made: the checkout, Python, Java, and the cache with Spark's jars."""
 _RETRY_SECONDS = 0.5
+_RENEWED_AT = 0.8
+"""Part of a token's life after which a kubelet asks for another."""
 _LONGEST_BACK_OFF = 10.0
 _MESSAGE_BYTES, _LOG_BYTES, _LOG_LINES = 4096, 2048, 80
 
@@ -170,15 +174,28 @@ class Pod:
         run = self._run = Run()
         self._spawn(run, command, env)
         exited = self._exits(run.pid)
-        await self._report("Running", {"running": {"startedAt": run.started}}, ready=True)
-        self._kill_for_test()
-        status = await exited
+        renewing = asyncio.create_task(self._renew_tokens())
+        try:
+            await self._report("Running", {"running": {"startedAt": run.started}}, ready=True)
+            self._kill_for_test()
+            status = await exited
+        finally:
+            renewing.cancel()
         self._kill_session(run.pid)
         self._run = None
         code = os.waitstatus_to_exitcode(status)
         code = 128 - code if code < 0 else code
         await self._report_ended(run, code)
         return code
+
+    async def _renew_tokens(self) -> None:
+        """While the container runs; its tokens are as old as it is."""
+        while (seconds := container.token_seconds(self.body)) < float("inf"):
+            await asyncio.sleep(_RENEWED_AT * seconds)
+            while KEEP_TOKENS in self.body["metadata"].get("annotations", {}):
+                await asyncio.sleep(_RETRY_SECONDS)
+            with contextlib.suppress(NotYet):
+                await container.renew_tokens(self.body, self.setting, self._api)
 
     def _spawn(self, run: Run, command: list[str], env: dict[str, str]) -> None:
         directory = self.setting.directory

@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,14 @@ SCHEMA = pa.schema([("id", pa.int64()), ("region", pa.string()), ("city", pa.str
 SYSTEM = ("layout_state",)
 LEASE_NAME = "layout-reconciler"
 SAMPLE_SECONDS = 0.1
+RULES = ROOT / "manifests" / "base" / "rbac-operator.yaml"
+ACCOUNT = "operator"
+STOPPED = '{"cause": "Stopped", "message": "stopped as asked", "do": "", "retry": true}'
+STAND_IN = f"""
+trap 'echo {json.dumps(STOPPED)} > /dev/termination-log; exit 130' TERM
+while :; do sleep 0.2; done
+"""
+"""A driver, as a script of sh, that works until it is told to stop."""
 
 ACCOUNTS = """
 apiVersion: v1
@@ -63,7 +72,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: driver}
 """
 
 
-def eventually(check: Callable[[], Any], seconds: float, what: str = "") -> Any:
+def eventually(
+    check: Callable[[], Any], seconds: float, what: str = "", every: float = SAMPLE_SECONDS
+) -> Any:
     """The first true answer of `check`; an API server that does not answer is asked again."""
     deadline = time.monotonic() + seconds
     last: Exception | None = None
@@ -75,7 +86,7 @@ def eventually(check: Callable[[], Any], seconds: float, what: str = "") -> Any:
             last = None
         except (ApiError, AssertionError) as error:
             last = error
-        time.sleep(SAMPLE_SECONDS)
+        time.sleep(every)
     raise TimeoutError(f"not within {seconds:.0f} s: {what or check}") from last
 
 
@@ -207,8 +218,8 @@ class Lake:
 class Watchman:
     """Looks at the Jobs and pods of a namespace all the time and remembers what must not be."""
 
-    def __init__(self, api: Api, namespace: str):
-        self._api, self._namespace = api, namespace
+    def __init__(self, api: Api, namespace: str, every: float = SAMPLE_SECONDS):
+        self._api, self._namespace, self._every = api, namespace, every
         self._stop = threading.Event()
         self.jobs: dict[str, str] = {}
         """Every Job that was seen: uid to name."""
@@ -222,7 +233,7 @@ class Watchman:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(SAMPLE_SECONDS):
+        while not self._stop.wait(self._every):
             with contextlib.suppress(ApiError):
                 self._look()
 
@@ -250,13 +261,32 @@ def _over(job: dict[str, Any]) -> bool:
     return any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
 
 
+def metric(port: int, name: str, **labels: str) -> float:
+    """Sum of an operator's series of that name that have those labels, 0 of none."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        return sum_of(page.read().decode(), name, **labels)
+
+
+def sum_of(page: str, name: str, **labels: str) -> float:
+    """As `metric`, of a page that was read."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    def fits(sample: Any) -> bool:
+        found: Mapping[str, str] = sample.labels
+        return sample.name == name and all(found.get(k) == v for k, v in labels.items())
+
+    families = text_string_to_metric_families(page)
+    return sum(float(s.value) for family in families for s in family.samples if fits(s))
+
+
 @dataclass
 class Operator:
-    """`layoutctl operator` as a process. name: its identity in the Lease."""
+    """`layoutctl operator` as a process. name: its identity in the Lease. port: of its metrics."""
 
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    port: int
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -286,26 +316,28 @@ class Scene:
 
     # Operators
 
-    def operator(self, name: str = "a", **settings: str) -> Operator:
-        """Starts one; its name is given once per process."""
-        options = {
+    def settings(self, name: str = "a", **changes: str) -> dict[str, str]:
+        """An operator's, by the name of the flag; without a kubeconfig it is a pod."""
+        return {
             "namespace": self.namespace,
             "namespaces": self.namespace,
-            "kubeconfig": str(self.cluster.kubeconfig),
             "image": "spark:test",
             "local-files": "true",
             "identity": f"op-{name}-{len(self.operators)}",
             "metrics-port": str(processes.free_port()),
             "health-port": str(processes.free_port()),
-            **settings,
+            **changes,
         }
+
+    def operator(self, name: str = "a", **changes: str) -> Operator:
+        """Starts one; its name is given once per process."""
+        options = self.settings(name, **{"kubeconfig": str(self.cluster.kubeconfig), **changes})
         log = self.lake.directory / f"operator-{len(self.operators)}.log"
-        flags = [word for key, value in options.items() for word in (f"--{key}", value)]
         process = processes.spawn(
-            [sys.executable, "-m", "reconciler.cli.main", "operator", *flags], log,
-            {**os.environ, "LAYOUTCTL_CACHE": str(_cache(self.lake.directory))},
+            [sys.executable, "-m", "reconciler.cli.main", "operator", *flags(options)], log,
+            {**os.environ, "LAYOUTCTL_CACHE": str(cache(self.lake.directory))},
         )  # fmt: skip
-        started = Operator(options["identity"], process, log)
+        started = Operator(options["identity"], process, log, int(options["metrics-port"]))
         self.operators.append(started)
         return started
 
@@ -475,7 +507,25 @@ def find_process(variable: str, word: str) -> int:
     return 0
 
 
-def _cache(directory: Path) -> Path:
+def make_account(cluster: Cluster, namespace: str) -> None:
+    """A service account with the rights that an operator is installed with."""
+    place = ("-n", namespace)
+    cluster.kubectl(*place, "create", "serviceaccount", ACCOUNT)
+    bodies = yaml.safe_load_all(RULES.read_text())
+    roles = [body for body in bodies if body and body["kind"] == "Role"]
+    for number, body in enumerate(roles):
+        name = f"{ACCOUNT}-{number}"
+        body["metadata"] = {"name": name, "namespace": namespace}
+        cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+        account = f"--serviceaccount={namespace}:{ACCOUNT}"
+        cluster.kubectl(*place, "create", "rolebinding", name, f"--role={name}", account)
+
+
+def flags(options: Mapping[str, str]) -> list[str]:
+    return [word for key, value in options.items() for word in (f"--{key}", value)]
+
+
+def cache(directory: Path) -> Path:
     """The operator's own caches; the machine's downloads are not among what it needs."""
     path = directory / "cache"
     path.mkdir(exist_ok=True)
@@ -523,11 +573,14 @@ def documents(lake: Lake, namespace: str, **policy: Any) -> list[dict[str, Any]]
 
 
 @contextlib.contextmanager
-def scene(cluster: Cluster, namespace: str, lake: Lake) -> Iterator[Scene]:
-    """CRDs, accounts and a watchman; the operators that were started end with it."""
+def scene(
+    cluster: Cluster, namespace: str, lake: Lake, every: float = SAMPLE_SECONDS
+) -> Iterator[Scene]:
+    """CRDs, accounts and a watchman; the operators that were started end with it. every: how many
+    seconds the watchman rests."""
     cluster.install_crds()
     api = Api.from_environment(str(cluster.kubeconfig))
-    made = Scene(cluster, namespace, lake, api, Watchman(api, namespace))
+    made = Scene(cluster, namespace, lake, api, Watchman(api, namespace, every))
     made.kubectl("apply", "-f", "-", stdin=ACCOUNTS)
     try:
         yield made

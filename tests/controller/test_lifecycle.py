@@ -11,9 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,18 +22,25 @@ import yaml
 
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.core.pods import PLAN_LABEL
-from tests.cluster import processes
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl
-from tests.controller.scene import SCHEMA, Lake, Operator, Scene, documents, eventually, scene
+from tests.controller.scene import (
+    ACCOUNT,
+    SCHEMA,
+    STAND_IN,
+    Lake,
+    Operator,
+    Scene,
+    documents,
+    eventually,
+    make_account,
+    metric,
+    scene,
+)
 from tests.rest_server import RestServer
 
-STOPPED = '{"cause": "Stopped", "message": "stopped as asked", "do": "", "retry": true}'
-DRIVER = f"""
-trap 'echo {json.dumps(STOPPED)} > /dev/termination-log; exit 130' TERM
-while :; do sleep 0.2; done
-"""
 IMAGE = "driver:stand-in"
+RECONCILES = "layout_reconcile_duration_seconds_count"
 OBJECTS = 4
 MOST_RECONCILES = 12
 """Of one table in trouble, its policy, its catalog and the launcher, in ten seconds."""
@@ -54,15 +59,10 @@ class Stage:
 
     scene: Scene
     operator: Operator
-    port: int
 
     def reconciles(self) -> int:
         """How many the operator has made, by its metrics."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as page:
-            lines = page.read().decode().splitlines()
-        counts = [line for line in lines if line.startswith("layout_reconcile_duration") and
-                  "_count" in line]  # fmt: skip
-        return round(sum(float(line.rpartition(" ")[2]) for line in counts))
+        return round(metric(self.operator.port, RECONCILES))
 
     def is_calm(self, seconds: float = 6, relists: int = 0) -> None:
         """It lives and does not spin. relists: of all its objects, in that time."""
@@ -113,13 +113,12 @@ class Stage:
 @pytest.fixture
 def stage(kubelet: Cluster, namespace: str, lake: Lake) -> Iterator[Callable[..., Stage]]:
     """Starts the operator; settings are its flags."""
-    kubelet.set_image(IMAGE, ["sh", "-c", DRIVER])
+    kubelet.set_image(IMAGE, ["sh", "-c", STAND_IN])
     with scene(kubelet, namespace, lake) as made:
 
         def start(**settings: str) -> Stage:
-            port = processes.free_port()
-            flags = {"image": IMAGE, "secret-interval": "2s", "metrics-port": str(port)}
-            return Stage(made, made.operator(**{**flags, **settings}), port)
+            flags = {"image": IMAGE, "secret-interval": "2s"}
+            return Stage(made, made.operator(**{**flags, **settings}))
 
         yield start
         assert not made.watchman.problems, made.watchman.problems
@@ -207,7 +206,7 @@ def test_what_is_missing_is_told_and_its_coming_is_enough(stage: Callable[..., S
     eventually(waits_for_its_image, 60, "the image is missing")
     assert on.conditions(f"tl/{layout}")["Converged"]["reason"] == "RewriteRunning"
     on.is_calm()
-    on.scene.cluster.set_image("nowhere:1", ["sh", "-c", DRIVER])
+    on.scene.cluster.set_image("nowhere:1", ["sh", "-c", STAND_IN])
     on.job_runs()
 
     on.scene.kubectl("delete", "secret", "credentials")
@@ -258,77 +257,60 @@ def test_a_quota_makes_it_wait_and_say_so(stage: Callable[..., Stage]) -> None:
     on.job_runs(seconds=120)
 
 
-RULES = Path(__file__).parents[2] / "manifests" / "base" / "rbac-operator.yaml"
-
-
-@contextmanager
-def account(cluster: Cluster, kubectl: Kubectl, namespace: str) -> Iterator[Path]:
-    """A kubeconfig of an account with the rights of the chart's operator."""
-    bodies = yaml.safe_load_all(RULES.read_text())
-    roles = [body for body in bodies if body and body["kind"] == "Role"]
-    kubectl("create", "serviceaccount", "operator")
-    for number, body in enumerate(roles):
-        body["metadata"] = {"name": f"operator-{number}", "namespace": namespace}
-        kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
-        kubectl(
-            "create", "rolebinding", f"operator-{number}", f"--role=operator-{number}",
-            f"--serviceaccount={namespace}:operator",
-        )  # fmt: skip
-    yield cluster.user_kubeconfig(namespace, "operator")
-
-
 def test_rights_that_are_revoked_stop_it_and_their_return_starts_it(
     stage: Callable[..., Stage], kubelet: Cluster, kubectl: Kubectl, namespace: str
 ) -> None:
-    with account(kubelet, kubectl, namespace) as kubeconfig:
-        on = stage(kubeconfig=str(kubeconfig), relist="5s")
-        on.scene.apply(approval={"mode": "Manual"})
-        on.scene.waits_for("AwaitingApproval")
-        bindings = [
-            name for name in kubectl("get", "rolebindings", "-o", "name").split()
-            if "/operator-" in name
-        ]  # fmt: skip
-        kept = [json.loads(kubectl("get", name, "-o", "json")) for name in bindings]
-        kubectl("delete", *bindings)
-        eventually(lambda: on.operator.said("forbidden"), 90, "it is refused")
-        on.scene.approve()  # nobody may act on it now
-        on.is_calm(10, relists=3)
-        assert not on.scene.jobs()
-        for body in kept:
-            body["metadata"] = {"name": body["metadata"]["name"]}
-            kubectl("create", "-f", "-", stdin=json.dumps(body))
-        on.job_runs(seconds=180)
+    make_account(kubelet, namespace)
+    kubeconfig = kubelet.user_kubeconfig(namespace, ACCOUNT)
+    on = stage(kubeconfig=str(kubeconfig), relist="5s")
+    on.scene.apply(approval={"mode": "Manual"})
+    on.scene.waits_for("AwaitingApproval")
+    bindings = [
+        name for name in kubectl("get", "rolebindings", "-o", "name").split()
+        if "/operator-" in name
+    ]  # fmt: skip
+    kept = [json.loads(kubectl("get", name, "-o", "json")) for name in bindings]
+    kubectl("delete", *bindings)
+    eventually(lambda: on.operator.said("forbidden"), 90, "it is refused")
+    on.scene.approve()  # nobody may act on it now
+    on.is_calm(10, relists=3)
+    assert not on.scene.jobs()
+    for body in kept:
+        body["metadata"] = {"name": body["metadata"]["name"]}
+        kubectl("create", "-f", "-", stdin=json.dumps(body))
+    on.job_runs(seconds=180)
 
 
 def test_a_token_that_expired_is_read_again(
     stage: Callable[..., Stage], kubelet: Cluster, kubectl: Kubectl, namespace: str
 ) -> None:
-    with account(kubelet, kubectl, namespace) as kubeconfig:
-        kubectl("create", "secret", "generic", "bound")
+    make_account(kubelet, namespace)
+    kubeconfig = kubelet.user_kubeconfig(namespace, ACCOUNT)
+    kubectl("create", "secret", "generic", "bound")
 
-        def token() -> str:
-            return kubectl(
-                "create", "token", "operator", "--bound-object-kind=Secret",
-                "--bound-object-name=bound",
-            ).strip()  # fmt: skip
+    def token() -> str:
+        return kubectl(
+            "create", "token", ACCOUNT, "--bound-object-kind=Secret",
+            "--bound-object-name=bound",
+        ).strip()  # fmt: skip
 
-        def write(text: str) -> None:
-            body = yaml.safe_load(kubeconfig.read_text())
-            body["users"][0]["user"] = {"token": text}
-            kubeconfig.write_text(yaml.safe_dump(body))
+    def write(text: str) -> None:
+        body = yaml.safe_load(kubeconfig.read_text())
+        body["users"][0]["user"] = {"token": text}
+        kubeconfig.write_text(yaml.safe_dump(body))
 
-        write(token())
-        on = stage(kubeconfig=str(kubeconfig), relist="5s")
-        on.scene.apply(approval={"mode": "Manual"})
-        on.scene.waits_for("AwaitingApproval")
-        # A token ends with what it is bound to, as it would with its time.
-        kubectl("delete", "secret", "bound")
-        eventually(lambda: on.operator.said("does not accept the credentials"), 120, "refused")
-        on.is_calm(relists=2)
-        kubectl("create", "secret", "generic", "bound")
-        write(token())
-        on.scene.approve()
-        on.job_runs(seconds=180)
+    write(token())
+    on = stage(kubeconfig=str(kubeconfig), relist="5s")
+    on.scene.apply(approval={"mode": "Manual"})
+    on.scene.waits_for("AwaitingApproval")
+    # A token ends with what it is bound to, as it would with its time.
+    kubectl("delete", "secret", "bound")
+    eventually(lambda: on.operator.said("does not accept the credentials"), 120, "refused")
+    on.is_calm(relists=2)
+    kubectl("create", "secret", "generic", "bound")
+    write(token())
+    on.scene.approve()
+    on.job_runs(seconds=180)
 
 
 def test_a_table_of_another_owner_is_left_alone_until_it_is_taken_over(
