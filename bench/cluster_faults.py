@@ -50,6 +50,15 @@ def kill_driver(stage: Scene, driver: Driver, phase: str) -> None:
 def kill_in_commit(
     stage: Scene, driver: Driver, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
+    with in_commit(stage, driver, meanwhile):
+        driver.kill()
+        eventually(lambda: not driver.process(), 240, "the driver is dead")
+
+
+@contextmanager
+def in_commit(
+    stage: Scene, driver: Driver, meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """Under the catalog's lock no commit ends, neither the table's nor the ledger's, however quick
     the machine is; `meanwhile` happens while the driver works towards it."""
     driver.reaches("start")
@@ -57,8 +66,7 @@ def kill_in_commit(
         meanwhile()
         driver.reaches("verified")
         time.sleep(1)
-        driver.kill()
-        eventually(lambda: not driver.process(), 240, "the driver is dead")
+        yield
 
 
 def driver_killed(stage: Scene, phase: str) -> str:

@@ -205,7 +205,7 @@ def literal_wair(window: int, k_max: int) -> Policy:
                 row_group_bytes=settings.row_group_bytes,
                 inputs=tuple(sorted(files.path[chosen[group]])),
             )
-            for group in groups
+            for group in groups.members
         ]  # fmt: skip
 
     return policy

@@ -30,7 +30,7 @@ from reconciler.core.cost import read_shape
 from reconciler.core.depth import depth_of, value_ranges
 from reconciler.core.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.core.filetable import Bool, Int64
-from reconciler.core.grouping import output_files
+from reconciler.core.grouping import Grouping, output_file_of, output_files
 from reconciler.core.schema import SortColumn
 
 ORDERED = 0.5
@@ -125,14 +125,10 @@ def _merged(situation: Situation, rows: Int64) -> Candidate:
     rewrite = plan_rewrite(situation, rows, (), LEXICOGRAPHIC)
     files = situation.table.take(rows)
     order = np.lexsort((files.path.astype(str), rewrite.chunk_of_file))
-    bins, count = np.empty(len(rows), dtype=np.int64), 0
-    for run in np.split(order, np.flatnonzero(np.diff(rewrite.chunk_of_file[order])) + 1):
-        size = files.bytes[run].astype(np.float64)
-        own = int(output_files(size.sum(), rewrite.target_bytes))
-        middle = np.cumsum(size) - size / 2.0
-        place = (middle / max(size.sum(), 1.0) * own).astype(np.int64)
-        bins[run] = count + np.minimum(place, own - 1)
-        count += own
+    starts = np.flatnonzero(np.diff(rewrite.chunk_of_file[order], prepend=-1))
+    runs = Grouping(order, starts)
+    bins = output_file_of(runs, files.bytes, rewrite.target_bytes)
+    count = int(output_files(runs.totals(files.bytes), rewrite.target_bytes).sum())
     view = merged_whole(situation.view.take(rows), bins, rewrite.row_group_bytes)
     readings = tuple(read_shape(view, demand) for demand in situation.demands)
     outcome = Outcome(readings, count, "bound", view)

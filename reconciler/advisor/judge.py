@@ -81,12 +81,10 @@ def plan_rewrite(
     groups = group_files(
         extents(files, key), keyed=bool(key), curve=curve, target_bytes=settings.target_bytes
     )
-    chunk = np.zeros(len(rows), dtype=np.int64)
-    for number, members in enumerate(groups):
-        chunk[members] = number
     return Rewrite(
-        key, curve, settings.target_bytes, situation.stored_row_group, chunk, settings.open_bytes
-    )
+        key, curve, settings.target_bytes, situation.stored_row_group, groups.number,
+        settings.open_bytes,
+    )  # fmt: skip
 
 
 def simulate(

@@ -366,7 +366,12 @@ def _lives(given: LayoutInput) -> Decision | None:
         message = f"pod {pods[0].name} has not ended"
     if given.catalog_down and not given.suspended:
         reason, message = Reason.CATALOG_UNAVAILABLE, f"{given.catalog_down}; {message}"
-    return Wait(min(given.due, given.now + 3 * SOON), reason, message)
+    return Wait(min(given.due, given.now + 3 * SOON, _bound(given)), reason, message)
+
+
+def _bound(given: LayoutInput) -> dt.datetime:
+    """When a deletion no longer waits for a job that does not end."""
+    return given.due if given.deleting is None else given.deleting + FINALIZER_BOUND
 
 
 def _trouble(job: JobSeen, now: dt.datetime) -> str:

@@ -9,6 +9,7 @@ hold in memory decides how many tasks share a group, not what belongs to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,37 @@ def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
     return np.maximum(1, np.floor(targets + 0.5)).astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Files in groups. order: int64[files], indexes of the files, group after group.
+    starts: int64[groups], where in `order` each group begins."""
+
+    order: Int64
+    starts: Int64
+
+    @property
+    def members(self) -> list[Int64]:
+        """Indexes of the files per group."""
+        return np.split(self.order, self.starts[1:]) if len(self.order) else []
+
+    @property
+    def number(self) -> Int64:
+        """The group of each file, int64[files]."""
+        numbers = np.zeros(len(self.order), dtype=np.int64)
+        numbers[self.order] = self.spread(np.arange(len(self.starts)))
+        return numbers
+
+    def totals(self, size: Int64) -> Int64:
+        """Sums per group of what is given per file."""
+        if not len(self.order):
+            return np.zeros(0, dtype=np.int64)
+        return np.add.reduceat(size[self.order], self.starts)
+
+    def spread(self, per_group: npt.NDArray[np.generic]) -> npt.NDArray[Any]:
+        """What is given per group, once for each of its files, in `order`."""
+        return np.repeat(per_group, np.diff(np.append(self.starts, len(self.order))))
+
+
 def group_files(
     files: Extents,
     *,
@@ -78,82 +110,104 @@ def group_files(
     target_bytes: int,
     merge_bytes: int | None = None,
     max_bytes: int = MAX_GROUP_BYTES,
-) -> list[Int64]:
-    """Indexes per group, groups in key order; every file is in exactly one group.
+) -> Grouping:
+    """Groups in key order; every file is in exactly one.
 
     With a key, files whose key ranges overlap belong together, and neighbours that are less than
     PACK_TARGETS files are merged. Along a curve every file may overlap every other. Without a key a
     group is a run of files in order of their paths. merge_bytes: neighbours are not merged beyond
     it, PACK_TARGETS targets by default.
     """
-    if not len(files):
-        return []
     merge = PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
     if not keyed:
         return _runs(files, merge, target_bytes)
-    whole = [np.argsort(files.path, kind="stable")]
-    if curve != HILBERT:
-        whole = _merged(
-            _overlapping(files), files.bytes, merge, min(SMALL_SHARE * target_bytes, merge)
-        )
-    return [part for component in whole for part in _bounded(component, files, max_bytes)]
+    if curve == HILBERT:
+        return _bounded(_whole(files), files, max_bytes)
+    small = min(SMALL_SHARE * target_bytes, merge)
+    return _bounded(_merged(_overlapping(files), files.bytes, merge, small), files, max_bytes)
 
 
-def _overlapping(files: Extents) -> list[Int64]:
+def output_file_of(grouping: Grouping, size: Int64, target_bytes: int) -> Int64:
+    """The output file that most of each file's rows go to where whole files follow each other,
+    int64[files], numbered through all groups."""
+    wanted = output_files(grouping.totals(size), target_bytes)
+    rows = size[grouping.order].astype(np.float64)
+    total = grouping.spread(np.maximum(grouping.totals(size), 1))
+    upto = np.cumsum(rows)
+    before = grouping.spread((upto - rows)[grouping.starts])
+    own = grouping.spread(wanted)
+    place = np.minimum(((upto - rows / 2.0 - before) / total * own).astype(np.int64), own - 1)
+    found = np.zeros(len(size), dtype=np.int64)
+    found[grouping.order] = grouping.spread(np.cumsum(wanted) - wanted) + np.maximum(place, 0)
+    return found
+
+
+def _whole(files: Extents) -> Grouping:
+    order = np.argsort(files.path, kind="stable").astype(np.int64)
+    return Grouping(order, np.zeros(min(len(order), 1), dtype=np.int64))
+
+
+def _overlapping(files: Extents) -> Grouping:
     """Connected components of files whose key ranges overlap; touching ends do not connect."""
-    if not files.bounded.all():
-        return [np.argsort(files.path, kind="stable")]
-    order = np.lexsort((files.path, files.high, files.low))
+    if not len(files) or not files.bounded.all():
+        return _whole(files)
+    order = np.lexsort((files.path, files.high, files.low)).astype(np.int64)
     low, high = files.low[order], files.high[order]
     reach = np.maximum.accumulate(high)
     # Equal constant files (low == high == reach) share their value with the component.
     constant = (low[1:] == high[1:]) & (low[1:] == reach[:-1])
     apart = (low[1:] >= reach[:-1]) & ~constant
-    return np.split(order, np.flatnonzero(apart) + 1)
+    return Grouping(order, np.append(0, np.flatnonzero(apart) + 1))
 
 
-def _merged(components: list[Int64], size: Int64, limit: int, small: float) -> list[Int64]:
+def _merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
     """Neighbouring components together up to `limit` bytes; none is left alone below `small`."""
-    total = [int(size[component].sum()) for component in components]
-    starts, held = [0], total[0]
-    for number, own in enumerate(total[1:], start=1):
-        if held + own <= limit or held < small:
+    starts: list[int] = []
+    held = 0
+    for start, own in zip(
+        components.starts.tolist(), components.totals(size).tolist(), strict=True
+    ):
+        if starts and (held + own <= limit or held < small):
             held += own
         else:
-            starts.append(number)
+            starts.append(start)
             held = own
     if held < small and len(starts) > 1:
         starts.pop()
-    ends = [*starts[1:], len(components)]
-    return [np.concatenate(components[a:b]) for a, b in zip(starts, ends, strict=True)]
+    return Grouping(components.order, np.array(starts, dtype=np.int64))
 
 
-def _bounded(component: Int64, files: Extents, limit: int) -> list[Int64]:
-    """One component in parts of about `limit` bytes at most, in order of key midpoints.
+def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
+    """Larger components in parts of about `limit` bytes, in order of key midpoints.
 
-    Of all ways to cut it, this loses least against one sort of everything (WAIR section 3.3).
+    Of all ways to cut them, this loses least against one sort of everything (WAIR section 3.3).
     """
-    total = int(files.bytes[component].sum())
-    parts = -(-total // limit)
-    if parts <= 1:
-        return [component]
+    order, starts = components.order.copy(), [components.starts]
+    ends = np.append(components.starts[1:], len(order))
     last = np.iinfo(np.int64).max
-    middle = np.where(files.bounded, files.low + files.high, last)[component]
-    order = component[np.lexsort((files.path[component], middle))]
-    size = files.bytes[order]
-    part = np.minimum((np.cumsum(size) - size) * parts // total, parts - 1)
-    return np.split(order, np.flatnonzero(np.diff(part)) + 1)
+    for number in np.flatnonzero(components.totals(files.bytes) > limit):
+        piece = slice(int(components.starts[number]), int(ends[number]))
+        own = order[piece]
+        middle = np.where(files.bounded[own], files.low[own] + files.high[own], last)
+        own = own[np.lexsort((files.path[own], middle))]
+        order[piece] = own
+        size = files.bytes[own].astype(np.float64)
+        parts = int(-(-size.sum() // limit))
+        part = np.floor((np.cumsum(size) - size) * parts / size.sum())
+        starts.append(piece.start + np.flatnonzero(np.diff(part)) + 1)
+    return Grouping(order, np.sort(np.concatenate(starts)))
 
 
-def _runs(files: Extents, limit: int, target_bytes: int) -> list[Int64]:
+def _runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
     """Runs of at most `limit` bytes in order of path; a small rest joins the last run."""
-    order = np.argsort(files.path, kind="stable")
-    starts, held = [0], 0
+    order = _whole(files).order
+    starts: list[int] = []
+    held = 0
     for number, own in enumerate(files.bytes[order].tolist()):
-        if number and held + own > limit:
+        if not starts or held + own > limit:
             starts.append(number)
             held = 0
         held += own
     if len(starts) > 1 and (held < target_bytes or starts[-1] == len(order) - 1):
         starts.pop()
-    return np.split(order, starts[1:])
+    return Grouping(order, np.array(starts, dtype=np.int64))

@@ -109,7 +109,7 @@ def make_groups(
     )
     return [
         _group(action_id, action, [inputs[i] for i in members], target_bytes, task_bytes, cores)
-        for members in found
+        for members in found.members
     ]
 
 

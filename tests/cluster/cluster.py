@@ -57,6 +57,15 @@ _CONTROLLERS = (
     "serviceaccount-token-controller",
     "ttl-after-finished-controller",
 )
+_AUDIT = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: None, userGroups: ["system:authenticated"]}
+- {level: Metadata}
+"""
+"""Kept are the requests whose credentials were refused, and nothing else."""
 _START_SECONDS = 120
 _STOP_SECONDS = 15
 
@@ -138,6 +147,8 @@ class Cluster:
             "--kubelet-preferred-address-types=InternalIP",
             "--endpoint-reconciler-type=none",
             "--enable-priority-and-fairness=false",
+            f"--audit-policy-file={at}/audit.yaml",
+            f"--audit-log-path={at}/audit.log",
             "--profiling=false",
             "--shutdown-delay-duration=0s",
         )
@@ -232,12 +243,20 @@ class Cluster:
         token = self.token(namespace, account, seconds)
         return self._write_kubeconfig(f"{namespace}-{account}", token, namespace)
 
+    def refused(self, namespace: str) -> list[dict[str, Any]]:
+        """Audit events of requests about the namespace whose credentials were refused."""
+        path = self.directory / "audit.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        events = [json.loads(line) for line in lines if f"/namespaces/{namespace}/" in line]
+        return [event for event in events if event["responseStatus"]["code"] == 401]
+
     # How it is made
 
     def _prepare(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         pki.write(self.directory)
         (self.directory / "images.json").write_text("{}")
+        (self.directory / "audit.yaml").write_text(_AUDIT)
         tokens = self.directory / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(

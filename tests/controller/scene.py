@@ -261,22 +261,14 @@ def _over(job: dict[str, Any]) -> bool:
     return any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
 
 
-def metric(port: int, name: str, **labels: str) -> float:
-    """Sum of an operator's series of that name that have those labels, 0 of none."""
+RECONCILES = "layout_reconcile_duration_seconds_count"
+
+
+def metric(port: int, name: str) -> float:
+    """Sum of an operator's series of that name, 0 of none."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
-        return sum_of(page.read().decode(), name, **labels)
-
-
-def sum_of(page: str, name: str, **labels: str) -> float:
-    """As `metric`, of a page that was read."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    def fits(sample: Any) -> bool:
-        found: Mapping[str, str] = sample.labels
-        return sample.name == name and all(found.get(k) == v for k, v in labels.items())
-
-    families = text_string_to_metric_families(page)
-    return sum(float(s.value) for family in families for s in family.samples if fits(s))
+        found = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", page.read().decode(), re.M)
+    return sum(float(value) for value in found)
 
 
 @dataclass
@@ -429,7 +421,8 @@ class Scene:
         self.lake.check_settled(self.killed_drivers)
         layout = self.layout()
         assert self.reason() in ("NothingToDo", "ObjectiveUnreachable"), self.describe()
-        assert layout["status"]["job"]["phase"] in ("Succeeded", "Failed", "Dropped")
+        job = layout["status"].get("job") or {"phase": "Succeeded"}
+        assert job["phase"] in ("Succeeded", "Failed", "Dropped"), job
         assert not layout["metadata"].get("finalizers"), layout["metadata"]
         assert not self.living()
         assert not self.watchman.problems, self.watchman.problems
@@ -470,10 +463,13 @@ class Driver:
 
     def kill(self) -> None:
         """kill -9 of the driver's process."""
+        self.signal(signal.SIGKILL)
+        self.scene.killed_drivers += 1
+
+    def signal(self, number: signal.Signals) -> None:
         pid = self.process()
         assert pid, self.scene.describe()
-        os.kill(pid, signal.SIGKILL)
-        self.scene.killed_drivers += 1
+        os.kill(pid, number)
 
     def executors(self) -> list[str]:
         """Names of its executors whose processes run."""

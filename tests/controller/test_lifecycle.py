@@ -26,6 +26,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl
 from tests.controller.scene import (
     ACCOUNT,
+    RECONCILES,
     SCHEMA,
     STAND_IN,
     Lake,
@@ -40,7 +41,6 @@ from tests.controller.scene import (
 from tests.rest_server import RestServer
 
 IMAGE = "driver:stand-in"
-RECONCILES = "layout_reconcile_duration_seconds_count"
 OBJECTS = 4
 MOST_RECONCILES = 12
 """Of one table in trouble, its policy, its catalog and the launcher, in ten seconds."""

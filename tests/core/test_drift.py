@@ -167,7 +167,7 @@ def test_rewrites_in_bounded_groups_converge_too(count: int, files_a_group: int,
         inputs = cut(rows)
         return [
             piece
-            for group in groups
+            for group in groups.members
             for piece in one_sort([row for i in group for row in inputs[i]], key)
         ]
 

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.actions import HILBERT, LEXICOGRAPHIC, Action, ActionType
-from reconciler.core.filetable import Int64
 from reconciler.core.grouping import (
     SMALL_SHARE,
     Extents,
+    Grouping,
     extents,
     group_files,
+    output_file_of,
     output_files,
     unbounded,
 )
@@ -43,8 +44,8 @@ def sized(*sizes: int) -> Extents:
     )  # fmt: skip
 
 
-def members(groups: list[Int64]) -> list[list[int]]:
-    return [group.tolist() for group in groups]
+def members(groups: Grouping) -> list[list[int]]:
+    return [group.tolist() for group in groups.members]
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**9))
@@ -71,11 +72,11 @@ def test_the_plan_and_the_execution_group_alike(
     planned = group_files(extents(table, key), keyed=keyed, curve=curve, target_bytes=TARGET)
     action = Action(ActionType.CLUSTER, key=key, curve=curve)
     run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2)
-    assert [[str(table.path[i]) for i in group] for group in planned] == [
+    assert [[str(table.path[i]) for i in group] for group in planned.members] == [
         [file.path for file in group.inputs] for group in run
     ]
     assert [group.files for group in run] == [
-        int(output_files(table.bytes[group].sum(), TARGET)) for group in planned
+        int(output_files(table.bytes[group].sum(), TARGET)) for group in planned.members
     ]
 
 
@@ -87,10 +88,13 @@ def test_every_file_is_in_exactly_one_group_and_none_overlaps_another(
     groups = group_files(
         files, keyed=keyed, curve=LEXICOGRAPHIC, target_bytes=TARGET, merge_bytes=limit * ROW_BYTES
     )
-    assert sorted(np.concatenate(groups).tolist()) == list(range(len(spans)))
+    assert sorted(groups.order.tolist()) == list(range(len(spans)))
+    assert [groups.number[group].tolist() for group in groups.members] == [
+        [number] * len(group) for number, group in enumerate(groups.members)
+    ]
     if keyed:
-        reach = [int(files.high[group].max()) for group in groups]
-        begin = [int(files.low[group].min()) for group in groups]
+        reach = [int(files.high[group].max()) for group in groups.members]
+        begin = [int(files.low[group].min()) for group in groups.members]
         assert all(b >= e for b, e in zip(begin[1:], reach, strict=False))
 
 
@@ -111,7 +115,7 @@ def test_an_overlapping_set_is_never_split_for_its_number_of_files() -> None:
         np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64),
         np.ones(count, dtype=np.bool_),
     )  # fmt: skip
-    (group,) = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=512 << 20)
+    (group,) = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=512 << 20).members
     assert len(group) == count
 
 
@@ -139,3 +143,18 @@ def test_without_a_key_runs_are_of_a_few_files(sizes: list[int], groups: list[li
     files = unbounded(path, np.array(sizes, dtype=np.int64))
     found = group_files(files, keyed=False, curve=LEXICOGRAPHIC, target_bytes=100)
     assert members(found) == groups
+
+
+def test_whole_files_go_to_the_output_file_of_their_middle() -> None:
+    sizes = np.array([60, 60, 60, 60, 400], dtype=np.int64)
+    runs = Grouping(np.arange(5, dtype=np.int64), np.array([0, 4], dtype=np.int64))
+    assert output_file_of(runs, sizes, 100).tolist() == [0, 0, 1, 1, 4]
+
+
+@pytest.mark.parametrize("curve", [LEXICOGRAPHIC, HILBERT])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_nothing_and_files_of_no_bytes_can_be_grouped(keyed: bool, curve: str) -> None:
+    for sizes in ([], [0], [0, 0, 0], [1 << 50] * 3):
+        groups = group_files(sized(*sizes), keyed=keyed, curve=curve, target_bytes=512 << 20)
+        assert sorted(groups.order.tolist()) == list(range(len(sizes)))
+        assert len(groups.number) == len(sizes)

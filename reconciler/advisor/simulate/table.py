@@ -159,7 +159,7 @@ class SimulatedTable:
             target_bytes=action.target_bytes,
         )
         written: list[SimulatedFile] = []
-        for group in groups:
+        for group in groups.members:
             rows = np.concatenate([self.files[int(members[i])].rows for i in group])
             ordered = rows[self._order(rows, action.key, action.curve)]
             written += self._cut(ordered, action, now_ms, self.written + len(written))
