@@ -1,6 +1,6 @@
 """One decision at full size, WAIR's protocol replayed at small scale, and adversarial shifts.
 
-    python bench/decision.py [speed|protocol|shifts]...
+    python -m bench.decision [speed|protocol|shifts]...
 
 The protocol is that of WAIR (section 6.2.1) on lineitem's dates in miniature: 72 monthly batches,
 six periods, a pool of two, costs in bytes of reading with the given rho. Replays count what
@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from results import write_section
 
+from bench.results import write_section
 from reconciler.advisor.advice import DAY_MS, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands, predicate_columns
@@ -98,7 +98,7 @@ def speed() -> None:
     rows.append(timed("from bounds: which files to sketch", bare))
     sample = table.sample(decide(bare).wanted_sketches, 1_024)
     rows.append(timed("with the sample: what-ifs, bootstrap", replace(bare, sample=sample)))
-    print(write_section("One decision", "python bench/decision.py speed", rows, "Goal: 1 s."))
+    print(write_section("One decision", "python -m bench.decision speed", rows, "Goal: 1 s."))
 
 
 def timed(name: str, given: AdviceInput) -> list[str]:
@@ -282,7 +282,7 @@ def protocol() -> None:
         "Cost from P3 on relative to no reclustering, mean of three seeds; rewriting a file costs "
         "three reads of it, a batch counts as two days. The oracle is not replayed here."
     )
-    print(write_section("WAIR protocol", "python bench/decision.py protocol", rows, note))
+    print(write_section("WAIR protocol", "python -m bench.decision protocol", rows, note))
 
 
 def _periods(runs: Sequence[Replay]) -> list[str]:
@@ -352,7 +352,7 @@ def shifts() -> None:
                 str(int((run.rewritten > 0).sum())),
             ])  # fmt: skip
     note = "96 days, 20 queries a day of one column, the next of three columns after each shift."
-    print(write_section("Adversarial shifts", "python bench/decision.py shifts", rows, note))
+    print(write_section("Adversarial shifts", "python -m bench.decision shifts", rows, note))
 
 
 PARTS = {"speed": speed, "protocol": protocol, "shifts": shifts}

@@ -1,6 +1,6 @@
 """The demo's goals: bytes read after against before, predicted against found, Iceberg's own sort.
 
-    python bench/demo.py [--quick] [--dir DIR]
+    python -m bench.demo [--quick] [--dir DIR]
 
 Runs `layoutctl demo` as it is and writes its numbers to RESULTS.md. Bytes are planned bytes from
 the footers, over the same executions in every layout.
@@ -11,8 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from results import write_section
-
+from bench.results import write_section
 from reconciler.core.format import duration, iec
 from reconciler.demo import data, script
 
@@ -52,7 +51,7 @@ def main() -> None:
     print(
         write_section(
             "Demo",
-            "python bench/demo.py" + (" --quick" if asked.quick else ""),
+            "python -m bench.demo" + (" --quick" if asked.quick else ""),
             rows,
             f"TPC-H scale {scale.scale_factor:g}, lineitem and orders in arrival order, target "
             f"size {iec(scale.target_bytes)}. Iceberg's sort is `rewrite_data_files` of a copy of "

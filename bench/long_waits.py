@@ -65,6 +65,7 @@ MOST_REFUSALS = 1.0
 LATE_BY = 30.0
 """What a deletion may take beyond its bound."""
 LOOK_SECONDS = 1.0
+CPU = "process_cpu_seconds_total"
 OPERATOR_IMAGE, DRIVER_IMAGE = "operator:test", "driver:stand-in"
 
 
@@ -187,8 +188,8 @@ def token_renewed(stage: Scene) -> str:
     seconds = _reacts(stage)
     pod.check()
     return (
-        f"first token refused at {age:.0f} s; {pod.refused()} requests of the operator refused "
-        f"by then and in the {SERVER_SECONDS + 30} s after, {made:.0f} reconciles in these; {seconds}"
+        f"first token refused at {age:.0f} s; in the {SERVER_SECONDS + 30} s after that "
+        f"{made:.0f} reconciles, and {pod.refused()} requests refused since the start; {seconds}"
     )
 
 
@@ -214,9 +215,6 @@ def token_renewed_late(stage: Scene) -> str:
         f"token refused at {age:.0f} s and renewed {LATE_SECONDS:.0f} s later; in these "
         f"{refused} requests refused, {made:.0f} reconciles, {cpu:.1f} s of CPU; {seconds}"
     )
-
-
-CPU = "process_cpu_seconds_total"
 
 
 def _reacts(stage: Scene) -> str:

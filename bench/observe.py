@@ -1,6 +1,6 @@
 """How long a look at a table takes: cold, warm, and after 1 % of its manifests have changed.
 
-    python bench/observe.py [files ...]        default 10000 100000
+    python -m bench.observe [files ...]        default 10000 100000
 
 Writes manifests of the given number of entries with 16 columns and bounds (no data file), reads
 them once with an empty cache, again, and once more after replacing one manifest in a hundred.

@@ -1,6 +1,6 @@
 """Pruning against pyiceberg's evaluator on the same files, and alone at full size.
 
-    python bench/pruning.py
+    python -m bench.pruning
 
 Ratios hold across machines, absolute numbers do not. Both sides answer the same questions and the
 answers are compared.

@@ -1,6 +1,6 @@
 """Lines per second of `workload import` for 50 templates, with the state store left out.
 
-Run: python bench/workload_import.py [lines]
+Run: python -m bench.workload_import [lines]
 """
 
 from __future__ import annotations
