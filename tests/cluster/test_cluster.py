@@ -100,6 +100,22 @@ def test_a_service_account_may_do_what_its_role_says_and_no_more(
         kubectl("get", "configmaps", kubeconfig=reader)
 
 
+def test_requests_with_credentials_that_are_refused_are_kept(
+    cluster: Cluster, kubectl: Kubectl, namespace: str
+) -> None:
+    stranger = cluster.user_kubeconfig(namespace, "default")
+    with pytest.raises(KubectlError, match="cannot list resource"):
+        kubectl("get", "configmaps", kubeconfig=stranger)
+    assert not cluster.refused(namespace)
+    config = json.loads(stranger.read_text())
+    config["users"][0]["user"]["token"] = "wrong"
+    stranger.write_text(json.dumps(config))
+    with pytest.raises(KubectlError):
+        kubectl("get", "configmaps", kubeconfig=stranger)
+    events = eventually(lambda: cluster.refused(namespace))
+    assert {event["verb"] for event in events} <= {"get", "list"}
+
+
 def test_objects_survive_an_outage_of_the_api_server(cluster: Cluster, kubectl: Kubectl) -> None:
     kubectl("create", "configmap", "kept", "--from-literal=a=b")
     cluster.stop_api_server()

@@ -143,6 +143,15 @@ def test_a_job_that_lives_or_lived_comes_first(changes, kind):
     assert isinstance(decide(replace(given_, **changes)), kind)
 
 
+def test_a_deletion_waits_for_a_job_that_does_not_end_for_ten_minutes_and_no_longer():
+    since = NOW - 10 * MINUTE + dt.timedelta(seconds=5)
+    stopping = replace(FREE, jobs=(replace(JOB, deleting=True),), record=RECORD, deleting=since)
+    decision = decide(stopping)
+    assert isinstance(decision, Wait)
+    assert decision.until == since + 10 * MINUTE
+    assert isinstance(decide(replace(stopping, now=decision.until)), Retire)
+
+
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [

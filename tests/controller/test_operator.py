@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -247,10 +248,26 @@ def test_probes_and_metrics_answer(crds, api, namespace):
     assert 'layout_reconcile_duration_seconds_count{kind="policy",result="success"}' in text
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lease_that_nobody_renews_any_more_asks_for_a_restart(crds, api, namespace, monkeypatch):
+    monkeypatch.setattr("reconciler.controller.operator.STUCK_SECONDS", 8.0)
+    health = free_port()
+    with operator(settings(crds, namespace, health_port=health), Recorder()):
+        until(lambda: _page(health, "/readyz")[0] == 200)
+        monkeypatch.setattr("reconciler.kube.leader.LeaderLease.attempt", _break)
+        until(lambda: _page(health, "/healthz") == (503, "lease is stuck\n"))
+
+
+def _break(self) -> bool:
+    raise RuntimeError("as no caller foresaw")
+
+
 def _page(port: int, path: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
     except OSError:
         return 0, ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from kubernetes.config import ConfigException
 
 from reconciler.errors import EXIT_BLOCKED, EXIT_UNAVAILABLE, EXIT_USER, UserError
 from reconciler.kube.api import (
@@ -200,6 +201,28 @@ def test_a_token_without_rights_is_forbidden_and_a_wrong_one_unauthorized(
     kubeconfig(cluster, namespace, token)
     with pytest.raises(Forbidden):
         stranger.list(SECRET, namespace)
+
+
+def test_a_configuration_that_cannot_be_read_leaves_it_at_the_refusal(cluster, namespace, kubectl):
+    path = kubeconfig(cluster, namespace, "wrong")
+    stranger = Api.from_environment(str(path))
+    path.write_text("")
+    with pytest.raises(Unauthorized) as refused:
+        stranger.list(NAMESPACE)
+    assert refused.value.status == 401
+    assert any("cannot read" in line for line in refused.value.details)
+    kubeconfig(cluster, namespace, kubectl("create", "token", "default").strip())
+    with pytest.raises(Forbidden):
+        stranger.list(SECRET, namespace)
+
+
+@pytest.mark.parametrize("error", [ConfigException("Token file exists but empty."), OSError(2)])
+def test_a_token_whose_file_cannot_be_read_again_still_stands(api, error):
+    def read_again(_) -> None:
+        raise error
+
+    api.connection._configuration.refresh_api_key_hook = read_again
+    assert api.version()
 
 
 def test_an_outage_is_unavailable_and_ends_by_itself(cluster, api, namespace):
