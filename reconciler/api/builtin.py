@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.api.documents import Origin, TableLayoutPolicy, from_document
-from reconciler.api.schema import API_VERSION, POLICY
+from reconciler.api.schema import POLICY
 from reconciler.api.table_patterns import quote_identifier
+from reconciler.api.version import API_VERSION
 
 BUILT_IN = "built-in"
 

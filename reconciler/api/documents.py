@@ -25,14 +25,8 @@ from reconciler.api.quantities import (
     parse_decimal,
     parse_duration,
 )
-from reconciler.api.schema import (
-    API_VERSION,
-    CATALOG,
-    POLICY,
-    TABLE_LAYOUT,
-    spec_schema,
-    with_defaults,
-)
+from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT, spec_schema, with_defaults
+from reconciler.api.version import API_VERSION
 
 AUTO = "Auto"
 DEFAULT_NAMESPACE = "default"

@@ -25,10 +25,11 @@ from reconciler.api.documents import (
     from_document,
 )
 from reconciler.api.excerpt import render_problems
-from reconciler.api.schema import API_VERSION, GROUP, KINDS
+from reconciler.api.schema import KINDS
 from reconciler.api.source import RawDocument, parse_yaml
 from reconciler.api.support import instead, not_acted_on
 from reconciler.api.table_patterns import is_exact, split_identifier
+from reconciler.api.version import API_VERSION, GROUP
 from reconciler.errors import InvalidDocuments, Problem, UserError
 
 STDIN = "-"

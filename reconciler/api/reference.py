@@ -17,7 +17,6 @@ from reconciler.api.conditions import EXPLANATIONS, ConditionType
 from reconciler.api.quantities import format_bytes
 from reconciler.api.rules import RULES
 from reconciler.api.schema import (
-    API_VERSION,
     CATALOG,
     KINDS,
     POLICY,
@@ -27,6 +26,7 @@ from reconciler.api.schema import (
     walk_schema,
 )
 from reconciler.api.support import NOT_ACTED_ON
+from reconciler.api.version import API_VERSION
 
 _HEAD = f"""\
 # Policy reference

@@ -21,11 +21,9 @@ from reconciler.api.quantities import (
     parse_decimal,
     parse_duration,
 )
+from reconciler.api.version import API_VERSION, GROUP, VERSION
 from reconciler.errors import InternalError
 
-GROUP = "layout.lakehouse.dev"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
 POLICY, TABLE_LAYOUT, CATALOG = "TableLayoutPolicy", "TableLayout", "IcebergCatalog"
 
 _FILES = {

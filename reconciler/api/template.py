@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Iterable
 
-from reconciler.api.schema import API_VERSION, POLICY
+from reconciler.api.schema import POLICY
 from reconciler.api.table_patterns import quote_identifier
+from reconciler.api.version import API_VERSION
 
 SCHEMA_FILE = "tablelayoutpolicy.schema.json"
 

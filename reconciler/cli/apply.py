@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli.options import (
     CatalogName,
     Exclude,
@@ -401,7 +402,7 @@ def report_list(
 ) -> dict[str, Any]:
     """`apply -f layouts -o json`: one report a table, in the order of their names."""
     return {
-        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "ApplyReportList",
         "items": list(reports),
         "errors": list(errors),
@@ -428,7 +429,7 @@ def _exit_code(run: _Run, result: StepResult) -> int:
 def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str, Any]:
     """`apply -o json`: raw bytes and seconds, one entry per executed plan."""
     return {
-        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "ApplyReport",
         "table": result.after.observation.name,
         "state": result.state.state,

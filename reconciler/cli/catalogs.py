@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli.options import Files, Format, Output, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reconciler.catalog.discover import FoundCatalog
-
-API_VERSION = "layout.lakehouse.dev/v1alpha1"
 
 
 def register(app: typer.Typer) -> None:

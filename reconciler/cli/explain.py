@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli.options import CatalogName, Format, Output, ShowLiterals, Timeout, Verbose
 
 if TYPE_CHECKING:
@@ -90,7 +91,6 @@ def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose
 
 def table_document(proposal: Proposal) -> dict[str, Any]:
     """The head of every explanation: each candidate with its numbers, chosen or turned down."""
-    from reconciler.api.schema import API_VERSION
 
     seen = proposal.observation
     return {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Timeout
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _net(plans: Sequence[PastPlan]) -> str:
 
 def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, Any]:
     return {
-        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "TableHistory",
         "table": observation.name,
         "items": [

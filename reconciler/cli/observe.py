@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli import terminal
 from reconciler.cli.options import (
     CatalogName,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from reconciler.cli.observe_text import TableSummary, WorkloadSummary
     from reconciler.core.execution import CatalogConfig
     from reconciler.core.observation import Observation
-
-API_VERSION = "layout.lakehouse.dev/v1alpha1"
 
 
 def register(app: typer.Typer) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli.options import (
     CatalogName,
     Exclude,
@@ -247,7 +248,7 @@ def _approval(step: Step, proposal: Proposal, gate: Gate, uris: Mapping[str, str
 
 def _listing(documents: list[dict[str, Any]], failed: list[tuple[Step, Any]]) -> dict[str, Any]:
     return {
-        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "LayoutPlanList",
         "items": documents,
         "errors": [

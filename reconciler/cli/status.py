@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli.options import (
     CatalogName,
     Exclude,
@@ -169,7 +170,7 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
         from reconciler.cli.serialise import serialise
 
         body = {
-            "apiVersion": "layout.lakehouse.dev/v1alpha1",
+            "apiVersion": API_VERSION,
             "kind": "TableStatusList",
             "items": [
                 {k: v for k, v in row.items() if k not in ("exitCode", "error")} for row in rows

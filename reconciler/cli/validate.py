@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
+
 if TYPE_CHECKING:
     from reconciler.api.load import Reading
 
@@ -101,7 +103,6 @@ def _count(number: int, one: str, many: str) -> str:
 
 def result(reading: Reading) -> dict[str, Any]:
     """The machine-readable result, kind ValidationResult."""
-    from reconciler.api.schema import API_VERSION
 
     documents = [
         {

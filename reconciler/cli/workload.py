@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.api.version import API_VERSION
 from reconciler.cli.options import (
     CatalogName,
     Files,
@@ -128,7 +129,7 @@ def register(app: typer.Typer) -> None:
             for config, identifier in _chosen(store, table, catalog, documents)
         ]
         body = {
-            "apiVersion": "layout.lakehouse.dev/v1alpha1",
+            "apiVersion": API_VERSION,
             "kind": "WorkloadList",
             "items": items,
             "skipped": dict(sorted(store.skips(None).items())),
@@ -304,7 +305,7 @@ def _import_document(
     until = [tally.until_ms for _, tally in tallies if tally.until_ms is not None]
     since = [tally.since_ms for _, tally in tallies if tally.since_ms is not None]
     return {
-        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "WorkloadImport",
         "files": [
             {"path": str(path), "read": t.read, "kept": t.kept, "skipped": sum(t.skipped.values()),

@@ -17,6 +17,7 @@ from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.api.version import GROUP
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.catalog.mounted import catalog_config
@@ -32,7 +33,7 @@ from reconciler.core.execution import CatalogConfig
 from reconciler.core.ledger import LedgerEntry, Reservation
 from reconciler.errors import UserError
 from reconciler.kube.errors import ApiError, NotFound
-from reconciler.kube.kinds import CATALOG, GROUP, SECRET
+from reconciler.kube.kinds import CATALOG, SECRET
 from reconciler.loop.cluster import ClusterActor
 from reconciler.loop.propose import Target
 

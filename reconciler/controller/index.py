@@ -12,8 +12,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from reconciler.api.version import GROUP
 from reconciler.core.pods import LAYOUT_LABEL
-from reconciler.kube.kinds import CATALOG, GROUP, JOB, POD, POLICY, TABLE_LAYOUT, Kind
+from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT, Kind
 
 Object = dict[str, Any]
 Name = tuple[str, str]

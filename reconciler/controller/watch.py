@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from reconciler.api.version import GROUP
 from reconciler.controller.index import REQUESTED_AT, Index, Object
 from reconciler.controller.listing import Pace, paced
 from reconciler.controller.work import LAUNCH_KEY, Key, Work
 from reconciler.core.pods import LAYOUT_LABEL
-from reconciler.kube.kinds import CATALOG, GROUP, JOB, POD, POLICY, TABLE_LAYOUT, Kind
+from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT, Kind
 
 if TYPE_CHECKING:
     from reconciler.kube.connection import Connection

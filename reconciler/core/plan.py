@@ -16,11 +16,11 @@ from typing import Any
 
 import rfc8785
 
+from reconciler.api.version import API_VERSION
 from reconciler.core.actions import Action, ActionType, action_from_canonical, has_order
 from reconciler.core.filetable import FileTable
 from reconciler.errors import UserError
 
-API_VERSION = "layout.lakehouse.dev/v1alpha1"
 KIND = "LayoutPlan"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.api.documents import PodSpec, Toleration
-from reconciler.api.schema import GROUP
+from reconciler.api.version import GROUP
 
 LAYOUT_LABEL = f"{GROUP}/layout"
 """On every object that works on a table: its TableLayout's name."""

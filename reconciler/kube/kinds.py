@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GROUP = "layout.lakehouse.dev"
+from reconciler.api.version import GROUP, VERSION
+
 OPERATOR_MANAGER = "layout-reconciler"
 """Field manager of everything that the operator writes."""
 CLI_MANAGER = "layoutctl"
@@ -32,9 +33,9 @@ class Kind:
         return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
 
 
-POLICY = Kind(GROUP, "v1alpha1", "TableLayoutPolicy", "tablelayoutpolicies")
-TABLE_LAYOUT = Kind(GROUP, "v1alpha1", "TableLayout", "tablelayouts")
-CATALOG = Kind(GROUP, "v1alpha1", "IcebergCatalog", "icebergcatalogs")
+POLICY = Kind(GROUP, VERSION, "TableLayoutPolicy", "tablelayoutpolicies")
+TABLE_LAYOUT = Kind(GROUP, VERSION, "TableLayout", "tablelayouts")
+CATALOG = Kind(GROUP, VERSION, "IcebergCatalog", "icebergcatalogs")
 JOB = Kind("batch", "v1", "Job", "jobs")
 POD = Kind("", "v1", "Pod", "pods")
 SECRET = Kind("", "v1", "Secret", "secrets")

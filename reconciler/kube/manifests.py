@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.documents import Engine, Jobs
-from reconciler.api.schema import API_VERSION
+from reconciler.api.version import API_VERSION
 from reconciler.core.pods import (
     ATTEMPT_LABEL,
     DIGEST_ANNOTATION,

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from reconciler.api.builtin import builtin_policy
 from reconciler.api.documents import TableLayoutPolicy, from_document, to_document
 from reconciler.api.identity import hash_inputs
-from reconciler.api.schema import API_VERSION, POLICY
+from reconciler.api.schema import POLICY
 from reconciler.api.support import not_acted_on
 from reconciler.api.table_patterns import matches
+from reconciler.api.version import API_VERSION
 
 
 def policy(**spec: Any) -> TableLayoutPolicy:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.documents import TableLayoutPolicy, from_document
-from reconciler.api.schema import API_VERSION, POLICY
+from reconciler.api.schema import POLICY
 from reconciler.api.table_patterns import (
     choose_policy,
     is_exact,
@@ -16,6 +16,7 @@ from reconciler.api.table_patterns import (
     quote_identifier,
     split_identifier,
 )
+from reconciler.api.version import API_VERSION
 from reconciler.errors import UserError
 
 

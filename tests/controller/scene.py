@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from reconciler.api.schema import API_VERSION
+from reconciler.api.version import API_VERSION
 from reconciler.catalog.shared_state import SharedStore
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.pods import LAYOUT_LABEL
