@@ -661,6 +661,11 @@ class Layouts:
             self._finalizers(subject, [item for item in kept if item != FINALIZER])
 
     def _release(self, subject: Subject) -> Result:
+        record = record_of(subject.status)
+        if record is not None and record.unsettled:
+            text = f"Job {record.name} has not ended in time; the deletion no longer waits for it"
+            log.warning("%s/%s: %s", subject.key.namespace, subject.key.name, text)
+            self.runtime.api.event(subject.body, "JobLeftBehind", text, "Warning")
         kept = subject.body["metadata"].get("finalizers") or []
         if FINALIZER in kept:
             self._finalizers(subject, [item for item in kept if item != FINALIZER])

@@ -10,6 +10,7 @@ import pytest
 from reconciler.api.run_document import RunDocument, read_run
 from reconciler.controller.layout import FINALIZER
 from reconciler.controller.ports import CatalogProblem
+from reconciler.controller.status import parse_time
 from reconciler.core.lastwords import Cause, LastWords
 from reconciler.errors import UnavailableError
 from reconciler.kube.errors import Forbidden, QuotaExceeded
@@ -239,6 +240,28 @@ def test_a_running_job_is_stopped_and_its_reservation_settled(why: str) -> None:
             assert status["job"]["phase"] == "Failed"
             assert not world.layout(name)["metadata"]["finalizers"]
     assert sum(e.outcome.read_bytes for e in world.catalog.ledger) == GIB
+
+
+def test_a_deletion_leaves_a_job_behind_that_does_not_end_in_ten_minutes() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    world.started(operator)
+    world.turn(operator)
+    operator.api.delete(TABLE_LAYOUT, NAMESPACE, name)
+    world.turn(operator)
+    deleting = parse_time(world.layout(name)["metadata"]["deletionTimestamp"])
+    assert deleting is not None
+    world.now = deleting + dt.timedelta(minutes=9)
+    result = world.reconcile(operator, name)
+    world.now += dt.timedelta(minutes=1)
+    assert result.due <= world.now.timestamp()
+    assert world.layout(name)["metadata"]["finalizers"] == [FINALIZER]
+    assert not [message for reason, message in operator.api.events if reason == "JobLeftBehind"]
+    world.reconcile(operator, name)
+    assert (TABLE_LAYOUT.plural, NAMESPACE, name) not in world.server.objects
+    (told,) = [message for reason, message in operator.api.events if reason == "JobLeftBehind"]
+    assert world.living()[0]["metadata"]["name"] in told
 
 
 def test_a_job_killed_without_a_word_is_charged_in_full() -> None:
