@@ -30,6 +30,8 @@ CREATE TABLE IF NOT EXISTS plans (
   plan_id TEXT PRIMARY KEY, table_uuid TEXT NOT NULL, policy_hash TEXT NOT NULL,
   stored_at REAL NOT NULL, approved_at REAL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS plans_by_table ON plans (table_uuid, policy_hash, stored_at);
+CREATE TABLE IF NOT EXISTS approvals (
+  plan_id TEXT NOT NULL, policy TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (plan_id, policy));
 CREATE TABLE IF NOT EXISTS cursors (source TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS skips (
   table_uuid TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL,
@@ -99,13 +101,19 @@ class Records:
         """Forgets a plan that is lost or carried out."""
         with self.transaction() as db:
             db.execute("DELETE FROM plans WHERE plan_id = ?", (plan_id,))
+            db.execute("DELETE FROM approvals WHERE plan_id = ?", (plan_id,))
 
-    def approve(self, plan_id: str) -> None:
+    def approve(self, plan_id: str, policy: str) -> None:
         with self.transaction() as db:
             changed = db.execute(
                 "UPDATE plans SET approved_at = COALESCE(approved_at, ?) WHERE plan_id = ?",
                 (time.time(), plan_id),
             ).rowcount
+            if changed:
+                db.execute(
+                    "INSERT OR IGNORE INTO approvals VALUES (?, ?, ?)",
+                    (plan_id, policy, time.time()),
+                )
         if not changed:
             raise UserError(
                 f"plan {plan_id} is not known here",
@@ -113,11 +121,14 @@ class Records:
                 do="make it with layoutctl plan, or apply the plan's file",
             )
 
-    def approved(self, plan_id: str) -> bool:
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        """policy: under which it was approved; None: under any."""
+        query, values = "SELECT approved_at FROM plans WHERE plan_id = ?", [plan_id]
+        if policy is not None:
+            query = "SELECT at FROM approvals WHERE plan_id = ? AND policy = ?"
+            values.append(policy)
         with self.transaction() as db:
-            row = db.execute(
-                "SELECT approved_at FROM plans WHERE plan_id = ?", (plan_id,)
-            ).fetchone()
+            row = db.execute(query, values).fetchone()
         return row is not None and row[0] is not None
 
     def cursor(self, source: str) -> str | None:

@@ -95,16 +95,18 @@ class SharedStore(Store):
     def drop_plan(self, plan_id: str) -> None:
         self._records.put([(records.PLAN, plan_id, None)])
 
-    def approve(self, plan_id: str) -> None:
+    def approve(self, plan_id: str, policy: str) -> None:
         if self._records.get(records.PLAN, plan_id) is None:
             raise UserError(
                 f"plan {plan_id} is not known in the shared state",
                 do="publish it with: layoutctl plan TABLE --shared --publish",
             )
-        self._records.put([(records.APPROVAL, plan_id, True)])
+        under = _approval_key(plan_id, policy)
+        self._records.put([(records.APPROVAL, plan_id, True), (records.APPROVAL, under, True)])
 
-    def approved(self, plan_id: str) -> bool:
-        return bool(self._records.get(records.APPROVAL, plan_id))
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        key = plan_id if policy is None else _approval_key(plan_id, policy)
+        return bool(self._records.get(records.APPROVAL, key))
 
     def cursor(self, source: str) -> str | None:
         value = self._records.get(records.CURSOR, source)
@@ -270,6 +272,10 @@ class _Spending:
             by_policy.setdefault(item.policy, []).append((item.table_uuid, item.spent))
             by_table.setdefault(item.table_uuid, []).append((item.policy, item.spent))
         self._by_policy, self._by_table, self._version = by_policy, by_table, version
+
+
+def _approval_key(plan_id: str, policy: str) -> str:
+    return f"{plan_id} {policy}"
 
 
 def _standing_key(table_uuid: str, policy_hash: str) -> str:

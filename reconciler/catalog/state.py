@@ -125,11 +125,17 @@ class Store(ABC):
     def drop_plan(self, plan_id: str) -> None: ...
 
     @abstractmethod
-    def approve(self, plan_id: str) -> None:
-        """Raises UserError for a plan that is not known here."""
+    def approve(self, plan_id: str, policy: str) -> None:
+        """A person approved the plan while that policy (loop.step.policy_key) governed the table.
+
+        A plan's id does not say whose budgets, windows and suspension hold: another policy with the
+        same layout plans the same, and must ask again. Raises UserError for a plan that is not
+        known here.
+        """
 
     @abstractmethod
-    def approved(self, plan_id: str) -> bool: ...
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        """Whether it was approved under that policy; None: under any."""
 
     @abstractmethod
     def cursor(self, source: str) -> str | None:
@@ -351,11 +357,11 @@ class StateStore(Store):
     def drop_plan(self, plan_id: str) -> None:
         self._records.drop_plan(plan_id)
 
-    def approve(self, plan_id: str) -> None:
-        self._records.approve(plan_id)
+    def approve(self, plan_id: str, policy: str) -> None:
+        self._records.approve(plan_id, policy)
 
-    def approved(self, plan_id: str) -> bool:
-        return self._records.approved(plan_id)
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        return self._records.approved(plan_id, policy)
 
     def cursor(self, source: str) -> str | None:
         return self._records.cursor(source)

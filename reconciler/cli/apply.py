@@ -304,9 +304,12 @@ class _Run:
             columns = width(sys.stderr)
             self.say(render_plan(document, width=columns, preview=False, ending=False) + "\n")
         self.say(_opening(proposal, self.plan))
+        other = _made_under_another(proposal, self.step)
+        if other:
+            self.say(other)
 
     def _approvals(self, proposal: Proposal) -> Approvals:
-        from reconciler.loop.step import Approvals, judge_gate
+        from reconciler.loop.step import Approvals, judge_gate, policy_key
 
         if self.auto_approve:
             return Approvals(everything=True)
@@ -319,7 +322,7 @@ class _Run:
             given = Approvals(proposal.plan.id)
         if given.plan_id:
             self.actor.put_plan(proposal.plan)
-            self.actor.store.approve(proposal.plan.id)
+            self.actor.store.approve(proposal.plan.id, policy_key(self.step.policy))
         return given
 
 
@@ -332,6 +335,19 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
     if not proposal.plan.actions:
         return f"{name}  nothing to do"
     return f"{name}  plan {proposal.plan.id}   {live:,} of {inputs:,} input files still live"
+
+
+def _made_under_another(proposal: Proposal, step: Step) -> str:
+    """A plan's id says what is done, not whose budgets hold: told where these are other ones."""
+    from reconciler.loop.step import plan_policy_key, policy_key
+
+    made = plan_policy_key(proposal.plan)
+    if not proposal.pending or made in (None, policy_key(step.policy)):
+        return ""
+    return (
+        f"this plan was made under the policy {proposal.plan.policy}: its approval, budgets, "
+        f"windows and suspension do not hold under {step.policy_name} (name its file with -f)"
+    )
 
 
 def _confirmed(proposal: Proposal) -> bool:

@@ -89,8 +89,8 @@ class LiveHandle:
     ) -> Look:
         return look_at(self.actor, Target(self.config, table), policy, fingerprint, approved, now)
 
-    def approved(self, plan_id: str) -> bool:
-        return self.store.approved(plan_id)
+    def approved(self, plan_id: str, policy: str) -> bool:
+        return self.store.approved(plan_id, policy)
 
     def owner(self) -> str:
         """Unique over clusters: two that share a catalog have different objects for it."""

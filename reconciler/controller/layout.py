@@ -375,7 +375,7 @@ class Layouts:
                 owner="",
                 mode=approval.mode.value,
                 approved=look.plan.id in self.approved_ids(subject)
-                or handle.approved(look.plan.id),
+                or handle.approved(look.plan.id, subject.policy_key),
                 everything_approved=False,
                 automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
                 automatic_spent_bytes=handle.automatic_spent(look.uuid, since) if automatic else 0,

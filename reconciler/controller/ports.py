@@ -102,7 +102,9 @@ class CatalogHandle(Protocol):
         for this table and still stands becomes the plan."""
         ...
 
-    def approved(self, plan_id: str) -> bool: ...
+    def approved(self, plan_id: str, policy: str) -> bool:
+        """Whether a person approved it by `layoutctl`, in the shared state, under that policy."""
+        ...
 
     def owner(self) -> str:
         """The claim of this operator on tables of this catalog."""

@@ -56,8 +56,8 @@ class ClusterActor(Reader):
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         return self.standing(table_uuid, policy_hash)
 
-    def approved(self, plan_id: str) -> bool:
-        return self.approved_by(plan_id) or self.store.approved(plan_id)
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        return self.approved_by(plan_id) or self.store.approved(plan_id, policy)
 
     def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...] | None:
         """None when the ledger cannot be read: no budget then allows anything."""

@@ -77,8 +77,8 @@ class DriverActor(LocalActor):
     def put_plan(self, plan: Plan) -> None:
         """The operator has published it."""
 
-    def approved(self, plan_id: str) -> bool:
-        return plan_id == self.plan.id or super().approved(plan_id)
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        return plan_id == self.plan.id or super().approved(plan_id, policy)
 
     def record_start(
         self, plan: Plan, action: PlannedAction, files: FileTable, policy: str

@@ -87,8 +87,8 @@ class Reader:
     def put_plan(self, plan: Plan) -> None:
         self.store.put_plan(plan)
 
-    def approved(self, plan_id: str) -> bool:
-        return self.store.approved(plan_id)
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        return self.store.approved(plan_id, policy)
 
     def owner(self, observation: Observation) -> str:
         """Who else claims the table, "" when no one does."""

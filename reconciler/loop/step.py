@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
 from reconciler.core.budget import Spent
 from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.core.filetable import FileTable
@@ -42,7 +42,9 @@ MAX_REPEATS = 2
 class Actor(Ports, Protocol):
     """The I/O of an execution, on top of a proposal's."""
 
-    def approved(self, plan_id: str) -> bool: ...
+    def approved(self, plan_id: str, policy: str) -> bool:
+        """Whether a person approved the plan while that policy (policy_key) governed the table."""
+        ...
 
     def owner(self, observation: Observation) -> str:
         """Who else claims the table, "" when no one does."""
@@ -165,7 +167,7 @@ def judge_gate(
     approved = (
         plan.id == approvals.plan_id
         or plan.id in spec.approval.approved_plans
-        or actor.approved(plan.id)
+        or actor.approved(plan.id, policy_key(step.policy))
     )
     return gate(
         GateInput(
@@ -192,6 +194,13 @@ def judge_gate(
 def policy_key(policy: TableLayoutPolicy) -> str:
     """Under which a policy's spending is kept: its budgets hold over all of its tables."""
     return f"{policy.namespace}/{policy.name}"
+
+
+def plan_policy_key(plan: Plan) -> str | None:
+    """The policy that a plan was made under; None where it does not say."""
+    metadata = plan.evidence.get("policyDocument", {}).get("metadata", {})
+    name = metadata.get("name")
+    return f"{metadata.get('namespace', DEFAULT_NAMESPACE)}/{name}" if name else None
 
 
 def state_of(proposal: Proposal, decision: Gate | None) -> TableState:

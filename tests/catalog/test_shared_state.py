@@ -175,15 +175,17 @@ def test_a_standing_plan_and_its_approval_are_shared(store: SharedStore) -> None
     other = SharedStore(store.config, store.namespace)
     first, second = planned(1), planned(2)
     with pytest.raises(UserError, match="not known"):
-        other.approve(first.id)
+        other.approve(first.id, "default/one")
     store.put_plan(first)
     store.put_plan(second)
     assert other.get_plan(first.id) == first
     assert other.standing_plan(UUID, "a" * 64) == second
     assert other.standing_plan(UUID, "b" * 64) is None
-    other.approve(first.id)
+    other.approve(first.id, "default/one")
     store.put_plan(first)
     assert store.approved(first.id)
+    assert store.approved(first.id, "default/one")
+    assert not store.approved(first.id, "default/another")
     assert not store.approved(second.id)
     store.drop_plan(first.id)
     assert other.get_plan(first.id) is None

@@ -249,11 +249,13 @@ def test_plans_are_found_by_id_and_the_last_one_by_policy(
 def test_an_approval_survives_storing_the_plan_again(store: StateStore) -> None:
     store.put_plan(plan(_plan_id(1)))
     assert not store.approved(_plan_id(1))
-    store.approve(_plan_id(1))
+    store.approve(_plan_id(1), "default/one")
     store.put_plan(plan(_plan_id(1)))
     assert store.approved(_plan_id(1))
+    assert store.approved(_plan_id(1), "default/one")
+    assert not store.approved(_plan_id(1), "default/another")
     with pytest.raises(UserError, match="not known here"):
-        store.approve(_plan_id(9))
+        store.approve(_plan_id(9), "default/one")
 
 
 def test_cursors_skips_and_notes_are_kept_per_key(store: StateStore) -> None:

@@ -94,7 +94,7 @@ class SimulatedHandle(LiveHandle):
             saving_per_byte=self.lake.saving(table),
         )  # fmt: skip
 
-    def approved(self, plan_id: str) -> bool:
+    def approved(self, plan_id: str, policy: str) -> bool:
         return False
 
     def claim(self, table: Identifier, uuid: str) -> str:

@@ -114,7 +114,7 @@ class FakeCatalog:
             saving_per_byte=1.0,
         )  # fmt: skip
 
-    def approved(self, plan_id: str) -> bool:
+    def approved(self, plan_id: str, policy: str) -> bool:
         return plan_id in self.approvals
 
     def owner(self) -> str:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from reconciler.loop.step import (
     Approvals,
     Step,
     judge_gate,
+    plan_policy_key,
     policy_key,
     run_step,
     run_until_converged,
@@ -228,7 +230,7 @@ def test_an_approved_plan_runs_although_appends_keep_landing(
     step = step_of(catalog_config, "busy", **DECLARED)
     plan = step.propose(actor).plan
     actor.put_plan(plan)
-    actor.store.approve(plan.id)
+    actor.store.approve(plan.id, policy_key(step.policy))
     ended = threading.Event()
     appended = [0]
 
@@ -263,6 +265,25 @@ def test_without_approval_nothing_is_touched(catalog_config, make_table, actor):
     assert result.state.reason == "AwaitingApproval"
     assert table.refresh().metadata.current_snapshot_id == result.before.observation.snapshot_id
     assert actor.spark is None
+
+
+def test_an_approval_does_not_hold_under_another_policy_that_plans_the_same(
+    catalog_config, make_table, actor
+):
+    """Budgets, windows and suspension are not in a plan's id: who approved it went by them."""
+    make_table("governed", files=6)
+    budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "0"}]
+    governed = step_of(catalog_config, "governed", budgets=budgets, **DECLARED)
+    plan = governed.propose(actor).plan
+    actor.put_plan(plan)
+    actor.store.approve(plan.id, policy_key(governed.policy))
+    other = replace(governed, policy=replace(policy("governed", **DECLARED), name="another"))
+    proposal = other.propose(actor)
+    assert proposal.plan.id == plan.id
+    assert plan_policy_key(proposal.plan) == policy_key(governed.policy)
+    assert judge_gate(governed, proposal, actor, Approvals()).reason == "OverBudget"
+    assert judge_gate(other, proposal, actor, Approvals()).reason == "AwaitingApproval"
+    assert judge_gate(other, proposal, actor, Approvals(plan.id)).open
 
 
 def test_a_zero_budget_blocks_and_says_so(catalog_config, make_table, actor):
