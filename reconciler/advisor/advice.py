@@ -69,8 +69,9 @@ class Settings:
     """Everything the decisions are tuned by, resolved from policy, table and ledger.
 
     mode, key, curve, apply_to_writes: spec.layout.clustering; key is empty unless Declared.
-    target_bytes, row_group_bytes: resolved sizes; target_explicit: the policy names the size, so
-        it is also set as a table property. properties: the table's present properties.
+    target_bytes, row_group_bytes: resolved sizes; target_explicit, row_group_explicit: the policy
+        names the size, so it is also set as a table property.
+    properties: the table's present properties.
     sort_terms: the table's present default sort order (actions.sort_term).
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: when the decision is made; only hysteresis looks at it. horizon_ms: payback horizon.
@@ -90,6 +91,7 @@ class Settings:
     target_bytes: int = 512 << 20
     row_group_bytes: int = 128 << 20
     target_explicit: bool = False
+    row_group_explicit: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     sort_terms: tuple[str, ...] = ()
     min_input_files: int = 5

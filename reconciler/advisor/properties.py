@@ -1,7 +1,8 @@
-"""Decisions about metadata: the target file size, and the sort order that writers follow.
+"""Decisions about metadata: sizes of files and row groups, and the sort order of writers.
 
-A size is written only when the policy names it; a sort order only for Declared keys with
-applyToWrites, because a sorted table makes every writer shuffle (design: Never surprise writers).
+A size is written only when the policy names it, so that other writers keep it; a sort order only
+for Declared keys with applyToWrites, because a sorted table makes every writer shuffle (design:
+Never surprise writers).
 """
 
 from __future__ import annotations
@@ -9,20 +10,26 @@ from __future__ import annotations
 from reconciler.advisor.advice import Settings
 from reconciler.core.actions import Action, ActionType, has_order
 
+ROW_GROUP_SIZE = "write.parquet.row-group-size-bytes"
 TARGET_SIZE = "write.target-file-size-bytes"
 
 
 def set_properties(settings: Settings) -> tuple[Action, ...]:
-    """The target file size as a table property, where an explicit one differs."""
-    wanted = str(settings.target_bytes)
-    present = settings.properties.get(TARGET_SIZE)
-    if not settings.target_explicit or present == wanted:
+    """The sizes that the policy names as table properties, those that differ, as one action."""
+    wanted = {}
+    if settings.row_group_explicit:
+        wanted[ROW_GROUP_SIZE] = str(settings.row_group_bytes)
+    if settings.target_explicit:
+        wanted[TARGET_SIZE] = str(settings.target_bytes)
+    present = settings.properties
+    changes = sorted((name, size) for name, size in wanted.items() if present.get(name) != size)
+    if not changes:
         return ()
     return (
         Action(
             ActionType.SET_PROPERTIES,
-            properties_old=((TARGET_SIZE, present),),
-            properties_new=((TARGET_SIZE, wanted),),
+            properties_old=tuple((name, present.get(name)) for name, _ in changes),
+            properties_new=tuple(changes),
         ),
     )
 

@@ -59,6 +59,7 @@ def settings_for(
         target_bytes=target_bytes,
         row_group_bytes=files.row_group_bytes or _table_row_group(observation),
         target_explicit=files.target_bytes is not None,
+        row_group_explicit=files.row_group_bytes is not None,
         properties=observation.properties,
         sort_terms=observation.sort_terms,
         min_input_files=files.min_input_files,

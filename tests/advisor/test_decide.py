@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from reconciler.advisor.advice import AdviceInput, Debt, Objectives
 from reconciler.advisor.decide import decide
+from reconciler.advisor.properties import ROW_GROUP_SIZE, TARGET_SIZE, set_properties
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.core import explain
-from reconciler.core.actions import HILBERT, ActionType, layout_of, wanted_terms
+from reconciler.core.actions import (
+    HILBERT,
+    ActionType,
+    action_from_canonical,
+    layout_of,
+    wanted_terms,
+)
 from reconciler.core.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -128,6 +135,32 @@ def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with
     done = replace(named, sort_terms=wanted_terms(named.key), properties=size)
     assert advise(table, NONE, done).actions == ()
     assert advise(table, NONE, SETTINGS).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("explicit", "present", "set_to"),
+    [
+        ((False, False), {}, {}),
+        ((False, True), {}, {ROW_GROUP_SIZE: "4096"}),
+        ((True, True), {}, {ROW_GROUP_SIZE: "4096", TARGET_SIZE: "8192"}),
+        ((True, True), {TARGET_SIZE: "8192", ROW_GROUP_SIZE: "1"}, {ROW_GROUP_SIZE: "4096"}),
+        ((True, True), {TARGET_SIZE: "8192", ROW_GROUP_SIZE: "4096"}, {}),
+        ((True, False), {TARGET_SIZE: "1", ROW_GROUP_SIZE: "1"}, {TARGET_SIZE: "8192"}),
+    ],
+)
+def test_each_size_that_the_policy_names_becomes_a_property_where_it_differs(
+    explicit, present, set_to
+):
+    target, row_group = explicit
+    named = replace(
+        SETTINGS, target_bytes=8192, row_group_bytes=4096, target_explicit=target,
+        row_group_explicit=row_group, properties=present,
+    )  # fmt: skip
+    actions = set_properties(named)
+    assert [dict(action.properties_new) for action in actions] == ([set_to] if set_to else [])
+    for action in actions:
+        assert dict(action.properties_old) == {name: present.get(name) for name in set_to}
+        assert action_from_canonical(action.canonical()) == action
 
 
 # What it leaves alone, and why.
