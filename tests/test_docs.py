@@ -73,6 +73,14 @@ def test_links_within_the_project_resolve(page: Path) -> None:
             assert anchor in {_anchor(head) for head in heads}, f"{page.name}: no heading {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_plan_that_a_page_saves_is_that_of_one_table(page: Path) -> None:
+    """Policies may select many tables, and a file holds one plan. Code blocks may be indented."""
+    text = re.sub(r"^    (?=layoutctl )", "", page.read_text(), flags=re.MULTILINE)
+    for line in re.findall(r"^(?:\$ )?layoutctl plan .*--out .*$", text, re.MULTILINE):
+        assert re.search(r" plan (-f \S+ )?[a-z]\w*(\.\w+){2} ", line), line
+
+
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 

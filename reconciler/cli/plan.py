@@ -89,17 +89,19 @@ def register(app: typer.Typer) -> None:
                 "a plan is read by others",
                 do="leave out one of them",
             )
+        if out is not None:
+            _refuse_many(chosen)
         actor = sharing.actor_of(chosen, timeout, shared)
         planned, failed = _plan_all(
             chosen,
             actor,
             refresh=refresh,
             show_literals=show_literals,
-            many=table is None,
+            many=table is None and out is None,
             quiet=quiet,
         )
         if out is not None:
-            _save(out, planned)
+            _save(out, planned[0][1].plan)
             actor.put_plan(planned[0][1].plan)
         uris: dict[str, str] = {}
         if publish:
@@ -160,15 +162,24 @@ def local_actor(timeout: float) -> LocalActor:
     return LocalActor(StateStore(state_directory()), cache_directory(), timeout)
 
 
-def _save(path: Path, planned: list[Planned]) -> None:
+def _refuse_many(chosen: Selection) -> None:
+    """Before anything is planned: a file holds one plan."""
     from reconciler.errors import UserError
 
-    if len(planned) != 1:
-        raise UserError(
-            f"--out saves one plan, and {len(planned)} tables are meant",
-            do="name one table, or narrow with --select",
-        )
-    document = with_digest(planned[0][1].plan)
+    if len(chosen.steps) == 1:
+        return
+    names = [".".join(step.target.identifier) for step in chosen.steps]
+    raise UserError(
+        f"--out saves one plan, and {len(names)} tables are meant",
+        details=(f"They are {', '.join(names[:8])}{', ...' * (len(names) > 8)}.",),
+        do="name one table, or narrow with --select",
+    )
+
+
+def _save(path: Path, plan: Any) -> None:
+    from reconciler.errors import UserError
+
+    document = with_digest(plan)
     try:
         path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
     except OSError as error:

@@ -151,6 +151,28 @@ def test_from_log_to_converged_and_nothing_left(cli, with_spark, scattered, tmp_
     assert past[0]["rewrittenBytes"] > 0
 
 
+@pytest.mark.spark
+def test_sizes_that_the_policy_names_are_kept_by_other_writers_and_set_once(
+    cli, with_spark, scattered, tmp_path
+):
+    clustering = {"mode": "None"}
+    files = {"rowGroupSize": "64Ki", "minInputFiles": 2}
+    policy = policy_file(
+        tmp_path / "p.yaml", scattered, layout={"clustering": clustering, "files": files}
+    )
+    name = name_of(scattered)
+    code, out, _ = cli("plan", name, "-f", policy)
+    assert code == 0
+    assert "write.parquet.row-group-size-bytes" in out
+    assert "write.target-file-size-bytes" not in out
+    assert cli("apply", name, "-f", policy, "--until-converged", "--auto-approve")[0] == 0
+    properties = scattered.refresh().properties
+    assert properties["write.parquet.row-group-size-bytes"] == str(64 << 10)
+    code, out, _ = cli("plan", name, "-f", policy, "--detailed-exitcode")
+    assert code == 0
+    assert "nothing to do" in out
+
+
 def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
     name = name_of(scattered)
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
@@ -321,6 +343,38 @@ def test_many_tables_get_a_line_each_and_one_failure_hides_none(cli, scattered, 
     code, _, err = cli("plan", "-f", bad)
     assert code == 1
     assert 'no column "nokey"' in err
+
+
+def test_one_file_for_several_tables_is_refused_before_any_is_planned(
+    cli, scattered, iceberg_catalog, tmp_path, monkeypatch
+):
+    namespace, name = scattered.name()
+    iceberg_catalog.create_table(f"{namespace}.{name}b", scattered.schema())
+    policy = policy_file(tmp_path / "p.yaml", scattered, tables={"include": [f"cli.{name}*"]})
+    planned = []
+    propose = Step.propose
+
+    def counted(step: Step, *arguments: Any, **options: Any) -> Any:
+        planned.append(step.target.identifier)
+        return propose(step, *arguments, **options)
+
+    monkeypatch.setattr(Step, "propose", counted)
+    code, _, err = cli("plan", "-f", policy, "--out", "plan.json")
+    assert code == 1
+    assert "--out saves one plan, and 2 tables are meant" in err
+    assert f"cli.{name}, cli.{name}b" in err
+    assert (planned, Path("plan.json").exists()) == ([], False)
+    assert cli("plan", "-f", policy, "--select", f"cli.{name}", "--out", "plan.json")[0] == 0
+    assert planned == [("cli", name)]
+    assert json.loads(Path("plan.json").read_text())["table"] == ["cli", name]
+
+
+def test_a_plan_that_was_to_be_saved_and_cannot_be_made_says_why(cli, scattered, tmp_path):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("nokey"))
+    code, _, err = cli("plan", "-f", policy, "--out", "plan.json")
+    assert code == 1
+    assert 'no column "nokey"' in err
+    assert not Path("plan.json").exists()
 
 
 @pytest.mark.parametrize(
