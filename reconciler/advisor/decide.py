@@ -26,6 +26,7 @@ from reconciler.advisor.situation import Situation, look
 from reconciler.advisor.sketching import files_to_sketch
 from reconciler.advisor.totals import (
     amplification,
+    amplification_after,
     amplification_label,
     judge_objectives,
     shape_effects,
@@ -157,8 +158,11 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
     scored = _timed(situation, scored)
     actions = (*_metadata(situation), *scored)
     amplification_now = amplification(situation, sums.bytes_now)
-    amplification_after = _around(
-        amplification_now, amplification(situation, sums.bytes_after), bool(candidates), situation
+    amplified = _around(
+        amplification_now,
+        amplification_after(situation, sums.bytes_after, candidates),
+        bool(candidates),
+        situation,
     )
     cost = sum(c.cost for c in candidates)
     saving = sum(c.saving for c in candidates)
@@ -173,12 +177,12 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         storage_now=situation.table.total_bytes,
         storage_after=situation.table.total_bytes + sum(s.bytes_out for s in scored),
         amplification_now=amplification_now,
-        amplification_after=amplification_after,
+        amplification_after=amplified,
         amplification_label=amplification_label(situation),
         objectives=judge_objectives(
             situation,
             amplification_now,
-            amplification_after,
+            amplified,
             *_small_percent(situation, files_after),
             files_after,
         ),

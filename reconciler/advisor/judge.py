@@ -24,7 +24,7 @@ from reconciler.advisor.situation import YEAR_MS, Situation
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.core import explain
 from reconciler.core.cost import ShapeReading, read_shape, rewrite_cost
-from reconciler.core.filetable import Int64
+from reconciler.core.filetable import FileTable, Int64
 from reconciler.core.grouping import extents, group_files
 from reconciler.core.schema import SortColumn
 
@@ -45,6 +45,7 @@ and the more days it has, the less would be done for each.
 class Candidate:
     """A rewrite of the files `rows` (ascending) by a key, with what each shape reads before and
     after it. saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes.
+    written: the files that it would write; row_group_bytes: stored size of a full row group there.
     """
 
     rows: Int64
@@ -58,6 +59,8 @@ class Candidate:
     saving_low: float
     cost: float
     label: str
+    written: tuple[FileTable, ...]
+    row_group_bytes: int
 
     @property
     def net(self) -> float:
@@ -123,6 +126,8 @@ def weigh(
         saving_low=low,
         cost=rewrite_cost(situation.settings.rho, int(situation.table.bytes[rows].sum())),
         label=outcome.label,
+        written=tuple(view.files for view in (outcome.view, *outcome.others)),
+        row_group_bytes=rewrite.row_group_bytes,
     )
 
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
 from reconciler.advisor.judge import Candidate
 from reconciler.advisor.situation import Situation
-from reconciler.core.cost import row_group_projection, scan_amplification
+from reconciler.core.cost import projected_bytes, row_group_count, scan_amplification
 from reconciler.core.interval import Interval
+from reconciler.core.row_groups import row_groups_of
 
 Float64 = npt.NDArray[np.float64]
 
@@ -83,10 +84,40 @@ def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]
 
 
 def amplification(situation: Situation, bytes_read: Sequence[Float64]) -> float:
-    """Scan amplification of the window; matching bytes do not depend on the layout."""
-    matching = [reading.matching for reading in situation.savings.readings]
-    floors = [row_group_projection(situation.view, d.projection) for d in situation.demands]
+    """Scan amplification of the window on the layout as it is."""
+    return amplification_after(situation, bytes_read, ())
+
+
+def amplification_after(
+    situation: Situation, bytes_read: Sequence[Float64], candidates: Sequence[Candidate]
+) -> float:
+    """Scan amplification of the window on the layout that the candidates leave.
+
+    A few matching rows cost a row group of that layout, not of this one; and matching rows are
+    stored as the rest of the files that they will be in.
+    """
+    kept = np.ones(len(situation.table), dtype=np.bool_)
+    for candidate in candidates:
+        kept[candidate.rows] = False
+    rest = situation.view if kept.all() else situation.view.take(np.flatnonzero(kept))
+    groups = row_group_count(rest) + sum(_groups_written(made) for made in candidates)
+    matching, floors = [], []
+    for number, demand in enumerate(situation.demands):
+        size = projected_bytes(situation.table, demand.projection)
+        needed = situation.savings.readings[number].matching
+        whole = float(size[kept].sum())
+        for made in candidates:
+            stored = sum(float(projected_bytes(t, demand.projection).sum()) for t in made.written)
+            change = stored / max(float(size[made.rows].sum()), 1.0) - 1.0
+            needed = needed + change * made.before[number].matching
+            whole += stored
+        matching.append(np.maximum(needed, 0.0))
+        floors.append(whole / max(groups, 1.0))
     return scan_amplification(situation.demands, bytes_read, matching, floors)
+
+
+def _groups_written(made: Candidate) -> float:
+    return float(sum(row_groups_of(t.bytes, made.row_group_bytes).sum() for t in made.written))
 
 
 def amplification_label(situation: Situation) -> str:

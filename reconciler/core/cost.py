@@ -515,13 +515,20 @@ def scan_amplification(
     return above / below if below > 0.0 else float("nan")
 
 
-def row_group_projection(view: TableView, projection: Sequence[int]) -> float:
-    """Mean projected bytes of one row group, measured in footers where they are known."""
-    if view.row_groups is not None and len(view.row_groups):
-        return float(projected_bytes(view.row_groups, projection).mean())
-    size = projected_bytes(view.files, projection)
-    groups = np.maximum(1.0, np.round(view.files.bytes / view.row_group_bytes))
-    return float(size.sum() / max(groups.sum(), 1.0))
+def row_group_count(view: TableView) -> float:
+    """Row groups of the view's files: of footers where they are known, of the others by size.
+
+    A full row group is then taken to be as large as the largest known one: writers stop short of
+    the size that they are told.
+    """
+    groups, owner, size = view.row_groups, view.group_file, view.files.bytes
+    counts, full = np.zeros(len(size)), float(view.row_group_bytes)
+    if groups is not None and owner is not None and len(owner):
+        counts = np.bincount(owner, minlength=len(size)).astype(np.float64)
+        largest = float(groups.bytes.max())
+        full = min(full, largest) if largest > 0.0 else full
+    by_size = np.maximum(1.0, np.round(size / full))
+    return float(np.where(counts > 0.0, counts, by_size).sum())
 
 
 def realised_saving(before: TableView, after: TableView, demands: Sequence[Demand]) -> float:

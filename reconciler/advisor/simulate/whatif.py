@@ -61,7 +61,8 @@ class Outcome:
     """The simulated table of a rewrite's output and what each shape reads from it.
 
     files: data files written. replicates: per bootstrap replicate, per shape, the readings.
-    label: "sampled", "bound" (proved from zone maps alone) or "exact".
+    label: "sampled", "bound" (proved from zone maps alone) or "exact". view: of the output, of its
+    first group only where `others` has the rest.
     """
 
     readings: tuple[ShapeReading, ...]
@@ -69,6 +70,7 @@ class Outcome:
     label: str
     view: TableView
     replicates: tuple[tuple[ShapeReading, ...], ...] = ()
+    others: tuple[TableView, ...] = ()
 
 
 def what_if(pool: Pool, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome:
@@ -366,7 +368,8 @@ def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand])
     readings = []
     for demand in demands:
         readings.append(_added([read_shape(view, demand) for view in parts]))
-    return Outcome(tuple(readings), sum(len(v.files) for v in parts), "bound", parts[0])
+    count = sum(len(view.files) for view in parts)
+    return Outcome(tuple(readings), count, "bound", parts[0], others=tuple(parts[1:]))
 
 
 def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:

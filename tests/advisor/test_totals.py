@@ -1,0 +1,109 @@
+"""What is foretold of the whole table is what the next look at the table finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reconciler.advisor.advice import AdviceInput, Objectives
+from reconciler.advisor.decide import decide
+from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if
+from reconciler.core.actions import LEXICOGRAPHIC
+from reconciler.core.cost import row_group_count, table_view
+from reconciler.core.schema import SortColumn
+from tests.advisor.worlds import (
+    DATE,
+    PART,
+    ROW_BYTES,
+    SETTINGS,
+    advise,
+    apply,
+    arrived,
+    range_workload,
+    workload,
+)
+
+
+def _scattered(rows_per_file: int = 200):
+    return arrived(np.random.default_rng(1), rows=60_000, rows_per_file=rows_per_file)
+
+
+def _ranges(width: int, column: int = PART, domain: int = 100_000):
+    return workload(range_workload(np.random.default_rng(0), column, 60, width, domain))
+
+
+@pytest.mark.parametrize("width", [20, 1_000, 20_000])
+def test_the_foretold_amplification_is_what_the_next_plan_finds(width):
+    """200 rows a row group before, 2,000 after: few matching rows then cost ten times as much."""
+    table, work = _scattered(), _ranges(width)
+    advice = advise(table, work)
+    assert advice.actions
+    found = advise(apply(table, advice), work).amplification_now
+    assert advice.amplification_after.mid == pytest.approx(found, rel=0.2)
+    assert advice.amplification_after.mid >= 1.0
+    assert found < advice.amplification_now
+
+
+def test_by_bounds_alone_the_foretold_amplification_is_at_least_what_is_found():
+    table, work = _scattered(), _ranges(5, DATE, 1_000)
+    declared = replace(SETTINGS, mode="Declared", key=(SortColumn(DATE),))
+    advice = advise(table, work, declared, rows_per_file=0)
+    assert {item.label for item in advice.actions} == {"bound"}
+    found = advise(apply(table, advice), work, declared, rows_per_file=0).amplification_now
+    assert 1.0 <= found <= advice.amplification_after.mid < advice.amplification_now
+
+
+def test_all_groups_of_a_rewrite_judged_by_bounds_alone_are_in_its_outcome():
+    files = _scattered().file_table()
+    chunk = np.arange(len(files)) % 3
+    size = SETTINGS.target_bytes
+    outcome = bound_what_if(
+        files, Rewrite((SortColumn(DATE),), LEXICOGRAPHIC, size, size, chunk), ()
+    )
+    written = [view.files for view in (outcome.view, *outcome.others)]
+    assert sum(len(part) for part in written) == outcome.files
+    assert sum(int(part.bytes.sum()) for part in written) == pytest.approx(files.bytes.sum(), 0.01)
+
+
+def test_files_that_stay_keep_their_own_row_groups_in_the_amplification():
+    """Only a part of the table is rewritten: the floor is of both."""
+    table, work = _scattered(), _ranges(1_000)
+    files = table.file_table()
+    kept = replace(files, encrypted=np.arange(len(files)) % 2 == 0)
+    sample = table.sample(np.arange(len(files)), 256)
+    advice = decide(AdviceInput(kept, work, SETTINGS, table.row_groups(), sample))
+    assert 0 < sum(item.files_in for item in advice.actions) <= len(files) // 2
+    found = advise(apply(table, advice), work).amplification_now
+    assert advice.amplification_after.mid == pytest.approx(found, rel=0.2)
+
+
+def test_an_objective_is_judged_by_the_layout_that_the_plan_leaves():
+    table, work = _scattered(), _ranges(20)
+    free = advise(table, work)
+    found = advise(apply(table, free), work).amplification_now
+    limit = 0.5 * (1.0 + found) if found > 1.2 else 0.9 * found
+    wanted = replace(SETTINGS, objectives=Objectives(max_scan_amplification=limit))
+    (judged,) = advise(table, work, wanted).objectives
+    assert judged.after == pytest.approx(free.amplification_after.mid)
+    assert judged.state != "met"
+
+
+def test_row_groups_without_a_footer_are_counted_by_the_largest_known_one():
+    table = _scattered(rows_per_file=4_000)
+    files, groups = table.file_table(), table.row_groups()
+    whole = table_view(files, groups, None, 1 << 40)
+    assert row_group_count(whole) == len(groups.file)
+    first = groups.file == 0
+    known = replace(
+        groups,
+        file=groups.file[first],
+        records=groups.records[first],
+        columns={key: column.take(first) for key, column in groups.columns.items()},
+        column_sizes={key: size[first] for key, size in groups.column_sizes.items()},
+        dictionary=None,
+    )
+    part = table_view(files, known, None, 1 << 40)
+    assert row_group_count(part) == pytest.approx(len(groups.file), rel=0.1)
+    assert row_group_count(table_view(files, None, None, ROW_BYTES * 1_000)) == 60
