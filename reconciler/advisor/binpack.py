@@ -21,7 +21,7 @@ from reconciler.advisor.judge import (
     rejected,
     weigh,
 )
-from reconciler.advisor.recluster import allowed, is_quiet, wanted_columns
+from reconciler.advisor.recluster import allowed, wanted_columns
 from reconciler.advisor.simulate.whatif import Outcome, merged_whole
 from reconciler.advisor.situation import Situation
 from reconciler.core import explain
@@ -61,7 +61,6 @@ def bin_pack_candidates(
             title = f"bin-pack {len(decision.files)} files"
             turned.append(rejected(situation, title, *why_not, decision.files, candidate))
     turned += _left_alone(situation, [d for d in decisions if not d.rewrite])
-    turned += _quiet(situation)
     return found, turned
 
 
@@ -150,15 +149,6 @@ def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejec
             title = f"{len(rows)} small files in {len(group)} partition" + "s" * (len(group) > 1)
             turned.append(rejected(situation, title, explain.TOO_FEW_FILES, message, rows))
     return turned
-
-
-def _quiet(situation: Situation) -> list[Rejected]:
-    """Small files that only the quiet period keeps from being merged."""
-    mask = small_files_mask(situation) & is_quiet(situation) & ~situation.taken
-    if not mask.any():
-        return []
-    rows = np.flatnonzero(mask).astype(np.int64)
-    return [rejected(situation, f"bin-pack {len(rows)} files", explain.QUIET_PERIOD, "", rows)]
 
 
 def small_files_mask(situation: Situation) -> Bool:

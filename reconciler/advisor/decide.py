@@ -21,7 +21,7 @@ from reconciler.advisor.binpack import (
 from reconciler.advisor.declared import declared_candidates
 from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.properties import set_properties, set_sort_order
-from reconciler.advisor.recluster import recluster
+from reconciler.advisor.recluster import is_quiet, recluster
 from reconciler.advisor.situation import Situation, look
 from reconciler.advisor.sketching import files_to_sketch
 from reconciler.advisor.totals import (
@@ -66,6 +66,13 @@ def decide(given: AdviceInput) -> Advice:
     situation = look(given)
     # Also of files that an action takes below: without a sample it was chosen by bounds alone.
     wanted = files_to_sketch(situation)
+    verdict, situation = _decided(situation)
+    turned = (*_held_back(situation), *verdict.rejected)
+    return replace(_advice(situation, verdict.chosen, turned), wanted_sketches=wanted)
+
+
+def _decided(situation: Situation) -> tuple[Verdict, Situation]:
+    """Every decision in its turn, and the situation with what they took and spent."""
     chosen: list[Chosen] = []
     turned: list[Rejected] = []
     for decision in DECISIONS:
@@ -77,7 +84,25 @@ def decide(given: AdviceInput) -> Advice:
             taken[item.candidate.rows] = True
         spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
         situation = replace(situation, taken=taken, spent=spent)
-    return replace(_advice(situation, chosen, turned), wanted_sketches=wanted)
+    return Verdict(tuple(chosen), tuple(turned)), situation
+
+
+def _held_back(situation: Situation) -> list[Rejected]:
+    """What would be done now, were it not for the quiet period."""
+    quiet = is_quiet(situation)
+    if not quiet.any():
+        return []
+    settings = replace(situation.settings, quiet_partitions=frozenset())
+    given = replace(situation.given, settings=settings)
+    verdict, _ = _decided(replace(situation, given=given, taken=situation.taken | ~quiet))
+    return [_waits(situation, item) for item in verdict.chosen]
+
+
+def _waits(situation: Situation, item: Chosen) -> Rejected:
+    made = item.candidate
+    text = explain.rewrite_text(item.type, made.key, made.curve, situation.table.schema)
+    title = f"{text}, {len(made.rows)} file" + "s" * (len(made.rows) != 1)
+    return rejected(situation, title, explain.QUIET_PERIOD, "", made.rows, made)
 
 
 def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:

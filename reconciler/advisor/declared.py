@@ -14,7 +14,7 @@ from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
 from reconciler.core import explain
 from reconciler.core.cost import TableView
-from reconciler.core.drift import Decision, declared_drift
+from reconciler.core.drift import declared_drift
 from reconciler.core.filetable import Int64
 from reconciler.core.grouping import output_files
 from reconciler.core.schema import SortColumn
@@ -38,18 +38,14 @@ def declared_candidates(
         if not decision.rewrite:
             turned.append(rejected(situation, title, explain.DRIFT_WAITS, decision.reason, rows))
         elif len(rows) < MIN_FILES:
-            turned.append(_blocked(situation, title, decision))
+            if not is_quiet(situation)[decision.files].any():  # told with all that waits
+                reason = explain.NOT_REWRITABLE
+                turned.append(rejected(situation, title, reason, "", decision.files))
         else:
             found.append(
                 (declared_what_if(situation, rows, settings.key, settings.curve), decision.reason)
             )
     return found, turned
-
-
-def _blocked(situation: Situation, title: str, decision: Decision) -> Rejected:
-    quiet = bool(is_quiet(situation)[decision.files].any())
-    reason = explain.QUIET_PERIOD if quiet else explain.NOT_REWRITABLE
-    return rejected(situation, title, reason, "", decision.files)
 
 
 def declared_what_if(

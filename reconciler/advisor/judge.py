@@ -173,14 +173,18 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[s
     alpha = float(situation.alpha[candidate.rows].max(initial=settings.alpha))
     low, cost = candidate.saving_low, candidate.cost
     if low <= settings.alpha * cost:
-        return explain.BELOW_COST, explain.times_cost(low, cost)
+        return explain.BELOW_COST, explain.short_of(low, cost, settings.alpha)
     if low <= alpha * cost:
-        return explain.RECENTLY_WRITTEN, explain.times_cost(low, cost)
+        why = explain.SENTENCES[explain.RECENTLY_WRITTEN]
+        return explain.RECENTLY_WRITTEN, f"{explain.short_of(low, cost, alpha)}: {why}"
     yearly = _yearly_of_partition(situation, candidate.rows)
     if low < FLOOR * yearly:
         share = 100.0 * low / max(yearly, 1.0)
         whole = " of its partition" if yearly < situation.yearly else ""
-        return explain.BELOW_FLOOR, f"would save {share:.2f} % of a year's reading{whole}"
+        return (
+            explain.BELOW_FLOOR,
+            f"would save {share:.2f} % of a year's reading{whole}, and 0.1 % is needed",
+        )
     if cost > debt_room(situation) - spent:
         return explain.DEBT, explain.SENTENCES[explain.DEBT]
     if cost > spending_room(situation) - spent:

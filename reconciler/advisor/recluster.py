@@ -266,24 +266,33 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
     if not len(rest):
         return []
     total, cost = float(saving[rest].sum()), float(situation.cost[rest].sum())
-    reason = explain.DEBT if chosen.truncated else explain.BELOW_COST
+    alpha = situation.settings.alpha
     message = (
-        f"{explain.times_cost(total, cost)} at the recorded rates "
-        f"(WAIR Eq. 4, alpha {situation.settings.alpha:g})"
+        f"{explain.times_cost(total, cost)} at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
     )
+    if chosen.truncated:
+        reason = explain.DEBT
+    else:  # a file beyond the cut saves more than this alpha only where its own is twice that
+        reason = explain.RECENTLY_WRITTEN if total > alpha * cost else explain.BELOW_COST
+    if reason != explain.BELOW_COST:
+        message += f"; {explain.SENTENCES[reason]}"
     title = f"{len(rest)} {'more ' if len(chosen.chosen) else ''}boundary files"
     return [rejected(situation, title, reason, message, np.sort(rest))]
 
 
 def _window_moved(situation: Situation) -> bool:
-    """Moving queries read these files in the recorded window and will not over the horizon."""
-    recorded = expected = 0.0
+    """Moving queries read these files in the recorded window and will not over the horizon, and
+    most of what a layout could have spared the recorded queries was theirs."""
+    recorded = expected = spared = spared_moving = 0.0
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+        needless = max(float(demand.weight @ (reading.bytes - reading.matching)), 0.0)
+        spared += needless if demand.prunable else 0.0
         if demand.moving:
+            spared_moving += needless
             share = float(demand.executions.sum()) / max(float(demand.weight.sum()), 1e-9)
             recorded += float(demand.weight @ reading.bytes) * share
             expected += float(demand.executions @ reading.bytes)
-    return recorded > 0.0 and expected < 0.5 * recorded
+    return spared_moving > 0.5 * spared and recorded > 0.0 and expected < 0.5 * recorded
 
 
 def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejected]:
@@ -300,12 +309,16 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
         reason = explain.WINDOW_MOVED
     elif matches_most or not prunable:
         reason = explain.NOT_PRUNABLE
-    elif not turned or amplification(situation, _bytes_now(situation)) <= SERVED:
+    elif _served(situation) or not (turned or is_quiet(situation).any()):
         reason = explain.WELL_CLUSTERED
     else:
         return turned
     nothing = np.zeros(0, dtype=np.int64)
     return [rejected(situation, "recluster", reason, "", nothing), *turned]
+
+
+def _served(situation: Situation) -> bool:
+    return amplification(situation, _bytes_now(situation)) <= SERVED
 
 
 def _bytes_now(situation: Situation) -> list[Float64]:

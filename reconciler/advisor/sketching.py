@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.recluster import allowed
+from reconciler.advisor.recluster import allowed, is_quiet
 from reconciler.advisor.situation import Situation
 from reconciler.core.filetable import FileTable, Int64
 from reconciler.core.values import Kind
@@ -23,18 +23,23 @@ ROUNDING = 1e-4
 def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
     """Row numbers of files to sketch, ascending; empty where no sample could change anything.
 
-    Files that already have sampled rows count towards the limit and are not named again.
+    Files that already have sampled rows count towards the limit and are not named again. What the
+    quiet period holds back comes after all that may be rewritten now: it is only to be told.
     """
     if not situation.trusted:
         return np.zeros(0, dtype=np.int64)
     worth = saving_bound(situation) * situation.life > situation.alpha * situation.cost
-    rows = np.flatnonzero(worth & allowed(situation))
+    free = np.flatnonzero(worth & allowed(situation))
+    waits = np.flatnonzero(worth & situation.rewritable & ~situation.taken & is_quiet(situation))
+    rows = np.union1d(free, waits)
     sample = situation.view.sample
     known = np.unique(sample.file) if sample is not None else np.zeros(0, dtype=np.int64)
     room = limit - len(np.intersect1d(known, rows))
     if room <= 0 or not len(rows):
         return np.zeros(0, dtype=np.int64)
-    picked = _stratified(situation, rows, limit)
+    picked = _stratified(situation, free, limit)
+    later = _stratified(situation, waits, limit - len(picked))
+    picked = np.union1d(picked, later)
     return np.setdiff1d(picked, known)[:room].astype(np.int64)
 
 

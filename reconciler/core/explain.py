@@ -107,3 +107,14 @@ def times_cost(saving: float, cost: float) -> str:
     ratio = saving / cost
     digits = f"{ratio:.1f}" if abs(ratio) >= 0.1 else f"{ratio:.2g}"
     return f"would save {digits}x of what it costs"
+
+
+def short_of(saving: float, cost: float, needed: float) -> str:
+    """`times_cost`, with what is needed wherever the number alone does not show that it is short.
+
+    needed: times the cost that a saving has to exceed.
+    """
+    told = times_cost(saving, cost)
+    if needed == 1.0 and saving < 0.9 * cost:
+        return told
+    return f"{told}, and more than {needed:g}x is needed"
