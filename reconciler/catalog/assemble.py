@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.catalog.manifest import (
-    CAP,
     NULL,
     Entries,
     FieldStats,
@@ -34,7 +33,7 @@ from reconciler.core.filetable import (
 )
 from reconciler.core.observation import SnapshotInfo
 from reconciler.core.schema import Field, PartitionSpec, Schema
-from reconciler.core.values import Kind
+from reconciler.core.values import BOUND_BYTES, Kind
 
 Array = npt.NDArray[Any]
 
@@ -317,12 +316,12 @@ def _truncated(iceberg_type: str, stats: FieldStats, count: int, truncation: int
     for bounds in (stats.lower, stats.upper):
         characters = _characters(bounds) if iceberg_type == "string" else bounds.length
         cut |= (characters == truncation) | (characters == DEFAULT_TRUNCATION)
-        cut |= bounds.length > CAP
+        cut |= bounds.length > BOUND_BYTES
     rows = np.flatnonzero(cut)
     width = max(stats.lower.data.shape[1], stats.upper.data.shape[1])
     lower, upper = (_at_least(b.data[rows], width) for b in (stats.lower, stats.upper))
     same_length = stats.lower.length[rows] == stats.upper.length[rows]
-    exact = (lower == upper).all(axis=1) & same_length & (stats.lower.length[rows] <= CAP)
+    exact = (lower == upper).all(axis=1) & same_length & (stats.lower.length[rows] <= BOUND_BYTES)
     cut[rows[exact]] = False
     return cut
 
@@ -332,4 +331,4 @@ def _characters(bounds: RawBounds) -> Array:
     if not len(bounds.data) or int(bounds.data.max()) < 0x80:
         return bounds.length
     continuation = (bounds.data & 0xC0) == 0x80
-    return np.asarray(np.minimum(bounds.length, CAP) - continuation.sum(axis=1))
+    return np.asarray(np.minimum(bounds.length, BOUND_BYTES) - continuation.sum(axis=1))

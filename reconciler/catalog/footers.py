@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reconciler.catalog.load import data_file_io, translate_io
-from reconciler.catalog.manifest import CAP
 from reconciler.catalog.parquet import (
     Leaf,
     chunk_sizes,
@@ -24,7 +23,7 @@ from reconciler.core.execution import CatalogConfig
 from reconciler.core.filetable import UNKNOWN, ColumnBounds, FileTable, Int64
 from reconciler.core.sample import RowGroups
 from reconciler.core.schema import Field, Schema
-from reconciler.core.values import Kind, Scalar
+from reconciler.core.values import BOUND_BYTES, Kind, Scalar
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -138,7 +137,8 @@ def _chunk(group: Any, field: Field, leaf: Leaf, unit: str) -> ChunkStats:
     lower = domain_bound(field, stats.min_raw, unit, upper=False)
     upper = domain_bound(field, stats.max_raw, unit, upper=True)
     # Writers may shorten long values in statistics; short ones are exact.
-    cut = any(isinstance(raw, bytes) and len(raw) >= CAP for raw in (stats.min_raw, stats.max_raw))
+    ends = (stats.min_raw, stats.max_raw)
+    cut = any(isinstance(raw, bytes) and len(raw) >= BOUND_BYTES for raw in ends)
     return ChunkStats(lower, upper, nulls, column.num_values, cut)
 
 

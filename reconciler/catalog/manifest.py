@@ -18,12 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.catalog.avro import Container, plain_schema
-from reconciler.core.values import Scalar, encode_wide_decimal
+from reconciler.core.values import BOUND_BYTES, Scalar, encode_wide_decimal
 
 Array = npt.NDArray[Any]
-
-CAP = 64
-"""Bytes of a bound that are kept: a lower bound is cut, an upper bound cut and incremented."""
 
 NULL = -(2**63)
 """Marks an optional long that the entry does not hold (to be inherited from the manifest)."""
@@ -46,7 +43,7 @@ PartitionTuple = tuple[tuple[int, ...], tuple[Scalar | None, ...]]
 class RawBounds:
     """data: uint8[n, w], padded with NUL; length: int32[n] of the bound as written, -1 = none.
 
-    A length above CAP says that the bound was cut.
+    A length above BOUND_BYTES says that the bound was cut.
     """
 
     data: Array
@@ -146,7 +143,7 @@ def entries_of(
     manifests: Sequence[tuple[str, int]],
     rows: Sequence[int],
     partition: Sequence[PartitionColumn],
-    cap: int = CAP,
+    cap: int = BOUND_BYTES,
 ) -> Entries:
     """Decoded rows of `manifests`, which have rows[i] entries each, as arrays."""
     table = table.combine_chunks()

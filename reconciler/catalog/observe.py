@@ -18,7 +18,6 @@ from reconciler.catalog.avro import Container, CorruptContainer, decode_together
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.catalog.load import connect, load_table, translate_io
 from reconciler.catalog.manifest import (
-    CAP,
     Entries,
     concatenate,
     entries_of,
@@ -37,6 +36,7 @@ from reconciler.catalog.recent import recent_writes
 from reconciler.catalog.segment import Key, ManifestCache
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import Observation
+from reconciler.core.values import BOUND_BYTES
 from reconciler.errors import TableDamagedError, first_line
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _decode_group(
     """
     keys, containers = [key for key, _ in members], [container for _, container in members]
     rows = [container.rows for container in containers]
-    cap = UNCUT if deletes else CAP
+    cap = UNCUT if deletes else BOUND_BYTES
     try:
         table = decode_together(schema, containers)
         if table.num_rows != sum(rows):

@@ -17,10 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reconciler.catalog.manifest import CAP
 from reconciler.core.filetable import UNKNOWN
 from reconciler.core.schema import Field, Schema
-from reconciler.core.values import EXACT, Kind, Scalar, decimal_scale, encode_wide_decimal
+from reconciler.core.values import (
+    BOUND_BYTES,
+    EXACT,
+    Kind,
+    Scalar,
+    cut_bound,
+    decimal_scale,
+    encode_wide_decimal,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -98,17 +105,8 @@ def domain_bound(field: Field, raw: Any, unit: str, *, upper: bool) -> Scalar | 
         return None if raw != raw else float(raw)
     if upper and field.type in ("string", "binary") and bytes(raw).endswith(b"\0"):
         # numpy strips trailing NULs, which would lower the bound.
-        return _capped(bytes(raw) + b"\x01", upper=True)
-    return _capped(bytes(raw), upper=upper)
-
-
-def _capped(value: bytes, *, upper: bool) -> bytes | None:
-    if len(value) <= CAP:
-        return value
-    if not upper:
-        return value[:CAP]
-    kept = value[:CAP].rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+        return cut_bound(bytes(raw) + b"\x01", upper=True)
+    return cut_bound(bytes(raw), upper=upper)
 
 
 def _time(field: Field, value: int, unit: str, *, upper: bool) -> int:
@@ -135,7 +133,8 @@ def domain_array(field: Field, column: pa.Array) -> tuple[Array, Array]:
     if field.kind is Kind.INT:
         return _integers(field, column), null
     texts = column.cast(pa.binary()).to_pylist()
-    return np.array([b"" if text is None else text[:CAP] for text in texts], dtype=np.bytes_), null
+    kept = [b"" if text is None else text[:BOUND_BYTES] for text in texts]
+    return np.array(kept, dtype=np.bytes_), null
 
 
 def _integers(field: Field, column: pa.Array) -> Array:

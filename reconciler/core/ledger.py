@@ -16,6 +16,9 @@ from reconciler.core.cost import WORK_KINDS, Throughput, ThroughputSample, throu
 from reconciler.core.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.core.interval import Calibration, calibrate
 
+SHRUNK = 2 / 3
+"""Files below this share of their inputs' bytes would be fewer, were they written again."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
@@ -43,18 +46,26 @@ class LedgerEntry:
 def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
     """By plan, the layouts (actions.layout_of) that just one committed action of it wrote.
 
-    Files of two actions may well be merged, sorted as each of them is.
+    Files of two actions may well be merged, sorted as each of them is. So may files that came out
+    much smaller than their inputs: how many there are follows from the inputs' size.
     """
-    actions: dict[tuple[str, str], set[str]] = {}
+    wrote: dict[tuple[str, str], list[Outcome]] = {}
     for entry in entries:
         if entry.committed and "layout" in entry.predicted:
             place = (entry.plan_id, str(entry.predicted["layout"]))
-            actions.setdefault(place, set()).add(entry.outcome.action_id)
+            wrote.setdefault(place, []).append(entry.outcome)
     found: dict[str, set[str]] = {}
-    for (plan, layout), ids in actions.items():
-        if len(ids) == 1:
+    for (plan, layout), outcomes in wrote.items():
+        if len({outcome.action_id for outcome in outcomes}) == 1 and not _shrank(outcomes):
             found.setdefault(plan, set()).add(layout)
     return {plan: frozenset(layouts) for plan, layouts in found.items()}
+
+
+def _shrank(outcomes: Sequence[Outcome]) -> bool:
+    """Whether the same rewrite of what came out would write fewer files."""
+    read = sum(outcome.read_bytes for outcome in outcomes)
+    written = sum(outcome.written_bytes for outcome in outcomes)
+    return sum(outcome.files_out for outcome in outcomes) > 1 and written < SHRUNK * read
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,8 @@ class ReadCheck:
     """The window's planned bytes before, predicted and found after one plan was carried out.
 
     at_ms: when it was measured. complete: every action of the plan was carried out, so that the
-    prediction is comparable.
+    prediction is comparable. saved: what the window was found to save, opened files included, as a
+    plan's savings are; None in a record that has bytes alone.
     """
 
     plan_id: str
@@ -71,6 +83,12 @@ class ReadCheck:
     predicted: int
     actual: int
     complete: bool
+    saved: int | None = None
+
+    @property
+    def saving(self) -> int:
+        """Bytes-equivalent of reading, to be held against the cost of the rewrite."""
+        return self.before - self.actual if self.saved is None else self.saved
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ EXACT = Context(prec=80)
 _OFFSET_WIDE = 1 << 135  # 17 bytes hold every 38-digit unscaled value with a sign bit
 
 
+BOUND_BYTES = 64
+"""Bytes of a bound that are kept: a lower bound is cut, an upper bound cut and incremented."""
+
+
 class Kind(Enum):
     INT = "int"
     FLOAT = "float"
@@ -179,3 +183,13 @@ def _safe(render: Any, value: Scalar) -> str:
         return str(render())
     except (OverflowError, ValueError):
         return str(value)
+
+
+def cut_bound(value: bytes, *, upper: bool) -> bytes | None:
+    """A string's bound as it is kept; None for an upper one that no short value is above."""
+    if len(value) <= BOUND_BYTES:
+        return value
+    if not upper:
+        return value[:BOUND_BYTES]
+    kept = value[:BOUND_BYTES].rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

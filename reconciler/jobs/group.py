@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from reconciler.core.actions import Action
 from reconciler.core.grouping import Extents, group_files, output_files
-from reconciler.core.values import Scalar
+from reconciler.core.values import Scalar, cut_bound
 
 MEMORY_SHARE = 0.6 * 0.8
 """Share of the heap that Spark gives to tasks, with room for what is not the sort buffer."""
@@ -33,7 +33,8 @@ class InputFile:
 
     decoded: bytes in memory. low, high: bounds of the first key column in its domain, None where
     unknown, so that the file may hold any key. span: the same as scores (`keys.score`), nulls
-    and NaN included; infinite where they cannot be told from the manifest.
+    and NaN included; infinite where they cannot be told from the manifest. live: bytes without the
+    rows that are deleted, None where none are.
     """
 
     path: str
@@ -43,6 +44,7 @@ class InputFile:
     low: Scalar | None = None
     high: Scalar | None = None
     span: tuple[float, float] = (-math.inf, math.inf)
+    live: int | None = None
 
     @property
     def bounded(self) -> bool:
@@ -67,6 +69,11 @@ class Group:
         return sum(file.bytes for file in self.inputs)
 
     @property
+    def live_bytes(self) -> int:
+        """What the rows that are written take in the inputs."""
+        return live_bytes(self.inputs)
+
+    @property
     def rows(self) -> int:
         return sum(file.rows for file in self.inputs)
 
@@ -77,6 +84,10 @@ class Group:
         return tuple(
             Fraction(self.files * task // self.tasks, self.files) for task in range(1, self.tasks)
         )
+
+
+def live_bytes(inputs: Iterable[InputFile]) -> int:
+    return sum(file.bytes if file.live is None else file.live for file in inputs)
 
 
 def task_bytes(heap: int, cores: int) -> int:
@@ -114,15 +125,22 @@ def make_groups(
 
 
 def _extents(inputs: Sequence[InputFile]) -> Extents:
-    bounds = {bound for file in inputs if file.bounded for bound in (file.low, file.high)}
-    rank = {bound: number for number, bound in enumerate(sorted(bounds))}  # type: ignore[type-var]
+    lows = [_as_kept(file.low, upper=False) for file in inputs]
+    highs = [_as_kept(file.high, upper=True) for file in inputs]
+    bounds = {bound for bound in (*lows, *highs) if bound is not None}
+    rank: dict[Scalar | None, int] = {b: number for number, b in enumerate(sorted(bounds))}
     return Extents(
         np.array([file.path for file in inputs], dtype=np.str_),
         np.array([file.bytes for file in inputs], dtype=np.int64),
-        np.array([rank.get(file.low, 0) for file in inputs], dtype=np.int64),
-        np.array([rank.get(file.high, 0) for file in inputs], dtype=np.int64),
-        np.array([file.bounded for file in inputs], dtype=np.bool_),
+        np.array([rank.get(low, 0) for low in lows], dtype=np.int64),
+        np.array([rank.get(high, 0) for high in highs], dtype=np.int64),
+        np.array([None not in pair for pair in zip(lows, highs, strict=True)], dtype=np.bool_),
     )
+
+
+def _as_kept(bound: Scalar | None, *, upper: bool) -> Scalar | None:
+    """As file tables keep it, or the plan would group by other bounds than the execution."""
+    return cut_bound(bound, upper=upper) if isinstance(bound, bytes) else bound
 
 
 def _group(
@@ -133,7 +151,7 @@ def _group(
     task_bytes: int,
     cores: int,
 ) -> Group:
-    files = int(output_files(sum(file.bytes for file in inputs), target_bytes))
+    files = int(output_files(live_bytes(inputs), target_bytes))
     memory = -(-sum(file.decoded for file in inputs) // task_bytes) if action.key else 1
     tasks = min(files, max(memory, cores))
     return Group(action_id, action, tuple(inputs), tasks, files)

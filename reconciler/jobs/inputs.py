@@ -15,6 +15,9 @@ from reconciler.jobs.group import InputFile, decoded_bytes
 from reconciler.jobs.scan import TaskFile
 
 SAMPLED_FILES = 16
+INTEGERS = ("boolean", "int", "long", "date", "time")
+DATE_BYTES = 4
+DAY_NANOS = 86_400_000_000_000
 MOST_STATISTICS = 500_000
 """Files x columns whose statistics are brought over from the JVM."""
 
@@ -77,8 +80,11 @@ def describe(
             field_id = key[0].field_id
             low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
             span = _span(file, field_id, kind, low, high, key[0].direction == "desc")
-        decoded = int(file.size * expansion)
-        described.append(InputFile(path, file.size, file.rows, decoded, low, high, span))
+        live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
+        decoded = int(file.size * live * expansion)
+        described.append(
+            InputFile(path, file.size, file.rows, decoded, low, high, span, int(file.size * live))
+        )
     return described
 
 
@@ -114,9 +120,13 @@ def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | No
 def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
     """A single-value serialised bound; comparable within its column. None: not comparable here.
 
-    Files written before a column was widened hold the narrower form, so length decides.
+    Files written before a column was widened hold the narrower form, so length decides: an int for
+    a long, a date for a timestamp.
     """
-    if iceberg_type in ("int", "long", "date", "time") or iceberg_type.startswith("timestamp"):
+    if iceberg_type.startswith("timestamp") and len(data) == DATE_BYTES:
+        per_day = DAY_NANOS if iceberg_type.startswith("timestamp_ns") else DAY_NANOS // 1_000
+        return int.from_bytes(data, "little", signed=True) * per_day
+    if iceberg_type in INTEGERS or iceberg_type.startswith("timestamp"):
         return int.from_bytes(data, "little", signed=True)
     if iceberg_type in ("float", "double"):
         value = float(struct.unpack("<f" if len(data) == 4 else "<d", data)[0])

@@ -28,12 +28,16 @@ class Deletes:
 
 NO_DELETES = Deletes()
 
+PATH_COLUMN = 2147483546
+"""Field id of file_path in position delete files (Iceberg spec, reserved field ids)."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
     """One data file as its manifest entry describes it.
 
-    format: in capitals. size: of the file in bytes. By field id, for the requested columns only:
+    format: in capitals. size: of the file in bytes. deleted: rows deleted by position, as far as
+    delete files name this file alone. By field id, for the requested columns only:
     lower, upper: bounds, single-value serialised; nulls, nans: counts; sizes: stored bytes.
     """
 
@@ -43,6 +47,7 @@ class TaskFile:
     rows: int
     encrypted: bool = False
     deletes: Deletes = NO_DELETES
+    deleted: int = 0
     lower: Mapping[int, bytes] = field(default_factory=dict)
     upper: Mapping[int, bytes] = field(default_factory=dict)
     nulls: Mapping[int, int] = field(default_factory=dict)
@@ -223,12 +228,30 @@ def _task_file(body: Mapping[str, Any]) -> TaskFile:
         rows=int(file["record-count"]),
         encrypted=file.get("key-metadata") is not None,
         deletes=_deletes(body.get("delete-files", ())),
+        deleted=_deleted_rows(file["file-path"], body.get("delete-files", ())),
         lower=_by_id(file, "lower-bounds", bytes.fromhex),
         upper=_by_id(file, "upper-bounds", bytes.fromhex),
         nulls=_by_id(file, "null-value-counts", int),
         nans=_by_id(file, "nan-value-counts", int),
         sizes=_by_id(file, "column-sizes", int),
     )
+
+
+def _deleted_rows(path: str, files: Iterable[Mapping[str, Any]]) -> int:
+    """Rows that delete files of this data file alone delete; a vector replaces older files."""
+    named = [file for file in files if _names(file, path)]
+    vectors = [file for file in named if str(file["file-format"]).upper() == "PUFFIN"]
+    return sum(int(file["record-count"]) for file in vectors or named)
+
+
+def _names(file: Mapping[str, Any], path: str) -> bool:
+    if file["content"].upper().replace("-", "_") == "EQUALITY_DELETES":
+        return False
+    if "referenced-data-file" in file:
+        return bool(file["referenced-data-file"] == path)
+    low = _by_id(file, "lower-bounds", bytes.fromhex).get(PATH_COLUMN)
+    high = _by_id(file, "upper-bounds", bytes.fromhex).get(PATH_COLUMN)
+    return low == high == path.encode()
 
 
 def _by_id(file: Mapping[str, Any], name: str, read: Any) -> dict[int, Any]:

@@ -15,12 +15,15 @@ SAMPLED = "Sampled"
 COUNTS = "Counts"
 
 FLAGS_PER_WORD = 60
-MAX_GROUP_ROWS = 2**31 - 1  # the sums of 32-bit halves stay within a long
+PART_BITS = 26
+"""Of a hash its lowest and its highest bits are summed, so many each: the sums of 2^37 rows stay
+within a long. Spark raises an error where one overflows, and a group of narrow, sorted rows may
+well have more than the 2^31 that two halves of 32 bits allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """rows, and the sums of the low and high halves of the row hashes (0 when only counted)."""
+    """rows, and the sums of the lowest and highest bits of the row hashes (0 when only counted)."""
 
     rows: int
     low: int = 0
@@ -46,8 +49,8 @@ def aggregates(schema: Any, hashes: bool) -> list[Any]:
     parts = [f.count(f.lit(1)).alias("rows")]
     if hashes:
         row = row_hash(schema)
-        parts.append(f.sum(row.bitwiseAND(f.lit(0xFFFFFFFF))).alias("low"))
-        parts.append(f.sum(f.shiftright(row, 32)).alias("high"))
+        parts.append(f.sum(row.bitwiseAND(f.lit((1 << PART_BITS) - 1))).alias("low"))
+        parts.append(f.sum(f.shiftright(row, 64 - PART_BITS)).alias("high"))
     return parts
 
 

@@ -140,7 +140,7 @@ def roll_bytes(group: Group, columns: int) -> int:
     only should it outgrow its inputs by far.
     """
     per_task = -(-group.files // group.tasks)
-    part = group.bytes / group.files
+    part = group.live_bytes / group.files
     if per_task == 1:
         return max(int(2.0 * part), OPEN_BYTES)
     open_rows = min(PAGE_ROWS, group.rows / group.files)

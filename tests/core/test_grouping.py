@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,7 +22,9 @@ from reconciler.core.grouping import (
     unbounded,
 )
 from reconciler.core.schema import SortColumn
+from reconciler.core.values import cut_bound
 from reconciler.jobs.group import InputFile, make_groups
+from reconciler.jobs.inputs import decode_bound
 from tests.core.tables import ROW_BYTES, File, table_of
 
 KEY = (SortColumn(1),)
@@ -77,6 +82,45 @@ def test_the_plan_and_the_execution_group_alike(
     ]
     assert [group.files for group in run] == [
         int(output_files(table.bytes[group].sum(), TARGET)) for group in planned.members
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("boolean", [False, True]),
+        ("string", ["x" * 64 + end for end in "abcdefgh"]),
+        ("string", ["\U0010ffff" * 16 + end for end in "abc"]),
+        ("string", ["ab", "b" * 80, "c"]),
+    ],
+)
+def test_the_plan_and_the_execution_know_the_same_bounds(kind: str, values: list[Any]) -> None:
+    """File tables keep 64 bytes of a bound; a boolean is a bound like any other."""
+    raw = [bytes([v]) if kind == "boolean" else v.encode() for v in values]
+    kept = [int(v) if kind == "boolean" else v.encode() for v in values]
+    table = table_of([File(((v,),) * 10) for v in range(len(values))], ("long",))
+    low = [cut_bound(v, upper=False) if isinstance(v, bytes) else v for v in kept]
+    high = [cut_bound(v, upper=True) if isinstance(v, bytes) else v for v in kept]
+    bounded = np.array([v is not None for v in high], dtype=np.bool_)
+    column = replace(
+        table.columns[1], lower=np.array(low), upper=np.array([v or b"" for v in high])
+        if kind == "string" else np.array(high), has_lower=bounded, has_upper=bounded,
+    )  # fmt: skip
+    table = replace(table, columns={1: column})
+    inputs = [
+        InputFile(
+            str(table.path[i]), int(table.bytes[i]), 10, 1,
+            decode_bound(kind, raw[i]), decode_bound(kind, raw[i]),
+        )
+        for i in range(len(table))
+    ]  # fmt: skip
+    planned = group_files(
+        extents(table, KEY), keyed=True, curve=LEXICOGRAPHIC, target_bytes=TARGET, merge_bytes=1
+    )
+    action = Action(ActionType.CLUSTER, key=KEY)
+    run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2, merge_bytes=1)
+    assert [[str(table.path[i]) for i in group] for group in planned.members] == [
+        [file.path for file in group.inputs] for group in run
     ]
 
 

@@ -108,7 +108,9 @@ def test_the_id_of_an_attempt_tells_when_it_began():
 def test_a_layout_counts_as_written_by_a_plan_when_one_action_of_it_wrote_it():
     def wrote(plan: str, action: str, layout: str, state: str = COMMITTED) -> LedgerEntry:
         made = entry(1_000, 10)
-        outcome = replace(made.outcome, action_id=action, state=state)
+        outcome = replace(
+            made.outcome, action_id=action, state=state, written_bytes=made.outcome.read_bytes
+        )
         return replace(made, plan_id=plan, outcome=outcome, predicted={"layout": layout})
 
     entries = [
@@ -120,6 +122,22 @@ def test_a_layout_counts_as_written_by_a_plan_when_one_action_of_it_wrote_it():
         entry(1_000, 10),  # of a plan made before layouts were noted
     ]
     assert written_layouts(entries) == {"p-1": frozenset({"one"})}
+
+
+def test_a_rewrite_whose_files_came_out_much_smaller_may_be_done_again():
+    """Deleted rows gone, or a sort that compresses: eight files of a tenth of the target."""
+
+    def wrote(plan: str, read: int, written: int, files: int) -> LedgerEntry:
+        made = entry(1_000, 10)
+        outcome = replace(made.outcome, read_bytes=read, written_bytes=written, files_out=files)
+        return replace(made, plan_id=plan, outcome=outcome, predicted={"layout": "one"})
+
+    entries = [
+        wrote("p-1", 1_000, 100, 8),
+        wrote("p-2", 1_000, 900, 8),
+        wrote("p-3", 1_000, 100, 1),  # no fewer than one
+    ]
+    assert written_layouts(entries) == {"p-2": frozenset({"one"}), "p-3": frozenset({"one"})}
 
 
 def test_only_the_first_rewrite_of_a_plan_is_taken_to_have_warmed_up_the_jvm():

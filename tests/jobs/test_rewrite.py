@@ -73,6 +73,28 @@ def test_an_odd_number_of_files_is_shared_by_two_tasks_in_whole_files(
     assert min(sizes) > 0.75 * target
 
 
+def test_deleted_rows_do_not_count_for_the_number_of_files(bench: Bench) -> None:
+    """Nine tenths of the rows are deleted: one file of the target is left, not eight small ones."""
+    name = bench.create(
+        "id bigint, s string",
+        properties="'format-version' = '2', 'write.delete.mode' = 'merge-on-read',"
+        " 'write.delete.granularity' = 'file'",
+    )
+    for number in range(8):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * 8 + {number},"
+            f" sha2(concat(id, '-{number}'), 256) FROM range(2000)"
+        )
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 80 >= 8")
+    before = bench.rows(name)
+    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=size // 8)
+    assert bench.run(bench.request(name, action)).done
+    assert bench.rows(name) == before
+    assert sum(before.values()) == 1_600
+    assert len(bench.files(name)) == 1
+
+
 def test_summary_names_plan_action_and_attempt(bench: Bench) -> None:
     name = bench.create("id bigint, s string, v bigint")
     _shuffled(bench, name, files=2, rows=10)

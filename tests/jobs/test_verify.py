@@ -141,3 +141,14 @@ def test_equal_values_hash_alike(spark: Any, one: str, other: str) -> None:
 )
 def test_different_rows_hash_differently(spark: Any, one: str, other: str) -> None:
     assert _hash(spark, one) != _hash(spark, other)
+
+
+@pytest.mark.parametrize("row", [-(2**63), -1, 0, 2**63 - 1])
+def test_the_sums_of_more_rows_than_a_group_can_have_stay_within_a_long(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, row: int
+) -> None:
+    """Spark raises an error where a sum overflows; 16 GiB of sorted, narrow rows are billions."""
+    monkeypatch.setattr(verify, "row_hash", lambda schema: f.lit(row).cast("long"))
+    found = spark.range(1).agg(*verify.aggregates(None, True)).collect()[0].asDict()
+    assert abs(found["low"]) * 2**37 < 2**63
+    assert abs(found["high"]) * 2**37 <= 2**63
