@@ -159,7 +159,7 @@ def _best_of(
             break
         part = np.sort(rows[:count])
         centroid = vectors[:count].mean(axis=0)
-        ranked = _ranked(situation, part, centroid, columns)
+        ranked = _ranked(situation, part, centroid, columns, spent)
         if not ranked:
             message = explain.SENTENCES[explain.NO_SAMPLE]
             return [], [rejected(situation, "recluster", explain.NO_SAMPLE, message, part)]
@@ -188,7 +188,7 @@ def _no_sample(situation: Situation, candidate: Candidate, rows: Int64) -> tuple
 
 
 def _ranked(
-    situation: Situation, rows: Int64, centroid: Float64, columns: list[int]
+    situation: Situation, rows: Int64, centroid: Float64, columns: list[int], spent: float
 ) -> list[Candidate]:
     """All candidate keys by what-if, best first; the finalists judged on the full sample."""
     part = situation.view.take(rows)
@@ -209,7 +209,10 @@ def _ranked(
         return scored
     finalists = [_judged(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
     finalists.sort(key=lambda c: -c.net)
-    best = _sharpened(situation, finalists[0], full) if finalists else None
+    best = finalists[0] if finalists else None
+    # The sample's own error only lowers the bound: who is refused without it is refused with it.
+    if best is not None and refusal(situation, best, spent) is None:
+        best = _sharpened(situation, best, full)
     others = finalists[1:] + scored[FINALISTS : FINALISTS + 1]
     return [best, *others] if best is not None else others
 
