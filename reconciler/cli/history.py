@@ -1,8 +1,8 @@
 """`layoutctl history TABLE`: every plan with what was predicted and what came of it, and the net.
 
-A saving is realised by later queries: read of the inputs' old zone maps less read of what replaced
-them. It is measured per plan, because one commit may carry several actions. A plan that did not
-pay within its horizon says so.
+A saving is realised by later queries: what they read and open of the inputs by their old zone maps,
+less that of what replaced them, in the unit of predictions. It is measured per plan, because one
+commit may carry several actions. A plan that did not pay within its horizon says so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What recorded queries read from given zone maps: the yardstick of predictions and savings.
 
-Planned bytes (definitions: Read cost) of a window over one set of files, and the realised saving of
-a past action: later queries against its inputs' old zone maps and against what replaced them
-(WAIR section 4.3: savings are measured by comparing zone maps before and after).
+Planned bytes and their cost with opened files (definitions: Read cost) of a window over one set of
+files, and the realised saving of a past action: later queries against its inputs' old zone maps and
+against what replaced them (WAIR section 4.3: zone maps before and after are compared). Predicted
+savings and the cost of rewriting count opened files, so realised savings do.
 """
 
 from __future__ import annotations
@@ -22,27 +23,36 @@ from reconciler.core.workload import Fragment, Workload, batch_fragments
 DAY_MS = 86_400_000
 
 
+@dataclass(frozen=True, slots=True)
+class WindowReading:
+    """bytes: planned. cost: with what opening data and delete files is worth in bytes."""
+
+    bytes: float = 0.0
+    cost: float = 0.0
+
+
 def window_read(
     files: FileTable,
     workload: Workload,
     row_groups: RowGroups | None = None,
     row_group_bytes: int = 128 << 20,
-) -> float:
-    """Planned bytes that the recorded queries read from `files`; exact where footers are known."""
+) -> WindowReading:
+    """What the recorded queries read from `files`; exact where footers are known."""
     if not len(files) or workload.empty:
-        return 0.0
+        return WindowReading()
     view = table_view(files, row_groups, None, row_group_bytes)
-    return float(
-        sum(
-            float(demand.weight @ read_shape(view, demand).bytes)
-            for demand in demands(workload, files.schema, HORIZON_MS)
-        )
-    )
+    size = cost = 0.0
+    for demand in demands(workload, files.schema, HORIZON_MS):
+        reading = read_shape(view, demand)
+        size += float(demand.weight @ reading.bytes)
+        cost += float(demand.weight @ reading.cost)
+    return WindowReading(size, cost)
 
 
 @dataclass(frozen=True, slots=True)
 class Realised:
-    """saved: bytes that later queries read less, None where none ran yet. until_ms: last of them.
+    """saved: bytes-equivalent of reading that later queries were spared, files not opened included;
+    None where none ran yet. until_ms: last of them.
 
     too_early: less than a day of queries has been seen since the action.
     """
@@ -56,14 +66,15 @@ class Realised:
 def realised_saving(
     before: Sequence[FileTable], after: FileTable, fragments: Sequence[Fragment], since_ms: int
 ) -> Realised:
-    """What queries after `since_ms` read less of `after` than they would have of `before`.
+    """What queries after `since_ms` read and open less of `after` than they would of `before`.
 
-    before: the inputs of each action; actions of one plan share no input, so they add up.
+    before: the inputs of each action; actions of one plan share no input, so they add up. Full
+    scans count as they do in predictions: they are spared files to open.
     """
-    later = batch_fragments(f for f in fragments if f.event_ms >= since_ms and not f.full_scan)
+    later = batch_fragments(f for f in fragments if f.event_ms >= since_ms)
     if later.empty:
         return Realised(None, 0.0, since_ms, True)
-    saved = sum(window_read(files, later) for files in before) - window_read(after, later)
+    saved = sum(window_read(files, later).cost for files in before) - window_read(after, later).cost
     return Realised(saved, later.queries, later.until_ms, later.until_ms - since_ms < DAY_MS)
 
 

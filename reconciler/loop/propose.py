@@ -7,7 +7,7 @@ and `status` all call it; none has a second idea of what a plan is. Its I/O is p
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -31,6 +31,12 @@ from reconciler.loop.evidence import (
     predicted,
 )
 from reconciler.loop.settings import History, done_actions, settings_for
+
+FEW_FILES = 512
+"""Tables of at most so many files are planned with the footers of all of them.
+
+What is read now and what is found after a rewrite are then the same kind of number: by row groups.
+"""
 
 SKETCH_ROUNDS = 3
 """How often new sketches may change what else is worth sketching before the plan is taken."""
@@ -77,8 +83,8 @@ class Proposal:
     """A plan with everything it was made from.
 
     frozen: the plan stood already and was not made now; newer: what a new plan would be when that
-    differs from the frozen one. pending: the actions that remain. advice is None for a frozen plan
-    that was taken as it is.
+    differs from the frozen one. pending: the actions that remain. row_groups: of the footers that
+    the advice was given.
     """
 
     target: Target
@@ -92,6 +98,7 @@ class Proposal:
     frozen: bool
     newer: Plan | None
     pending: tuple[PlannedAction, ...]
+    row_groups: RowGroups | None = None
 
     @property
     def stale_workload(self) -> bool:
@@ -124,7 +131,7 @@ def propose(
         coverage=evidence.coverage.share,
         now_ms=int(now.timestamp() * 1000),
     )
-    advice = advise(target, seen, evidence.workload, settings, ports)
+    advice, row_groups = advise(target, seen, evidence.workload, settings, ports)
     fresh = _freeze(
         target, policy, seen, evidence, settings, history, advice,
         policy_digest=policy_digest, policy_name=policy_name, not_acted_on=not_acted_on,
@@ -147,6 +154,7 @@ def propose(
         frozen=standing is not None,
         newer=fresh if differs and len(pending) == len(plan.actions) else None,
         pending=pending,
+        row_groups=row_groups,
     )
 
 
@@ -171,25 +179,33 @@ def advise(
     workload: Workload,
     settings: Settings,
     ports: Ports,
-    decider: Callable[[AdviceInput], Advice] = decide,
-) -> Advice:
-    """Advice from metadata first; footers and sketches only of files that could change it."""
-    given = AdviceInput(observation.files, workload, settings)
-    advice = decider(given)
-    sketched = np.empty(0, dtype=np.int64)
-    columns = predicate_columns(workload)
+) -> tuple[Advice, RowGroups | None]:
+    """Advice, and the row groups that it was given: of the footers of all files where they are few,
+    else like sketches of those only that could change it."""
+    files, columns = observation.files, predicate_columns(workload)
+    given = AdviceInput(files, workload, settings)
+    sketched = known = np.empty(0, dtype=np.int64)
+    if columns and len(files) <= FEW_FILES:
+        known = with_footer(files)
+        given = replace(given, row_groups=ports.footers(target, observation, known))
+    advice = decide(given)
     for _ in range(SKETCH_ROUNDS):
         wanted = np.union1d(sketched, advice.wanted_sketches).astype(np.int64)
         if len(wanted) == len(sketched) or not columns:
             break
         sketched = wanted
-        given = replace(
-            given,
-            row_groups=ports.footers(target, observation, sketched),
-            sample=ports.sketch(target, observation, sketched, columns),
-        )
-        advice = decider(given)
-    return advice
+        if not np.isin(sketched, known).all():
+            known = np.union1d(known, sketched)
+            given = replace(given, row_groups=ports.footers(target, observation, known))
+        sample = ports.sketch(target, observation, sketched, columns)
+        given = replace(given, sample=sample)
+        advice = decide(given)
+    return advice, given.row_groups
+
+
+def with_footer(files: FileTable) -> Int64:
+    """Rows of the files whose footers can be read: Parquet, and not encrypted."""
+    return np.flatnonzero(files.parquet & ~files.encrypted).astype(np.int64)
 
 
 def predicate_columns(workload: Workload) -> tuple[int, ...]:

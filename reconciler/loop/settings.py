@@ -148,13 +148,13 @@ def done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
 
 
 def debt(history: History, rho: Rho) -> Debt:
-    """Eq. 2's debt: what rewrites cost, less what the window has been found to read less since."""
+    """Eq. 2's debt: what rewrites cost, less what the window was found to save, opens included."""
     spent = sum(
         rho.value * entry.outcome.read_bytes
         for entry in history.entries
         if entry.action_type == "Recluster"
     )
-    realised = sum(max(0, check.before - check.actual) for check in history.checks)
+    realised = sum(max(0, check.saving) for check in history.checks)
     return Debt(float(spent), float(realised))
 
 

@@ -18,13 +18,21 @@ import numpy as np
 from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
 from reconciler.core.budget import Spent
 from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
-from reconciler.core.filetable import FileTable
+from reconciler.core.filetable import FileTable, Int64
 from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
 from reconciler.core.ledger import ReadCheck, Reservation
 from reconciler.core.observation import Observation
 from reconciler.core.plan import Plan, PlannedAction
-from reconciler.loop.measure import window_read
-from reconciler.loop.propose import Ports, Proposal, Target, files_of, propose
+from reconciler.loop.measure import WindowReading, window_read
+from reconciler.loop.propose import (
+    Ports,
+    Proposal,
+    Target,
+    files_of,
+    predicate_columns,
+    propose,
+    with_footer,
+)
 from reconciler.loop.settings import budgets_of
 
 CONVERGED = "Converged"
@@ -33,7 +41,7 @@ BLOCKED = "Blocked"
 IDLE = "Idle"
 
 MOST_FOOTERS = 5_000
-"""Files whose footers are read to measure what a plan achieved."""
+"""Files whose footers are read at most to measure what a plan achieved."""
 
 MAX_REPEATS = 2
 """Executions of one plan that change nothing, after which the loop stops and says so."""
@@ -326,29 +334,50 @@ def request_for(
 def _read_check(
     before: Proposal, after: Proposal, result: ExecutionResult, ports: Ports, now: dt.datetime
 ) -> ReadCheck | None:
-    """The same queries against the new zone maps, by the footers; None without queries."""
+    """The same queries against the new zone maps; None without queries."""
     predicted = _predicted_read(before)
     if before.evidence.workload.empty or predicted is None or not result.commits:
         return None
+    size, workload = before.settings.row_group_bytes, before.evidence.workload
+    was = window_read(before.observation.files, workload, before.row_groups, size)
+    found = read_afterwards(before, after, ports)
     return ReadCheck(
         plan_id=before.plan.id,
         at_ms=int(now.timestamp() * 1000),
-        before=round(before.advice.read_now),
+        before=round(was.bytes),
         predicted=predicted,
-        actual=round(planned_read(after, ports)),
+        actual=round(found.bytes),
+        saved=round(was.cost - found.cost),
         complete=result.done and len(result.actions) == len(before.plan.actions),
     )
 
 
-def planned_read(proposal: Proposal, ports: Ports) -> float:
-    """What the window reads of the table as observed; by bounds alone for a very large table."""
-    files = proposal.observation.files
-    footers = None
-    if len(files) <= MOST_FOOTERS:
-        everything = np.arange(len(files), dtype=np.int64)
-        footers = ports.footers(proposal.target, proposal.observation, everything)
-    size = proposal.settings.row_group_bytes
-    return window_read(files, proposal.evidence.workload, footers, size)
+def read_afterwards(before: Proposal, after: Proposal, ports: Ports) -> WindowReading:
+    """What the queries that the plan was made for read of the table as it is now.
+
+    By the kind of number that was predicted: what is new by its row groups, what stayed as the plan
+    knew it. For a table of few files that is by all footers, and so is what the next plan shows. Of
+    a larger one the next plan knows fewer footers, and shows a bound.
+    """
+    files, workload = after.observation.files, before.evidence.workload
+    row_groups, known = after.row_groups, _known(after)
+    wanted = _comparable(before, files) if predicate_columns(workload) else known
+    if not np.array_equal(wanted, known) and len(wanted) <= MOST_FOOTERS:
+        row_groups = ports.footers(after.target, after.observation, wanted)
+    return window_read(files, workload, row_groups, before.settings.row_group_bytes)
+
+
+def _comparable(before: Proposal, files: FileTable) -> Int64:
+    """Rows of the files that are new since the plan, and of those whose footers it knew."""
+    bounded = set(np.delete(before.observation.files.path, _known(before)))
+    readable = with_footer(files)
+    return readable[[path not in bounded for path in files.path[readable]]]
+
+
+def _known(proposal: Proposal) -> Int64:
+    """Rows of the files whose footers a proposal was made with."""
+    found = proposal.row_groups
+    return np.empty(0, dtype=np.int64) if found is None else np.flatnonzero(found.has_footer)
 
 
 def _predicted_read(proposal: Proposal) -> int | None:

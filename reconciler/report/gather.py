@@ -334,7 +334,7 @@ def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
         if not size:
             continue
         check = checks.get(plan_id)
-        saved = (check.before - check.actual) / span if check else 0.0
+        saved = check.saving / span if check else 0.0
         cost = rewrite_cost(sources.settings.rho, size)
         at = max(entry.at_ms for entry in entries)
         investments.append(Investment(plan_id, at, cost, saved))

@@ -204,7 +204,7 @@ def test_ledger_entries_carry_their_prediction(store: StateStore) -> None:
 
 
 def test_read_checks_come_back_in_order(store: StateStore) -> None:
-    checks = [ReadCheck("p-1", 5, 100, 50, 52, True), ReadCheck("p-2", 6, 50, 40, 45, False)]
+    checks = [ReadCheck("p-1", 5, 100, 50, 52, True, 96), ReadCheck("p-2", 6, 50, 40, 45, False)]
     for check in checks:
         store.record_read_check(UUID, check)
     assert store.read_checks(UUID) == tuple(checks)

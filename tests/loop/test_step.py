@@ -22,13 +22,16 @@ import pytest
 from reconciler.api.documents import TableLayoutPolicy, from_document
 from reconciler.api.identity import hash_inputs
 from reconciler.catalog.state import StateStore
+from reconciler.core.cost import OPEN_BYTES
 from reconciler.core.execution import CatalogConfig, Intent, Outcome
 from reconciler.core.ledger import Reservation
 from reconciler.core.plan import policy_hash
 from reconciler.core.predicate import TRUE, And, Comparison, Ref
-from reconciler.core.workload import Fragment
+from reconciler.core.workload import Fragment, batch_fragments
 from reconciler.errors import BlockedError
+from reconciler.loop import propose as propose_module
 from reconciler.loop.local import LocalActor
+from reconciler.loop.measure import window_read
 from reconciler.loop.propose import Target
 from reconciler.loop.step import (
     BLOCKED,
@@ -203,11 +206,66 @@ def test_a_workload_is_served_as_predicted_and_then_nothing_is_left(
     assert first.check.actual == pytest.approx(first.check.predicted, rel=0.25)
     assert done.state.state == CONVERGED
     assert multiset(table) == before
-    assert step.propose(actor).plan.empty
+    following = step.propose(actor)
+    assert following.plan.empty
+    assert _last_check(steps).actual == round(following.advice.read_now)
     measured = actor.history(done.after.observation.uuid).rho
     assert len(measured) == sum(s.result is not None for s in steps.seen)
     assert all(ratio > 0 for ratio in measured)
     assert step.propose(actor).settings.rho.label == "measured"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("few", [512, 4])
+def test_what_a_plan_achieved_is_measured_as_it_was_predicted(
+    spark, catalog_config, make_table, actor, monkeypatch, few
+):
+    """A table of few files is planned by all footers, and the next plan starts where this ended."""
+    monkeypatch.setattr(propose_module, "FEW_FILES", few)
+    table = make_table(f"measured_{few}", files=10, rows=6_000, target=1 << 19)
+    asked = queries_on(table, "day", 300, 4, 400)
+    actor.store.append_fragments(asked)
+    actor.spark = spark
+    step = step_of(catalog_config, f"measured_{few}")
+    done = run_step(step, actor, EVERYTHING, quiet, never)
+    check, files = done.check, done.after.observation.files
+    assert check is not None and len(files) > 4
+    exact = actor.footers(step.target, done.after.observation, np.arange(len(files)))
+    size = done.before.settings.row_group_bytes
+    found = window_read(files, batch_fragments(asked), exact, size)
+    assert check.actual == round(found.bytes)
+    assert check.actual == pytest.approx(check.predicted, rel=0.25)
+    opens = (check.saving - (check.before - check.actual)) / OPEN_BYTES
+    assert opens == pytest.approx(round(opens), abs=1e-4)
+    assert abs(opens) > 1
+    following = step.propose(actor)
+    if few >= len(files):
+        assert check.actual == round(following.advice.read_now)
+    else:
+        assert check.actual < following.advice.read_now
+
+
+def test_the_footers_of_a_table_of_few_files_are_all_read_and_of_others_the_sketched_ones(
+    catalog_config, make_table, actor, monkeypatch
+):
+    table = make_table("footers", files=6)
+    step = step_of(catalog_config, "footers")
+    assert step.propose(actor).row_groups is None, "no query, nothing to read"
+    rare = [
+        dataclasses.replace(query, weight=1e-3) for query in queries_on(table, "day", 5, 9, 400)
+    ]
+    actor.store.append_fragments(rare)
+    few = step.propose(actor)
+    assert few.row_groups is not None and few.row_groups.has_footer.all()
+    monkeypatch.setattr(propose_module, "FEW_FILES", 5)
+    many = step.propose(actor)
+    assert not len(many.advice.wanted_sketches)
+    assert many.row_groups is None
+    assert few.advice.read_now <= many.advice.read_now * 1.1
+
+
+def _last_check(steps: _Steps) -> Any:
+    return [result.check for result in steps.seen if result.check is not None][-1]
 
 
 class _Steps:
