@@ -57,8 +57,10 @@ def has_user_info(value: str) -> bool:
     return any(is_credential(name) or name.lower() == "user" for name, _ in parse_qsl(query))
 
 
-def property_problems(catalog_type: str, properties: Mapping[str, str]) -> list[PropertyProblem]:
-    """Everything wrong with the properties of a catalog of this type."""
+def property_problems(
+    catalog_type: str, properties: Mapping[str, str | None]
+) -> list[PropertyProblem]:
+    """Everything wrong with the properties of a catalog of this type. None: given, not readable."""
     found = [
         PropertyProblem("", f"{key} is required for type {catalog_type}", _description(key))
         for key in REQUIRED[catalog_type]
@@ -69,7 +71,7 @@ def property_problems(catalog_type: str, properties: Mapping[str, str]) -> list[
     return found
 
 
-def _one(catalog_type: str, key: str, value: str) -> list[PropertyProblem]:
+def _one(catalog_type: str, key: str, value: str | None) -> list[PropertyProblem]:
     allowed = key in allowed_keys(catalog_type)
     where = "put it into a Secret and name that in spec.secretRef"
     if not allowed and is_credential(key):
@@ -78,6 +80,8 @@ def _one(catalog_type: str, key: str, value: str) -> list[PropertyProblem]:
         return []  # the rule against classes to load speaks of it
     if not allowed:
         return [PropertyProblem(key, _not_allowed(catalog_type, key))]
+    if value is None:
+        return []
     if has_user_info(value):
         return [PropertyProblem(key, "a URI must not carry a user, password or token", where)]
     return _uri_problems(catalog_type, value) if key == "uri" else []

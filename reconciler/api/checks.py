@@ -9,13 +9,15 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from reconciler.api import rules
 from reconciler.api.catalog_checks import (
+    REQUIRED,
+    PropertyProblem,
     allowed_keys,
     has_user_info,
     is_credential,
@@ -31,18 +33,20 @@ from reconciler.api.schema import (
     walk_schema,
     with_defaults,
 )
-from reconciler.api.source import Path, RawDocument, Unclear, show_path
+from reconciler.api.source import Path, RawDocument, Unclear, part_of, show_path
 from reconciler.api.spark_settings import refusal
 from reconciler.api.table_patterns import split_identifier
 from reconciler.errors import Problem
 
 Schema = Mapping[str, Any]
+Usable = Callable[[Path], bool]
+"""Whether what is at a path is as the schema says, as far as a check of it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """at_key: the caret stands at the field's key rather than at its value. blocks: the rules of
-    the object that it is in say nothing about it any more."""
+    """at_key: the caret stands at the field's key rather than at its value. blocks: what reads the
+    value says nothing any more. meant: the field that a misspelt one stands for."""
 
     path: Path
     message: str
@@ -50,6 +54,7 @@ class Finding:
     at_key: bool = False
     severity: str = "error"
     blocks: bool = True
+    meant: Path = ()
 
 
 def check(document: RawDocument, kind: str) -> list[Problem]:
@@ -65,25 +70,46 @@ def check(document: RawDocument, kind: str) -> list[Problem]:
 
 
 def findings(document: RawDocument, kind: str) -> Iterator[Finding]:
-    """Structure first; then the rules and the offline checks where the structure holds."""
+    """Structure, rules and offline checks at once, each of the parts that it can read."""
     body = document.value
     structure = list(structural_findings(document, kind))
     yield from structure
     if not isinstance(body, dict):
         return
-    broken = [item.path for item in structure if item.blocks]
-    broken += _unclear(body)
-
-    def blocked(at: Path) -> bool:
-        return any(path[: len(at)] == at or at[: len(path)] == path for path in broken)
-
+    broken = _broken(structure, body)
     whole = with_defaults(body, structural_schema(kind))
-    for violation in rules.violations(kind, whole, blocked):
+    unsettled = [path for path in document.repeated if _is_scalar(document, path)]
+    meant = {item.meant for item in structure if item.meant and not _given(body, item.meant)}
+    for violation in rules.violations(kind, whole, [*broken, *unsettled], meant):
         yield Finding(violation.field, violation.rule.message, _rule_hint(violation), at_key=True)
+
+    def usable(path: Path) -> bool:
+        return not any(path[: len(fault)] == fault for fault in broken)
+
     if kind == POLICY:
-        yield from _policy_findings(whole, blocked)
+        yield from _policy_findings(whole, usable)
     if kind == CATALOG:
-        yield from _catalog_findings(whole, blocked)
+        yield from _catalog_findings(whole, usable)
+
+
+def broken_paths(document: RawDocument, kind: str) -> list[Path]:
+    """Where the document's values are not what the schema says."""
+    return _broken(structural_findings(document, kind), document.value)
+
+
+def _broken(structure: Iterable[Finding], body: Any) -> list[Path]:
+    return [*(item.path for item in structure if item.blocks), *_unclear(body)]
+
+
+def _is_scalar(document: RawDocument, path: Path) -> bool:
+    place = document.positions.get(path)
+    return place is not None and place.text is not None
+
+
+def _given(body: Any, path: Path) -> bool:
+    for part in path[:-1]:
+        body = body[part]  # the parents of a misspelt field exist
+    return body.get(path[-1]) is not None
 
 
 def structural_findings(document: RawDocument, kind: str) -> Iterator[Finding]:
@@ -143,7 +169,7 @@ class _Walk:
                 yield Finding((*path, name), "is required", _first_sentence(about), at_key=True)
         most = schema.get("maxProperties")
         if most is not None and len(value) > most:
-            yield Finding(path, f"holds {len(value)} entries, at most {most} are allowed")
+            yield _too_many(path, len(value), most)
         for name, item in value.items():
             if path == () and name == "status":
                 continue  # only the operator writes it
@@ -165,7 +191,7 @@ class _Walk:
         if len(value) < least:
             yield Finding(path, f"needs at least {least} {'entry' if least == 1 else 'entries'}")
         if most is not None and len(value) > most:
-            yield Finding(path, f"holds {len(value)} entries, at most {most} are allowed")
+            yield _too_many(path, len(value), most)
         for number, item in enumerate(value):
             yield from self.value((*path, number), item, schema["items"])
         yield from self._repeated(path, value, schema)
@@ -264,7 +290,8 @@ class _Walk:
         else:
             hint = f"fields: {', '.join(names)}"
         message = f"is not a field of {parent}"
-        return Finding(path, message, hint, at_key=True, blocks=False)
+        meant = (*path[:-1], close) if close else ()
+        return Finding(path, message, hint, at_key=True, blocks=False, meant=meant)
 
     def _written(self, path: Path, value: Any) -> str:
         """A scalar as the file has it: `1.50`, not 1.5."""
@@ -276,6 +303,10 @@ class _Walk:
         if not isinstance(value, str):
             return "empty" if value is None else self._written(path, value)
         return '"(hidden)"' if _sensitive(path, value) else _quote(value)
+
+
+def _too_many(path: Path, count: int, most: int) -> Finding:
+    return Finding(path, f"holds {count} entries, at most {most} are allowed", blocks=False)
 
 
 def _sensitive(path: Path, text: str) -> bool:
@@ -425,21 +456,22 @@ def _meant(value: str, schema: Schema) -> str | None:
     return None
 
 
-def _policy_findings(body: Any, blocked: Any) -> Iterator[Finding]:
-    spec = body["spec"] if not blocked(("spec", "tables")) and "spec" in body else {}
+def _policy_findings(body: Any, usable: Usable) -> Iterator[Finding]:
+    reference: Path = ("spec", "catalogRef", "name")
+    catalog = part_of(body, reference) if usable(reference) else None
     for which in ("include", "exclude"):
-        for number, pattern in enumerate(spec.get("tables", {}).get(which, ())):
-            yield from _pattern_findings(spec, ("spec", "tables", which, number), pattern)
-    budgets = body.get("spec", {}).get("budgets", ()) if isinstance(body.get("spec"), dict) else ()
-    for number, budget in enumerate(budgets if isinstance(budgets, list) else ()):
-        at: Path = ("spec", "budgets", number)
-        if not blocked(at):
-            yield from _schedule_findings(at, budget)
+        at: Path = ("spec", "tables", which)
+        for number, pattern in enumerate(part_of(body, at) or () if usable(at) else ()):
+            if usable((*at, number)):
+                yield from _pattern_findings(catalog, (*at, number), pattern)
+    budgets: Path = ("spec", "budgets")
+    for number, budget in enumerate(part_of(body, budgets) or () if usable(budgets) else ()):
+        if usable((*budgets, number)):
+            yield from _schedule_findings((*budgets, number), budget, usable)
 
 
-def _pattern_findings(spec: Any, path: Path, pattern: str) -> Iterator[Finding]:
+def _pattern_findings(catalog: str | None, path: Path, pattern: str) -> Iterator[Finding]:
     levels = split_identifier(pattern)
-    catalog = spec["catalogRef"].get("name") if isinstance(spec.get("catalogRef"), dict) else None
     if len(levels) == 1 and "*" not in pattern:
         yield Finding(
             path,
@@ -457,20 +489,21 @@ def _pattern_findings(spec: Any, path: Path, pattern: str) -> Iterator[Finding]:
         )
 
 
-def _schedule_findings(at: Path, budget: Mapping[str, Any]) -> Iterator[Finding]:
+def _schedule_findings(at: Path, budget: Mapping[str, Any], usable: Usable) -> Iterator[Finding]:
     """What the API server cannot tell: that a cron field is out of range or a zone unknown.
 
     Such a budget would be stored and then allow nothing.
     """
-    if "schedule" in budget and (why := _cron_error(budget["schedule"])):
+    schedule, zone = (*at, "schedule"), (*at, "timeZone")
+    if "schedule" in budget and usable(schedule) and (why := _cron_error(budget["schedule"])):
         hint = 'minute hour day month weekday, as in "0 8 * * mon-fri"'
-        yield Finding((*at, "schedule"), f"{_quote(budget['schedule'])} {why}", hint)
-    if "timeZone" in budget:
+        yield Finding(schedule, f"{_quote(budget['schedule'])} {why}", hint)
+    if "timeZone" in budget and usable(zone):
         known, close = _time_zone(budget["timeZone"])
         if not known:
             hint = f"Did you mean {close}?" if close else "a name such as Europe/Berlin"
             name = _quote(budget["timeZone"])
-            yield Finding((*at, "timeZone"), f"{name} is not a known time zone", hint)
+            yield Finding(zone, f"{name} is not a known time zone", hint)
 
 
 def _cron_error(schedule: str) -> str:
@@ -499,31 +532,42 @@ def _time_zone(name: str) -> tuple[bool, str | None]:
         return not names, _closest(name, names)
 
 
-def _catalog_findings(body: Any, blocked: Any) -> Iterator[Finding]:
-    spec = body.get("spec")
-    if not isinstance(spec, dict) or blocked(("spec", "type")):
-        return
-    properties = spec.get("properties")
-    if isinstance(properties, dict) and "type" in spec:
-        texts = {key: item for key, item in properties.items() if isinstance(item, str)}
-        for problem in property_problems(spec["type"], texts):
-            path: Path = ("spec", "properties", problem.key)
-            hint = problem.hint or _property_hint(spec["type"], problem.key)
-            if problem.key:
-                yield Finding(path, problem.message, hint, at_key=True)
-            else:
-                yield Finding(path[:-1], problem.message, hint, at_key=True)
-    conf = spec.get("jobs", {}).get("sparkConf", {}) if isinstance(spec.get("jobs"), dict) else {}
+def _catalog_findings(body: Any, usable: Usable) -> Iterator[Finding]:
+    at: Path = ("spec", "properties")
+    properties = part_of(body, at)
+    if isinstance(properties, dict):
+        catalog_type = part_of(body, ("spec", "type")) if usable(("spec", "type")) else None
+        readable = {
+            key: item if isinstance(item, str) and usable((*at, key)) else None
+            for key, item in properties.items()
+        }
+        for problem in _property_problems(catalog_type, readable):
+            path = (*at, problem.key) if problem.key else at
+            hint = problem.hint or _property_hint(str(catalog_type), problem.key)
+            yield Finding(path, problem.message, hint, at_key=True)
+    settings: Path = ("spec", "jobs", "sparkConf")
+    conf = part_of(body, settings)
     for key, value in conf.items() if isinstance(conf, dict) else ():
-        at: Path = ("spec", "jobs", "sparkConf", key)
-        if is_credential(key):
-            hint = "put it into the Secret that spec.secretRef names"
-            yield Finding(at, "credentials do not belong in sparkConf", hint, at_key=True)
-            continue
-        why = refusal(key, value) if isinstance(value, str) else ""
-        if why:
-            hint = "put it into the job image, or leave it out"
-            yield Finding(at, f"this setting is not allowed: {why}", hint, at_key=True)
+        yield from _spark_findings((*settings, key), key, value)
+
+
+def _property_problems(
+    catalog_type: str | None, properties: Mapping[str, str | None]
+) -> list[PropertyProblem]:
+    """Without a known type, what is wrong under every type."""
+    if catalog_type is not None:
+        return property_problems(catalog_type, properties)
+    first, *others = (property_problems(each, properties) for each in REQUIRED)
+    return [problem for problem in first if all(problem in found for found in others)]
+
+
+def _spark_findings(at: Path, key: str, value: Any) -> Iterator[Finding]:
+    if is_credential(key):
+        hint = "put it into the Secret that spec.secretRef names"
+        yield Finding(at, "credentials do not belong in sparkConf", hint, at_key=True)
+    elif why := refusal(key, value) if isinstance(value, str) else "":
+        hint = "put it into the job image, or leave it out"
+        yield Finding(at, f"this setting is not allowed: {why}", hint, at_key=True)
 
 
 def _property_hint(catalog_type: str, key: str) -> str:

@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from reconciler.api.checks import check
+from reconciler.api.checks import broken_paths, check
+from reconciler.api.cross_checks import Sight, cross_checks, sight
 from reconciler.api.documents import (
-    DEFAULT_NAMESPACE,
     Document,
     IcebergCatalog,
     Origin,
@@ -25,16 +24,17 @@ from reconciler.api.documents import (
     from_document,
 )
 from reconciler.api.excerpt import render_problems
-from reconciler.api.schema import KINDS
+from reconciler.api.schema import KINDS, POLICY
 from reconciler.api.source import RawDocument, parse_yaml
-from reconciler.api.support import instead, not_acted_on
-from reconciler.api.table_patterns import is_exact, split_identifier
+from reconciler.api.support import ignored_of, instead, not_acted_on
 from reconciler.api.version import API_VERSION, GROUP
 from reconciler.errors import InvalidDocuments, Problem, UserError
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 MAX_FILE_BYTES = 4 * 2**20
+SLIP = 0.9
+"""Similarity from which on a misspelt kind is read as the one that was meant."""
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -110,21 +110,28 @@ def read(paths: Iterable[str | Path]) -> Reading:
     """Everything under `paths`, with every error and warning."""
     given = [str(path) for path in paths]
     raw, reading = parse_documents(given)
-    valid: list[tuple[RawDocument, Document]] = []
+    valid: list[Document] = []
+    sights: list[Sight] = []
     for document in raw:
-        problems = _kind_problems(document) or check(document, document.value["kind"])
+        kind, problems = _kind(document)
+        if kind is not None:
+            problems = _checked(document, kind, problems)
+            sights.append(sight(document, kind))
         reading.problems += problems
-        if not any(problem.severity == "error" for problem in problems):
-            origin = Origin(document.file, document.line)
-            valid.append((document, from_document(document.value, origin)))
-    for document, value in valid:
-        reading.problems += _unsupported(document, value)
-    reading.problems += _cross_checks(valid)
+        if kind is None:
+            continue
+        if any(problem.severity == "error" for problem in problems):
+            ignored = ignored_of(kind, document.value, broken_paths(document, kind))
+        else:
+            valid.append(from_document(document.value, Origin(document.file, document.line)))
+            ignored = not_acted_on(valid[-1])
+        reading.problems += _unsupported(document, kind, ignored) if ignored else []
+    reading.problems += cross_checks(sights)
     reading.problems.sort(key=lambda p: (p.file, p.line, p.column, p.field))
     reading.documents = Documents(
-        tuple(value for _, value in valid if isinstance(value, TableLayoutPolicy)),
-        tuple(value for _, value in valid if isinstance(value, IcebergCatalog)),
-        tuple(value for _, value in valid if isinstance(value, TableLayout)),
+        tuple(value for value in valid if isinstance(value, TableLayoutPolicy)),
+        tuple(value for value in valid if isinstance(value, IcebergCatalog)),
+        tuple(value for value in valid if isinstance(value, TableLayout)),
     )
     if not raw and not reading.problems:
         files = "file" if reading.files == 1 else "files"
@@ -220,7 +227,8 @@ def _unlisted(document: RawDocument) -> Iterator[RawDocument]:
             if path[:2] == prefix
         }
         line = positions[()].line
-        yield RawDocument(document.file, line, item, positions, document.problems)
+        repeated = [path[2:] for path in document.repeated if path[:2] == prefix]
+        yield RawDocument(document.file, line, item, positions, document.problems, repeated)
         document.problems = []
 
 
@@ -235,87 +243,46 @@ def _is_ours(document: RawDocument, *, named: bool) -> bool:
     return group == GROUP or value.get("kind") in KINDS or (named and not foreign)
 
 
-def _kind_problems(document: RawDocument) -> list[Problem]:
-    """What makes it impossible to say which schema holds: no mapping, or no known kind."""
+def _kind(document: RawDocument) -> tuple[str | None, list[Problem]]:
+    """(the kind whose schema holds, what is wrong with it). A slip of a letter or two leaves no
+    doubt which is meant; else None, and what was read so far is all that can be said."""
     value = document.value
     if not isinstance(value, dict):
         found = document.problem((), "is not a document", "a mapping with apiVersion and kind")
-        return [*document.problems, found]
+        return None, [*document.problems, found]
     kind = value.get("kind")
     if isinstance(kind, str) and kind in KINDS:
-        return []
+        return kind, []
     from difflib import get_close_matches
 
     close = get_close_matches(str(kind), KINDS, n=1)
     hint = " | ".join(KINDS) + (f". Did you mean {close[0]}?" if close else "")
     what = f'"{kind}" is not a kind of {API_VERSION}' if kind is not None else "is required"
-    return [*document.problems, document.problem(("kind",), what, hint)]
+    problem = document.problem(("kind",), what, hint)
+    meant = get_close_matches(str(kind), KINDS, n=1, cutoff=SLIP)
+    return (meant[0], [problem]) if meant else (None, [*document.problems, problem])
 
 
-def _unsupported(document: RawDocument, value: Document) -> list[Problem]:
+def _checked(document: RawDocument, kind: str, problems: list[Problem]) -> list[Problem]:
+    """With the problems of everything else; those of the kind have been told."""
+    found = check(document, kind)
+    if problems:
+        found = [item for item in found if item.field != "kind" or item in document.problems]
+    return problems + found
+
+
+def _unsupported(document: RawDocument, kind: str, ignored: Iterable[str]) -> list[Problem]:
     """Fields that are valid and that this version does not act on yet."""
-    automatic = (
-        isinstance(value, TableLayoutPolicy) and value.spec.approval.mode.value == "Automatic"
-    )
+    spec = document.value["spec"]
+    approval = spec.get("approval") if kind == POLICY else None
+    automatic = isinstance(approval, dict) and approval.get("mode") == "Automatic"
     refused = "; Automatic approval refuses this policy" if automatic else ""
     message = "not acted on yet by this version"
-    kind = type(value).__name__
     return [
         document.problem(_path(item), message, instead(kind, item) + refused, severity="warning")
-        for item in not_acted_on(value)
+        for item in ignored
     ]
 
 
 def _path(dotted: str) -> tuple[str | int, ...]:
     return tuple(dotted.split("."))
-
-
-def _cross_checks(valid: list[tuple[RawDocument, Document]]) -> list[Problem]:
-    return [*_duplicates(valid), *_same_table(valid), *_unresolved(valid)]
-
-
-def _duplicates(valid: list[tuple[RawDocument, Document]]) -> Iterator[Problem]:
-    """Two documents of one kind, namespace and name: the later would replace the first."""
-    first: dict[tuple[Any, ...], RawDocument] = {}
-    for document, value in valid:
-        key = (type(value), value.namespace, value.name)
-        other = first.setdefault(key, document)
-        if other is not document:
-            what = f"{type(value).__name__} {value.name} is defined twice"
-            hint = f"first at {other.file}:{other.line}"
-            yield document.problem(("metadata", "name"), what, hint)
-
-
-def _same_table(valid: list[tuple[RawDocument, Document]]) -> Iterator[Problem]:
-    """Two policies that include one table by its exact name: neither can be meant to win."""
-    first: dict[tuple[Any, ...], tuple[RawDocument, TableLayoutPolicy]] = {}
-    for document, value in valid:
-        if not isinstance(value, TableLayoutPolicy):
-            continue
-        for number, pattern in enumerate(value.spec.tables.include):
-            if not is_exact(pattern):
-                continue
-            key = (value.namespace, value.spec.catalog.name, split_identifier(pattern))
-            owner, policy = first.setdefault(key, (document, value))
-            if policy is not value and policy.name != value.name:
-                what = f"{pattern} has two policies: {policy.name} and {value.name}"
-                hint = f"the other is at {owner.file}:{owner.line}; keep it in one of them"
-                yield document.problem(("spec", "tables", "include", number), what, hint)
-
-
-def _unresolved(valid: list[tuple[RawDocument, Document]]) -> Iterator[Problem]:
-    """catalogRefs to no IcebergCatalog of the set, once there is one in it."""
-    known = {(v.namespace, v.name) for _, v in valid if isinstance(v, IcebergCatalog)}
-    for document, value in valid:
-        if isinstance(value, IcebergCatalog) or not known:
-            continue
-        name = value.spec.catalog.name
-        if (value.namespace, name) not in known:
-            near = [other for namespace, other in sorted(known) if namespace == value.namespace]
-            elsewhere = [namespace for namespace, other in sorted(known) if other == name]
-            hint = f"defined here: {', '.join(near)}" if near else ""
-            if elsewhere:
-                hint = f"it is in namespace {elsewhere[0]}; a policy and its catalog share one"
-            what = f"no IcebergCatalog {name} in namespace {value.namespace or DEFAULT_NAMESPACE}"
-            path = ("spec", "catalogRef", "name")
-            yield document.problem(path, what, hint, severity="warning")

@@ -6,7 +6,7 @@ CEL after defaulting. A test holds the table below equal to the CRDs' x-kubernet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ class Rule:
     """path: where the rule stands, `[]` for items of a list. field: what it speaks of, below path.
 
     holds: takes the value at path. unchanged: takes the old and the new value, for immutables.
+    reads: what `holds` reads below path, `[]` for the items too; asks: of what it only asks whether
+    it is there. Where one of them is broken, the rule says nothing.
     """
 
     kind: str
@@ -28,6 +30,8 @@ class Rule:
     message: str
     holds: Callable[[Object], bool] | None = None
     unchanged: Callable[[Object, Object], bool] | None = None
+    reads: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
 
 
 def _same(*names: str) -> Callable[[Object, Object], bool]:
@@ -38,49 +42,60 @@ RULES: tuple[Rule, ...] = (
     Rule(
         POLICY, "spec", "approval.mode", "Automatic approval needs at least one budget",
         lambda spec: spec["approval"]["mode"] != "Automatic" or bool(spec.get("budgets")),
+        reads=("approval.mode", "budgets"),
     ),
     Rule(
         POLICY, "spec.layout.partitioning", "fields",
         "fields are given exactly when mode is Declared",
         lambda it: (it["mode"] == "Declared") == ("fields" in it),
+        reads=("mode",), asks=("fields",),
     ),
     Rule(
         POLICY, "spec.layout.clustering", "keys",
         "keys are given exactly when mode is Declared",
         lambda it: (it["mode"] == "Declared") == ("keys" in it),
+        reads=("mode",), asks=("keys",),
     ),
     Rule(
         POLICY, "spec.layout.clustering", "keys", "each key is named once",
         lambda it: len(set(it.get("keys", ()))) == len(it.get("keys", ())),
+        reads=("keys[]",),
     ),
     Rule(
         POLICY, "spec.layout.clustering", "curve", "a Hilbert curve needs at least two keys",
         lambda it: it["curve"] != "Hilbert" or "keys" not in it or len(it["keys"]) >= 2,
+        reads=("curve", "keys"),
     ),
     Rule(
         POLICY, "spec.layout.clustering", "applyToWrites", "applyToWrites needs mode Declared",
         lambda it: not it["applyToWrites"] or it["mode"] == "Declared",
+        reads=("applyToWrites", "mode"),
     ),
     Rule(
         POLICY, "spec.budgets[]", "duration", "schedule and duration go together",
         lambda it: ("schedule" in it) == ("duration" in it),
+        asks=("schedule", "duration"),
     ),
     Rule(
         POLICY, "spec.budgets[]", "per", "a budget has either per or schedule",
         lambda it: ("per" in it) != ("schedule" in it),
+        asks=("per", "schedule"),
     ),
     Rule(
         POLICY, "spec.budgets[]", "timeZone", "timeZone needs a schedule",
         lambda it: "timeZone" not in it or "schedule" in it,
+        asks=("timeZone", "schedule"),
     ),
     Rule(
         POLICY, "spec.budgets[]", "maxRewriteBytes",
         "a budget limits maxRewriteBytes, maxCpuTime or both",
         lambda it: "maxRewriteBytes" in it or "maxCpuTime" in it,
+        asks=("maxRewriteBytes", "maxCpuTime"),
     ),
     Rule(
         POLICY, "spec.approval", "mode", "approvedPlans and automaticUpTo need mode Manual",
         lambda it: it["mode"] == "Manual" or not ({"approvedPlans", "automaticUpTo"} & it.keys()),
+        reads=("mode",), asks=("approvedPlans", "automaticUpTo"),
     ),
     Rule(
         TABLE_LAYOUT, "spec", "table", "catalogRef and table cannot be changed",
@@ -108,15 +123,36 @@ class Violation:
     field: Path
 
 
-def violations(kind: str, body: Object, blocked: Callable[[Path], bool]) -> Iterator[Violation]:
-    """Rules that a defaulted document breaks. blocked: whether a part is already known invalid,
-    in which case its rules say nothing: the API server does not evaluate them either."""
+def violations(
+    kind: str, body: Object, broken: Collection[Path], meant: Collection[Path] = ()
+) -> Iterator[Violation]:
+    """Rules that a defaulted document breaks, as far as what they read is not broken itself.
+
+    meant: fields that are not given, but that a field of an unknown name may have been meant to be.
+    The API server evaluates none while anything is broken: whoever mends one fault at a time would
+    meet these later.
+    """
     for rule in RULES:
         if rule.kind != kind or rule.holds is None:
             continue
         for at, value in _values(body, rule.path):
-            if not blocked(at) and not rule.holds(value):
+            if _can_be_judged(rule, at, broken, meant) and not rule.holds(value):
                 yield Violation(rule, at, _field(rule, at))
+
+
+def _can_be_judged(rule: Rule, at: Path, broken: Collection[Path], meant: Collection[Path]) -> bool:
+    reads = [(*at, *name.removesuffix("[]").split(".")) for name in rule.reads]
+    items = [path for path, name in zip(reads, rule.reads, strict=True) if name.endswith("[]")]
+    asks = [(*at, *name.split(".")) for name in rule.asks]
+    return not (
+        any(_within(path, fault) for path in (at, *reads) for fault in broken)
+        or any(_within(fault, path) for path in items for fault in broken)
+        or any(path in meant for path in (*reads, *asks))
+    )
+
+
+def _within(path: Path, other: Path) -> bool:
+    return path[: len(other)] == other
 
 
 def changes(kind: str, old: Object, new: Object) -> Iterator[Violation]:

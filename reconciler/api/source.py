@@ -54,13 +54,15 @@ class Position:
 
 @dataclass
 class RawDocument:
-    """One YAML document. value: dict, list, scalar or None; positions: by path."""
+    """One YAML document. value: dict, list, scalar or None; positions: by path; repeated: of keys
+    that are given twice, of which the first holds the value."""
 
     file: str
     line: int
     value: Any = None
     positions: dict[Path, Position] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    repeated: list[Path] = field(default_factory=list)
 
     def problem(
         self,
@@ -82,6 +84,13 @@ class RawDocument:
         if at_key:
             line, column = place.key_line, place.key_column
         return Problem(self.file, line, column, show_path(path), message, hint, severity)
+
+
+def part_of(value: Any, path: Path) -> Any:
+    """What mappings within mappings hold at the path, None where they do not reach so far."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def show_path(path: Path) -> str:
@@ -252,6 +261,7 @@ class _Builder:
             child = (*path, name)
             if name in out:
                 first = self.positions[child].key_line
+                self.document.repeated.append(child)
                 self._problem_at(key, child, f"{name} is given twice", f"first on line {first}")
                 at = self._skip(at)
                 continue

@@ -6,7 +6,7 @@ refuses a policy that sets one: nobody may believe in a limit or a mode that not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.api.documents import Document, to_document
@@ -16,8 +16,10 @@ from reconciler.api.schema import (
     TABLE_LAYOUT,
     canonical_scalar,
     spec_schema,
+    structural_schema,
     with_defaults,
 )
+from reconciler.api.source import Path
 
 NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
     POLICY: (
@@ -55,10 +57,31 @@ def _covers(field: str, path: str) -> bool:
 def not_acted_on(document: Document) -> list[str]:
     """Paths of the fields that this version ignores although they are not at their default."""
     body = to_document(document)
-    kind = body["kind"]
-    schema = spec_schema(kind)
-    differing = list(_differing(body["spec"], schema, "spec"))
-    return [path for path in differing if instead(kind, path)]
+    return _ignored(body["kind"], body["spec"])
+
+
+def ignored_of(kind: str, body: Mapping[str, Any], broken: Iterable[Path]) -> list[str]:
+    """The same of a document that has faults, as far as it can be read."""
+    spec = with_defaults(body, structural_schema(kind)).get("spec")
+    holder = {"spec": spec} if isinstance(spec, dict) else {}
+    for path in broken:
+        _drop(holder, path)
+    return _ignored(kind, holder["spec"]) if holder.get("spec") else []
+
+
+def _ignored(kind: str, spec: Mapping[str, Any]) -> list[str]:
+    return [path for path in _differing(spec, spec_schema(kind), "spec") if instead(kind, path)]
+
+
+def _drop(value: Any, path: Path) -> None:
+    """Removes what is at the path; of a list with a fault in it, the list."""
+    for number, part in enumerate(path):
+        if not isinstance(value, dict) or part not in value:
+            return
+        if number == len(path) - 1 or isinstance(value[part], list):
+            del value[part]
+            return
+        value = value[part]
 
 
 def _differing(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from reconciler.errors import UserError
 
 _LEVEL = re.compile(r"`((?:[^`]|``)+)`|([^.`\s]+)")
 _SEPARATOR = "\x00"
+_ANYTHING = "\x01"
 _WITHIN, _ACROSS, _ENTER = "*", "**", ""
 
 
@@ -65,6 +66,36 @@ def _quote(level: str) -> str:
 def is_exact(pattern: str) -> bool:
     """Whether the pattern names one table only."""
     return _compile(pattern).exact
+
+
+def same_tables(pattern: str) -> tuple[object, ...]:
+    """Equal for two spellings of one pattern: `a`.* and a.*"""
+    compiled = _compile(pattern)
+    return (compiled.tokens, compiled.wild)
+
+
+def covers(pattern: str, other: str) -> bool:
+    """Whether the pattern matches every table that `other` does: its stars must take in those of
+    `other`, which stand for a character that no name holds, a `**` for no level, one and two."""
+    names = (_filled(_compile(other), levels) for levels in range(3))
+    return all(matches(pattern, tuple(name.split(_SEPARATOR))) for name in names)
+
+
+def _filled(compiled: _Compiled, levels: int) -> str:
+    """A name that stands for those which the pattern matches with `levels` levels for each `**`;
+    for one level where it cannot be none."""
+    across = _SEPARATOR.join([_ANYTHING] * max(levels, 1))
+    out, at = "", 0
+    while at < len(compiled.tokens):
+        token = compiled.tokens[at]
+        if not compiled.wild[at]:
+            out += token
+        elif token == _ENTER:
+            at += 0 if levels else 2
+        else:
+            out += _ANYTHING if token == _WITHIN else across
+        at += 1
+    return out
 
 
 def literal_beginning(pattern: str) -> tuple[str, bool]:

@@ -11,10 +11,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.checks import check, structural_findings
+from reconciler.api.checks import broken_paths, check, structural_findings
+from reconciler.api.cross_checks import cross_checks, sight
 from reconciler.api.documents import from_document, to_document
 from reconciler.api.schema import KINDS, validation_schema
 from reconciler.api.source import RawDocument, Unclear, parse_yaml
+from reconciler.api.support import ignored_of
+from reconciler.errors import Problem
 from tests.api.corpus_reader import cases
 
 GOOD = {case.name: yaml.safe_load(case.path.read_text(encoding="utf-8")) for case in cases("good")}
@@ -94,6 +97,8 @@ def test_structure_is_judged_as_jsonschema_does(case: tuple[str, Any]) -> None:
     map_keys = [f for f in repeated_or_worse if f.path[-2:-1] in LIST_MAPS and "twice" in f.message]
     assert (len(repeated_or_worse) > len(map_keys)) == (not theirs), repeated_or_worse
     problems = check(document, kind)
+    assert not cross_checks([sight(document, kind)])
+    ignored_of(kind, body, broken_paths(document, kind))
     if not [problem for problem in problems if problem.severity == "error"]:
         value = from_document(_without_nulls(body))
         assert from_document(to_document(value)) == value
@@ -109,13 +114,17 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def hints(spec: str) -> list[str]:
+def problems_of(spec: str) -> list[Problem]:
     head = (
         "apiVersion: layout.lakehouse.dev/v1alpha1\nkind: TableLayoutPolicy\nmetadata: {name: p}\n"
     )
     text = head + "spec:\n  catalogRef: {name: w}\n  tables: {include: [a.b]}\n  " + spec
     (document,), _ = parse_yaml(text, "f")
-    return [problem.hint for problem in check(document, "TableLayoutPolicy")]
+    return check(document, "TableLayoutPolicy")
+
+
+def hints(spec: str) -> list[str]:
+    return [problem.hint for problem in problems_of(spec)]
 
 
 @pytest.mark.parametrize(
@@ -139,3 +148,55 @@ def hints(spec: str) -> list[str]:
 def test_hints_say_what_was_meant(spec: str, hint: str) -> None:
     (found,) = hints(spec)
     assert hint in found
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ("approval: {mode: Auto, approvedPlans: [p-3f9a1c0b77de4c21a0be]}", ["approval.mode"]),
+        ("approval: {mode: Automatic}\n  budgets: 5", ["budgets"]),
+        ("approval: {mode: Automatic}\n  budgts: []", ["budgts"]),
+        ("approval: [x]", ["approval"]),
+        ("layout: {clustering: {mode: Declard, applyToWrites: true}}", ["layout.clustering.mode"]),
+        ("layout: {clustering: {mode: Declared, key: [a]}}", ["layout.clustering.key"]),
+        ("layout: {clustering: {mode: Declared, keys: [y, y]}}",
+         ["layout.clustering.keys[0]", "layout.clustering.keys[1]"]),
+        ("layout: {clustering: {mode: Declared, curve: Hilbert, keys: a}}",
+         ["layout.clustering.keys"]),
+        ("budgets: [{name: a, pre: 1h, maxCpuTime: 1h}]", ["budgets[0].pre"]),
+        ("budgets: [{name: a, per: 1h, maxCpuTme: 1h}]", ["budgets[0].maxCpuTme"]),
+        ("budgets: [{name: a, schedule: never, duration: 1h, maxCpuTime: 1h}]",
+         ["budgets[0].schedule"]),
+        ("approval: {mode: Automatic, mode: Manual, approvedPlans: []}", ["approval.mode"]),
+    ],
+)  # fmt: skip
+def test_a_rule_whose_input_is_broken_adds_nothing(spec: str, fields: list[str]) -> None:
+    assert [problem.field for problem in problems_of(spec)] == [f"spec.{name}" for name in fields]
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ("approval: {mode: Automatic, planTTL: x, x: 1}", ["mode", "planTTL", "x"]),
+        ("approval: {mode: Automatic, approvedPlans: [1]}\n  budgets: []",
+         ["mode", "mode", "approvedPlans[0]"]),
+        ("budgets: [{per: 1d, schedule: '0 8 * * *', duration: 1h, maxCpuTime: x}]",
+         ["name", "per", "per", "maxCpuTime"]),
+        ("budgets: [{name: a, per: x, timeZone: Europe/Nowhere, pre: 1, maxCpuTime: 1h}]",
+         ["per", "timeZone", "timeZone", "pre"]),
+        ("layout: {clustering: {mode: Declard, curve: Hilbert, keys: [a]}}", ["mode", "curve"]),
+        ("layout: {clustering: {mode: Declared, curve: Zigzag}}", ["keys", "curve"]),
+        ("budgets: [{name: a, per: 1h}, {name: b, per: x, maxCpuTime: 1h}, 5]",
+         ["maxRewriteBytes", "per", "budgets[2]"]),
+    ],
+)  # fmt: skip
+def test_a_fault_hides_only_what_reads_it(spec: str, fields: list[str]) -> None:
+    found = [problem.field.rpartition(".")[2] for problem in problems_of(spec)]
+    assert sorted(found) == sorted(fields)
+
+
+def test_too_many_budgets_are_each_judged() -> None:
+    many = ", ".join(f"{{name: b{number}, per: 1h}}" for number in range(200))
+    found = problems_of(f"budgets: [{many}]")
+    assert sum(problem.message.startswith("holds 200 entries") for problem in found) == 1
+    assert sum("limits maxRewriteBytes" in problem.message for problem in found) == 200

@@ -58,7 +58,8 @@ def test_origin_names_file_and_line_of_each_document(tmp_path: Path) -> None:
 
 
 def test_problems_of_all_files_come_at_once_in_order(tmp_path: Path) -> None:
-    write(tmp_path, b=policy("b", extra="  interval: soon\n"), a=policy("A", extra="  x: 1\n"))
+    write(tmp_path, a=policy("A", extra="  x: 1\n"))
+    write(tmp_path, b=policy("b", "c.d", extra="  interval: soon\n"))
     with pytest.raises(InvalidDocuments) as raised:
         load([tmp_path])
     places = [(Path(p.file).name, p.line, p.field) for p in raised.value.problems]
@@ -155,6 +156,87 @@ def test_two_policies_that_name_one_table_are_an_error(tmp_path: Path) -> None:
     assert problem.field == "spec.tables.include[0]"
     assert "has two policies: a and b" in problem.message
     assert "a.yaml:1" in problem.hint
+
+
+def test_documents_with_other_faults_are_compared_too(tmp_path: Path) -> None:
+    broken = policy("b", "s.t", catalog="v", extra="  interval: soon\n  suspend: [x]\n")
+    broken += "  deletes: {compaction: Major}\n"
+    write(tmp_path, a=policy("a", "s.t", catalog="v"), b=broken, c=CATALOG.replace("rest", "rst"))
+    found = {(Path(p.file).stem, p.field, p.severity) for p in read([tmp_path]).problems}
+    assert found == {
+        ("a", "spec.catalogRef.name", "warning"),
+        ("b", "spec.catalogRef.name", "warning"),
+        ("b", "spec.tables.include[0]", "error"),
+        ("b", "spec.interval", "error"),
+        ("b", "spec.suspend", "error"),
+        ("b", "spec.deletes.compaction", "warning"),
+        ("c", "spec.type", "error"),
+    }
+
+
+def test_a_misspelt_kind_hides_no_other_fault(tmp_path: Path) -> None:
+    misspelt = policy(extra="  interval: soon\n").replace("LayoutPolicy", "LayoutPolcy")
+    write(tmp_path, a=misspelt)
+    assert [p.field for p in read([tmp_path]).errors] == ["kind", "spec.interval"]
+    write(tmp_path, a=misspelt.replace("TableLayoutPolcy", "Table"))
+    assert [p.field for p in read([tmp_path]).errors] == ["kind"]
+
+
+@pytest.mark.parametrize(
+    "excluding", ["{include: [s.t], exclude: [s.t]}", '{include: [s.t], exclude: ["s.*"]}']
+)
+def test_a_name_that_one_of_two_policies_excludes_is_no_conflict(
+    tmp_path: Path, excluding: str
+) -> None:
+    settled = policy("b").replace("{include: [a.b]}", excluding)
+    write(tmp_path, a=policy("a", "s.t"), b=settled)
+    assert not read([tmp_path]).problems
+
+
+@pytest.mark.parametrize("pattern", ["s.*", "**.orders_*", "`s`.*"])
+def test_two_policies_with_one_pattern_are_a_warning_at_the_one_that_yields(
+    tmp_path: Path, pattern: str
+) -> None:
+    plain = pattern.replace("`", "")
+    write(tmp_path, z=policy("first", f"'{plain}'"), a=policy("second", f"'{pattern}'"))
+    reading = read([tmp_path])
+    (problem,) = reading.problems
+    assert problem.severity == "warning"
+    assert (Path(problem.file).name, problem.field) == ("a.yaml", "spec.tables.include[0]")
+    assert problem.message.startswith("policy first includes ")
+    assert "z.yaml:1 and comes first by name" in problem.hint
+    assert len(reading.documents.policies) == 2
+
+
+def test_the_older_of_two_stored_policies_gets_what_both_name(tmp_path: Path) -> None:
+    def stored(name: str, created: str) -> str:
+        head = f"{{name: {name}, creationTimestamp: {created}}}"
+        return policy(name, "s.t").replace(f"{{name: {name}}}", head)
+
+    write(tmp_path, a=stored("a", "2026-02-01T00:00:00Z"), b=stored("b", "2026-01-01T00:00:00Z"))
+    (problem,) = read([tmp_path]).problems
+    assert (problem.severity, Path(problem.file).name) == ("warning", "a.yaml")
+    assert problem.message.startswith("policy b includes s.t too")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('{include: ["s.*"], exclude: ["s.**"]}', '{include: ["s.*"]}'),
+        ('{include: ["s.*"]}', '{include: ["s.*"], exclude: ["*.*"]}'),
+        ('{include: ["s.*"]}', '{include: ["s.a*"]}'),
+        ('{include: ["s.*"]}', "{include: [s.t]}"),
+        ('{include: ["s.*"], exclud: ["s.**"]}', '{include: ["s.*"]}'),
+        ('{include: ["s.*"], exclude: [1]}', '{include: ["s.*"]}'),
+    ],
+)
+def test_patterns_that_need_not_meet_are_not_spoken_of(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    texts = [policy(name).replace("{include: [a.b]}", tables) for name, tables in
+             (("a", first), ("b", second))]  # fmt: skip
+    write(tmp_path, a=texts[0], b=texts[1])
+    assert not [p for p in read([tmp_path]).problems if p.field.startswith("spec.tables.include")]
 
 
 def test_policies_of_other_catalogs_and_namespaces_do_not_meet(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from reconciler.api.documents import TableLayoutPolicy, from_document
 from reconciler.api.schema import POLICY
 from reconciler.api.table_patterns import (
     choose_policy,
+    covers,
     is_exact,
     matches,
     policies_for,
     quote_identifier,
+    same_tables,
     split_identifier,
 )
 from reconciler.api.version import API_VERSION
@@ -152,3 +154,42 @@ def test_two_files_that_name_one_table_are_an_error_and_patterns_are_not() -> No
     chosen = choose_policy(("s", "t"), "w", [policy("a", ["s.*"]), policy("b", ["s.t"])])
     assert chosen is not None and chosen.name == "b"
     assert choose_policy(("x", "t"), "w", both) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "all_of_it"),
+    [
+        ("s.*", "s.a*", True),
+        ("**", "s.**", True),
+        ("*.*", "s.*", True),
+        ("s.**", "s.*", True),
+        ("s.*", "s.**", False),
+        ("s.a*", "s.*", False),
+        ("s.t", "s.*", False),
+        ("s.*.**.t", "s.**.t", False),
+        ("s.*", "s.t", True),
+        ("`s`.*", "s.*", True),
+    ],
+)
+def test_one_pattern_covers_another_only_where_it_matches_all_that_it_does(
+    pattern: str, other: str, all_of_it: bool
+) -> None:
+    assert covers(pattern, other) is all_of_it
+
+
+def test_quoting_makes_no_other_pattern_but_a_quoted_star_does() -> None:
+    assert same_tables("`s`.*") == same_tables("s.*")
+    assert same_tables("s.`*`") != same_tables("s.*")
+
+
+few_patterns = st.lists(
+    st.sampled_from(["a", "b", "*", "**", "a*", "*b", "a**"]), min_size=1, max_size=4
+).map(".".join)
+
+
+@given(few_patterns, few_patterns, st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1))
+def test_a_covering_pattern_matches_whatever_the_other_does(
+    pattern: str, other: str, table: list[str]
+) -> None:
+    if covers(pattern, other) and matches(other, tuple(table)):
+        assert matches(pattern, tuple(table))

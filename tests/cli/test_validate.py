@@ -18,7 +18,7 @@ spec:
   catalogRef: {name: warehouse}
   tables: {include: [sales.lineitem]}
 """
-BAD = GOOD + "  layout:\n    clustering:\n      mode: WorkloadAwre\n"
+BAD = GOOD.replace("lineitem", "orders") + "  layout:\n    clustering:\n      mode: WorkloadAwre\n"
 
 
 def layoutctl(
