@@ -223,7 +223,7 @@ def test_what_a_plan_achieved_is_measured_as_it_was_predicted(
     """A table of few files is planned by all footers, and the next plan starts where this ended."""
     monkeypatch.setattr(propose_module, "FEW_FILES", few)
     table = make_table(f"measured_{few}", files=10, rows=6_000, target=1 << 19)
-    asked = queries_on(table, "day", 300, 4, 400)
+    asked = queries_on(table, "day", 300, 10, 400)
     actor.store.append_fragments(asked)
     actor.spark = spark
     step = step_of(catalog_config, f"measured_{few}")
@@ -234,15 +234,15 @@ def test_what_a_plan_achieved_is_measured_as_it_was_predicted(
     size = done.before.settings.row_group_bytes
     found = window_read(files, batch_fragments(asked), exact, size)
     assert check.actual == round(found.bytes)
-    assert check.actual == pytest.approx(check.predicted, rel=0.25)
+    assert check.actual == pytest.approx(check.predicted, rel=0.35)
     opens = (check.saving - (check.before - check.actual)) / OPEN_BYTES
     assert opens == pytest.approx(round(opens), abs=1e-4)
     assert abs(opens) > 1
     following = step.propose(actor)
     if few >= len(files):
         assert check.actual == round(following.advice.read_now)
-    else:
-        assert check.actual < following.advice.read_now
+    else:  # by bounds, but for the files that it sketched
+        assert check.actual <= round(following.advice.read_now)
 
 
 def test_the_footers_of_a_table_of_few_files_are_all_read_and_of_others_the_sketched_ones(
