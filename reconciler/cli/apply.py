@@ -327,6 +327,8 @@ class _Run:
 
 
 def _opening(proposal: Proposal, asked: Plan | None) -> str:
+    from reconciler.loop.remaining import progress
+
     inputs = sum(len(a.action.inputs) for a in proposal.plan.actions)
     live = sum(len(a.action.inputs) for a in proposal.pending)
     name = proposal.observation.name
@@ -334,6 +336,9 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
         return f"{name}  plan {asked.id} is done: all of its inputs were rewritten by it"
     if not proposal.plan.actions:
         return f"{name}  nothing to do"
+    if begun := progress(proposal):
+        done, total = len(begun["progress"]["done"]), len(proposal.plan.actions)
+        return f"{name}  plan {proposal.plan.id}   {done:,} of {total:,} actions were done before"
     return f"{name}  plan {proposal.plan.id}   {live:,} of {inputs:,} input files still live"
 
 
@@ -476,6 +481,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
             "before": step.check.before,
             "predicted": step.check.predicted,
             "actual": step.check.actual,
+            "complete": step.check.complete,
         },
         "actions": [
             {"id": a.action_id, "state": a.state.value, "detail": a.detail}
@@ -491,7 +497,10 @@ def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
     done = [(s, s.result) for s in run.steps if s.result is not None]
     admitted = [a.predicted for s, _ in done for a in s.before.pending[: s.gate.count]]
     checks = [s.check for s, _ in done if s.check is not None]
-    read = WindowRead(checks[0].before, checks[-1].predicted, checks[-1].actual) if checks else None
+    read = None
+    if checks:
+        last = checks[-1]
+        read = WindowRead(checks[0].before, last.predicted, last.actual, last.complete)
     return Told(
         ran=bool(done),
         stopped=interrupted,

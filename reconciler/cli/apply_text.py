@@ -14,11 +14,15 @@ from reconciler.core.format import cpu, duration, iec
 
 @dataclass(frozen=True, slots=True)
 class WindowRead:
-    """Bytes that the recorded queries read: before, as predicted, and by the new zone maps."""
+    """Bytes that the recorded queries read: before, as predicted, and by the new zone maps.
+
+    complete: all of the plan was carried out, so that what was predicted of it can be compared.
+    """
 
     before: int
     predicted: int
     actual: int
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,5 +85,9 @@ def _comparison(told: Told, width: int) -> list[str]:
     ]
     if told.read is not None:
         was = f"was {iec(told.read.before)}; same queries against the new zone maps"
-        rows.append(["read by the window", iec(told.read.predicted), iec(told.read.actual), was])
+        predicted = iec(told.read.predicted)
+        if not told.read.complete:
+            was += f"; {predicted} is predicted of the whole plan, of which this was a part"
+            predicted = "-"
+        rows.append(["read by the window", predicted, iec(told.read.actual), was])
     return tabulate(rows, "lrrl", width, indent="  ")

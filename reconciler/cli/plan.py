@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from reconciler.core.gate import Gate
     from reconciler.loop.local import LocalActor
     from reconciler.loop.propose import Proposal
-    from reconciler.loop.step import Step
+    from reconciler.loop.step import Step, TableState
 
     Planned = tuple[Step, Proposal, Gate]
 
@@ -198,7 +198,9 @@ def _print(
     saved: Path | None,
     uris: Mapping[str, str],
 ) -> None:
-    documents = [with_digest(proposal.plan, uris) for _, proposal, _ in planned]
+    from reconciler.loop.remaining import progress
+
+    documents = [{**with_digest(p.plan, uris), **progress(p)} for _, p, _ in planned]
     if output in (Output.JSON, Output.YAML):
         from reconciler.cli.serialise import serialise
 
@@ -302,8 +304,10 @@ def _text(
 
 
 def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
-    """The plan document with a line per budget; budgets are no part of a plan's identity."""
-    document = proposal.plan.document()
+    """The plan as it stands now, with a line per budget; neither is a part of its identity."""
+    from reconciler.loop.remaining import shown_document
+
+    document = shown_document(proposal)
     asked = sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)
     cpu_seconds = sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending) / 1000
     lines = [budget_line(state, asked, cpu_seconds) for state in gate.budgets]
@@ -315,7 +319,7 @@ def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
 
 def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
     """What a plan asks of a budget, and what is left of it. asked: bytes to rewrite."""
-    from reconciler.core.format import cpu, duration, iec
+    from reconciler.core.format import cpu, duration, iec, part_of
 
     budget = state.budget
     if state.error:
@@ -325,15 +329,15 @@ def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
         return f"{budget.name}: its window opens at {boundary}; it does not bind before"
     if state.closed:
         return f"{budget.name}: allows nothing until {boundary}"
-    when = f"per {duration(budget.per_seconds)}" if budget.per_seconds else f"until {boundary}"
-    parts = []
+    when = f"in {duration(budget.per_seconds)}" if budget.per_seconds else f"until {boundary}"
+    needs, left = [], []
     if budget.max_rewrite_bytes is not None:
-        limit, used = iec(budget.max_rewrite_bytes), iec(state.spent_bytes)
-        parts.append(f"{iec(asked)} of {limit} {when}, {used} used")
+        needs.append(iec(asked))
+        left.append(part_of(iec(state.remaining_bytes), iec(budget.max_rewrite_bytes)))
     if budget.max_cpu_seconds is not None:
-        limit, used = cpu(budget.max_cpu_seconds), cpu(state.spent_cpu_seconds)
-        parts.append(f"{cpu(cpu_seconds)} of {limit} {when}, {used} used")
-    return f"{budget.name}: {'; '.join(parts)}"
+        needs.append(cpu(cpu_seconds))
+        left.append(part_of(cpu(state.remaining_cpu_seconds), cpu(budget.max_cpu_seconds)))
+    return f"{budget.name}: needs {' and '.join(needs)}; {' and '.join(left)} left {when}"
 
 
 def approval_line(step: Step, gate: Gate) -> str:
@@ -349,16 +353,19 @@ def _lines(planned: list[Planned], *, wide: bool) -> str:
     """One line a table, those with work first by saving, converged ones as one count."""
     from reconciler.cli import terminal
     from reconciler.cli.plan_text import TableLine, render_lines
+    from reconciler.loop.remaining import shown_document
     from reconciler.loop.step import CONVERGED, state_of
 
     lines, converged = [], 0
     ordered = sorted(planned, key=lambda item: (-saved_per_day(item[1]), item[1].target.identifier))
     for _, proposal, gate in ordered:
         state = state_of(proposal, gate)
-        if state.state == CONVERGED and not wide:
+        evidence = shown_document(proposal)["evidence"]
+        waits = evidence.get("waiting")
+        if state.state == CONVERGED and not wide and not waits:
             converged += 1
             continue
-        payback = proposal.plan.evidence.get("cost", {}).get("paybackMillis")
+        payback = evidence.get("cost", {}).get("paybackMillis")
         lines.append(
             TableLine(
                 name=proposal.observation.name,
@@ -367,10 +374,17 @@ def _lines(planned: list[Planned], *, wide: bool) -> str:
                 cpu_millis=sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending),
                 saved_per_day=saved_per_day(proposal),
                 payback_millis=payback if proposal.pending else None,
-                state=state.reason or state.state,
+                state=_told_state(state, proposal, waits),
             )
         )
     return render_lines(lines, converged, terminal.width())
+
+
+def _told_state(state: TableState, proposal: Proposal, waits: Mapping[str, Any] | None) -> str:
+    told = state.reason or state.state
+    if not waits:
+        return told
+    return f"{told}, {'more waits' if proposal.pending else 'waits'} until {waits['until']}"
 
 
 def saved_per_day(proposal: Proposal) -> float:

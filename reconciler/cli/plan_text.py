@@ -50,10 +50,21 @@ def render_plan(
 
 
 def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int) -> list[str]:
+    evidence, done = document["evidence"], len(document.get("done", ()))
+    waits = (evidence.get("waiting") or {}).get("text", "")
     title = f"plan {document['planId']}" if document["actions"] else "nothing to do"
     kind = " (preview)" if preview and document["actions"] else ""
-    lines = flow([name, f"{title}{kind}", f"policy {document['policy']}"], width, "      ")
-    return lines + wrapped(_workload_line(document["evidence"]), width, indent=INDENT)
+    if waits and not document["actions"]:
+        title = "nothing to do now"
+    parts = [name, f"{title}{kind}", f"policy {document['policy']}"]
+    lines = flow(parts, width, "      ")
+    if done:
+        total = plural(done + len(document["actions"]), "action")
+        left = f"Carried out in part: {done} of {total} done; all below is of what is left to do"
+        lines += wrapped(left, width, indent=INDENT)
+    if waits:
+        lines += wrapped(f"Waiting: {waits}", width, indent=INDENT)
+    return lines + wrapped(_workload_line(evidence), width, indent=INDENT)
 
 
 def _workload_line(evidence: Mapping[str, Any]) -> str:
@@ -77,7 +88,7 @@ def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str
     items = document["actions"]
     metadata = [item for item in items if "filesIn" not in item["predicted"]]
     rewrites = [item for item in items if "filesIn" in item["predicted"]]
-    lines = []
+    lines = _done(document.get("done") or (), len(items), verbose, width)
     for item in metadata:
         text = f"~ {_label(item)}   metadata only"
         lines += wrapped(text, width, first=INDENT, indent=INDENT * 3)
@@ -89,6 +100,21 @@ def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str
     if rest:
         rows.append(_action_row(f"~ {plural(len(rest), 'more action')} (plan -v)", rest))
     return lines + tabulate(rows, "l" + "r" * 6, width, indent=INDENT)
+
+
+def _done(items: Sequence[Mapping[str, Any]], left: int, verbose: bool, width: int) -> list[str]:
+    """What was carried out already, marked so; where all do not fit on a screen, their number."""
+    if not items:
+        return []
+    if not verbose and len(items) + left > MOST_ACTIONS:
+        texts = [plural(len(items), "action") + " (plan -v)"]
+    else:
+        texts = [_label(item) for item in items]
+    return [
+        line
+        for text in texts
+        for line in wrapped(f"done: {text}", width, first=INDENT, indent=INDENT * 3)
+    ]
 
 
 def _label(item: Mapping[str, Any]) -> str:
@@ -158,7 +184,10 @@ def _shapes(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]
         if verbose or number < MOST_SHAPES or shape.get("worse")
     ]
     rest = [shape for shape in shapes if not any(shape is other for other in shown)]
-    rows = [["WHO PAYS TODAY", "QUERIES", "READ NOW", "AFTER", "FILES/QUERY", ""]]
+    heads = ("WHO PAYS TODAY", "READ NOW")
+    if evidence.get("shapesWhenPlanned"):
+        heads = ("WHO PAID WHEN PLANNED", "READ THEN")
+    rows = [[heads[0], "QUERIES", heads[1], "AFTER", "FILES/QUERY", ""]]
     rows += [_shape_row(shape, verbose, width) for shape in shown]
     if rest:
         after = [shape.get("bytesAfter") for shape in rest]

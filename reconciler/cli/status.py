@@ -119,8 +119,10 @@ def _row(
     actor: LocalActor,
 ) -> dict[str, Any]:
     from reconciler.loop.local import spent_since
+    from reconciler.loop.waiting import waiting
 
     now = step.clock()
+    waits = waiting(proposal.advice, proposal.observation, step.policy)
     amplification = _amplification(proposal)
     limit = step.policy.spec.objectives.max_scan_amplification
     return {
@@ -132,6 +134,7 @@ def _row(
         "policy": step.policy_name,
         "scanAmplification": amplification,
         "scanAmplificationObjective": None if limit is None else str(limit),
+        "waiting": waits.document() if waits else None,
         "pendingBytes": sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending),
         "spentBytes": spent_since(proposal.history.entries, now - DAY),
         "budgetBytes": _budget_limit(gate),
@@ -199,8 +202,9 @@ def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> s
     lines = head
     for block, row in zip(numbers, rows, strict=True):
         lines += block
-        if row["reason"]:
-            lines += wrapped(f"{_why(row)}: {row['message']}", width, first="  ", indent="    ")
+        if row["reason"] or row.get("waiting"):
+            why = f"{_why(row)}: " if row["reason"] else ""
+            lines += wrapped(why + row["message"], width, first="  ", indent="    ")
     return "\n".join(lines)
 
 
@@ -235,7 +239,8 @@ def _spent(spent: int, budget: int | None) -> str:
 
 def _why(row: dict[str, Any]) -> str:
     if not row["reason"]:
-        return "-"
+        waits = row.get("waiting")
+        return f"waits until {waits['until']}" if waits else "-"
     plan = f" {row['planId'][:10]}" if row.get("planId") else ""
     return f"{row['reason']}{plan}"
 

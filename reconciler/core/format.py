@@ -19,6 +19,12 @@ def iec(size: float | None) -> str:
     return f"{value:.0f} B" if unit == 0 else f"{value:,.1f} {_UNITS[unit]}"
 
 
+def part_of(part: str, total: str) -> str:
+    """`1.9 of 10.0 MiB`: the unit once where both have the same one."""
+    number, _, unit = part.partition(" ")
+    return f"{number if unit == total.partition(' ')[2] else part} of {total}"
+
+
 def count(number: float | None) -> str:
     """A whole number with thousands separators; from ten million on, in short form: 3.61 G."""
     if number is None or number < 0 or math.isnan(number):

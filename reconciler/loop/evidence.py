@@ -21,7 +21,7 @@ from reconciler.advisor.advice import (
 from reconciler.api.documents import TableLayoutPolicy, to_document
 from reconciler.core.actions import ActionType, layout_of
 from reconciler.core.considered import partitions_of
-from reconciler.core.explain import key_text, partition_text, rewrite_text
+from reconciler.core.explain import QUIET_PERIOD, key_text, partition_text, rewrite_text
 from reconciler.core.filetable import FileTable
 from reconciler.core.format import utc
 from reconciler.core.interval import Interval
@@ -29,6 +29,7 @@ from reconciler.core.observation import Observation
 from reconciler.core.predicate import Literal, render
 from reconciler.core.schema import Schema
 from reconciler.core.workload import ShapeBatch, Workload
+from reconciler.loop.waiting import quiet_ends, waiting
 
 STALE_WORKLOAD_MS = 30 * 86_400_000
 
@@ -107,10 +108,11 @@ def evidence_document(
     """
     shapes = sorted(advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
     texts = _shape_texts(workload, observation.schema, show_literals)
+    waits = waiting(advice, observation, policy)
     return {
         "policyDocument": to_document(policy),
-        "workload": _workload(workload, coverage),
-        "totals": _totals(advice, workload),
+        "workload": workload_document(workload, coverage),
+        "totals": total_lines(advice, workload),
         "objectives": [_objective(item) for item in advice.objectives],
         "shapes": [_shape(shape, texts) for shape in shapes],
         "cost": {
@@ -125,7 +127,10 @@ def evidence_document(
             "yearlyRead": whole(advice.yearly_read),
         },
         "trust": trust,
-        "rejected": rejected_documents(advice, observation.files),
+        "rejected": rejected_documents(
+            advice, observation.files, quiet_ends(advice.rejected, observation, policy)
+        ),
+        **({"waiting": waits.document()} if waits else {}),
         "notActedOn": list(not_acted_on),
         "emptyBecause": _empty_because(advice, workload),
         "snapshot": {
@@ -136,19 +141,28 @@ def evidence_document(
     }
 
 
-def rejected_documents(advice: Advice, files: FileTable) -> list[dict[str, Any]]:
-    """An entry per candidate that is not done, with the partition that it is about, if one."""
+def rejected_documents(
+    advice: Advice, files: FileTable, ends: Sequence[int | None] = ()
+) -> list[dict[str, Any]]:
+    """An entry per candidate that is not done, with the partition that it is about, if one.
+
+    ends: per candidate when what it waits for has passed.
+    """
     places = partitions_of(files, [item.inputs for item in advice.rejected])
+    whys = [
+        item.message if end is None else f"{item.message}; it may run from {utc(end)}"
+        for item, end in zip(advice.rejected, ends or [None] * len(places), strict=True)
+    ]
     return [
         {
             "what": item.title,
             "partition": place,
             "reason": item.reason,
-            "why": item.message,
+            "why": why,
             "files": item.files,
             "bytes": item.bytes,
         }
-        for item, place in zip(advice.rejected, places, strict=True)
+        for item, place, why in zip(advice.rejected, places, whys, strict=True)
     ]
 
 
@@ -165,7 +179,7 @@ def _payback(hours: float | None) -> int | None:
     return None if hours is None or not math.isfinite(hours) else whole(hours * 3_600_000)
 
 
-def _workload(workload: Workload, coverage: CoverageInfo) -> dict[str, Any]:
+def workload_document(workload: Workload, coverage: CoverageInfo) -> dict[str, Any]:
     return {
         "queries": whole(workload.queries),
         "shapes": len(workload.shapes),
@@ -180,7 +194,7 @@ def _workload(workload: Workload, coverage: CoverageInfo) -> dict[str, Any]:
     }
 
 
-def _totals(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
+def total_lines(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
     judged = {item.name: item for item in advice.objectives}
     lines = [
         _line("data files", "count", advice.files_now, advice.files_after,
@@ -190,7 +204,7 @@ def _totals(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
         days = max(1, round((workload.until_ms - workload.since_ms) / 86_400_000))
         name = f"read / {days} {'day' if days == 1 else 'days'}"
         read = _line(name, "bytes", advice.read_now, advice.read_after, None)
-        read["note"] = _change(advice.read_now, advice.read_after.mid)
+        read["note"] = change(advice.read_now, advice.read_after.mid)
         lines.append(read)
         lines.append(
             _line("scan amplification", "milli", advice.amplification_now * 1000,
@@ -249,7 +263,7 @@ def _verdict(objective: ObjectiveJudgement) -> str:
     return words[objective.state]
 
 
-def _change(now: float, after: float) -> str:
+def change(now: float, after: float) -> str:
     if now <= 0 or not math.isfinite(after):
         return ""
     return f"{(after - now) / now * 100:+.0f} %"
@@ -304,6 +318,8 @@ def _shape(shape: ShapeEffect, texts: Mapping[str, str]) -> dict[str, Any]:
 def _empty_because(advice: Advice, workload: Workload) -> str:
     if advice.actions:
         return ""
+    if any(item.reason == QUIET_PERIOD for item in advice.rejected):
+        return "Nothing may be done before the quiet period has passed; the reasons are above."
     if advice.rejected:
         return "Nothing is above threshold; the reasons are listed above."
     if workload.empty:

@@ -34,11 +34,14 @@ from reconciler.loop.propose import (
     with_footer,
 )
 from reconciler.loop.settings import budgets_of
+from reconciler.loop.waiting import waiting
 
 CONVERGED = "Converged"
 PENDING = "Pending"
 BLOCKED = "Blocked"
 IDLE = "Idle"
+
+NOTHING = "nothing above threshold"
 
 MOST_FOOTERS = 5_000
 """Files whose footers are read at most to measure what a plan achieved."""
@@ -217,12 +220,15 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
         if decision is not None and decision.reason and not decision.open:
             return TableState(BLOCKED, decision.reason, decision.message)
         return TableState(PENDING, "TablesPending", _to_do(len(proposal.pending)))
+    held = waiting(proposal.advice, proposal.observation, proposal.policy)
+    waits = held.text() if held else ""
     failing = [
         item for item in proposal.advice.objectives if item.state in ("failing", "unreachable")
     ]
     if failing:
-        return TableState(IDLE, "ObjectiveUnreachable", "; ".join(o.message for o in failing))
-    return TableState(CONVERGED, "", "nothing above threshold")
+        told = [item.message for item in failing] + ([waits] if waits else [])
+        return TableState(IDLE, "ObjectiveUnreachable", "; ".join(told))
+    return TableState(CONVERGED, "", f"nothing to do now; {waits}" if waits else NOTHING)
 
 
 def _to_do(actions: int) -> str:
@@ -348,7 +354,7 @@ def _read_check(
         predicted=predicted,
         actual=round(found.bytes),
         saved=round(was.cost - found.cost),
-        complete=result.done and len(result.actions) == len(before.plan.actions),
+        complete=result.done and len(result.actions) == len(before.pending),
     )
 
 

@@ -130,13 +130,13 @@ def _labels(document: Document) -> list[str]:
 
 def _headline(document: Document) -> str:
     if not document["actions"]:
-        return "nothing to do"
+        return "nothing to do now" if document["evidence"].get("waiting") else "nothing to do"
     read = _total(document, "read /")
     rewritten = _rewritten(document)
     if not rewritten:
         return "metadata only, no data file is rewritten"
     gain = ""
-    if read and read.get("note"):
+    if read and read.get("note") and read.get("after") is not None:
         gain = f", recorded queries read {iec(read['now'])} -> {iec(read['after'])}"
         gain += f" ({read['note']})"
     return f"rewrite {iec(rewritten)}{gain}"
@@ -146,8 +146,10 @@ def _body(document: Document, limit: int) -> list[str]:
     evidence = document["evidence"]
     if not document["actions"]:
         why = evidence.get("emptyBecause") or "Nothing is above threshold."
-        return [_text(why), _rejected(evidence, limit)]
+        return [_waiting(evidence), _text(why), _rejected(evidence, limit)]
     return [
+        _begun(document),
+        _waiting(evidence),
         _actions(document, limit),
         _totals(evidence),
         _slower(evidence, limit),
@@ -155,6 +157,24 @@ def _body(document: Document, limit: int) -> list[str]:
         _cost(document),
         _budgets(evidence, limit),
     ]
+
+
+def _begun(document: Document) -> str:
+    """Of a plan that was carried out in part: what is no longer to do."""
+    done = document.get("done") or ()
+    if not done:
+        return ""
+    total = len(done) + len(document["actions"])
+    return (
+        f"**Carried out in part:** {count(len(done))} of {count(total)} "
+        f"{_plural(total, 'action')} done; what follows is of what is left to do."
+    )
+
+
+def _waiting(evidence: Mapping[str, Any]) -> str:
+    """What only the quiet period holds back."""
+    text = (evidence.get("waiting") or {}).get("text", "")
+    return f"**Waiting:** {_text(text)}." if text else ""
 
 
 def _actions(document: Document, limit: int) -> str:
@@ -277,7 +297,8 @@ def _details(document: Document, limit: int) -> list[str]:
         inside.append(f"How past predictions held: {_text(evidence['trust'])}.")
     shapes = evidence.get("shapes") or []
     if shapes:
-        inside.append("**Who pays today**\n\n" + _shape_table(shapes, limit))
+        when = "Who paid when planned" if evidence.get("shapesWhenPlanned") else "Who pays today"
+        inside.append(f"**{when}**\n\n" + _shape_table(shapes, limit))
     if document["actions"]:
         inside.append(_rejected(evidence, limit))
     if evidence.get("notActedOn"):

@@ -117,7 +117,7 @@ def single() -> dict[str, Any]:
                      "cores": 16, "rhoMilli": 4200, "rhoLabel": "measured",
                      "paybackMillis": 18_000_000},
             "budgets": [
-                "daily: 132.0 GiB of 500.0 GiB per 24 h, 0 B used",
+                "daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h",
                 "office-hours: its window opens at 2026-11-23T07:00:00Z; it does not bind before",
             ],
             "trust": "after 9 actions here: bytes read +3 % median; CPU +14 % median",
@@ -150,6 +150,15 @@ def many_actions() -> dict[str, Any]:
     return document
 
 
+def in_part() -> dict[str, Any]:
+    """A plan of which a part was carried out, and beside which something waits."""
+    document = single()
+    done, left = document["actions"][:2], document["actions"][2:]
+    document |= {"actions": left, "done": done}
+    document["evidence"]["waiting"] = WAITING
+    return document
+
+
 def empty() -> dict[str, Any]:
     """Nothing to do, with the reasons."""
     document = single()
@@ -165,6 +174,21 @@ def empty() -> dict[str, Any]:
             {"what": "bin-pack", "why": "too few: 3 small files, minInputFiles is 5"},
         ],
     }  # fmt: skip
+    return document
+
+
+WAITING = {
+    "rewrites": 1, "files": 12, "bytes": 3 * GIB, "from": "2026-11-20T12:14:03Z",
+    "until": "2026-11-20T12:14:03Z",
+    "text": "1 rewrite of 12 files (3.0 GiB) waits until 2026-11-20T12:14:03Z, for the quiet "
+    "period after another writer's change",
+}  # fmt: skip
+
+
+def waits() -> dict[str, Any]:
+    """Nothing to do before the quiet period has passed."""
+    document = empty()
+    document["evidence"] |= {"waiting": WAITING, "rejected": []}
     return document
 
 

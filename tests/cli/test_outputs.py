@@ -27,6 +27,8 @@ from reconciler.cli import (
     workload,
 )
 from reconciler.cli.history import render_history
+from reconciler.cli.plan import budget_line
+from reconciler.core.budget import Budget, Spent, budget_state
 from reconciler.core.format import iec
 from reconciler.core.observation import Observation
 from reconciler.core.scan import MOST_QUERIES, explain_scan
@@ -114,9 +116,17 @@ CASES: dict[str, Callable[[int], str]] = {
     ),
     "plan-many-actions": lambda w: plan_text.render_plan(plans.many_actions(), width=w),
     "plan-empty": lambda w: plan_text.render_plan(plans.empty(), width=w),
+    "plan-in-part": lambda w: plan_text.render_plan(plans.in_part(), width=w),
+    "plan-waits": lambda w: plan_text.render_plan(plans.waits(), width=w),
     "plan-tables": lambda w: plan_text.render_lines(plans.table_lines(), 8, w),
     "apply-progress": _progress,
     "apply-done": lambda w: apply_text.render_told(plans.told(), w),
+    "apply-in-part": lambda w: apply_text.render_told(
+        plans.told(
+            state="Blocked, OverBudget",
+            message='budget "daily" has too little left for the next action',
+            read=apply_text.WindowRead(44 * plans.TIB, 11 * plans.TIB, 30 * plans.TIB, False),
+        ), w),
     "apply-blocked": lambda w: apply_text.render_told(
         plans.told(
             ran=False, state="Blocked, AwaitingApproval",
@@ -181,7 +191,7 @@ def test_queries_of_all_shapes_add_up_and_every_loser_is_named() -> None:
 def test_a_plan_names_its_id_and_says_what_its_budgets_leave() -> None:
     text = plan_text.render_plan(plans.single(), width=80, approval=APPROVAL)
     assert plans.PLAN_ID in text.splitlines()[0]
-    assert "Budget daily: 132.0 GiB of 500.0 GiB per 24 h, 0 B used" in text
+    assert "Budget daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h" in text
     assert "       office-hours: its window opens" in text
     assert "--out plan.json" in text and "layoutctl apply plan.json" in text
 
@@ -411,3 +421,39 @@ def test_reports_of_many_tables_are_one_document() -> None:
     )  # fmt: skip
     assert [item["table"] for item in body["items"]] == ["rec.s.a"]
     assert body["errors"] == [error]
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "says"),
+    [
+        ({"max_rewrite_bytes": 10 << 20}, (8 << 20, 0.0),
+         "daily: needs 58.9 MiB; 2.0 of 10.0 MiB left in 24 h"),
+        ({"max_rewrite_bytes": 1 << 30}, (1023 << 20, 0.0),
+         "daily: needs 58.9 MiB; 1.0 MiB of 1.0 GiB left in 24 h"),
+        ({"max_rewrite_bytes": 10 << 20}, (99 << 20, 0.0),
+         "daily: needs 58.9 MiB; 0 B of 10.0 MiB left in 24 h"),
+        ({"max_cpu_seconds": 60.0}, (0, 20.0),
+         "daily: needs 6 CPU s; 40 of 60 CPU s left in 24 h"),
+        ({"max_rewrite_bytes": 100 << 20, "max_cpu_seconds": 60.0}, (0, 20.0),
+         "daily: needs 58.9 MiB and 6 CPU s; 100.0 of 100.0 MiB and 40 of 60 CPU s left in 24 h"),
+    ],
+)  # fmt: skip
+def test_a_budget_says_what_is_needed_and_what_is_left(
+    limits: dict[str, Any], spent: tuple[int, float], says: str
+) -> None:
+    budget = Budget("daily", per_seconds=86_400, **limits)
+    state = budget_state(budget, (Spent(plans.NOW, *spent),), plans.NOW)
+    assert budget_line(state, round(58.9 * (1 << 20)), 6.0) == says
+
+
+def test_what_was_carried_out_is_marked_and_counts_in_no_total() -> None:
+    whole, part = plans.single(), plans.in_part()
+    text = plan_text.render_plan(part)
+    assert "2 of 4 actions done" in text
+    for item in part["done"]:
+        assert f"done: {item['predicted']['label'][:30]}" in text
+    left = sum(item["predicted"]["bytesIn"] for item in part["actions"])
+    assert left < sum(item["predicted"].get("bytesIn", 0) for item in whole["actions"])
+    assert f"Cost   {iec(left)} rewritten" in text
+    inputs = sum(len(item["inputs"]) for item in part["actions"])
+    assert f"Valid while its {inputs} input files are live" in text

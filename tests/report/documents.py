@@ -85,7 +85,7 @@ def plan(
             "trust": "after 9 actions here: bytes read +3 % median",
             "rejected": [{"what": f"candidate {n}", "why": "saves 0.4x of what it costs"}
                          for n in range(rejected)],
-            "budgets": ["daily: 128.0 MiB of 500.0 GiB per 24 h, 0 B used"],
+            "budgets": ["daily: needs 128.0 MiB; 500.0 of 500.0 GiB left in 24 h"],
             "notActedOn": ["spec.deletes.compaction"],
             "emptyBecause": "" if actions else "Nothing is above threshold: the layout serves.",
         },

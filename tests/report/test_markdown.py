@@ -106,7 +106,7 @@ def test_budgets_and_digest_are_said_outside_the_fold() -> None:
     digest = "sha256:" + "ab" * 32
     text = render_plan({**plan(), "digest": digest}, "Approval: Manual, not approved.")
     visible = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
-    assert "**Budget** daily: 128.0 MiB of 500.0 GiB per 24 h, 0 B used." in visible
+    assert "**Budget** daily: needs 128.0 MiB; 500.0 of 500.0 GiB left in 24 h." in visible
     assert visible.rstrip().endswith(
         f"Plan `p-3f9a1c0b77de4c21a0be`, digest `{digest}`. Approval: Manual, not approved."
     )

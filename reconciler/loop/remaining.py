@@ -1,0 +1,182 @@
+"""A frozen plan as it stands now: what of it is done, and what the rest takes and brings.
+
+The plan itself (its id, its digest, what is stored) never changes; this is the document that people
+are shown once a part of it was carried out, after a budget or a signal cut it short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.core.ledger import trust
+from reconciler.core.plan import ActionState, PlannedAction, Validity, judge
+from reconciler.loop.evidence import change, total_lines, whole, workload_document
+from reconciler.loop.propose import Proposal, files_of, head_of
+from reconciler.loop.waiting import waiting
+
+SUMS = ("filesOut", "groups", "bytesOut", "rows", "cpuMillis", "millis", "saving", "cost")
+"""Predictions of an action that shrink with its inputs."""
+
+
+def shown_document(proposal: Proposal) -> dict[str, Any]:
+    """The plan's document, with `done` beside `actions` once some are.
+
+    `actions` then holds those left, each with its live inputs, and the evidence is of now: totals,
+    cost and what the queries read. What they will read afterwards stays as it was planned.
+    """
+    document = proposal.plan.document()
+    evidence = dict(document["evidence"])
+    held = waiting(proposal.advice, proposal.observation, proposal.policy)
+    evidence.pop("waiting", None)
+    if held is not None:
+        evidence["waiting"] = held.document() | {"text": held.text()}
+    document["evidence"] = evidence
+    if not proposal.frozen:
+        return document
+    evidence["trust"] = trust(proposal.history.entries, proposal.history.checks)
+    states = judge(proposal.plan, head_of(proposal.observation))
+    if not begun(states):
+        return document
+    pairs = list(zip(proposal.plan.actions, document["actions"], strict=True))
+    document["done"] = [body for item, body in pairs if states[item.id].validity is Validity.DONE]
+    document["actions"] = [
+        _left(proposal, item, body, states[item.id])
+        for item, body in pairs
+        if states[item.id].validity is Validity.PENDING
+    ]
+    evidence |= _evidence_left(proposal, evidence, document["actions"])
+    return document
+
+
+def progress(proposal: Proposal) -> dict[str, Any]:
+    """Which actions are done and which are left, by their ids; {} for a plan not begun."""
+    states = judge(proposal.plan, head_of(proposal.observation))
+    if not (proposal.frozen and begun(states)):
+        return {}
+    ids = {
+        name: [item.id for item in proposal.plan.actions if states[item.id].validity is validity]
+        for name, validity in (("done", Validity.DONE), ("left", Validity.PENDING))
+    }
+    return {"progress": ids}
+
+
+def begun(states: Mapping[str, ActionState]) -> bool:
+    """Whether a part of the plan has been committed."""
+    return any(s.validity is Validity.DONE or s.why == "partly committed" for s in states.values())
+
+
+def _left(
+    proposal: Proposal, item: PlannedAction, body: Mapping[str, Any], state: ActionState
+) -> dict[str, Any]:
+    """The action on those of its inputs that are still live."""
+    inputs = item.action.inputs
+    if state.live == len(inputs):
+        return dict(body)
+    live = files_of(item, proposal.observation.files)
+    told = dict(item.predicted)
+    share = live.total_bytes / max(int(told["bytesIn"]), 1)
+    told |= {key: math.ceil(told[key] * share) for key in SUMS if told.get(key, -1) >= 0}
+    told |= {
+        "label": f"{told['label']} ({len(live)} of its {len(inputs)} files are left)",
+        "filesIn": len(live),
+        "bytesIn": live.total_bytes,
+    }
+    return {**body, "inputs": sorted(str(path) for path in live.path), "predicted": told}
+
+
+def _evidence_left(
+    proposal: Proposal, planned: Mapping[str, Any], left: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    told = [item["predicted"] for item in left]
+    now = workload_document(proposal.evidence.workload, proposal.evidence.coverage)
+    same = all(now[key] == planned["workload"][key] for key in ("queries", "sinceMs", "untilMs"))
+    return {
+        "totals": _totals(proposal, planned, told, same),
+        "shapes": _shapes(proposal, planned, same),
+        "shapesWhenPlanned": not same,
+        "cost": _cost(proposal, planned["cost"], told),
+    }
+
+
+def _totals(
+    proposal: Proposal,
+    planned: Mapping[str, Any],
+    told: Sequence[Mapping[str, Any]],
+    same: bool,
+) -> list[dict[str, Any]]:
+    """NOW as observed. AFTER: files and storage by what is left, the rest as it was planned, which
+    other queries than the plan's have nothing to compare with."""
+    was = {line["name"]: line for line in planned["totals"]}
+    lines = []
+    for line in total_lines(proposal.advice, proposal.evidence.workload):
+        before = was.get(line["name"], {})
+        line = {key: line[key] for key in ("name", "unit", "now", "label") if key in line}
+        if line["name"] == "data files":
+            lines.append({**before, **line, **_files_after(line["now"], told)})
+        elif line["name"] == "storage":
+            after = line["now"] + sum(int(item.get("bytesOut", 0)) for item in told)
+            lines.append({**before, **line, "after": after})
+        elif same and before:
+            again = {**before, **line}
+            if line["name"].startswith("read /"):
+                again["note"] = change(line["now"], again["after"])
+            lines.append(again)
+        else:
+            lines.append(line)
+    return lines
+
+
+def _files_after(now: int, told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Written files may differ by one per group from the simulated count."""
+    read, written, groups = (
+        sum(int(item.get(key, 0)) for item in told) for key in ("filesIn", "filesOut", "groups")
+    )
+    after = now - read + written
+    least = now - read + sum("filesIn" in item for item in told)
+    return {"after": after, "low": max(after - groups, least), "high": after + groups}
+
+
+def _shapes(proposal: Proposal, planned: Mapping[str, Any], same: bool) -> list[dict[str, Any]]:
+    """What each shape reads now, beside what it reads once all of the plan is done."""
+    shapes = [dict(shape) for shape in planned["shapes"]]
+    if not same:
+        return shapes
+    effects = {effect.shape_id: effect for effect in proposal.advice.shapes}
+    for shape in shapes:
+        effect = effects.get(shape["shapeId"])
+        if effect is not None:
+            shape |= {
+                "bytesNow": whole(effect.bytes_now),
+                "filesNowMilli": whole(effect.files_now * 1000),
+            }
+    return sorted(shapes, key=lambda shape: (-shape["bytesNow"], shape["shapeId"]))
+
+
+def _cost(
+    proposal: Proposal, planned: Mapping[str, Any], told: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    return {
+        **planned,
+        "tableBytes": proposal.observation.files.total_bytes,
+        "cpuMillis": sum(int(item.get("cpuMillis", 0)) for item in told),
+        "millis": sum(int(item.get("millis", 0)) for item in told),
+        "paybackMillis": _payback(proposal, planned.get("paybackMillis"), told),
+    }
+
+
+def _payback(
+    proposal: Proposal, planned: int | None, told: Sequence[Mapping[str, Any]]
+) -> int | None:
+    """As the plan's own, by the cost and the saving of what is left of it."""
+    cost, saving = (
+        sum(int(item.predicted.get(key, 0)) for item in proposal.plan.actions)
+        for key in ("cost", "saving")
+    )
+    cost_left, saving_left = (
+        sum(int(item.get(key, 0)) for item in told) for key in ("cost", "saving")
+    )
+    if planned is None or min(cost, saving, cost_left, saving_left) <= 0:
+        return None
+    return round(planned * (cost_left / saving_left) * (saving / cost))

@@ -1,0 +1,106 @@
+"""What only the quiet period holds back, and until when: a table with nothing else to do says so.
+
+Such a table is Converged (nothing is admitted or blocked), but not for long; who reads "nothing to
+do" is told what comes next, and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.advisor.advice import Advice, Rejected
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.core import explain
+from reconciler.core.filetable import Partition
+from reconciler.core.format import iec, utc
+from reconciler.core.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rewrites that would be done but for the quiet period. first_ms, last_ms: when the first and
+    the last of their partitions has been left alone for long enough."""
+
+    rewrites: int
+    files: int
+    bytes: int
+    first_ms: int
+    last_ms: int
+
+    @property
+    def until(self) -> str:
+        first, last = utc(self.first_ms), utc(self.last_ms)
+        return last if first == last else f"{first}, the last until {last}"
+
+    def text(self) -> str:
+        """`1 rewrite of 12 files (1.2 MiB) waits until ...`, and why."""
+        rewrites = "1 rewrite" if self.rewrites == 1 else f"{self.rewrites:,} rewrites"
+        files = "1 file" if self.files == 1 else f"{self.files:,} files"
+        waits = "waits" if self.rewrites == 1 else "wait"
+        return (
+            f"{rewrites} of {files} ({iec(self.bytes)}) {waits} until {self.until}, "
+            "for the quiet period after another writer's change"
+        )
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "rewrites": self.rewrites,
+            "files": self.files,
+            "bytes": self.bytes,
+            "from": utc(self.first_ms),
+            "until": utc(self.last_ms),
+        }
+
+
+def waiting(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> Waiting | None:
+    """What waits, None where nothing does."""
+    held = [item for item in advice.rejected if item.reason == explain.QUIET_PERIOD]
+    if not held:
+        return None
+    ends = [end for end in quiet_ends(held, observation, policy) if end is not None]
+    if not ends:
+        return None
+    return Waiting(
+        rewrites=len(held),
+        files=sum(item.files for item in held),
+        bytes=sum(item.bytes for item in held),
+        first_ms=min(ends),
+        last_ms=max(ends),
+    )
+
+
+def quiet_ends(
+    rejected: Sequence[Rejected], observation: Observation, policy: TableLayoutPolicy
+) -> list[int | None]:
+    """Per candidate when its partition's quiet period ends, None for what waits for none."""
+    if not any(item.reason == explain.QUIET_PERIOD for item in rejected):
+        return [None] * len(rejected)
+    last = _last_changes(observation)
+    files = observation.files
+    row_of = {path: row for row, path in enumerate(files.path)}
+    period = policy.spec.layout.files.quiet_period_seconds * 1000
+
+    def end(item: Rejected) -> int | None:
+        places = {files.partitions[int(files.partition[row_of[path]])] for path in item.inputs}
+        changes = [last[place] for place in places if place in last]
+        if item.reason != explain.QUIET_PERIOD or not changes:
+            return None
+        return _whole_second(max(changes) + period)
+
+    return [end(item) for item in rejected]
+
+
+def _last_changes(observation: Observation) -> Mapping[tuple[int, Partition], int]:
+    """Per partition the time of the last overwrite or delete by another writer."""
+    last: dict[tuple[int, Partition], int] = {}
+    for write in observation.recent_writes:
+        for place in write.partitions:
+            last[place] = max(last.get(place, 0), write.timestamp_ms)
+    return last
+
+
+def _whole_second(moment_ms: int) -> int:
+    """Rounded up: at the time that is shown, the period has passed."""
+    return -(-moment_ms // 1000) * 1000

@@ -1,0 +1,158 @@
+"""What is told of a plan that was carried out in part, and of work that waits for others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tests.cli.test_plan_apply import (  # noqa: F401 (fixtures)
+    Cli,
+    cli,
+    declared,
+    name_of,
+    policy_file,
+    scattered,
+    with_spark,
+    write_log,
+)
+
+PARTS, FILES, ROWS = 4, 3, 1_000
+UTC_TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+
+
+@pytest.fixture
+def parted(iceberg_catalog: Any, request: pytest.FixtureRequest) -> Any:
+    """cli.<test>: three appends to each of four partitions, over which `day` scatters."""
+    iceberg_catalog.create_namespace_if_not_exists("cli")
+    table = iceberg_catalog.create_table(
+        "cli.p" + hashlib.sha256(request.node.name.encode()).hexdigest()[:8],
+        Schema(
+            NestedField(1, "part", LongType()),
+            NestedField(2, "day", LongType()),
+            NestedField(3, "pad", StringType()),
+        ),
+        partition_spec=PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "part")),
+        properties={"write.target-file-size-bytes": str(1 << 20)},
+    )
+    for number in range(PARTS * FILES):
+        random = np.random.default_rng(number)
+        columns = {
+            "part": np.full(ROWS, number % PARTS),
+            "day": random.integers(0, 400, ROWS),
+            "pad": [random.bytes(24).hex() for _ in range(ROWS)],
+        }
+        table.append(pa.table(columns, schema=table.schema().as_arrow()))
+    return table
+
+
+def _limited(path: Path, table: Any, share: float) -> str:
+    """A policy whose budget is that share of the table's bytes."""
+    size = sum(task.file.file_size_in_bytes for task in table.refresh().scan().plan_files())
+    budget = {"name": "daily", "per": "24h", "maxRewriteBytes": str(int(size * share))}
+    return policy_file(path, table, **declared("day", budgets=[budget]))
+
+
+@pytest.fixture
+def half_done(cli: Cli, with_spark: None, parted: Any, tmp_path: Path) -> tuple[str, str]:  # noqa: F811
+    """Two of four actions were carried out; the policy's file, and what `apply` printed."""
+    assert cli("workload", "import", write_log(tmp_path / "q.jsonl", parted))[0] == 0
+    policy = _limited(tmp_path / "p.yaml", parted, 0.6)
+    code, out, _ = cli("apply", name_of(parted), "-f", policy, "--yes")
+    assert code == 3, out
+    return policy, out
+
+
+def test_what_is_predicted_of_the_whole_is_not_held_against_a_part(cli, half_done):  # noqa: F811
+    _, out = half_done
+    (line,) = [line for line in out.splitlines() if "read by the window" in line]
+    assert re.match(r"\s+read by the window\s+-\s", line)
+    assert "is predicted of the whole plan" in " ".join(out.split())
+
+
+def test_a_plan_carried_out_in_part_tells_what_is_left(cli, half_done, parted, tmp_path):  # noqa: F811
+    policy, _ = half_done
+    code, out, _ = cli("plan", name_of(parted), "-f", policy)
+    assert code == 0
+    assert "2 of 4 actions done" in out
+    assert len(re.findall(r"^  done: cluster by day, part=\d", out, re.M)) == 2
+    assert len(re.findall(r"^  ~ cluster by day, part=\d", out, re.M)) == 2
+    live = len(list(parted.refresh().scan().plan_files()))
+    assert live < PARTS * FILES
+    assert re.search(rf"data files +{live} ", out)
+    assert f"Valid while its {2 * FILES} input files are live" in out
+    assert "no action was carried out here yet" not in out
+    share = float(re.search(r"rewritten \(([\d.]+) % of the table\)", out)[1])
+    assert 40 < share < 60
+
+    document = json.loads(cli("plan", name_of(parted), "-f", policy, "-o", "json")[1])
+    assert len(document["actions"]) == 4
+    assert sorted(document["progress"]["done"] + document["progress"]["left"]) == [
+        item["id"] for item in document["actions"]
+    ]
+    assert document["planId"] in out
+    Path("plan.json").write_text(json.dumps(document))
+    assert cli("apply", "plan.json", "-f", policy)[0] == 3
+    markdown = cli("plan", name_of(parted), "-f", policy, "-o", "markdown")[1]
+    assert "2 of 4 actions done" in markdown
+    assert document["digest"] in markdown
+
+
+def test_the_rest_of_a_plan_is_compared_once_all_of_it_is_done(cli, half_done, parted, tmp_path):  # noqa: F811
+    planned = json.loads(cli("plan", name_of(parted), "-f", half_done[0], "-o", "json")[1])
+    policy = _limited(tmp_path / "p.yaml", parted, 9.0)
+    code, out, err = cli("apply", name_of(parted), "-f", policy, "--yes", "-o", "json")
+    assert code == 0, out
+    assert "2 of 4 actions were done before" in err
+    (step,) = json.loads(out)["steps"]
+    assert step["planId"] == planned["planId"]
+    assert step["read"]["complete"] is True
+    text = cli("plan", name_of(parted), "-f", policy)[1]
+    assert "nothing to do" in text
+    assert "done:" not in text
+
+
+def test_work_that_only_the_quiet_period_holds_back_is_told_with_its_end(cli, scattered, tmp_path):  # noqa: F811
+    name = name_of(scattered)
+    assert cli("plan", name, "--detailed-exitcode")[0] == 2
+    scattered.delete("id < 100")
+    code, out, _ = cli("plan", name, "--detailed-exitcode")
+    assert code == 0
+    first = " ".join(" ".join(out.splitlines()[:4]).split())
+    assert "nothing to do now" in first
+    assert re.search(rf"Waiting: 1 rewrite of 8 files .* waits until {UTC_TIME}", first)
+    assert "it may run from" in " ".join(out.split())
+
+    code, out, _ = cli("status", name)
+    assert code == 0
+    assert "Converged" in out
+    assert re.search(rf"waits until {UTC_TIME}", out)
+    (item,) = json.loads(cli("status", name, "-o", "json")[1])["items"]
+    assert (item["state"], item["waiting"]["files"]) == ("Converged", 8)
+
+    code, out, _ = cli("apply", name, "--until-converged", "--auto-approve")
+    assert code == 0
+    assert re.search(rf"waits until {UTC_TIME}", " ".join(out.split()))
+
+    eager = policy_file(tmp_path / "p.yaml", scattered, layout={"files": {"quietPeriod": "0s"}})
+    code, out, _ = cli("plan", name, "-f", eager, "--detailed-exitcode")
+    assert code == 2
+    assert "Waiting" not in out
+
+
+def test_among_many_tables_one_that_waits_is_not_counted_as_converged(cli, scattered, tmp_path):  # noqa: F811
+    policy = policy_file(tmp_path / "p.yaml", scattered)
+    scattered.delete("id < 100")
+    out = cli("plan", "-f", policy)[1]
+    assert re.search(rf"Converged, waits until {UTC_TIME}", " ".join(out.split()))
+    assert "is converged" not in out
