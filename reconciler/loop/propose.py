@@ -32,10 +32,11 @@ from reconciler.loop.evidence import (
 )
 from reconciler.loop.settings import History, done_actions, settings_for
 
-FEW_FILES = 512
+FEW_FILES = 128
 """Tables of at most so many files are planned with the footers of all of them.
 
 What is read now and what is found after a rewrite are then the same kind of number: by row groups.
+Every plan pays for these requests: no more than two rounds of sketches would.
 """
 
 SKETCH_ROUNDS = 3

@@ -216,7 +216,7 @@ def test_a_workload_is_served_as_predicted_and_then_nothing_is_left(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("few", [512, 4])
+@pytest.mark.parametrize("few", [128, 4])
 def test_what_a_plan_achieved_is_measured_as_it_was_predicted(
     spark, catalog_config, make_table, actor, monkeypatch, few
 ):
