@@ -42,7 +42,7 @@ def shown_document(proposal: Proposal) -> dict[str, Any]:
     pairs = list(zip(proposal.plan.actions, document["actions"], strict=True))
     document["done"] = [body for item, body in pairs if states[item.id].validity is Validity.DONE]
     document["actions"] = [
-        _left(proposal, item, body, states[item.id])
+        left_of(proposal, item, body, states[item.id])
         for item, body in pairs
         if states[item.id].validity is Validity.PENDING
     ]
@@ -67,7 +67,7 @@ def begun(states: Mapping[str, ActionState]) -> bool:
     return any(s.validity is Validity.DONE or s.why == "partly committed" for s in states.values())
 
 
-def _left(
+def left_of(
     proposal: Proposal, item: PlannedAction, body: Mapping[str, Any], state: ActionState
 ) -> dict[str, Any]:
     """The action on those of its inputs that are still live."""

@@ -1,0 +1,81 @@
+"""What is left of an action that was cut short, and when the last of what waits may run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from reconciler.advisor.advice import Rejected
+from reconciler.core.actions import Action, ActionType
+from reconciler.core.explain import BELOW_COST, QUIET_PERIOD
+from reconciler.core.observation import Observation, RecentWrite
+from reconciler.core.plan import ActionState, DeleteState, PlannedAction, Validity
+from reconciler.loop.remaining import begun, left_of
+from reconciler.loop.waiting import quiet_ends, waiting
+from tests.cli.observations import lineitem
+from tests.loop.test_step import policy
+
+MINUTE = 60_000
+NOON = 1_763_640_000_000
+
+
+def _paths(seen: Observation, partition: int) -> tuple[str, ...]:
+    rows = np.flatnonzero(seen.files.partition == partition)
+    return tuple(str(seen.files.path[row]) for row in rows)
+
+
+def _held(seen: Observation, partition: int, reason: str = QUIET_PERIOD) -> Rejected:
+    paths = _paths(seen, partition)
+    return Rejected("bin-pack", reason, "why", len(paths), 1 << 20, inputs=paths)
+
+
+def _written(seen: Observation, partition: int, at_ms: int) -> RecentWrite:
+    return RecentWrite(1, at_ms, "overwrite", (seen.files.partitions[partition],))
+
+
+def test_what_waits_ends_a_quiet_period_after_the_last_change_of_its_partition() -> None:
+    seen = lineitem(12, 3)
+    writes = (
+        _written(seen, 0, NOON),
+        _written(seen, 1, NOON + 5 * MINUTE + 1),
+        _written(seen, 0, NOON - MINUTE),
+    )
+    seen = replace(seen, recent_writes=writes)
+    rules = policy("t", layout={"files": {"quietPeriod": "10m"}})
+    turned = (_held(seen, 0), _held(seen, 2, BELOW_COST), _held(seen, 1))
+    first, last = NOON + 10 * MINUTE, NOON + 15 * MINUTE + 1_000
+    assert quiet_ends(turned, seen, rules) == [first, None, last]
+    advice: Any = SimpleNamespace(rejected=turned)
+    held = waiting(advice, seen, rules)
+    assert held is not None
+    assert (held.rewrites, held.bytes, held.first_ms, held.last_ms) == (2, 2 << 20, first, last)
+    assert held.files == sum(len(_paths(seen, number)) for number in (0, 1))
+    assert "the last until" in held.text()
+    nothing: Any = SimpleNamespace(rejected=turned[1:2])
+    assert waiting(nothing, seen, rules) is None
+
+
+def test_an_action_cut_short_counts_by_its_live_files() -> None:
+    seen = lineitem(12, 3)
+    live = _paths(seen, 0)
+    gone = tuple(f"{path}.gone" for path in live)
+    total = 2 * int(seen.files.bytes[seen.files.partition == 0].sum())
+    told = {"label": "bin-pack", "filesIn": 2 * len(live), "bytesIn": total, "filesOut": 4,
+            "groups": 2, "cpuMillis": 1_000, "millis": 500, "saving": -1, "cost": 80}  # fmt: skip
+    action = Action(ActionType.BIN_PACK, inputs=tuple(sorted(live + gone)))
+    item = PlannedAction("a01", action, DeleteState(0, 0, 0), told)
+    state = ActionState(Validity.PENDING, len(live), "partly committed")
+    assert begun({"a01": state})
+    assert not begun({"a01": ActionState(Validity.PENDING, 2 * len(live))})
+    proposal: Any = SimpleNamespace(observation=seen)
+    left = left_of(proposal, item, {"id": "a01", "inputs": list(action.inputs)}, state)
+    assert left["inputs"] == sorted(live)
+    assert left["predicted"] == {
+        "label": f"bin-pack ({len(live)} of its {2 * len(live)} files are left)",
+        "filesIn": len(live), "bytesIn": total // 2, "filesOut": 2, "groups": 1,
+        "cpuMillis": 500, "millis": 250, "saving": -1, "cost": 40,
+    }  # fmt: skip
+    assert told["filesOut"] == 4
