@@ -39,6 +39,9 @@ SPREAD_PER_KEY = 0.02
 SERVER_SECONDS = 300
 WORKERS = 64
 LISTING_SECONDS = 60.0
+PULSE_SECONDS = 0.5
+LOGIN_SECONDS = 5.0
+"""Between two logins of the watches, and two attempts at one."""
 RESTART_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 Trigger = tuple[Key, float]
@@ -169,6 +172,7 @@ class Watch:
         self.beat = time.monotonic()
         """When kopf's loop last went round."""
         self.running = False
+        self._logins, self._logged_in = 0, float("-inf")
         self._pace = Pace()
         self._started = time.monotonic()
 
@@ -215,7 +219,7 @@ class Watch:
             self.running = False
             if self._stop.is_set():
                 return
-            failures = 0 if time.monotonic() - started > 60 else failures + 1
+            failures = 1 if time.monotonic() - started > 60 else failures + 1
             pause = RESTART_SECONDS[min(failures, len(RESTART_SECONDS)) - 1]
             deadline = time.monotonic() + pause
             while time.monotonic() < deadline and not self._stop.wait(0.5):
@@ -225,7 +229,10 @@ class Watch:
     async def _kopf(self) -> None:
         import kopf
 
-        pulse = asyncio.create_task(self._pulse())
+        # Not `self._stop`: kopf waits for that in a thread of the loop's own, which the end of the
+        # loop joins, so that kopf's giving up would be noticed by nobody before the operator stops.
+        stop = asyncio.Event()
+        pulse = asyncio.create_task(self._pulse(stop))
         try:
             with paced(self._pace):
                 await kopf.operator(
@@ -234,22 +241,24 @@ class Watch:
                     standalone=True,
                     clusterwide=self._namespaces is None,
                     namespaces=self._namespaces or (),
-                    stop_flag=self._stop,
+                    stop_flag=stop,
                 )
         finally:
             pulse.cancel()
 
-    async def _pulse(self) -> None:
+    async def _pulse(self, stop: asyncio.Event) -> None:
         self.running = True
         while True:
             self.beat = time.monotonic()
-            await asyncio.sleep(1)
+            if self._stop.is_set():
+                stop.set()
+            await asyncio.sleep(PULSE_SECONDS)
 
     def _registry(self) -> Any:
         import kopf
 
         registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry, retries=3, backoff=1.0)(self._login)
+        kopf.on.login(registry=registry, backoff=LOGIN_SECONDS)(self._login)
         for kind in WATCHED:
             kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(
                 _handler(kind, self.observe)
@@ -257,14 +266,30 @@ class Watch:
         return registry
 
     def _login(self, **_: Any) -> Any:
-        """Asked at the start and whenever the server refused what was given before."""
+        """Asked at the start and whenever the server refused what was given before.
+
+        Answers with credentials that the server accepts, however long that takes: kopf, given what
+        it was refused, stops its watches and may then wait for one of them for ever. The same token
+        may be accepted again, so each answer has a priority of its own, or kopf would not try it.
+        """
         import kopf
 
+        early = self._logged_in + LOGIN_SECONDS - time.monotonic()
+        if early > 0:  # accepted here and refused there: servers that do not agree
+            raise kopf.TemporaryError("the API server refuses the watches", delay=early)
         self._connection.renew(self._connection.generation)
+        if not self._connection.accepted():
+            self.running = False
+            raise kopf.TemporaryError("the credentials are refused", delay=LOGIN_SECONDS)
+        if not self.running:
+            self.running = True
+            self._restarted()
+        self._logins += 1
+        self._logged_in = time.monotonic()
         found = self._connection.credentials()
         parts = (found.pop("authorization") or "").split(" ", 1)
         scheme, token = parts if len(parts) == 2 else (None, None)
-        return kopf.ConnectionInfo(**found, scheme=scheme, token=token)
+        return kopf.ConnectionInfo(**found, scheme=scheme, token=token, priority=self._logins)
 
 
 def _handler(kind: Kind, observe: Callable[[Kind, str | None, Mapping[str, Any]], None]) -> Any:

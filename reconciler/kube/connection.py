@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 POOL_SIZE = 32
+UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,18 @@ class Connection:
             log.warning("the token could not be read again: %s", " ".join(str(error).split()))
             token = found.api_key.get("BearerToken")
         return {"authorization": token} if token else {}
+
+    def accepted(self) -> bool:
+        """Whether the server knows who we are; one that does not answer has not refused."""
+        import urllib3
+
+        try:
+            timeout = urllib3.Timeout(connect=5.0, read=10.0)
+            response = self.send("GET", "/version", headers={}, body=None, timeout=timeout)
+            response.drain_conn()
+        except (urllib3.exceptions.HTTPError, OSError):
+            return True
+        return int(response.status) != UNAUTHORIZED
 
     def send(
         self, method: str, path: str, *, headers: dict[str, str], body: bytes | None, timeout: Any

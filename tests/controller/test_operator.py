@@ -24,6 +24,7 @@ from tests.controller.cluster_objects import (
     policy,
     until,
 )
+from tests.controller.scene import ACCOUNT, make_account
 
 LAYOUT = "sales.lineitem-7k2m5qd4xz"
 
@@ -227,6 +228,42 @@ def test_revoked_rights_stop_the_watches_and_their_return_repairs_what_was_misse
         kubectl("create", "rolebinding", "own", "--role=op", f"--user={account}")
         until(lambda: recorder.count("policy", "later"))
         until(lambda: recorder.runtime.index.policy(namespace, "sales") is None)
+
+
+def test_watches_that_are_refused_wait_for_a_new_token_and_see_again(crds, api, namespace, kubectl):
+    make_account(crds, namespace)
+    kubeconfig = crds.user_kubeconfig(namespace, ACCOUNT)
+
+    def renew() -> None:
+        kubectl("create", "secret", "generic", "bound")
+        bound = ("--bound-object-kind=Secret", "--bound-object-name=bound")
+        config = json.loads(kubeconfig.read_text())
+        config["users"][0]["user"]["token"] = kubectl("create", "token", ACCOUNT, *bound).strip()
+        kubeconfig.write_text(json.dumps(config))
+
+    renew()
+    api.create(POLICY, namespace, policy())
+    recorder = Recorder()
+    own = settings(crds, namespace, relist=86_400.0)
+    health = free_port()
+    changed = {"kubeconfig": str(kubeconfig), "health_port": health}
+    with operator(Settings(**{**_fields(own), **changed}), recorder):
+        until(lambda: _page(health, "/readyz")[0] == 200)
+        # A token ends with what it is bound to, once the server's memory of it has faded.
+        kubectl("delete", "secret", "bound")
+        until(lambda: crds.refused(namespace))
+        crds.stop_api_server()  # and with it the watches that were opened before
+        crds.start_api_server()
+        until(lambda: "watches are not running" in _page(health, "/readyz")[1])
+        before = len(crds.refused(namespace))
+        time.sleep(5)
+        assert len(crds.refused(namespace)) - before < 50
+        renew()
+        until(lambda: _page(health, "/readyz")[0] == 200)
+        until(lambda: recorder.runtime.held())
+        time.sleep(3)
+        api.create(POLICY, namespace, policy("later"))
+        until(lambda: recorder.count("policy", "later"), 20)
 
 
 def _fields(value: Settings) -> dict:
