@@ -123,8 +123,9 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
 
 
 def _wait_for_account(cluster: Cluster, namespace: str) -> None:
-    """Pods are refused until the controller has made the default service account."""
-    wait = ("wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=30s")
+    """Pods are refused until the controller has made the default service account, which takes a
+    while after a test that restarted the API server."""
+    wait = ("wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=90s")
     cluster.kubectl(*wait)
 
 
