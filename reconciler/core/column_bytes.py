@@ -27,6 +27,9 @@ HALVINGS = 60
 REPEATS_MORE = 0.9
 """A column without a dictionary gets one when that would take this share of what it takes now."""
 
+SELDOM_REPEATED = 0.9
+"""Distinct values of a page, of its rows, from which compressors find no value again."""
+
 RUN_BYTES = 4
 """Of one run in an index: its length and the number of its value."""
 
@@ -83,29 +86,35 @@ def bytes_per_row(
     domain: Float64,
     *,
     reordered: bool = False,
-    numbers: bool = True,
+    reach: Float64 | None = None,
 ) -> Float64:
     """Stored bytes a row in row groups of `rows` rows, each with values out of `domain` ones.
 
-    reordered: rows get new neighbours by another column. Then a plain number is worth log2(domain)
-    bits (numbers: whether values are such: in the order of now one may follow from the one before
-    it), and a column in whose order the rows lie now loses its runs. Else never more than now: a
-    writer that did better will hardly do worse.
+    reordered: rows get new neighbours by another column. Then a plain number is worth its bits
+    (reach: from the least of them to the greatest, None where values are no whole numbers; in the
+    order of now one may follow from the one before it), and a column in whose order the rows lie
+    now loses its runs. Else never more than now: a writer that did better will hardly do worse.
     """
     distinct = distinct_in(domain, rows)
     loses_runs = reordered and now.ordered
     per_bit = max(now.per_index_bit, now.skew) if loses_runs else now.per_index_bit
     coded = per_bit * _bits(distinct) / 8.0 + now.per_value * distinct / rows
     plain = np.full(len(rows), now.per_value)
-    if reordered and numbers:
-        plain = np.maximum(plain, _random_value_bytes(domain))
+    if reordered and reach is not None:
+        plain = np.maximum(plain, np.minimum(_random_bytes(domain, reach, rows), now.width))
     found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
     return found if loses_runs else np.minimum(found, now.bytes)
 
 
-def _random_value_bytes(domain: Float64) -> Float64:
-    """Compressors work on bytes: what does not fill its last one is half-way paid in full."""
-    whole = _bits(domain) / 8.0
+def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
+    """Stored bytes of numbers in no order. Where they repeat within a page, which of them it is is
+    what counts; where they do not, their digits: times are whole seconds in millionths.
+
+    Compressors work on bytes: what does not fill its last one is half-way paid in full.
+    """
+    page = np.minimum(rows, PAGE_ROWS)
+    repeats = distinct_in(domain, page) < SELDOM_REPEATED * page
+    whole = _bits(np.where(repeats, domain, np.maximum(reach, domain))) / 8.0
     return (whole + np.ceil(whole)) / 2.0
 
 

@@ -34,6 +34,9 @@ _Profile = tuple[Float64, Float64, Float64, Float64]
 LEAST_ROWS = 32
 """Sampled rows of a slice below which the whole group's speak for it."""
 
+COMPRESSIBLE = 0.75
+"""Numbers in order, as a dictionary has them, are stored in less than this share of their width."""
+
 ORDER_FILES = 16
 """Files that are asked whether their rows lie in order."""
 
@@ -125,8 +128,13 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
             distinct = min(distinct, most)
     ordered, skew = _sampled_order(view.sample, field)
     if ordered and share > 0.0:
-        # Rows a fixed step apart are never of the same run: the sample tells too many values.
-        distinct = min(distinct, distinct_from_runs(mean_rows, here * (1.0 - share) * mean_rows))
+        # Rows a fixed step apart are never of the same run: the sample tells too many values. But a
+        # dictionary that would hardly be compressed, were there no more values than runs, has more:
+        # where each row follows the one before it, the index is what compresses well.
+        runs = distinct_from_runs(mean_rows, here * (1.0 - share) * mean_rows)
+        incompressible = COMPRESSIBLE if span is not None and span.discrete else 1.0
+        if here * share * mean_rows <= incompressible * runs * width:
+            distinct = min(distinct, runs)
     everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
     return StoredColumn(
         mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew

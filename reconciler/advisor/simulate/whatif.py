@@ -169,13 +169,12 @@ def _group_sizes(
         width = np.full(len(starts), float(np.maximum(known, 0).sum()) / total)
         if field in pool.stored.columns:
             domain = _slice_domain(pool, field, order, starts, each)
-            spans = pool.stored.spans.get(field)
             width = bytes_per_row(
                 pool.stored.columns[field],
                 each,
                 domain,
                 reordered=bool(rewrite.key) and field != lead,
-                numbers=spans is not None and spans.discrete,
+                reach=_reach(pool, field, order, starts),
             )
         sizes[field] = width * records
     if lead in sizes and lead in pool.columns:
@@ -192,6 +191,12 @@ def _slice_domain(pool: Pool, field: int, order: Int64, starts: Int64, rows: Flo
     domain = sampled_domain(column.ranks[order], pool.native[order], starts, rows)
     spans = pool.stored.spans.get(field)
     return domain if spans is None else np.minimum(domain, spans.most(pool.file[order], starts))
+
+
+def _reach(pool: Pool, field: int, order: Int64, starts: Int64) -> Float64 | None:
+    """From the least to the greatest whole number that each slice may hold, by bounds."""
+    spans = pool.stored.spans.get(field)
+    return spans.reach(pool.file[order], starts) if spans is not None and spans.discrete else None
 
 
 def _sorted_bytes(pool: Pool, field_id: int) -> float:
