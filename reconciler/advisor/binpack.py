@@ -30,7 +30,7 @@ from reconciler.core.cost import read_shape
 from reconciler.core.depth import depth_of, value_ranges
 from reconciler.core.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.core.filetable import Bool, Int64
-from reconciler.core.grouping import Grouping, output_file_of, output_files
+from reconciler.core.grouping import Grouping, output_file_of
 from reconciler.core.schema import SortColumn
 
 ORDERED = 0.5
@@ -126,8 +126,7 @@ def _merged(situation: Situation, rows: Int64) -> Candidate:
     order = np.lexsort((files.path.astype(str), rewrite.chunk_of_file))
     starts = np.flatnonzero(np.diff(rewrite.chunk_of_file[order], prepend=-1))
     runs = Grouping(order, starts)
-    bins = output_file_of(runs, files.bytes, rewrite.target_bytes)
-    count = int(output_files(runs.totals(files.bytes), rewrite.target_bytes).sum())
+    bins, count = output_file_of(runs, files.bytes, rewrite.target_bytes)
     view = merged_whole(situation.view.take(rows), bins, rewrite.row_group_bytes)
     readings = tuple(read_shape(view, demand) for demand in situation.demands)
     outcome = Outcome(readings, count, "bound", view)

@@ -29,7 +29,7 @@ def declared_candidates(
     settings = situation.settings
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
-    free = allowed(situation)
+    free, quiet = allowed(situation), is_quiet(situation)
     title = f"cluster by {explain.key_text(settings.key, settings.curve, situation.table.schema)}"
     for decision in declared_drift(
         situation.table, settings.key, settings.curve, settings.min_input_files
@@ -38,7 +38,7 @@ def declared_candidates(
         if not decision.rewrite:
             turned.append(rejected(situation, title, explain.DRIFT_WAITS, decision.reason, rows))
         elif len(rows) < MIN_FILES:
-            if not is_quiet(situation)[decision.files].any():  # told with all that waits
+            if not quiet[decision.files].any():  # told with all that waits
                 reason = explain.NOT_REWRITABLE
                 turned.append(rejected(situation, title, reason, "", decision.files))
         else:

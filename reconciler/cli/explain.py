@@ -91,7 +91,6 @@ def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose
 
 def table_document(proposal: Proposal) -> dict[str, Any]:
     """The head of every explanation: each candidate with its numbers, chosen or turned down."""
-
     seen = proposal.observation
     return {
         "apiVersion": API_VERSION,

@@ -103,7 +103,6 @@ def _count(number: int, one: str, many: str) -> str:
 
 def result(reading: Reading) -> dict[str, Any]:
     """The machine-readable result, kind ValidationResult."""
-
     documents = [
         {
             "kind": type(document).__name__,

@@ -24,7 +24,7 @@ _FILES = re.compile(r"(?<![\w.:\-])\d+(?:,\d{3})*(?= files\b)")
 
 def partitions_of(files: FileTable, inputs: Iterable[Sequence[str]]) -> list[str]:
     """Per candidate the one partition that all of its inputs are in, "" where there is none."""
-    row_of = {path: row for row, path in enumerate(files.path)}
+    row_of = files.row_of
     return [_partition_of(files, [row_of[p] for p in paths if p in row_of]) for paths in inputs]
 
 

@@ -116,6 +116,11 @@ class FileTable:
         """What is derived from this table once and used often; a table never changes."""
         return {}
 
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """The row of each file by its path."""
+        return {path: row for row, path in enumerate(self.path)}
+
     @property
     def total_bytes(self) -> int:
         return int(self.bytes.sum())

@@ -127,19 +127,20 @@ def group_files(
     return _bounded(_merged(_overlapping(files), files.bytes, merge, small), files, max_bytes)
 
 
-def output_file_of(grouping: Grouping, size: Int64, target_bytes: int) -> Int64:
+def output_file_of(grouping: Grouping, size: Int64, target_bytes: int) -> tuple[Int64, int]:
     """The output file that most of each file's rows go to where whole files follow each other,
-    int64[files], numbered through all groups."""
-    wanted = output_files(grouping.totals(size), target_bytes)
+    int64[files], numbered through all groups; and how many output files there are."""
+    totals = grouping.totals(size)
+    wanted = output_files(totals, target_bytes)
     rows = size[grouping.order].astype(np.float64)
-    total = grouping.spread(np.maximum(grouping.totals(size), 1))
+    total = grouping.spread(np.maximum(totals, 1))
     upto = np.cumsum(rows)
     before = grouping.spread((upto - rows)[grouping.starts])
     own = grouping.spread(wanted)
     place = np.minimum(((upto - rows / 2.0 - before) / total * own).astype(np.int64), own - 1)
     found = np.zeros(len(size), dtype=np.int64)
     found[grouping.order] = grouping.spread(np.cumsum(wanted) - wanted) + np.maximum(place, 0)
-    return found
+    return found, int(wanted.sum())
 
 
 def _whole(files: Extents) -> Grouping:

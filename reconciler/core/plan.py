@@ -144,9 +144,8 @@ def freeze(
     evidence: Mapping[str, Any],
 ) -> Plan:
     """A plan over `actions` (with their predictions), in the order given."""
-    row_of = {path: row for row, path in enumerate(files.path)}
     planned = tuple(
-        PlannedAction(f"a{number:02d}", action, _delete_state(action, files, row_of), predicted)
+        PlannedAction(f"a{number:02d}", action, _delete_state(action, files), predicted)
         for number, (action, predicted) in enumerate(actions, start=1)
     )
     created = created.replace(microsecond=0)
@@ -230,8 +229,8 @@ def _parse_action(body: Any) -> PlannedAction:
     )
 
 
-def _delete_state(action: Action, files: FileTable, row_of: Mapping[str, int]) -> DeleteState:
-    rows = [row_of[path] for path in action.inputs if path in row_of]
+def _delete_state(action: Action, files: FileTable) -> DeleteState:
+    rows = [files.row_of[path] for path in action.inputs if path in files.row_of]
     return DeleteState(
         int(files.delete_files[rows].sum()),
         int(files.position_deleted[rows].sum()),
@@ -271,19 +270,16 @@ class Head:
 
 def judge(plan: Plan, head: Head) -> dict[str, ActionState]:
     """Validity of every action of the plan by its id (definitions: "Validity is per action")."""
-    row_of = {path: row for row, path in enumerate(head.files.path)}
-    return {item.id: _judge_one(plan, item, head, row_of) for item in plan.actions}
+    return {item.id: _judge_one(plan, item, head) for item in plan.actions}
 
 
-def _judge_one(
-    plan: Plan, item: PlannedAction, head: Head, row_of: Mapping[str, int]
-) -> ActionState:
+def _judge_one(plan: Plan, item: PlannedAction, head: Head) -> ActionState:
     action = item.action
     if not action.type.rewrites:
         return _judge_metadata(action, head)
-    live = sum(path in row_of for path in action.inputs)
+    live = sum(path in head.files.row_of for path in action.inputs)
     if live == len(action.inputs):
-        if _delete_state(action, head.files, row_of) != item.deletes:
+        if _delete_state(action, head.files) != item.deletes:
             return ActionState(Validity.LOST, live, "rows of its inputs were deleted since")
         return ActionState(Validity.PENDING, live)
     if (plan.id, item.id) in head.done:

@@ -245,13 +245,17 @@ def _deleted_rows(path: str, files: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _names(file: Mapping[str, Any], path: str) -> bool:
-    if file["content"].upper().replace("-", "_") == "EQUALITY_DELETES":
+    if _by_equality(file):
         return False
     if "referenced-data-file" in file:
         return bool(file["referenced-data-file"] == path)
     low = _by_id(file, "lower-bounds", bytes.fromhex).get(PATH_COLUMN)
     high = _by_id(file, "upper-bounds", bytes.fromhex).get(PATH_COLUMN)
     return low == high == path.encode()
+
+
+def _by_equality(file: Mapping[str, Any]) -> bool:
+    return bool(file["content"].upper().replace("-", "_") == "EQUALITY_DELETES")
 
 
 def _by_id(file: Mapping[str, Any], name: str, read: Any) -> dict[int, Any]:
@@ -264,7 +268,7 @@ def _by_id(file: Mapping[str, Any], name: str, read: Any) -> dict[int, Any]:
 def _deletes(files: Iterable[Mapping[str, Any]]) -> Deletes:
     positions, equality = set(), set()
     for file in files:
-        if file["content"].upper().replace("-", "_") == "EQUALITY_DELETES":
+        if _by_equality(file):
             equality.add(file["file-path"])
         else:
             positions.add((file["file-path"], int(file.get("content-offset") or 0)))

@@ -79,15 +79,15 @@ def quiet_ends(
         return [None] * len(rejected)
     last = _last_changes(observation)
     files = observation.files
-    row_of = {path: row for row, path in enumerate(files.path)}
     period = policy.spec.layout.files.quiet_period_seconds * 1000
 
     def end(item: Rejected) -> int | None:
-        places = {files.partitions[int(files.partition[row_of[path]])] for path in item.inputs}
-        changes = [last[place] for place in places if place in last]
-        if item.reason != explain.QUIET_PERIOD or not changes:
+        if item.reason != explain.QUIET_PERIOD:
             return None
-        return _whole_second(max(changes) + period)
+        numbers = {int(files.partition[files.row_of[path]]) for path in item.inputs}
+        places = {files.partitions[number] for number in numbers}
+        changes = [last[place] for place in places if place in last]
+        return _whole_second(max(changes) + period) if changes else None
 
     return [end(item) for item in rejected]
 

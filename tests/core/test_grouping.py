@@ -192,7 +192,9 @@ def test_without_a_key_runs_are_of_a_few_files(sizes: list[int], groups: list[li
 def test_whole_files_go_to_the_output_file_of_their_middle() -> None:
     sizes = np.array([60, 60, 60, 60, 400], dtype=np.int64)
     runs = Grouping(np.arange(5, dtype=np.int64), np.array([0, 4], dtype=np.int64))
-    assert output_file_of(runs, sizes, 100).tolist() == [0, 0, 1, 1, 4]
+    place, count = output_file_of(runs, sizes, 100)
+    assert place.tolist() == [0, 0, 1, 1, 4]
+    assert count == 6
 
 
 @pytest.mark.parametrize("curve", [LEXICOGRAPHIC, HILBERT])
