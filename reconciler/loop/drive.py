@@ -9,8 +9,9 @@ by cause (docs/design/operator.md: failures by cause).
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,13 +63,16 @@ class DriverActor(LocalActor):
     """The step's I/O in a driver pod: shared state, and one plan that is given.
 
     plan: the one that was loaded. attempt: the operator's number of this run. start: makes the
-    Spark session. stopping: whether the pod was asked to end.
+    Spark session. stopping: whether the pod was asked to end. begun: microseconds; a TableLayout
+    that was deleted and made anew counts attempts at the same plan from one again, and no run may
+    take another's reservation for its own.
     """
 
     plan: Plan
     attempt: int
     start: Callable[[CatalogConfig, str], Any]
     stopping: Callable[[], bool]
+    begun: int = field(default_factory=lambda: time.time_ns() // 1000)
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         same = (self.plan.table_uuid, self.plan.policy_hash) == (table_uuid, policy_hash)
@@ -88,7 +92,7 @@ class DriverActor(LocalActor):
             super().record_start(plan, action, files, policy)
 
     def reserve(self, reservation: Reservation) -> None:
-        """The attempt's one reservation, also if the operator made it before us."""
+        """The run's one reservation, however often it executes."""
         mine = self._mine(reservation)
         held = self.store.reservations(mine.table_uuid)
         if not any(item.id == mine.id for item in held):
@@ -98,7 +102,7 @@ class DriverActor(LocalActor):
         super().settle(self._mine(reservation))
 
     def _mine(self, reservation: Reservation) -> Reservation:
-        return replace(reservation, id=reservation_id(self.plan.id, self.attempt))
+        return replace(reservation, id=f"{self.plan.id}-{self.attempt}-{self.begun:x}")
 
     def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
         """Not on the way out: the grace is for the commit."""
@@ -110,11 +114,6 @@ class DriverActor(LocalActor):
             self.spark = self.start(catalog, f"job {subject}")
             self._started = True
         return self.spark
-
-
-def reservation_id(plan_id: str, attempt: int) -> str:
-    """Under which the ledger keeps what an attempt reserved, whoever wrote it."""
-    return f"{plan_id}-{attempt}"
 
 
 @dataclass(frozen=True)

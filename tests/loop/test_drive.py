@@ -15,6 +15,7 @@ from reconciler.catalog.claim import claim, release
 from reconciler.catalog.plan_store import PlanStore
 from reconciler.core.execution import CatalogConfig, Intent
 from reconciler.core.lastwords import Cause
+from reconciler.core.ledger import Reservation
 from reconciler.core.observation import PLAN_ID
 from reconciler.jobs import processes
 from reconciler.loop.drive import (
@@ -23,7 +24,6 @@ from reconciler.loop.drive import (
     drive,
     last_words,
     load_plan,
-    reservation_id,
     shortfall,
     summary,
 )
@@ -61,7 +61,7 @@ def test_a_run_does_the_plan_records_it_and_leaves_nothing_open(made: Prepared, 
     uuid = made.plan.table_uuid
     assert made.store.open_intents(uuid) == ()
     (reservation,) = made.store.reservations(uuid)
-    assert (reservation.id, reservation.settled) == (reservation_id(made.plan.id, 1), True)
+    assert reservation.settled and reservation.id.startswith(f"{made.plan.id}-1-")
     assert reservation.policy == made.run.policy_key
     done = [entry.outcome.action_id for entry in made.store.ledger(uuid) if entry.committed]
     assert done == list(made.run.action_ids)
@@ -98,6 +98,23 @@ def test_a_run_without_actions_only_settles_what_a_dead_driver_left(
     assert made.store.open_intents(uuid) == ()
     assert made.files() == files and commits(made) == []
     assert go(made, spark, attempt=3).execution is not None
+
+
+def test_a_first_attempt_after_a_dead_one_of_that_number_reserves_for_itself(
+    made: Prepared, spark: Any
+) -> None:
+    """A TableLayout that is deleted and made anew counts from one; what a driver that died under
+    the old one had reserved stays charged."""
+    uuid = made.plan.table_uuid
+    dead = Reservation("", uuid, made.plan.id, made.run.policy_key, 1 << 20, 60.0)
+    made.actor(spark).reserve(dead)
+    driven = go(made, spark)
+    assert driven.execution is not None
+    first, second = made.store.reservations(uuid)
+    assert first.id != second.id
+    assert (first.settled, second.settled) == (False, True)
+    spent = sum(item.rewrite_bytes for item in made.store.spent(made.run.policy_key, uuid))
+    assert spent == first.rewrite_bytes + second.rewrite_bytes
 
 
 def test_only_the_admitted_actions_run(
