@@ -197,7 +197,9 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Relax the objective, or take what the message says it would cost.",
     ),
     Reason.NOTHING_TO_DO: Explanation(
-        (_CONVERGED,), "No action is worth its cost and every objective is met."
+        (_CONVERGED,),
+        "No action is worth its cost now and every objective is met. Work that only waits for the "
+        "quiet period is named with until when; the operator looks again then.",
     ),
     Reason.VERIFICATION_FAILED: Explanation(
         (_STALLED,),

@@ -25,7 +25,14 @@ from reconciler.catalog.shared_state import SharedStore
 from reconciler.catalog.state import cache_directory
 from reconciler.controller.index import Index
 from reconciler.controller.look import look_at
-from reconciler.controller.ports import CatalogHandle, CatalogProblem, Glance, Identifier, Look
+from reconciler.controller.ports import (
+    CatalogHandle,
+    CatalogProblem,
+    CutShort,
+    Glance,
+    Identifier,
+    Look,
+)
 from reconciler.controller.settings import Settings
 from reconciler.controller.stored import Refusal, StoredDocuments
 from reconciler.core.budget import Spent
@@ -107,11 +114,15 @@ class LiveHandle:
     def spent_everywhere(self) -> tuple[Spent, ...]:
         return self.store.spent_everywhere()
 
-    def cut_short(self, uuid: str, plan_id: str) -> str:
-        if not self.store.open_intents(uuid):
-            return ""
-        plan = self.actor.published(uuid, plan_id)
-        return "" if plan is None else self.actor.plans.uri_of(plan)
+    def cut_short(self, uuid: str) -> CutShort | None:
+        held = [item for item in self.open_reservations() if item.table_uuid == uuid]
+        if not held or not self.store.open_intents(uuid):
+            return None
+        newest_first = dict.fromkeys(item.plan_id for item in reversed(held))
+        found = (self.actor.published(uuid, plan_id) for plan_id in newest_first)
+        plan = next((plan for plan in found if plan is not None), None)
+        uri = "" if plan is None else self.actor.plans.uri_of(plan)
+        return None if plan is None else CutShort(plan.id, plan.digest(), uri)
 
     def open_reservations(self) -> tuple[Reservation, ...]:
         return tuple(item for item in self.store.reservations(None) if not item.settled)

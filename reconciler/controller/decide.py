@@ -30,6 +30,12 @@ POD_PATIENCE = dt.timedelta(seconds=20)
 """In which the Job controller makes a pod, unless it may not."""
 
 
+Rests = tuple[Reason, str]
+"""Reason and message of Converged for a table with nothing to do."""
+
+NOTHING_TO_DO: Rests = (Reason.NOTHING_TO_DO, "nothing above threshold")
+
+
 class Phase(StrEnum):
     PENDING = "Pending"
     RUNNING = "Running"
@@ -111,10 +117,10 @@ class ProposalState:
 
     pending: charges of the actions that remain, in plan order; admitted: how many may start now.
     reason, message: the gate's refusal, "" when it admits. reopens: when that may change.
-    rests_on_workload: an admitted action is only as good as the recorded queries. unreachable: the
-    objective that fails although nothing profitable is left, "" when all are met.
+    rests_on_workload: an admitted action is only as good as the recorded queries. rests: what a
+    table says that has nothing to do.
     saving_per_byte: predicted saving over bytes rewritten, for the order between tables.
-    cut_short: an attempt of the recorded job's plan is open, and its driver is gone.
+    cut_short: (id, digest) of a plan of which an attempt is open whose driver is gone.
     """
 
     plan_id: str
@@ -125,9 +131,9 @@ class ProposalState:
     message: str = ""
     reopens: dt.datetime | None = None
     rests_on_workload: bool = False
-    unreachable: str = ""
+    rests: Rests = NOTHING_TO_DO
     saving_per_byte: float = 0.0
-    cut_short: bool = False
+    cut_short: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,8 +473,8 @@ def _unproposed(given: LayoutInput) -> Decision | None:
 def _cut_short(given: LayoutInput) -> Decision | None:
     """A driver that died may have left an open attempt and its files. The next job settles them
     before its own work; where none may start, one more attempt at the same plan does only that."""
-    proposal, record = given.proposal, given.record
-    if proposal is None or record is None or not proposal.cut_short or proposal.admitted:
+    proposal = given.proposal
+    if proposal is None or proposal.cut_short is None or proposal.admitted:
         return None
     closed = given.stop is not None and given.stop[0] == Reason.OUTSIDE_WINDOW
     until = given.trouble.until
@@ -477,8 +483,8 @@ def _cut_short(given: LayoutInput) -> Decision | None:
         return None if proposal.pending else wait
     if closed:
         return None
-    attempt = next_attempt(given, record.plan_id)
-    return Launch(Candidate(record.plan_id, record.digest, attempt, 0, 0, 0, 0.0))
+    plan_id, digest = proposal.cut_short
+    return Launch(Candidate(plan_id, digest, next_attempt(given, plan_id), 0, 0, 0, 0.0))
 
 
 def _gate(given: LayoutInput) -> Decision | None:
@@ -512,9 +518,7 @@ def _nothing(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if proposal is None or proposal.pending:
         return None
-    if proposal.unreachable:
-        return Wait(given.due, Reason.OBJECTIVE_UNREACHABLE, proposal.unreachable)
-    return Wait(given.due, Reason.NOTHING_TO_DO, "nothing above threshold")
+    return Wait(given.due, *proposal.rests)
 
 
 def _unadmitted(given: LayoutInput) -> Decision | None:

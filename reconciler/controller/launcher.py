@@ -419,14 +419,14 @@ class Launcher:
         assert look is not None
         document: IcebergCatalog = handle.document
         total = (subject.status.get("job") or {}).get("actionsTotal", len(look.pending))
-        settles_only = total == 0 and bool(subject.cut_short)
+        left = subject.cut_short if total == 0 else None
         limited = bool(subject.budgets)
         settings = self.layouts.runtime.settings
         run = RunDocument(
             catalog=document,
             policy=policy,
             table=subject.table,
-            plan_uri=subject.cut_short if settles_only else look.uri,
+            plan_uri=look.uri if left is None else left.uri,
             plan_digest=record.digest,
             plan_id=record.plan_id,
             attempt=record.attempt,

@@ -32,6 +32,7 @@ from reconciler.controller.decide import (
     ProposalState,
     Propose,
     Record,
+    Rests,
     Retire,
     Settle,
     StopJob,
@@ -45,6 +46,7 @@ from reconciler.controller.ports import (
     CatalogHandle,
     CatalogProblem,
     Catalogs,
+    CutShort,
     Glance,
     Look,
 )
@@ -93,7 +95,7 @@ can not start now, None when it will be tried."""
 class Subject:
     """One TableLayout with what it refers to, read once per reconcile. body is replaced by what
     the server answers to each write, so that the next write names the right version. cut_short:
-    where the plan of an attempt lies that a dead driver left open, "" when none did."""
+    the plan of an attempt that a dead driver left open."""
 
     body: Body
     policy: TableLayoutPolicy | Refusal | None
@@ -103,7 +105,7 @@ class Subject:
     look: Look | None = None
     glance: Glance | None = None
     gone: bool = False
-    cut_short: str = ""
+    cut_short: CutShort | None = None
     gate: Gate | None = None
     budgets: tuple[Budget, ...] = ()
 
@@ -131,11 +133,20 @@ class Subject:
         return f"{self.key.namespace}/{self.body['spec']['policyRef']['name']}"
 
 
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """What is left of a look that found nothing to do. Of ten thousand tables most are so, most of
+    the time. stands_until: when time alone may bring work, None for never."""
+
+    fingerprint: str
+    rests: Rests
+    stands_until: dt.datetime | None
+
+
 @dataclass
 class Layouts:
-    """Reconciles TableLayouts. looks: what planning found, by key, until something moves.
-    converged: in the place of a look that found nothing to do, its fingerprint and the objective
-    that it cannot reach, "" when all are met."""
+    """Reconciles TableLayouts. looks: what planning found, by key, until something moves or its
+    time has come. resting: what is left of a look that found nothing to do."""
 
     runtime: Runtime
     catalogs: Catalogs
@@ -144,7 +155,7 @@ class Layouts:
     offer: Offer
     create: Callable[[Subject, Record, float], Result]
     looks: dict[Key, Look] = field(default_factory=dict)
-    converged: dict[Key, tuple[str, str]] = field(default_factory=dict)
+    resting: dict[Key, Resting] = field(default_factory=dict)
 
     def reconcile(self, key: Key) -> Result:
         body = self.runtime.index.layout(key.namespace, key.name)
@@ -298,20 +309,23 @@ class Layouts:
             subject.look = self.look(subject)
             subject.gate, state = self.gated(subject)
             subject.cut_short = self._cut_short(subject)
-            state = replace(state, cut_short=bool(subject.cut_short))
+            if subject.cut_short is not None:
+                left = (subject.cut_short.plan_id, subject.cut_short.digest)
+                state = replace(state, cut_short=left)
         except UnavailableError as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
             return replace(given, invalid=(stalled_by(error).value, told(error)))
         return replace(given, proposal=state, stop=_stop(subject))
 
-    def _cut_short(self, subject: Subject) -> str:
-        """Asked only of a table whose last job failed: one more scan of the shared state."""
+    def _cut_short(self, subject: Subject) -> CutShort | None:
+        """A job that ended well has settled what others left. One that did not, or one under a
+        TableLayout that is gone (there is no record of it), may have left something."""
         record, look = record_of(subject.status), subject.look
         assert not isinstance(subject.handle, CatalogProblem)
-        if record is None or record.phase is not Phase.FAILED or look is None:
-            return ""
-        return subject.handle.cut_short(look.uuid, record.plan_id)
+        if look is None or (record is not None and record.phase is Phase.SUCCEEDED):
+            return None
+        return subject.handle.cut_short(look.uuid)
 
     def look(self, subject: Subject) -> Look | None:
         """The cheap check; a new look only where what the last was made from has moved."""
@@ -327,13 +341,10 @@ class Layouts:
             *sorted(self.approved_ids(subject)),
         )
         known = self.looks.get(subject.key)
-        if (
-            known is not None
-            and known.fingerprint == fingerprint
-            and (not known.pending or known.plan.expires > subject.now)
-        ):
+        if known is not None and _stands(known, fingerprint, subject.now):
             return known
-        if known is None and not _failed(subject) and self._converged(subject, fingerprint):
+        resting = None if known is not None or _failed(subject) else self._resting(subject)
+        if resting is not None and _stands(resting, fingerprint, subject.now):
             return None
         self._forget(subject.key)
         look = handle.look(
@@ -355,9 +366,9 @@ class Layouts:
         """The gate's answer to what the look found, under all reservations that are known."""
         look = subject.look
         if look is None:
-            found = self.converged.get(subject.key)
-            unreachable = _stored_unreachable(subject.status) if found is None else found[1]
-            return None, ProposalState("", "", (), 0, unreachable=unreachable)
+            resting = self._resting(subject)
+            assert resting is not None  # `look` has found it
+            return None, ProposalState("", "", (), 0, rests=resting.rests)
         if not look.pending:
             return None, _state_of(look, None, None)
         policy, handle = subject.policy, subject.handle
@@ -432,12 +443,14 @@ class Layouts:
         return Result(due=self._next(subject, given, decision).timestamp())
 
     def _next(self, subject: Subject, given: LayoutInput, decision: Decision) -> dt.datetime:
-        moment = decision.until if isinstance(decision, Wait) else given.due
-        if subject.look is not None and subject.look.pending:
-            moment = min(moment, max(subject.look.plan.expires, subject.now + BUSY))
+        moments = [decision.until if isinstance(decision, Wait) else given.due]
+        found = subject.look or self._resting(subject)
+        if given.proposal is not None and found is not None and found.stands_until is not None:
+            moments.append(max(found.stands_until, subject.now + BUSY))
         window = due.boundary(subject.budgets, subject.now)
-        lives = given.record is not None and given.record.unsettled
-        return min(moment, window) if window is not None and lives else moment
+        if window is not None and given.record is not None and given.record.unsettled:
+            moments.append(window)
+        return min(moments)
 
     def _accept(self, subject: Subject) -> None:
         """A new generation is taken in before anything slow: an old answer would stand meanwhile.
@@ -454,6 +467,8 @@ class Layouts:
         if look is not None:
             status["table"] = {"uuid": look.uuid, "formatVersion": look.format_version}
             status["observed"] = {**look.observed, "fingerprint": look.fingerprint}
+            if look.revisit is not None:
+                status["observed"]["revisit"] = utc(look.revisit)
             status.pop("plan", None)
             if look.plan_status is not None:
                 status["plan"] = dict(look.plan_status)
@@ -466,29 +481,27 @@ class Layouts:
         )
         status["observedGeneration"] = subject.generation
         self.put(subject, status)
-        self._forget_if_converged(subject)
+        self._rest(subject)
 
-    def _forget_if_converged(self, subject: Subject) -> None:
-        """A status that says for which state nothing was to do needs no look beside it: of ten
-        thousand tables most are so, most of the time. Not after a failed job: `look` wants one."""
+    def _rest(self, subject: Subject) -> None:
+        """A status that says for which state nothing was to do needs no look beside it. Not after
+        a failed job: `look` wants one."""
         look = subject.look
         if look is None or look.pending or _failed(subject):
             return
-        if _converged_from(subject.status, look.fingerprint):
+        stored = _stored_rest(subject.status)
+        if stored is not None and stored.fingerprint == look.fingerprint:
             self._forget(subject.key)
-            self.converged[subject.key] = (look.fingerprint, look.unreachable)
+            self.resting[subject.key] = Resting(look.fingerprint, look.rests, look.revisit)
 
     def _forget(self, key: Key) -> None:
         self.looks.pop(key, None)
-        self.converged.pop(key, None)
+        self.resting.pop(key, None)
 
-    def _converged(self, subject: Subject, fingerprint: str) -> bool:
+    def _resting(self, subject: Subject) -> Resting | None:
         """The status forgets it while the table is suspended or its catalog is away, the memory
         when the operator starts."""
-        found = self.converged.get(subject.key)
-        if found is not None and found[0] == fingerprint:
-            return True
-        return _converged_from(subject.status, fingerprint)
+        return self.resting.get(subject.key) or _stored_rest(subject.status)
 
     def _verdict(self, subject: Subject) -> Verdict:
         look, answer = subject.look, subject.gate
@@ -837,20 +850,21 @@ def _failed(subject: Subject) -> bool:
     return record is not None and record.phase is Phase.FAILED
 
 
-def _converged_from(status: Body, fingerprint: str) -> bool:
-    """Whether the stored status says that this very state had nothing to do."""
-    stored = (status.get("observed") or {}).get("fingerprint")
-    reason = condition_of(status, ConditionType.CONVERGED).get("reason")
-    return stored == fingerprint and not status.get("plan") and reason in (
-        Reason.NOTHING_TO_DO, Reason.OBJECTIVE_UNREACHABLE,
-    )  # fmt: skip
+def _stands(found: Look | Resting, fingerprint: str, now: dt.datetime) -> bool:
+    """Whether a look says what another one would say now."""
+    ends = found.stands_until
+    return found.fingerprint == fingerprint and (ends is None or now < ends)
 
 
-def _stored_unreachable(status: Body) -> str:
-    """The objective that a converged table does not reach, "" when it reaches all."""
-    stored = condition_of(status, ConditionType.CONVERGED)
-    failing = stored.get("reason") == Reason.OBJECTIVE_UNREACHABLE
-    return str(stored.get("message", "")) if failing else ""
+def _stored_rest(status: Body) -> Resting | None:
+    """What the status says of a state in which nothing was to do; None where it says no such."""
+    observed = status.get("observed") or {}
+    found = condition_of(status, ConditionType.CONVERGED)
+    for reason in (Reason.NOTHING_TO_DO, Reason.OBJECTIVE_UNREACHABLE):
+        if found.get("reason") == reason and observed.get("fingerprint") and not status.get("plan"):
+            rests = (reason, str(found.get("message", "")))
+            return Resting(observed["fingerprint"], rests, parse_time(observed.get("revisit")))
+    return None
 
 
 def _state_of(look: Look, answer: Gate | None, reopens: dt.datetime | None) -> ProposalState:
@@ -864,6 +878,6 @@ def _state_of(look: Look, answer: Gate | None, reopens: dt.datetime | None) -> P
         message="" if answer is None else answer.message,
         reopens=reopens,
         rests_on_workload=look.rests_on_workload,
-        unreachable=look.unreachable,
+        rests=look.rests,
         saving_per_byte=look.saving_per_byte,
     )

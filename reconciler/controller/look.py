@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on
+from reconciler.controller.decide import NOTHING_TO_DO, Rests
 from reconciler.controller.ports import EXPIRED, Look
 from reconciler.controller.status import plan_status, plan_summary, short_bytes
 from reconciler.core.actions import Action, ActionType
@@ -22,7 +24,8 @@ from reconciler.core.format import utc
 from reconciler.core.plan import Plan, PlannedAction, judge, policy_hash, stands
 from reconciler.loop.cluster import ClusterActor
 from reconciler.loop.propose import Proposal, Target, head_of
-from reconciler.loop.step import Step
+from reconciler.loop.step import Step, state_of
+from reconciler.loop.waiting import ripens_ms
 
 MOST_APPROVED = 16
 """Approved plans that are looked up for one table."""
@@ -113,7 +116,6 @@ def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, st
     plan, size = proposal.plan, sum(int(i.predicted.get("bytesIn", 0)) for i in pending)
     saving = sum(int(item.predicted.get("saving", 0)) for item in pending)
     digest = plan.digest() if pending else ""
-    failing = [o for o in proposal.advice.objectives if o.state in ("failing", "unreachable")]
     return Look(
         fingerprint=fingerprint,
         uuid=seen.uuid,
@@ -126,7 +128,8 @@ def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, st
         plan_status=plan_status(plan, proposal.pending, digest, uri) if pending else None,
         stale_workload=proposal.stale_workload,
         rests_on_workload=any(i.action.type is ActionType.RECLUSTER for i in pending),
-        unreachable="; ".join(o.message for o in failing) if not pending else "",
+        rests=NOTHING_TO_DO if pending else _rests(proposal),
+        revisit=None if pending else _revisit(proposal),
         saving_per_byte=saving / size if size else 0.0,
         changed_from=changed,
     )
@@ -136,6 +139,17 @@ def _stripped(item: PlannedAction) -> PlannedAction:
     action = Action(item.action.type, item.action.spec_id)
     predicted = {name: item.predicted[name] for name in KEPT if name in item.predicted}
     return PlannedAction(item.id, action, item.deletes, predicted)
+
+
+def _rests(proposal: Proposal) -> Rests:
+    """What Converged says of a table with nothing to do, in the words of `layoutctl status`."""
+    state = state_of(proposal, None)
+    return Reason(state.reason or Reason.NOTHING_TO_DO), state.message
+
+
+def _revisit(proposal: Proposal) -> dt.datetime | None:
+    moment = ripens_ms(proposal.advice, proposal.observation, proposal.policy)
+    return None if moment is None else dt.datetime.fromtimestamp(moment / 1000, dt.UTC)
 
 
 def _observed(proposal: Proposal) -> dict[str, Any]:

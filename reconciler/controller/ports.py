@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.controller.decide import NOTHING_TO_DO, Rests
 from reconciler.core.budget import Spent
 from reconciler.core.ledger import LedgerEntry, Reservation
 from reconciler.core.plan import Plan, PlannedAction
@@ -38,7 +39,8 @@ class Look:
     fingerprint: of what it was made from; while it stands nothing is planned. plan, pending:
     without input files and evidence, which only the plan store keeps. digest, uri: of the stored
     plan, "" for an empty one. observed: status.observed. changed_from: an approved plan that no
-    longer stands and how the new one differs. For the others see ProposalState.
+    longer stands and how the new one differs. revisit: when time alone may bring work to a table
+    that has none now. For the others see ProposalState.
     """
 
     fingerprint: str
@@ -52,9 +54,15 @@ class Look:
     plan_status: Mapping[str, Any] | None
     stale_workload: bool = False
     rests_on_workload: bool = False
-    unreachable: str = ""
+    rests: Rests = NOTHING_TO_DO
+    revisit: dt.datetime | None = None
     saving_per_byte: float = 0.0
     changed_from: tuple[str, str] | None = None
+
+    @property
+    def stands_until(self) -> dt.datetime | None:
+        """From then on it is to be looked at again though nothing has moved; None for never."""
+        return self.plan.expires if self.pending else self.revisit
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,15 @@ class CatalogProblem:
     reason: str
     message: str
     stalls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """A published plan: its id, the digest of its document, where it is stored."""
+
+    plan_id: str
+    digest: str
+    uri: str
 
 
 class CatalogHandle(Protocol):
@@ -122,8 +139,11 @@ class CatalogHandle(Protocol):
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
 
-    def cut_short(self, uuid: str, plan_id: str) -> str:
-        """Where the plan is stored, if an attempt on the table is open; "" when nothing is."""
+    def cut_short(self, uuid: str) -> CutShort | None:
+        """The plan of a driver that died and left an attempt on the table open, if any did.
+
+        Cheap where every driver has settled what it reserved, else one more scan of the state.
+        """
         ...
 
     def open_reservations(self) -> tuple[Reservation, ...]:

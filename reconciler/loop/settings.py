@@ -114,7 +114,7 @@ def quiet_partitions(observation: Observation, spec: PolicySpec, now_ms: int) ->
     recent = {
         partition
         for write in observation.recent_writes
-        if write.timestamp_ms >= since
+        if write.timestamp_ms > since
         for partition in write.partitions
     }
     numbered = enumerate(observation.files.partitions)

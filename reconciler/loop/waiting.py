@@ -1,7 +1,9 @@
-"""What only the quiet period holds back, and until when: a table with nothing else to do says so.
+"""What waits for nothing but time, and until when.
 
-Such a table is Converged (nothing is admitted or blocked), but not for long; who reads "nothing to
-do" is told what comes next, and when.
+A table whose only work is held back by the quiet period is Converged (nothing is admitted or
+blocked), but not for long; who reads "nothing to do" is told what comes next, and when. Nothing
+about such a table moves when its time has come, so that whoever plans only what has moved (the
+operator) must know that time.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.advisor.advice import Advice, Rejected
+from reconciler.advisor.advice import HORIZON_MS, Advice, Rejected
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.core import explain
 from reconciler.core.filetable import Partition
@@ -90,6 +92,21 @@ def quiet_ends(
         return _whole_second(max(changes) + period) if changes else None
 
     return [end(item) for item in rejected]
+
+
+def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> int | None:
+    """The first moment at which time alone lets a rejected rewrite be decided otherwise, in ms.
+
+    Quiet periods end, and so does hysteresis: files that we wrote within the horizon need twice
+    the saving. None where only a change of the table, its queries or its policy can help.
+    """
+    moments = [end for end in quiet_ends(advice.rejected, observation, policy) if end is not None]
+    files = observation.files
+    for item in advice.rejected:
+        if item.reason == explain.RECENTLY_WRITTEN and item.inputs:
+            rows = [files.row_of[path] for path in item.inputs]
+            moments.append(_whole_second(int(files.added_ms[rows].max()) + HORIZON_MS))
+    return min(moments, default=None)
 
 
 def _last_changes(observation: Observation) -> Mapping[tuple[int, Partition], int]:

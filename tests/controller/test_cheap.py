@@ -13,7 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.api.conditions import ConditionType
 from reconciler.controller import reconcilers
+from reconciler.controller.status import condition_of
 from reconciler.controller.work import Key, Work
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from tests.controller.test_live import NAMESPACE, Cluster
@@ -116,3 +118,42 @@ def test_a_converged_table_costs_one_load_an_interval_and_no_manifest(
             cluster.reconcilers.layout(Key(Work.LAYOUT, NAMESPACE, name))
     assert 0 < reads.files["manifest"] <= 3, "the new snapshot's list and its new manifest, once"
     assert reads.loads["sales", "b"] == 2
+
+
+def test_work_that_a_quiet_period_held_back_is_found_when_it_ends(
+    lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing about the table moves then: the cheap check alone would never look again."""
+    start, minutes = dt.datetime.now(dt.UTC), [0.0]
+    moments = lambda: start + dt.timedelta(minutes=minutes[0])  # noqa: E731
+    monkeypatch.setattr(reconcilers, "now", moments)
+    table = lake.load_table("sales.a")
+    for number in range(2, 10):
+        table.append(pa.table({"id": [number]}, schema=SCHEMA))
+    table.delete("id = 1")
+    cluster = Cluster(tmp_path)
+    cluster.apply(layout={"clustering": {"mode": "None"}}, interval="1h")
+    cluster.turn(3)
+    (name,) = (
+        body["metadata"]["name"]
+        for body in cluster.server.all(TABLE_LAYOUT)
+        if body["spec"]["table"]["name"] == "a"
+    )
+
+    def told() -> tuple[str, str, str]:
+        body = next(b for b in cluster.server.all(TABLE_LAYOUT) if b["metadata"]["name"] == name)
+        found = condition_of(body["status"], ConditionType.CONVERGED)
+        return found["status"], found["reason"], found["message"]
+
+    status, reason, message = told()
+    assert (status, reason) == ("True", "NothingToDo")
+    assert message.startswith("nothing to do now; 1 rewrite of 8 files (")
+    assert "waits until" in message
+    minutes[0] = 10.0
+    due = cluster.reconcilers.layout(Key(Work.LAYOUT, NAMESPACE, name)).due
+    assert told()[0] == "True"
+    wait = due - moments().timestamp()
+    assert 4 * 60 < wait < 6 * 60, f"when the fifteen minutes end, not in an hour: {wait}"
+    minutes[0] += wait / 60
+    cluster.reconcilers.layout(Key(Work.LAYOUT, NAMESPACE, name))
+    assert told()[:2] == ("False", "AwaitingApproval")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.api.conditions import Reason
 from reconciler.controller.decide import (
     Adopt,
     Charge,
@@ -87,7 +88,14 @@ def test_a_second_attempt_has_a_number_of_its_own():
         ),
         ({"proposal": replace(PROPOSAL, pending=(), admitted=0)}, Wait, "NothingToDo"),
         (
-            {"proposal": replace(PROPOSAL, pending=(), admitted=0, unreachable="it would take")},
+            {
+                "proposal": replace(
+                    PROPOSAL,
+                    pending=(),
+                    admitted=0,
+                    rests=(Reason.OBJECTIVE_UNREACHABLE, "it would take"),
+                )
+            },
             Wait,
             "ObjectiveUnreachable",
         ),

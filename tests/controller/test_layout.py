@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.conditions import ConditionType
 from reconciler.api.run_document import RunDocument, read_run
 from reconciler.controller.layout import FINALIZER
 from reconciler.controller.ports import CatalogProblem
-from reconciler.controller.status import parse_time
+from reconciler.controller.status import condition_of, parse_time
 from reconciler.core.lastwords import Cause, LastWords
 from reconciler.errors import UnavailableError
 from reconciler.kube.errors import Forbidden, QuotaExceeded
-from reconciler.kube.kinds import JOB, POLICY, TABLE_LAYOUT
+from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from tests.controller.worlds import GIB, NAMESPACE, World, run_text
 
 HOUR = dt.timedelta(hours=1)
@@ -69,6 +70,30 @@ def test_after_a_restart_a_converged_table_is_not_planned_again() -> None:
     world.reconcile(world.operator(), name)
     assert world.catalog.looks == looks
     assert world.converged(name) == "NothingToDo"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_quiet_period_holds_back_is_told_and_done_when_it_ends(restarts: bool) -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    table = world.catalog.tables["sales", "orders"]
+    table.waits, table.revisit = "1 rewrite waits until 13:30", world.now + 1.5 * HOUR
+    operator = world.operator()
+    world.turn(operator, 2)
+    told = condition_of(world.layout(name)["status"], ConditionType.CONVERGED)
+    assert (told["status"], told["reason"]) == ("True", "NothingToDo")
+    assert told["message"] == "nothing to do now; 1 rewrite waits until 13:30"
+    assert world.layout(name)["status"]["observed"]["revisit"] == "2026-11-20T13:30:00Z"
+    looks = world.catalog.looks
+    world.now = table.revisit - HOUR / 20
+    if restarts:
+        operator = world.operator()
+    assert world.reconcile(operator, name).due == table.revisit.timestamp()
+    assert world.catalog.looks == looks and not world.jobs()
+    world.now = table.revisit
+    world.turn(operator)
+    assert world.converged(name) == "RewriteRunning" and len(world.jobs()) == 1
+    assert "revisit" not in world.layout(name)["status"]["observed"]
 
 
 def test_a_failed_job_does_not_make_a_converged_table_be_planned_again_and_again() -> None:
@@ -301,6 +326,27 @@ def test_what_a_killed_driver_left_open_is_settled_although_nothing_is_left_to_d
     status = world.layout(name)["status"]
     assert status["job"]["phase"] == "Succeeded" and not status["failures"]["count"]
     assert len(world.jobs()) == 2 and not world.living()
+
+
+def test_what_a_driver_left_whose_table_layout_is_gone_is_settled_under_the_next_one() -> None:
+    world = World()
+    name = world.table("orders", 2 * GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    world.end(job, 1, LastWords(Cause.UNKNOWN, ""))
+    for kind in (TABLE_LAYOUT, JOB, POD):
+        for body in world.server.all(kind):
+            world.server.remove(kind, NAMESPACE, body["metadata"]["name"])
+    world.table_layout("orders")
+    operator = world.operator()
+    world.turn(operator)
+    (settling,) = world.living()
+    assert run_of(settling).action_ids == () and run_of(settling).plan_id == run_of(job).plan_id
+    world.start(settling)
+    world.end(settling)
+    world.turn(operator, 2)
+    assert world.converged(name) == "NothingToDo" and not world.catalog.open_attempts
+    assert not world.living()
 
 
 def test_a_cut_short_attempt_is_settled_while_new_work_awaits_approval() -> None:

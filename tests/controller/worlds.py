@@ -12,10 +12,11 @@ from typing import Any
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import read_run
+from reconciler.controller.decide import NOTHING_TO_DO
 from reconciler.controller.index import Index
 from reconciler.controller.launcher import Launcher, assemble
 from reconciler.controller.layout import Layouts
-from reconciler.controller.ports import CatalogProblem, Glance, Look
+from reconciler.controller.ports import CatalogProblem, CutShort, Glance, Look
 from reconciler.controller.status import parse_time, plan_status
 from reconciler.controller.stored import StoredDocuments, read_stored
 from reconciler.controller.work import LAUNCH_KEY, Key, Work
@@ -36,12 +37,15 @@ START = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
 @dataclass
 class FakeTable:
-    """pending: (action id, bytes in, saving) still to be done; version: of its metadata."""
+    """pending: (action id, bytes in, saving) still to be done; version: of its metadata. waits,
+    revisit: what a quiet period holds back, and until when: only then it is pending."""
 
     uuid: str
     pending: list[tuple[str, int]] = field(default_factory=list)
     version: int = 1
     owner: str = ""
+    waits: str = ""
+    revisit: dt.datetime | None = None
 
 
 @dataclass
@@ -60,6 +64,7 @@ class FakeCatalog:
     approvals: set[str] = field(default_factory=set)
     policies: dict[str, str] = field(default_factory=dict)
     open_attempts: set[str] = field(default_factory=set)
+    digests: dict[str, str] = field(default_factory=dict)
     error: Exception | None = None
 
     def _answer(self) -> None:
@@ -98,6 +103,7 @@ class FakeCatalog:
                 {"bytesIn": size, "cpuMillis": size // (1 << 20)},
             )
             for name, size in found.pending
+            if found.revisit is None or now >= found.revisit
         )
         digest = policy_hash(hash_inputs(policy))
         plan = Plan(
@@ -107,10 +113,14 @@ class FakeCatalog:
             expires=now + dt.timedelta(days=7), actions=items,
         )  # fmt: skip
         uri = f"mem:///{plan.id}"
+        self.digests[plan.id] = plan.digest()
         return Look(
             fingerprint=fingerprint, uuid=found.uuid, format_version=2, plan=plan, pending=items,
             digest=plan.digest() if items else "", uri=uri, observed={"files": len(items)},
             plan_status=plan_status(plan, items, plan.digest(), uri) if items else None,
+            rests=(NOTHING_TO_DO[0], f"nothing to do now; {found.waits}") if found.waits
+            else NOTHING_TO_DO,
+            revisit=found.revisit if not items else None,
             saving_per_byte=1.0,
         )  # fmt: skip
 
@@ -145,9 +155,12 @@ class FakeCatalog:
             if e.table_uuid == uuid and e.plan_id == plan_id and e.at_ms >= start
         )  # fmt: skip
 
-    def cut_short(self, uuid: str, plan_id: str) -> str:
-        self._answer()
-        return f"mem:///{plan_id}" if uuid in self.open_attempts else ""
+    def cut_short(self, uuid: str) -> CutShort | None:
+        held = [item for item in self.open_reservations() if item.table_uuid == uuid]
+        if not held or uuid not in self.open_attempts:
+            return None
+        plan = held[-1].plan_id
+        return CutShort(plan, self.digests[plan], f"mem:///{plan}")
 
     def open_reservations(self) -> tuple[Reservation, ...]:
         self._answer()
@@ -223,10 +236,12 @@ class World:
 
     def table(self, name: str, *sizes: int, policy: str = "facts") -> str:
         """A table with one pending action per size, and its TableLayout; name of the latter."""
-        table = ("sales", name)
         pending = [(f"a{n:02d}", size) for n, size in enumerate(sizes, 1)]
-        self.catalog.tables[table] = FakeTable(f"uuid-{name}", pending)
-        layout = table_layout_name("warehouse", table)
+        self.catalog.tables["sales", name] = FakeTable(f"uuid-{name}", pending)
+        return self.table_layout(name, policy)
+
+    def table_layout(self, name: str, policy: str = "facts") -> str:
+        layout = table_layout_name("warehouse", ("sales", name))
         self.server.put(
             TABLE_LAYOUT,
             {

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.advisor.advice import Rejected
+from reconciler.advisor.advice import HORIZON_MS, Rejected
 from reconciler.core.actions import Action, ActionType
-from reconciler.core.explain import BELOW_COST, QUIET_PERIOD
+from reconciler.core.explain import BELOW_COST, QUIET_PERIOD, RECENTLY_WRITTEN
 from reconciler.core.observation import Observation, RecentWrite
 from reconciler.core.plan import ActionState, DeleteState, PlannedAction, Validity
 from reconciler.loop.remaining import begun, left_of
-from reconciler.loop.waiting import quiet_ends, waiting
+from reconciler.loop.waiting import quiet_ends, ripens_ms, waiting
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
@@ -56,6 +56,24 @@ def test_what_waits_ends_a_quiet_period_after_the_last_change_of_its_partition()
     assert "the last until" in held.text()
     nothing: Any = SimpleNamespace(rejected=turned[1:2])
     assert waiting(nothing, seen, rules) is None
+
+
+def test_time_alone_ends_quiet_periods_and_the_hysteresis_of_what_we_wrote() -> None:
+    seen = lineitem(12, 3)
+    seen = replace(seen, recent_writes=(_written(seen, 0, NOON),))
+    rules = policy("t", layout={"files": {"quietPeriod": "10m"}})
+
+    def ripens(*turned: Rejected) -> int | None:
+        advice: Any = SimpleNamespace(rejected=turned)
+        return ripens_ms(advice, seen, rules)
+
+    ours = _held(seen, 1, RECENTLY_WRITTEN)
+    written = int(seen.files.added_ms[seen.files.partition == 1].max())
+    aged = -(-(written + HORIZON_MS) // 1_000) * 1_000
+    assert ripens() is None and ripens(_held(seen, 2, BELOW_COST)) is None
+    assert ripens(_held(seen, 0)) == NOON + 10 * MINUTE
+    assert ripens(ours) == aged
+    assert ripens(ours, _held(seen, 0)) == min(aged, NOON + 10 * MINUTE)
 
 
 def test_an_action_cut_short_counts_by_its_live_files() -> None:
