@@ -208,13 +208,13 @@ def _ranked(
     if full is None:
         return scored
     finalists = [_judged(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
-    finalists.sort(key=lambda c: -c.net)
-    best = finalists[0] if finalists else None
+    finalists.sort(key=lambda item: -item[0].net)
+    best, played = finalists[0]
     # The sample's own error only lowers the bound: who is refused without it is refused with it.
-    if best is not None and refusal(situation, best, spent) is None:
-        best = _sharpened(situation, best, full)
-    others = finalists[1:] + scored[FINALISTS : FINALISTS + 1]
-    return [best, *others] if best is not None else others
+    if played is not None and refusal(situation, best, spent) is None:
+        best = sharpen(situation, best, *played, full)
+    others = [candidate for candidate, _ in finalists[1:]]
+    return [best, *others, *scored[FINALISTS : FINALISTS + 1]]
 
 
 def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Float64:
@@ -241,22 +241,13 @@ def _tried(
 
 def _judged(
     situation: Situation, candidate: Candidate, pool: Pool, before: tuple[ShapeReading, ...]
-) -> Candidate:
-    """The same key by the full sample."""
+) -> tuple[Candidate, tuple[Rewrite, Outcome] | None]:
+    """The same key by the full sample, and what was played; None where that says no more."""
     rewrite = plan_rewrite(situation, candidate.rows, candidate.key, candidate.curve)
     outcome = simulate(situation, candidate.rows, rewrite, pool)
     if outcome is None or outcome.label == "bound":
-        return candidate
-    return weigh(situation, candidate.rows, rewrite, before, outcome)
-
-
-def _sharpened(situation: Situation, candidate: Candidate, pool: Pool) -> Candidate:
-    """The winner with the sample's own error in its lower bound."""
-    rewrite = plan_rewrite(situation, candidate.rows, candidate.key, candidate.curve)
-    outcome = simulate(situation, candidate.rows, rewrite, pool)
-    if outcome is None or outcome.label == "bound":
-        return candidate
-    return sharpen(situation, candidate, rewrite, outcome, pool)
+        return candidate, None
+    return weigh(situation, candidate.rows, rewrite, before, outcome), (rewrite, outcome)
 
 
 def _key_text(situation: Situation, candidate: Candidate) -> str:
