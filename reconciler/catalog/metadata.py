@@ -5,6 +5,7 @@ The only place that knows how pyiceberg names them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.actions import sort_term
@@ -18,7 +19,24 @@ def schema_of(metadata: Any) -> Schema:
     fields: list[Field] = []
     for member in schema.fields:
         _leaves(member.field_id, member.name, member.field_type, member.required, False, fields)
-    return Schema(schema.schema_id, tuple(fields))
+    return Schema(schema.schema_id, tuple(fields), _name_mapping(metadata))
+
+
+def _name_mapping(metadata: Any) -> tuple[tuple[tuple[str, ...], int], ...]:
+    """Empty also where the property cannot be parsed: engines do not read such files either."""
+    try:
+        mapping = metadata.name_mapping()
+    except ValueError:
+        return ()
+    return tuple(_mapped((), mapping)) if mapping is not None else ()
+
+
+def _mapped(path: tuple[str, ...], members: Any) -> Iterator[tuple[tuple[str, ...], int]]:
+    for member in members:
+        for name in member.names:
+            if member.field_id is not None:
+                yield (*path, name), member.field_id
+            yield from _mapped((*path, name), member.fields)
 
 
 def _leaves(

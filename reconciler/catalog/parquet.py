@@ -54,14 +54,24 @@ def open_parquet(io: FileIO, path: str) -> pq.ParquetFile:
 
 
 def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:
-    """Leaf columns of a file by Iceberg field id."""
+    """Leaf columns of a file by Iceberg field id.
+
+    A file that was imported has no ids: its names are looked up in the table's name mapping, which
+    knows the former ones of renamed columns; without one, among the current names.
+    """
     found: list[tuple[int | None, Leaf]] = []
     for field in schema:
         _walk(field, (), False, found)
     if any(field_id is not None for field_id, _ in found):
         return {field_id: leaf for field_id, leaf in found if field_id is not None}
+    mapped = dict(table.name_mapping)
     named = {field.name: field.field_id for field in table.fields}
-    return {named[".".join(leaf.path)]: leaf for _, leaf in found if ".".join(leaf.path) in named}
+    ids = [mapped.get(leaf.path) if mapped else named.get(".".join(leaf.path)) for _, leaf in found]
+    return {
+        field_id: leaf
+        for field_id, (_, leaf) in zip(ids, found, strict=True)
+        if field_id is not None
+    }
 
 
 def _walk(

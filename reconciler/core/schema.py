@@ -29,8 +29,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
+    """name_mapping: (path of names, field id) of the columns of files that were written without
+    field ids ("Column Projection" of the Iceberg specification); () where the table has none."""
+
     schema_id: int
     fields: tuple[Field, ...]
+    name_mapping: tuple[tuple[tuple[str, ...], int], ...] = ()
 
     @cached_property
     def by_id(self) -> dict[int, Field]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.types import DecimalType, DoubleType, LongType
+from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StructType
 
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.sketch import sample_rows
@@ -213,4 +213,25 @@ def test_files_without_field_ids_are_matched_by_name(
     found = read_row_groups(config, seen.files, every(seen))
     assert (found.columns[1].lower[0], found.columns[1].upper[0]) == (5, 6)
     assert found.columns[2].lower[0] == encode("date", dt.date(2024, 1, 2))
+    assert sample_rows(config, seen.files, every(seen), [1]).values[1].tolist() == [5, 6]
+
+
+def test_files_without_field_ids_are_matched_by_the_names_their_columns_had(
+    catalog: Any, look: Look, config: CatalogConfig, tmp_path: Path
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    path = tmp_path / "imported.parquet"
+    inner = pa.array([{"x": 1}, {"x": 2}], pa.struct([("x", pa.int64())]))
+    pq.write_table(pa.table({"a": [5, 6], "b": [0, 1], "s": inner}), path)
+    with table.update_schema() as update:
+        update.add_column("s", StructType(NestedField(10, "x", LongType())))
+    table.add_files([f"file://{path}"])
+    with table.update_schema() as update:
+        update.rename_column("a", "renamed")
+        update.rename_column("s.x", "y")
+    seen = look()
+    ids = {field.name: field.field_id for field in seen.schema.fields}
+    found = read_row_groups(config, seen.files, every(seen))
+    assert found.columns[ids["renamed"]].upper.tolist() == [6]
+    assert found.columns[ids["s.y"]].upper.tolist() == [2]
     assert sample_rows(config, seen.files, every(seen), [1]).values[1].tolist() == [5, 6]
