@@ -221,6 +221,8 @@ def _operand(node: exp.Expr, schema: Schema, binding: Binding) -> _Operand | Non
     if isinstance(node, (exp.Cast, exp.TryCast)):
         return _unwrapped_cast(node, schema, binding)
     if isinstance(node, (exp.TsOrDsToDate, exp.Date)) and node.this is not None:
+        if any(node.args.get(name) for name in ("zone", "format", "expressions")):
+            raise NotPushed("date function with arguments")
         return _truncated(node.this, "DAY", schema, binding)
     if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc, exp.DatetimeTrunc)):
         if node.args.get("zone") is not None:
@@ -374,10 +376,18 @@ def _compare(operand: _Operand, op: str, const: Const, binding: Binding) -> Tree
     return _compare_bytes(field, op, const.value)
 
 
+_STRICT_TYPES = ("", "trino", "presto", "athena", "bigquery")
+"""Where a number never compares with a string."""
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+"""Text that is the same number in every engine, also in those that compare as doubles."""
+
+
 def _point(kind: str, value: Any, binding: Binding) -> tuple[int | Fraction, int, int]:
     """The constant on the column's integer axis, and the axis' least and greatest value."""
     if kind in ("int", "long"):
         bits = 31 if kind == "int" else 63
+        if isinstance(value, str) and binding.dialect not in _STRICT_TYPES:
+            value = int(value) if _WHOLE.fullmatch(value) else value
         return _scaled(value, 0), -(1 << bits), (1 << bits) - 1
     if kind.startswith("decimal"):
         precision = int(re.findall(r"\d+", kind)[0])
@@ -541,12 +551,13 @@ def _local(kind: str, value: Any, binding: Binding) -> dt.datetime:
 
 
 def _in(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False) -> Tree:
-    if node.args.get("query") is not None or node.args.get("unnest") is not None:
+    if node.args.get("query") is not None:
         raise NotPushed("subquery")
+    items = _items(node)
     operand = _operand(node.this, schema, binding)
-    if operand is None or operand.unit or not node.expressions:
+    if operand is None or operand.unit or not items:
         raise NotPushed("not a column")
-    consts = [fold(item, binding) for item in node.expressions]
+    consts = [fold(item, binding) for item in items]
     if negated and any(const.value is None for const in consts):
         return FALSE
     field = operand.field
@@ -563,6 +574,17 @@ def _in(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False)
                 raise NotPushed("not exact in single precision")
             found.update(equal.literal)
     return _membership(field, found, negated)
+
+
+def _items(node: exp.Expr) -> list[exp.Expr]:
+    """The values of a list, or of an array that is written out."""
+    unnest = node.args.get("unnest")
+    if unnest is None:
+        return list(node.expressions)
+    arrays = unnest.expressions
+    if len(arrays) != 1 or not isinstance(arrays[0], exp.Array):
+        raise NotPushed("not a list")
+    return list(arrays[0].expressions)
 
 
 def _membership(field: Field, found: set[Any], negated: bool) -> Tree:
@@ -596,6 +618,8 @@ def _pattern(node: exp.Expr, escape: str, schema: Schema, binding: Binding, nega
         return Refuse(leaf) if negated else leaf
     if text is None:
         return FALSE
+    if not isinstance(text, str):
+        raise NotPushed("not a string")
     found = re.match(f"[^%_\\\\{re.escape(escape)}]*", text)
     prefix = found[0] if found else ""
     rest = text[len(prefix) :]

@@ -10,7 +10,7 @@ rejects the null-extended rows, which makes the join an inner one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -110,7 +110,8 @@ class _Walk:
     ) -> None:
         names = [name.lower() for name in node.left.named_selects]
         by_name = bool(node.args.get("by_name"))
-        if by_name or len(set(names)) != len(names) or node.args.get("distinct") is not False:
+        union_all = isinstance(node, exp.Union) and node.args.get("distinct") is False
+        if by_name or len(set(names)) != len(names) or not union_all:
             needed = None
         for side in (node.left, node.right):
             others = [name.lower() for name in side.named_selects]
@@ -220,10 +221,13 @@ class _Block:
             _clause(select, "prewhere")
         )
         self.conditions += _group_key_conditions(select)
+        if select.args.get("sample"):  # of the rows before WHERE
+            self.conditions = []
         self.outputs = {item.alias_or_name.lower(): item for item in select.expressions}
 
     def run(self, pushed: Sequence[exp.Expr], needed: frozenset[str] | None) -> None:
         self.conditions += _pushed_inside(self.select, self.outputs, pushed)
+        self._merge_join_keys()
         kinds = _reduced_kinds(self.sources, self.conditions)
         clauses = self._clauses(needed)
         columns = self._columns(clauses)
@@ -284,18 +288,54 @@ class _Block:
             return False
         return star.find_ancestor(exp.Select) is self.select
 
+    def _merge_join_keys(self) -> None:
+        """COALESCE(a.k, b.k), as USING (k) gives it, is a.k where ON says that a.k = b.k.
+
+        For a RIGHT join it is b.k; a FULL join leaves it as it is.
+        """
+        merged: dict[tuple[tuple[str, str], tuple[str, str]], bool] = {}
+        sources = []
+        for source in self.sources:
+            on = tuple(_with_merged_keys(condition, merged) for condition in source.on)
+            sources.append(replace(source, on=on))
+            if source.kind not in ("INNER", "LEFT", "RIGHT"):
+                continue
+            for condition in on:
+                if not isinstance(condition, exp.EQ):
+                    continue
+                one, other = condition.this, condition.expression
+                columns = isinstance(one, exp.Column) and isinstance(other, exp.Column)
+                if columns and other.table.lower() == source.alias:
+                    merged[_name(one), _name(other)] = source.kind == "RIGHT"
+        self.sources = sources
+        self.conditions = [_with_merged_keys(one, merged) for one in self.conditions]
+
     def _conditions(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
-        """What a row of source `index` must meet to matter, as columns without a table."""
+        """What a row of source `index` must meet to matter, as columns without a table.
+
+        A row joined by a key to a row that is never null-extended matters only if that one does.
+        """
         alias = self.sources[index].alias
+        reaching = self._reaching(index, kinds)
+        beside = [
+            condition
+            for other in range(len(kinds))
+            if other != index and not _nullable(other, len(kinds) - 1, kinds)
+            for condition in self._reaching(other, kinds)
+        ]
+        reaching += _through_equalities(reaching, [*reaching, *beside], alias, self._column_type)
+        shares = [_share(condition, alias) for condition in reaching]
+        return [_without_table(share) for share in shares if share is not None]
+
+    def _reaching(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
+        """Conditions that every combination of a row of source `index` must meet to matter."""
         reaching: list[exp.Expr] = []
         if not _nullable(index, len(kinds) - 1, kinds) and kinds[index] != "ASOF":
             reaching += self.conditions
         for level in range(1, len(kinds)):
             if _on_applies(index, level, kinds):
                 reaching += self.sources[level].on
-        reaching += _through_equalities(reaching, alias, self._column_type)
-        shares = [_share(condition, alias) for condition in reaching]
-        return [_without_table(share) for share in shares if share is not None]
+        return reaching
 
     def _column_type(self, column: exp.Column) -> str | None:
         """Iceberg type of a column of a base table of this block, None for any other."""
@@ -316,7 +356,7 @@ def _sources(select: exp.Select) -> list[_Source]:
     for join in select.args.get("joins") or []:
         sources.append(_source(join.this, _kind(join), join.args.get("on")))
     for lateral in select.args.get("laterals") or []:
-        sources.append(_Source(lateral.alias.lower(), lateral, "OPAQUE", (), True))
+        sources.append(_Source(lateral.alias.lower(), lateral, "LEFT", (), True))
     return sources
 
 
@@ -481,16 +521,31 @@ def normal_form(node: exp.Expr, negate: bool = False) -> exp.Expr:
         plain = node.copy()
         (plain.this if isinstance(plain, exp.Escape) else plain).set("negate", None)
         return normal_form(plain, not negate)
-    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
-        high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
-        return normal_form(exp.and_(low, high, copy=False), negate)
+    if isinstance(node, exp.Between):
+        low, high = node.args["low"], node.args["high"]
+        within = _between(node.this, low, high)
+        if node.args.get("symmetric"):
+            within = exp.or_(within, _between(node.this, high, low), copy=False, wrap=True)
+        return normal_form(within, negate)
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        array = node.expression.this.unnest()
+        if isinstance(array, exp.Array) and array.expressions:
+            items = [item.copy() for item in array.expressions]
+            return normal_form(exp.In(this=node.this.copy(), expressions=items), negate)
     if not negate:
         return node.copy()
     complement = _COMPLEMENT.get(type(node))
     if complement is not None:
         return complement(this=node.this.copy(), expression=node.expression.copy())
     return exp.Not(this=node.copy())
+
+
+def _between(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
+    return exp.and_(
+        exp.GTE(this=value.copy(), expression=low.copy()),
+        exp.LTE(this=value.copy(), expression=high.copy()),
+        copy=False,
+    )
 
 
 def _share(condition: exp.Expr, alias: str) -> exp.Expr | None:
@@ -517,17 +572,38 @@ def _without_table(condition: exp.Expr) -> exp.Expr:
     return condition
 
 
+def _with_merged_keys(
+    condition: exp.Expr, merged: dict[tuple[tuple[str, str], tuple[str, str]], bool]
+) -> exp.Expr:
+    """merged: pairs of columns that are equal or have one NULL; whether the second one is kept."""
+
+    def visit(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Coalesce):
+            return node
+        kept, *rest = [node.this, *node.expressions]
+        while rest and isinstance(kept, exp.Column) and isinstance(rest[0], exp.Column):
+            second = merged.get((_name(kept), _name(rest[0])))
+            if second is None:
+                return node
+            kept, rest = rest[0] if second else kept, rest[1:]
+        return node if rest else kept.copy()
+
+    return condition.transform(visit) if merged else condition
+
+
 def _through_equalities(
+    joining: Sequence[exp.Expr],
     conditions: Sequence[exp.Expr],
     alias: str,
     type_of: Callable[[exp.Column], str | None],
 ) -> list[exp.Expr]:
     """`a.k = b.k AND a.k = 5` also says `b.k = 5`: conditions on the alias by its join keys.
 
-    Only between columns of one type, so that both compare with the constant alike.
+    joining: among which the equalities stand. Only between columns of one type, so that both
+    compare with the constant alike.
     """
     keys: dict[tuple[str, str], exp.Column] = {}
-    for condition in conditions:
+    for condition in joining:
         if not isinstance(condition, exp.EQ):
             continue
         for one, other in ((condition.this, condition.expression),
@@ -592,7 +668,7 @@ def _pushed_inside(
     select: exp.Select, outputs: dict[str, exp.Expr], pushed: Sequence[exp.Expr]
 ) -> list[exp.Expr]:
     """Conditions on a derived table's output as conditions on its inner rows, where they are."""
-    if not pushed or any(select.args.get(name) for name in ("qualify", "connect", "match")):
+    if not pushed or any(select.args.get(name) for name in ("sample", "connect", "match")):
         return []
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
@@ -621,7 +697,11 @@ def _passing_outputs(select: exp.Select, outputs: dict[str, exp.Expr]) -> dict[s
         allowed.append(keys or [])
     elif any(_aggregates(item) for item in plain.values()) or select.args.get("having"):
         return {}
+    qualify = select.args.get("qualify")
+    if qualify is not None and qualify.find(exp.Query) is not None:
+        return {}
     windows = [w for item in plain.values() for w in item.find_all(exp.Window)]
+    windows += qualify.find_all(exp.Window) if qualify is not None else []
     if windows and select.args.get("windows"):
         return {}
     allowed += [window.args.get("partition_by") or [] for window in windows]

@@ -10,7 +10,7 @@ import datetime as dt
 import difflib
 import logging
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -208,6 +208,7 @@ class SqlReader:
     def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan]:
         known: dict[str, KnownTable] = {}
         _fold_names(query)
+        _tell_namesakes_apart(query)
         for node in _real_tables(query):
             parts = tuple(part.name for part in node.parts)
             table = self._resolve(parts, levels)
@@ -216,14 +217,17 @@ class SqlReader:
                 known[node.name] = table
         if not known:
             return []
-        columns: dict[str, object] = {k: _columns(table.schema) for k, table in known.items()}
+        columns = {key: _columns(table.schema) for key, table in known.items()}
+        _hide_ambiguous(query, columns, self.dialect)
         qualified = qualify(
             query,
             dialect=self.dialect or None,
-            schema=MappingSchema(columns, normalize=False),
+            schema=MappingSchema(dict[str, object](columns), normalize=False),
             validate_qualify_columns=False,
             quote_identifiers=False,
         )
+        for identifier in qualified.find_all(exp.Identifier):
+            identifier.set("quoted", True)  # a column from a star equals the same one written out
         return scans_of(qualified, known)
 
     def _resolve(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> KnownTable | None:
@@ -411,6 +415,59 @@ def _rename_table(query: exp.Expr, node: exp.Table, key: str) -> None:
     node.set("catalog", None)
     if not node.alias:
         node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _tell_namesakes_apart(query: exp.Expr) -> None:
+    """`a.t JOIN b.t`: tables of one name get aliases, as their columns are written `a.t.column`."""
+    for select in query.find_all(exp.Select):
+        joins = select.args.get("joins") or []
+        items = [item.this for item in (select.args.get("from_"), *joins) if item is not None]
+        names = Counter(item.alias_or_name for item in items)
+        for item in items:
+            own = isinstance(item, exp.Table) and not item.alias and len(item.parts) > 1
+            if not own or names[item.name] == 1:
+                continue
+            levels = [part.name for part in item.parts]
+            alias = exp.to_identifier(f"layoutctl_{'_'.join(levels)}", quoted=True)
+            for column in select.find_all(exp.Column):
+                qualifier = [part.name for part in column.parts[:-1]]
+                if len(qualifier) > 1 and qualifier == levels[-len(qualifier) :]:
+                    column.set("table", alias.copy())
+                    column.set("db", None)
+                    column.set("catalog", None)
+            item.set("alias", exp.TableAlias(this=alias))
+
+
+def _hide_ambiguous(query: exp.Expr, columns: dict[str, dict[str, str]], dialect: str) -> None:
+    """A name that is a column and the alias of something else means either, by engine.
+
+    In HAVING; in ClickHouse, whose aliases shadow columns, anywhere.
+    """
+    clauses = ("having", "where", "prewhere") if dialect == "clickhouse" else ("having",)
+    for select in query.find_all(exp.Select):
+        aliases = {
+            item.alias
+            for item in select.expressions
+            if isinstance(item, exp.Alias)
+            and not (isinstance(item.this, exp.Column) and item.this.name == item.alias)
+        }
+        read = _possible_columns(select, columns)
+        ambiguous = aliases if read is None else aliases & read
+        for clause in (select.args.get(name) for name in clauses if ambiguous):
+            for column in list(clause.find_all(exp.Column)) if clause is not None else ():
+                aggregated = column.find_ancestor(exp.AggFunc, exp.Select) is not select
+                if column.name in ambiguous and not column.table and not aggregated:
+                    column.replace(exp.Anonymous(this="either", expressions=[column.copy()]))
+
+
+def _possible_columns(select: exp.Select, columns: dict[str, dict[str, str]]) -> set[str] | None:
+    """Columns of the tables in FROM; None where not all of them are known."""
+    found: set[str] = set()
+    for item in (select.args.get("from_"), *(select.args.get("joins") or [])):
+        if item is None or not isinstance(item.this, exp.Table) or item.this.name not in columns:
+            return None
+        found |= columns[item.this.name].keys()
+    return found
 
 
 def _time_travel(node: exp.Table) -> bool:

@@ -81,7 +81,10 @@ def leaf(draw: st.DrawFn, aliases: tuple[str, ...]) -> str:
         f"{alias}.s NOT LIKE 'ab%'", f"{alias}.s LIKE 'a_c'", f"{alias}.s NOT LIKE '%b'",
         f"starts_with({alias}.s, 'b')", f"CAST({alias}.ts AS DATE) {op} DATE '2024-02-29'",
         f"CAST({alias}.k AS BIGINT) {op} 4", f"CASE WHEN {name} IS NULL THEN TRUE END",
-        f"({alias}.k, {alias}.n) = (3, 1)", "1 = 0", "TRUE",
+        f"({alias}.k, {alias}.n) = (3, 1)", "1 = 0", "TRUE", f"{name} = ANY([{one}, {two}])",
+        f"NOT ({name} = ANY([{one}, {two}]))", f"{alias}.k {op} '3'",
+        f"{alias}.d {op} '2024-03-01'", f"coalesce({name}, {other}) = {one}",
+        f"{alias}.s LIKE 'a!_%' ESCAPE '!'",
     ]  # fmt: skip
     return draw(st.sampled_from(choices))
 
@@ -130,6 +133,9 @@ def derived(draw: st.DrawFn) -> str:
     inner = draw(conditions(("x",), nested=False))
     other = draw(st.sampled_from(sorted(TABLES)))
     all_columns = "x.k, x.n, x.p, x.s, x.d, x.ts, x.f, x.b"
+    side = draw(st.sampled_from(["", "LEFT ", "RIGHT ", "FULL "]))
+    ordered = "ORDER BY x.n, x.s, x.d, x.ts, x.p, x.f, x.b"
+    rest = "x.p, x.s, x.d, x.ts, x.f, x.b"
     grouped = "max(x.n) AS n, max(x.p) AS p, x.s, max(x.d) AS d, min(x.ts) AS ts, sum(x.f) AS f"
     choices = [
         f"SELECT * FROM {table} x WHERE {inner}",
@@ -149,6 +155,27 @@ def derived(draw: st.DrawFn) -> str:
         f"SELECT * FROM {table} EXCEPT SELECT * FROM {other} x WHERE {inner}",
         f"SELECT x.* FROM {table} x LEFT JOIN {other} y ON x.k = y.k AND y.n > 0 WHERE {inner}",
         f"SELECT y.* FROM {table} x LEFT JOIN {other} y ON x.k = y.k AND x.n > 0",
+        f"SELECT * FROM {table} x QUALIFY row_number() OVER (PARTITION BY x.k {ordered}) = 1",
+        f"SELECT * FROM {table} x WHERE {inner}"
+        f" QUALIFY count(*) OVER (PARTITION BY x.k, x.n) > 1 AND max(n) OVER (PARTITION BY k) > 0",
+        f"SELECT k, y.n, {rest} FROM {table} x {side}JOIN {other} y USING (k) WHERE k > 2",
+        f"SELECT k, n, {rest} FROM {table} x {side}JOIN {other} y USING (k, n) WHERE {inner}",
+        f"SELECT x.n AS k, x.k AS n, {rest} FROM {table} x WHERE {inner} AND k > 1",
+        f"SELECT n AS k, k AS n, max(p) AS p, s, max(d) AS d, max(ts) AS ts, max(f) AS f,"
+        f" max(b) AS b FROM {table} GROUP BY {table}.k, {table}.n, s HAVING k > 1 AND s <> 'abc'",
+        f"WITH RECURSIVE r AS (SELECT {all_columns} FROM {table} x WHERE {inner} UNION"
+        f" SELECT {all_columns} FROM r JOIN {other} x ON x.k = r.k + 1 AND x.n > 0)"
+        f" SELECT * FROM r",
+        f"WITH {table} AS (SELECT * FROM {table} x WHERE {inner}) SELECT * FROM {table}",
+        f"SELECT x.k, q.n, {rest} FROM {table} x, LATERAL"
+        f" (SELECT max(y.n) AS n FROM {other} y WHERE y.k = x.k AND y.p > 0.5) q WHERE {inner}",
+        f"SELECT x.k, q.n, {rest} FROM {table} x LEFT JOIN LATERAL"
+        f" (SELECT y.n FROM {other} y WHERE y.k = x.k AND y.p > 0.5) q ON TRUE WHERE {inner}",
+        f"SELECT x.k, e AS n, {rest} FROM {table} x, unnest([x.n, 1]) AS u(e) WHERE {inner}",
+        f"SELECT * REPLACE (x.k + 1 AS k) FROM {table} x WHERE {inner}",
+        f"SELECT * FROM {table} INTERSECT ALL SELECT * FROM {other} x WHERE {inner}",
+        f"SELECT * FROM {table} EXCEPT ALL SELECT * FROM {other} x WHERE {inner}",
+        f"SELECT * FROM {table} UNION BY NAME SELECT * FROM {other} x WHERE {inner}",
     ]
     return f"({draw(st.sampled_from(choices))})"
 
@@ -169,7 +196,7 @@ def queries(draw: st.DrawFn) -> str:
         on = ""
         if kind not in (",", "CROSS JOIN"):
             extra = draw(conditions((*aliases, alias), nested=False))
-            key = draw(st.sampled_from(["k", "n", "s"]))
+            key = draw(st.sampled_from(["k", "n", "s", "d", "ts"]))
             on = f" ON {draw(st.sampled_from(aliases))}.{key} = {alias}.{key}"
             on += f" AND {extra}" if draw(st.booleans()) else ""
         from_ += f" {kind} {draw(derived())} {alias}{on}"

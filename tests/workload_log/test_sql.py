@@ -145,6 +145,15 @@ JOINS = [
     ("t WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.i = t.i AND o.k = 'a')",
      {"t": "TRUE", "o": "k = a"}),
     ("t NATURAL JOIN o WHERE t.l = 3", {"o": "TRUE"}),
+    ("t JOIN o USING (i) WHERE i = 5 AND t.l = 1", {"t": "i = 5 AND l = 1", "o": "i = 5"}),
+    ("t LEFT JOIN o USING (i) WHERE i = 5", {"t": "i = 5", "o": "i = 5"}),
+    ("t FULL JOIN o USING (i) WHERE i = 5", {"t": "TRUE", "o": "TRUE"}),
+    ("t JOIN o USING (i) JOIN elsewhere.x USING (i) WHERE i = 5", {"t": "i = 5", "o": "i = 5"}),
+    ("t LEFT JOIN o ON t.d = o.d AND t.l = 1 WHERE t.d > DATE '2024-01-01'",
+     {"t": "d > 2024-01-01", "o": "d > 2024-01-01"}),
+    ("t LEFT JOIN o ON t.l = 1 WHERE t.d > DATE '2024-01-01'", {"o": "TRUE"}),
+    ("db.t JOIN db2.t ON db.t.i = db2.t.i WHERE db2.t.l = 3 AND db.t.l = 4", {"t": "l = 4"}),
+    ("db2.t JOIN db.t ON db.t.i = db2.t.i WHERE db2.t.l = 3", {"t": "TRUE"}),
     ("t TABLESAMPLE BERNOULLI (10) WHERE t.l = 3", {"t": "TRUE"}),
 ]  # fmt: skip
 
@@ -156,6 +165,41 @@ def test_joins_give_each_table_what_they_imply(from_: str, expected: dict[str, s
         for d in demands(f"SELECT * FROM {from_}")
     }
     assert {name: found[name] for name in expected} == expected
+
+
+DERIVED = [
+    ("spark", "SELECT l FROM db.t LATERAL VIEW explode(tags) x AS tag WHERE i = 3 AND tag = 'a'",
+     "i = 3"),
+    ("spark", "SELECT l FROM (SELECT *, row_number() OVER (PARTITION BY i ORDER BY l) AS r"
+     " FROM db.t) q WHERE i = 3 AND r = 1", "i = 3"),
+    ("snowflake", "SELECT l FROM (SELECT * FROM db.t"
+     " QUALIFY row_number() OVER (PARTITION BY i ORDER BY l) = 1) WHERE i = 3 AND l = 4", "i = 3"),
+    ("duckdb", "SELECT l FROM (SELECT * FROM db.t USING SAMPLE 9 ROWS) WHERE i = 3", "TRUE"),
+    ("trino", "SELECT l AS i, i AS l FROM db.t GROUP BY i, l HAVING i > 2", "TRUE"),
+    ("trino", "SELECT i, max(l) AS l FROM db.t GROUP BY i HAVING i > 2 AND l > 3", "i > 2"),
+    ("clickhouse", "SELECT l AS i FROM db.t WHERE i = 3 AND p > 1", "p > 1.00"),
+    ("postgres", "SELECT l FROM db.t WHERE i BETWEEN SYMMETRIC 5 AND 2",
+     "(i BETWEEN 2 AND 5) OR (i BETWEEN 5 AND 2)"),
+    ("postgres", "SELECT l FROM db.t WHERE i = ANY(ARRAY[1, 2])", "i IN (1, 2)"),
+    ("bigquery", "SELECT l FROM db.t WHERE i IN UNNEST([1, 2])", "i IN (1, 2)"),
+    ("spark", "SELECT l FROM db.t WHERE i = '5' AND l IN ('3', '4') AND p = '5'",
+     "i = 5 AND l IN (3, 4)"),
+    ("duckdb", "SELECT l FROM db.t WHERE s LIKE 5 AND i = 3", "i = 3"),
+    ("bigquery", "SELECT l FROM db.t WHERE DATE(tz, 'Europe/Berlin') = '2024-01-01'", "TRUE"),
+    ("bigquery", "SELECT l FROM db.t WHERE DATE(tz) = '2024-01-01'",
+     "tz >= 2024-01-01T00:00:00Z AND tz < 2024-01-02T00:00:00Z"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "sql", "expected"), DERIVED)
+def test_one_table_is_asked_what_the_dialect_means(dialect: str, sql: str, expected: str) -> None:
+    (found,) = demands(sql, dialect)
+    assert render(found.predicate, found.table.schema, found.literals) == expected
+
+
+def test_an_intersection_of_all_columns_reads_them_all() -> None:
+    found = demands("SELECT i FROM (SELECT i, d FROM db.t EXCEPT ALL SELECT i, d FROM db.o) q")
+    assert [len(demand.projection) for demand in found] == [2, 2]
 
 
 def test_prepared_statements_keep_their_shape_and_what_is_known() -> None:
