@@ -11,7 +11,7 @@ import difflib
 import logging
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.schema import MappingSchema
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.core.schema import Schema
@@ -30,10 +30,10 @@ from reconciler.errors import UserError
 from reconciler.workload_log.conditions import Bound, bind
 from reconciler.workload_log.fold import Binding, Const
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
+from reconciler.workload_log.prepared import MAX_SQL, immediate
 from reconciler.workload_log.scans import Scan, TooComplex, scans_of
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
-MAX_SQL = 1 << 20
 MAX_TEMPLATES = 4096
 
 NOT_A_QUERY = "not a query"
@@ -279,50 +279,6 @@ def _full_scan(table: KnownTable, reason: str) -> Demand:
     return Demand(table, TRUE, (), (), everything, full_scan=True, note=reason)
 
 
-def immediate(sql: str, dialect: str) -> str:
-    """The query that EXECUTE IMMEDIATE 'text' USING values runs; any other text as it stands.
-
-    Values take the places of the question marks if there are as many; else their value is unknown.
-    """
-    found = _IMMEDIATE.fullmatch(sql) if len(sql) <= MAX_SQL else None
-    if found is None:
-        return sql
-    query = found["query"].replace("''", "'")
-    try:
-        tokenize = Dialect.get_or_raise(dialect or None).tokenize
-        marks = [token for token in tokenize(query) if token.token_type == TokenType.PLACEHOLDER]
-        values = _listed(found["values"] or "", tokenize)
-    except SqlglotError:
-        return query
-    if len(marks) != len(values):
-        return query
-    pieces, done = [], 0
-    for mark, value in zip(marks, values, strict=True):
-        pieces += [query[done : mark.start], value]
-        done = mark.end + 1
-    return "".join([*pieces, query[done:]])
-
-
-def _listed(text: str, tokenize: Callable[[str], list[Token]]) -> list[str]:
-    """The values of a list, in brackets where they are more than a literal with its type."""
-    items: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokenize(text):
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-        if token.token_type == TokenType.COMMA and not depth:
-            items.append([])
-        else:
-            items[-1].append(token)
-    spans = [(text[i[0].start : i[-1].end + 1], len(i)) for i in items if i]
-    return [span if tokens <= 2 else f"({span})" for span, tokens in spans]
-
-
-_IMMEDIATE = re.compile(
-    r"\s*EXECUTE\s+IMMEDIATE\s+'(?P<query>(?:[^']|'')*)'\s*(?:USING\s+(?P<values>.*?))?[\s;]*",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
 def decimals_as_numbers(text: str, dialect: str) -> str:
     """DECIMAL '-1.5' as (-1.5), what it stands for: its type comes from its digits.
 
@@ -483,8 +439,14 @@ def _as_query(statement: exp.Expr) -> exp.Expr | None:
         return statement
     if isinstance(statement, exp.Insert):
         return _with_ctes_of(statement, statement.expression)
+    if isinstance(statement, exp.Cache):
+        return (
+            None if statement.args.get("lazy") else _with_ctes_of(statement, statement.expression)
+        )
+    if isinstance(statement, exp.Copy):
+        return statement.this.this if isinstance(statement.this, exp.Subquery) else None
     if isinstance(statement, exp.Create):
-        if (statement.kind or "").upper() != "TABLE":
+        if not _stores_rows(statement):
             return None
         return _with_ctes_of(statement, statement.expression)
     if isinstance(statement, exp.Update):
@@ -494,6 +456,13 @@ def _as_query(statement: exp.Expr) -> exp.Expr | None:
     if isinstance(statement, exp.Merge):
         return _merge(statement)
     return None
+
+
+def _stores_rows(statement: exp.Create) -> bool:
+    kind = (statement.kind or "").upper()
+    return kind == "TABLE" or (
+        kind == "VIEW" and statement.find(exp.MaterializedProperty) is not None
+    )
 
 
 def _with_ctes_of(statement: exp.Expr, query: exp.Expr | None) -> exp.Expr | None:

@@ -27,6 +27,7 @@ from reconciler.workload_log.importing import (
     lines_of,
     open_log,
 )
+from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
     Place,
     Running,
@@ -47,7 +48,10 @@ OWN_AGENT = "layoutctl"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line. engine: "" where the log does not name it."""
+    """A usable line. engine, session_name: "" where the log does not name them.
+
+    session_name tells whose prepared statements the line may execute; it is not kept.
+    """
 
     sql: str
     event_ms: int
@@ -56,6 +60,7 @@ class Record:
     engine: str
     duration_ms: int | None
     recorded_bytes: int | None
+    session_name: str = ""
 
 
 @dataclass
@@ -86,13 +91,14 @@ class SqlLogImport:
     ) -> None:
         running = Running()
         stream = place.stream
-        pending = _Pending(self.sink, tally)
+        pending = _Pending(self.sink, tally, PreparedStatements(self.reader.dialect))
         with open_log(path) as file:
             try:
                 for number, (line, ended) in enumerate(lines_of(file), start=1):
                     content = b"" if line is None else line
                     if number <= place.lines:
                         running.add(content)
+                        self._look_back(content, pending.prepared)
                         continue
                     if not ended and not _is_object(content):
                         if content.strip():
@@ -115,6 +121,12 @@ class SqlLogImport:
         if stream is not None and stream.lines > place.lines:
             self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
 
+    def _look_back(self, line: bytes, prepared: PreparedStatements) -> None:
+        """A line of an earlier import may hold the PREPARE of what a new line executes."""
+        record = self.record(line) if prepared.concerned(line) else ""
+        if isinstance(record, Record):
+            prepared.running(record.sql, record.session_name)
+
     def _line(self, line: bytes | None, number: int, stream: Stream, pending: _Pending) -> None:
         if line is not None and not line.strip(b" \t\r\n\xef\xbb\xbf"):
             return
@@ -122,8 +134,12 @@ class SqlLogImport:
         if isinstance(record, str):
             pending.skip(record, number)
             return
+        sql, reason = pending.prepared.running(record.sql, record.session_name)
+        if reason:
+            pending.skip(reason, number)
+            return
         try:
-            found = self.reader.extract(record.sql, record.event_ms, record.session)
+            found = self.reader.extract(sql, record.event_ms, record.session)
         except Exception as error:  # a fault of ours in one query must not stop the import
             pending.skip(f"could not be analysed ({type(error).__name__})", number)
             return
@@ -162,6 +178,7 @@ class SqlLogImport:
             body["engine"][:40] if isinstance(body.get("engine"), str) else "",
             _count(body.get("durationMs")),
             _first_count(body, ("recordedBytes", "bytesRead", "bytes")),
+            _session_name(body),
         )
 
     def _session(self, body: dict[str, Any]) -> Session:
@@ -185,6 +202,7 @@ class _Pending:
 
     sink: FragmentSink
     tally: Tally
+    prepared: PreparedStatements
 
     def __post_init__(self) -> None:
         self.fragments: list[Fragment] = []
@@ -284,6 +302,14 @@ def _own(body: dict[str, Any]) -> bool:
     """Our own statements, where the engine logs the client's name."""
     names = ("application", "applicationName", "client", "clientInfo", "source", "userAgent")
     return any(str(body.get(name, "")).lower().startswith(OWN_AGENT) for name in names)
+
+
+_SESSION_FIELDS = ("sessionId", "session_id", "session", "connectionId", "user", "userName")
+
+
+def _session_name(body: dict[str, Any]) -> str:
+    values = (body.get(name) for name in _SESSION_FIELDS)
+    return next((str(v)[:200] for v in values if isinstance(v, (str, int)) and v != ""), "")
 
 
 def _first_line(path: Path) -> bytes | None:

@@ -234,6 +234,21 @@ def test_an_unknown_value_in_a_disjunction_or_negation_keeps_every_row() -> None
         assert render(found.predicate, found.table.schema) == "TRUE" and found.unbound is not None
 
 
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [("trino", "EXPLAIN ANALYZE VERBOSE SELECT l FROM db.t WHERE i = 3"),
+     ("postgres", "/* a */ EXPLAIN (ANALYZE, BUFFERS) SELECT l FROM db.t WHERE i = 3"),
+     ("redshift", "UNLOAD ('SELECT l FROM db.t WHERE i = 3') TO 's3://x' PARALLEL OFF"),
+     ("athena", "UNLOAD (SELECT l FROM db.t WHERE i = 3) TO 's3://x' WITH (format = 'PARQUET')"),
+     ("duckdb", "COPY (SELECT l FROM db.t WHERE i = 3) TO 'x.parquet'"),
+     ("spark", "CACHE TABLE x AS SELECT l FROM db.t WHERE i = 3"),
+     ("snowflake", "CREATE MATERIALIZED VIEW x AS SELECT l FROM db.t WHERE i = 3")],
+)  # fmt: skip
+def test_statements_that_run_a_query_are_read_as_the_query(dialect: str, sql: str) -> None:
+    (found,) = demands(sql, dialect)
+    assert render(found.predicate, found.table.schema, found.literals) == "i = 3"
+
+
 STATEMENTS = [
     ("INSERT INTO db.o SELECT i, s, d FROM db.t WHERE i = 3", {"t": "i = 3"}),
     ("CREATE TABLE x AS WITH c AS (SELECT * FROM db.t WHERE l = 2) SELECT * FROM c",
@@ -261,6 +276,7 @@ def test_other_statements_are_skipped_with_a_reason() -> None:
         ("GRANT SELECT ON db.t TO x", reader.NOT_A_QUERY),
         ("CREATE VIEW v AS SELECT * FROM db.t", reader.NOT_A_QUERY),
         ("SELECT 1", reader.UNKNOWN_TABLES),
+        ("EXPLAIN SELECT * FROM db.t", reader.NOT_A_QUERY),
         ("SELECT * FROM db.t FOR VERSION AS OF 5", reader.TIME_TRAVEL),
         ("-- layoutctl\nSELECT * FROM db.t", reader.OWN_JOB),
     ):

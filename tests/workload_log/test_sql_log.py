@@ -12,6 +12,7 @@ import pytest
 from reconciler.errors import UserError
 from reconciler.workload_log import sql_log
 from reconciler.workload_log.importing import Tally
+from reconciler.workload_log.prepared import PREPARES, UNKNOWN
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import SchemaMap
@@ -291,3 +292,74 @@ def test_session_catalog_schema_and_zone_complete_names_and_times(tmp_path: Path
     assert days == [days[0], days[0] + 1, days[0]]
     assert [f.moving for f in sink.fragments] == [(0,), (1,), (0,)]
     assert dict(tally.skipped) == {"no table of this catalog": 1}
+
+
+def statement(sql: str, **extra: Any) -> str:
+    return json.dumps({"sql": sql, "timestamp": AT, **extra})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "prepare", "execute"),
+    [("trino", "PREPARE p FROM SELECT id FROM db.t WHERE id = ? AND day > ?",
+      "EXECUTE p USING 7, DATE '2026-01-01'"),
+     ("trino", "prepare \"P\" from select id from db.t where id = ? and day > ?;",
+      "/* by jdbc */ execute p using 3 + 4, DATE '2026-01-01';"),
+     ("postgres", "PREPARE p (date, numeric(3, 1)) AS"
+      " SELECT id FROM db.t WHERE id = $2 AND day > $1", "EXECUTE p('2026-01-01', 7)"),
+     ("duckdb", "PREPARE p AS SELECT id FROM db.t WHERE id = $1 AND id = $1 AND day > $2",
+      "EXECUTE p(7, DATE '2026-01-01')"),
+     ("mysql", "PREPARE p FROM 'SELECT id FROM db.t WHERE id = ? AND day > ''2026-01-01'''",
+      "EXECUTE p USING 7")],
+)  # fmt: skip
+def test_an_executed_statement_is_the_last_one_prepared_by_its_name(
+    tmp_path: Path, dialect: str, prepare: str, execute: str
+) -> None:
+    sink = MemorySink()
+    lines = [statement("PREPARE p AS SELECT id FROM db.u"), statement(prepare),
+             statement(execute, weight=4)]  # fmt: skip
+    tally = run(sink, write(tmp_path / "q.jsonl", *lines), dialect)
+    (fragment,) = sink.fragments
+    assert fragment.table_uuid == "uuid-t" and fragment.weight == 4.0
+    assert fragment.literals == (7, 20454) and fragment.unbound is None
+    assert (tally.read, tally.kept, dict(tally.skipped)) == (3, 1, {PREPARES: 2})
+
+
+def test_values_that_do_not_fit_leave_the_statement_with_its_shape(tmp_path: Path) -> None:
+    sink = MemorySink()
+    lines = [statement("PREPARE p FROM SELECT id FROM db.t WHERE id = ? AND day > '2026-01-01'"),
+             statement("EXECUTE p USING 1, 2"), statement("EXECUTE p")]  # fmt: skip
+    run(sink, write(tmp_path / "q.jsonl", *lines))
+    assert [(f.literals, f.unbound is None) for f in sink.fragments] == [((20454,), False)] * 2
+
+
+def test_prepared_names_belong_to_their_session(tmp_path: Path) -> None:
+    sink = MemorySink()
+    one, other = "SELECT id FROM db.t WHERE id = ?", "SELECT id FROM db.u WHERE id = ?"
+    lines = [
+        statement(f"PREPARE p FROM {one}", user="a"),
+        statement(f"PREPARE p FROM {other}", user="b"),
+        statement("EXECUTE p USING 1", user="a"),
+        statement("EXECUTE p USING 2", user="b"),
+        statement("EXECUTE p USING 3"),
+        statement("EXECUTE p USING 4", user="c"),
+        statement("DEALLOCATE PREPARE p", user="a"),
+        statement("EXECUTE p USING 5", user="a"),
+    ]
+    tally = run(sink, write(tmp_path / "q.jsonl", *lines))
+    assert [(f.table_uuid, f.literals) for f in sink.fragments] == [
+        ("uuid-t", (1,)), ("uuid-u", (2,)), ("uuid-u", (3,))]  # fmt: skip
+    assert tally.skipped[UNKNOWN] == 2 and tally.lines[UNKNOWN] == [6, 8]
+
+
+def test_a_statement_prepared_before_the_last_import_is_known(tmp_path: Path) -> None:
+    sink, path = MemorySink(), tmp_path / "q.jsonl"
+    lines = [statement("PREPARE p FROM SELECT id FROM db.t WHERE id = ?"),
+             statement("EXECUTE p USING 1"), statement("EXECUTE p USING 2")]  # fmt: skip
+    run(sink, write(path, *lines[:2]))
+    tally = run(sink, write(path, *lines))
+    assert [f.literals for f in sink.fragments] == [(1,), (2,)]
+    assert (tally.earlier, tally.read, tally.kept) == (2, 1, 1)
+    whole = MemorySink()
+    run(whole, path)
+    assert whole.stored == sink.stored
+    assert run(sink, path).read == 0

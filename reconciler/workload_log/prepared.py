@@ -1,0 +1,172 @@
+"""Statements that run text written elsewhere: EXECUTE, EXECUTE IMMEDIATE, EXPLAIN ANALYZE, UNLOAD.
+
+For the SQL log reader, which needs the query that runs with the values it runs with. A PREPARE is
+remembered by its name within one log, and within one user or session where the log tells them
+apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+MAX_SQL = 1 << 20
+MAX_STATEMENTS = 20_000
+"""Prepared statements remembered; the oldest are forgotten first."""
+
+PREPARES = "prepares a statement; counted where it is executed"
+UNKNOWN = "executes a statement whose PREPARE is not in the log"
+
+_START = r"(?:\s|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
+_NAME = r"(?P<name>\"[^\"]+\"|`[^`]+`|\w+)"
+_PREPARE = re.compile(
+    rf"{_START}PREPARE\s+{_NAME}\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?"
+    r"(?:FROM|AS)\b\s*(?P<query>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_EXECUTE = re.compile(
+    rf"{_START}EXECUTE\s+(?!IMMEDIATE\b){_NAME}"
+    r"(?:\s+USING\s+(?P<using>.*?)|\s*\((?P<list>.*)\))?[\s;]*",
+    re.IGNORECASE | re.DOTALL,
+)
+_DEALLOCATE = re.compile(
+    rf"{_START}(?:DEALLOCATE|DROP)\s+(?:PREPARE\s+)?{_NAME}[\s;]*", re.IGNORECASE | re.DOTALL
+)
+_IMMEDIATE = re.compile(
+    rf"{_START}EXECUTE\s+IMMEDIATE\s+'(?P<query>(?:[^']|'')*)'\s*"
+    r"(?:USING\s+(?P<values>.*?))?[\s;]*",
+    re.IGNORECASE | re.DOTALL,
+)
+_ANALYZE = re.compile(
+    rf"{_START}EXPLAIN\s+(?:ANALY[ZS]E\b\s*(?:VERBOSE\b\s*)?|\([^()]*\bANALY[ZS]E\b[^()]*\)\s*)"
+    r"(?P<query>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNLOAD = re.compile(
+    rf"{_START}UNLOAD\s*\(\s*(?P<query>.*)\)\s*TO\s*'.*", re.IGNORECASE | re.DOTALL
+)
+_QUOTED = re.compile(r"'(?P<text>(?:[^']|'')*)'[\s;]*", re.DOTALL)
+_CONCERNS = re.compile(rb"prepare|deallocate", re.IGNORECASE)
+
+
+class PreparedStatements:
+    """The statements that one log has prepared so far."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self._texts: OrderedDict[tuple[str | None, str], str] = OrderedDict()
+
+    @staticmethod
+    def concerned(line: bytes) -> bool:
+        """Whether a line of the log that was imported before may still say what a name means."""
+        return _CONCERNS.search(line) is not None
+
+    def running(self, sql: str, session: str) -> tuple[str, str]:
+        """The text that a statement runs, and why there is none or "".
+
+        session: of the user or connection, "" where the log has none.
+        """
+        if len(sql) > MAX_SQL:
+            return sql, ""
+        found = _PREPARE.fullmatch(sql)
+        if found is not None:
+            self._remember(_name(found), session, _unquoted(found["query"].rstrip("; \t\r\n")))
+            return "", PREPARES
+        found = _EXECUTE.fullmatch(sql)
+        if found is not None:
+            text = self._text(_name(found), session)
+            if text is None:
+                return "", UNKNOWN
+            return with_values(text, found["using"] or found["list"] or "", self._dialect), ""
+        found = _DEALLOCATE.fullmatch(sql)
+        if found is not None:
+            for key in (session, None):
+                self._texts.pop((key, _name(found)), None)
+        return sql, ""
+
+    def _remember(self, name: str, session: str, text: str) -> None:
+        for key in (session, None):
+            self._texts[key, name] = text
+            self._texts.move_to_end((key, name))
+        while len(self._texts) > 2 * MAX_STATEMENTS:
+            self._texts.popitem(last=False)
+
+    def _text(self, name: str, session: str) -> str | None:
+        """That of the session; the log's last one where it does not tell sessions apart."""
+        if session:
+            own = self._texts.get((session, name))
+            return own if own is not None else self._texts.get(("", name))
+        return self._texts.get((None, name))
+
+
+def _name(found: re.Match[str]) -> str:
+    return found["name"].strip('"`').lower()
+
+
+def _unquoted(text: str) -> str:
+    """MySQL prepares from a string."""
+    found = _QUOTED.fullmatch(text)
+    return found["text"].replace("''", "'") if found else text
+
+
+def immediate(sql: str, dialect: str) -> str:
+    """The query that EXECUTE IMMEDIATE, EXPLAIN ANALYZE or UNLOAD runs; other text as it stands."""
+    if len(sql) > MAX_SQL:
+        return sql
+    found = _IMMEDIATE.fullmatch(sql)
+    if found is not None:
+        return with_values(found["query"].replace("''", "'"), found["values"] or "", dialect)
+    found = _ANALYZE.fullmatch(sql) or _UNLOAD.fullmatch(sql)
+    return sql if found is None else _unquoted(found["query"].strip())
+
+
+def with_values(query: str, values: str, dialect: str) -> str:
+    """The query with values in the places of ? or $1; as it stands if their numbers differ."""
+    try:
+        tokenize = Dialect.get_or_raise(dialect or None).tokenize
+        listed = _listed(values, tokenize)
+        tokens = tokenize(query)
+    except SqlglotError:
+        return query
+    marks = _marks(tokens)
+    if {number for _, _, number in marks} != set(range(len(listed))):
+        return query
+    pieces, done = [], 0
+    for start, end, number in marks:
+        pieces += [query[done:start], listed[number]]
+        done = end + 1
+    return "".join([*pieces, query[done:]])
+
+
+def _marks(tokens: list[Token]) -> list[tuple[int, int, int]]:
+    """Start, end and number of each parameter, from 0: ? by their order, $1 by its number."""
+    marks: list[tuple[int, int, int]] = []
+    for index, token in enumerate(tokens):
+        if token.token_type == TokenType.PLACEHOLDER and token.text == "?":
+            marks.append((token.start, token.end, len(marks)))
+        elif token.token_type == TokenType.VAR and re.fullmatch(r"\$\d{1,5}", token.text):
+            marks.append((token.start, token.end, int(token.text[1:]) - 1))
+        elif token.token_type == TokenType.PARAMETER and token.text == "$":
+            after = tokens[index + 1] if index + 1 < len(tokens) else token
+            if after.start == token.end + 1 and re.fullmatch(r"\d{1,5}", after.text):
+                marks.append((token.start, after.end, int(after.text) - 1))
+    return marks
+
+
+def _listed(text: str, tokenize: Callable[[str], list[Token]]) -> list[str]:
+    """The values of a list, in brackets where they are more than a literal with its type."""
+    items: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokenize(text):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if token.token_type == TokenType.COMMA and not depth:
+            items.append([])
+        else:
+            items[-1].append(token)
+    spans = [(text[i[0].start : i[-1].end + 1], len(i)) for i in items if i]
+    return [span if tokens <= 2 else f"({span})" for span, tokens in spans]
