@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +42,8 @@ Gone = Callable[[str, str, Identifier], bool]
 
 @dataclass
 class Policies:
-    """tables, gone: of the catalogs' reconcile. asked: requestedAt that were passed on."""
+    """tables, gone: of the catalogs' reconcile. asked: requestedAt that were passed on. rivals: by
+    the policy that comes before them, those that would take a table of its, by TableLayout."""
 
     runtime: Runtime
     catalogs: Catalogs
@@ -50,6 +52,8 @@ class Policies:
     tables: Listed
     gone: Gone
     asked: dict[Key, str] = field(default_factory=dict)
+    rivals: dict[Key, dict[str, set[Key]]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     selections: Selections = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,11 +64,14 @@ class Policies:
         if body is None:
             self.asked.pop(key, None)
             self._left(key)
+            self._give_way(key)
             return Result()
         if not self.runtime.held():
             return Result(due=self.clock().timestamp() + 5)
         try:
-            return self._reconcile(key, body)
+            result = self._reconcile(key, body)
+            self._give_way(key)
+            return result
         except Conflict:
             return Result(due=self.clock().timestamp() + 1)
         except NotFound:
@@ -92,7 +99,7 @@ class Policies:
         self._retire(policy, wanted, layouts)
         self._pass_on(key, body, layouts)
         view = PolicyView(
-            layouts=[item for item in self._layouts(key) if _table(item) in wanted],
+            layouts=[item for item in self._layouts(key) if _wants(policy, wanted, item)],
             matched=len(wanted),
             conflicting=conflicting,
             suspended=policy.spec.suspend,
@@ -143,19 +150,50 @@ class Policies:
         mine: set[Identifier] = set()
         for table in matching:
             others = self.selections.rivals(policy, table)
-            holder = self._holder(policy, table)
-            if holder == policy.name or (holder is None and _first(policy, others, table)):
+            holder = self._holder(policy, table) or _first(policy, others, table)
+            if holder == policy.name:
                 mine.add(table)
-            elif holder is not None and holder not in {p.name for p in others}:
+                continue
+            self._wait_for(holder, policy, table)
+            if holder not in {p.name for p in others}:
                 log.info("%s is still held by policy %s", ".".join(table), holder)
         return frozenset(mine), len(matching) - len(mine)
 
+    def _wait_for(self, holder: str, policy: TableLayoutPolicy, table: Identifier) -> None:
+        own = Key(Work.POLICY, policy.namespace, policy.name)
+        name = table_layout_name(policy.spec.catalog.name, table)
+        with self.lock:
+            held = self.rivals.setdefault(Key(Work.POLICY, policy.namespace, holder), {})
+            held.setdefault(name, set()).add(own)
+
+    def _give_way(self, key: Key) -> None:
+        """Tables that are the policy's no more: whoever waits for one would else look at it again
+        only when its own interval ends."""
+        with self.lock:
+            held = self.rivals.get(key, {})
+            given = [name for name in held if not self._holds(key, name)]
+            rivals = {rival for name in given for rival in held.pop(name)}
+            if not held:
+                self.rivals.pop(key, None)
+        for rival in sorted(rivals):
+            self.runtime.enqueue(rival, None)
+
+    def _holds(self, key: Key, name: str) -> bool:
+        found = self.runtime.index.layout(key.namespace, name)
+        if found is None or found["spec"]["policyRef"]["name"] != key.name:
+            return False
+        return self.runtime.index.policy(key.namespace, key.name) is not None or not _left(found)
+
     def _holder(self, policy: TableLayoutPolicy, table: Identifier) -> str | None:
         """The policy whose TableLayout of the table exists. One that is being deleted still holds
-        its table: its job may be stopping."""
+        its table: its job may be stopping. One whose policy is gone and left it behind does not."""
         name = table_layout_name(policy.spec.catalog.name, table)
         found = self.runtime.index.layout(policy.namespace, name)
-        return None if found is None else str(found["spec"]["policyRef"]["name"])
+        if found is None:
+            return None
+        holder = str(found["spec"]["policyRef"]["name"])
+        gone = self.runtime.index.policy(policy.namespace, holder) is None
+        return None if gone and _left(found) else holder
 
     def _apply(
         self,
@@ -192,9 +230,9 @@ class Policies:
         """
         for item in layouts:
             table, meta = _table(item), item["metadata"]
-            if table in wanted or meta.get("deletionTimestamp"):
+            if _wants(policy, wanted, item) or meta.get("deletionTimestamp"):
                 continue
-            selected = selects(policy.spec.tables, table)
+            selected = _of_catalog(policy, item) and selects(policy.spec.tables, table)
             if selected and not self.gone(policy.namespace, policy.spec.catalog.name, table):
                 continue
             self._delete(item, "gone" if selected else "no longer selected")
@@ -283,10 +321,29 @@ def _says(found: Mapping[str, Any], manifest: Body) -> bool:
     )
 
 
-def _first(policy: TableLayoutPolicy, others: list[TableLayoutPolicy], table: Identifier) -> bool:
-    """Whether the policy comes before all others that select the table."""
+def _first(policy: TableLayoutPolicy, others: list[TableLayoutPolicy], table: Identifier) -> str:
+    """Name of the policy that comes before all others that select the table."""
     found = policies_for(table, policy.spec.catalog.name, [policy, *others])
-    return bool(found) and found[0].name == policy.name
+    return found[0].name if found else ""
+
+
+def _of_catalog(policy: TableLayoutPolicy, layout: Mapping[str, Any]) -> bool:
+    """A policy may have been moved to another catalog, with tables of the same names."""
+    return bool(layout["spec"]["catalogRef"]["name"] == policy.spec.catalog.name)
+
+
+def _wants(
+    policy: TableLayoutPolicy, wanted: frozenset[Identifier], layout: Mapping[str, Any]
+) -> bool:
+    return _of_catalog(policy, layout) and _table(layout) in wanted
+
+
+def _left(layout: Mapping[str, Any]) -> bool:
+    """Whether nothing of it goes on: neither its deletion nor a job."""
+    record = record_of(layout.get("status"))
+    return not layout["metadata"].get("deletionTimestamp") and not (
+        record is not None and record.unsettled
+    )
 
 
 def _table(layout: Mapping[str, Any]) -> Identifier:

@@ -120,6 +120,55 @@ def test_a_claim_does_not_move_while_a_job_lives() -> None:
     assert layouts(world) == {"b": "other"}
 
 
+def test_who_waits_for_a_table_is_called_when_its_policy_lets_it_go() -> None:
+    world = World()
+    operator = world.operator()
+    found = policies(world, operator, "a", "b")
+    reconcile(world, operator, found)
+    world.policy("other", tables={"include": ["sales.b"]})
+    reconcile(world, operator, found, "other")
+    waiting = Key(Work.POLICY, NAMESPACE, "other")
+    operator.asked.clear()
+    reconcile(world, operator, found)
+    assert waiting not in operator.asked
+    world.policy(tables={"include": ["sales.a"]})
+    reconcile(world, operator, found)  # lets it go, and is called again when it is gone
+    reconcile(world, operator, found)
+    assert operator.asked.count(waiting) == 1
+    reconcile(world, operator, found, "other")
+    assert layouts(world) == {"a": "facts", "b": "other"}
+
+
+def test_a_layout_that_its_deleted_policy_left_behind_goes_to_the_next_one() -> None:
+    world = World()
+    operator = world.operator()
+    found = policies(world, operator, "a")
+    reconcile(world, operator, found)
+    world.policy("other", tables={"include": ["sales.*"]})
+    reconcile(world, operator, found, "other")
+    world.server.remove(POLICY, NAMESPACE, "facts")  # --cascade=orphan
+    operator.asked.clear()
+    reconcile(world, operator, found)
+    assert Key(Work.POLICY, NAMESPACE, "other") in operator.asked
+    reconcile(world, operator, found, "other")
+    assert layouts(world) == {"a": "other"}
+    (layout,) = world.server.all(TABLE_LAYOUT)
+    (owner,) = layout["metadata"]["ownerReferences"]
+    assert owner["name"] == "other"
+
+
+def test_a_policy_that_moves_to_another_catalog_lets_go_of_tables_of_the_same_names() -> None:
+    world = World()
+    operator = world.operator()
+    found = policies(world, operator, "a")
+    reconcile(world, operator, found)
+    world.policy(catalogRef={"name": "lakehouse"})
+    for _ in range(2):
+        reconcile(world, operator, found)
+    (layout,) = world.server.all(TABLE_LAYOUT)
+    assert layout["spec"]["catalogRef"]["name"] == "lakehouse"
+
+
 def test_a_missing_table_is_retired_only_when_it_is_gone_for_certain() -> None:
     world = World()
     operator = world.operator()
