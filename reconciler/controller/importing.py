@@ -12,7 +12,7 @@ import logging
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +36,8 @@ SOON = dt.timedelta(seconds=20)
 NOTE = "workload-import"
 
 Where = tuple[str, str]
+Origin = tuple[str, Sequence[str], Mapping[str, str]]
+"""Of which object, and where its state is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Imports:
     clock: Callable[[], dt.datetime]
     held: Callable[[], bool]
     cache: Path
+    _of: dict[Where, Origin] = field(default_factory=dict)
     _runs: dict[Where, Run] = field(default_factory=dict)
     _next: dict[Where, dt.datetime] = field(default_factory=dict)
     _tasks: dict[Where, Future[Run]] = field(default_factory=dict)
@@ -86,6 +89,7 @@ class Imports:
             text = "spec.workload.sources is empty"
             return ImportState(Truth.UNKNOWN, Reason.NO_SOURCES.value, text)
         with self._lock:
+            self._keep_to(where, handle)
             running = self._collect(where)
             interval = dt.timedelta(seconds=workload.interval_seconds)
             moment = self._next.get(where, now)
@@ -99,6 +103,17 @@ class Imports:
                 state_of(self._runs.get(where), now),
                 due=now + SOON if running else self._next.get(where),
             )
+
+    def _keep_to(self, where: Where, handle: LiveHandle) -> None:
+        """What was read into one state says nothing of another: a catalog may be made anew, or be
+        pointed elsewhere, under its old name."""
+        spec = handle.document.spec
+        origin = (handle.uid, spec.system.namespace, spec.properties)
+        if self._of.get(where) != origin:
+            self._of[where] = origin
+            self._runs.pop(where, None)
+            self._next.pop(where, None)
+            self._tasks.pop(where, None)
 
     def _collect(self, where: Where) -> bool:
         """Takes in a run that ended; whether one is still going."""
@@ -138,8 +153,10 @@ def run(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], b
     """Reads what is new in every source. Never raises: what went wrong is the run's error."""
     try:
         note = handle.store.note(NOTE) or {}
-        before = known or Run(int(note.get("untilMs", 0)), int(note.get("version", 0)))
-        return _run(handle, replace(before, error="", more=False), cache, held)
+        before = known or Run()  # a first run that failed knows less than the note
+        until = max(before.until_ms, int(note.get("untilMs", 0)))
+        version = max(before.version, int(note.get("version", 0)))
+        return _run(handle, Run(until, version, done=before.done), cache, held)
     except ReconcilerError as error:
         return replace(known or Run(), error=error.what, more=False)
     except Exception as error:  # a reader's fault must not end imports for good
