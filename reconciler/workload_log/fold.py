@@ -245,7 +245,7 @@ def parse_timestamp(text: str) -> dt.datetime | None:
 
 def _zone(name: str) -> dt.tzinfo:
     if name in ("Z", "UTC", "GMT"):
-        return dt.UTC
+        return _UTC
     if name[0] in "+-":
         sign = 1 if name[0] == "+" else -1
         digits = name[1:].replace(":", "")
@@ -266,7 +266,9 @@ def named_zone(name: str) -> dt.tzinfo:
 def _shift(value: dt.date | dt.datetime, by: Interval, sign: int) -> dt.date | dt.datetime:
     moved = _add_months(value, sign * by.months) if by.months else value
     if isinstance(moved, dt.datetime):
-        return moved + dt.timedelta(microseconds=sign * by.micros)
+        exact = moved if moved.tzinfo is None else moved.astimezone(dt.UTC)
+        exact += dt.timedelta(microseconds=sign * by.micros)
+        return exact if moved.tzinfo is None else exact.astimezone(moved.tzinfo)
     if by.micros % _DAY_US == 0:
         return moved + dt.timedelta(days=sign * (by.micros // _DAY_US))
     midnight = dt.datetime.combine(moved, dt.time())
@@ -328,15 +330,36 @@ def _interval(node: exp.Expr, binding: Binding) -> Const:
 
 
 def _now(node: exp.Expr, binding: Binding) -> Const:
+    if node.args.get("sysdate") and binding.dialect == "snowflake":
+        return Const(binding.now.replace(tzinfo=None), True)
     return Const(binding.now, True)
 
 
 def _local_now(node: exp.Expr, binding: Binding) -> Const:
-    return Const(binding.now.astimezone(binding.zone).replace(tzinfo=None), True)
+    return Const(_wall_clock(binding.now, _asked_zone(node, binding)), True)
 
 
 def _today(node: exp.Expr, binding: Binding) -> Const:
-    return Const(binding.now.astimezone(binding.zone).date(), True)
+    return Const(_wall_clock(binding.now, _asked_zone(node, binding)).date(), True)
+
+
+def _asked_zone(node: exp.Expr, binding: Binding) -> dt.tzinfo:
+    """CURRENT_DATE('America/New_York'); a number is a precision."""
+    asked = None if node.args.get("this") is None else fold(node.this, binding).value
+    if asked is None or isinstance(asked, int):
+        return binding.zone
+    return _zone(asked)
+
+
+_UTC = ZoneInfo("UTC")
+"""UTC that a query names; the dt.UTC of `Binding.now` stands for the session's zone."""
+_OWN_ZONES = ("trino", "presto", "athena")
+
+
+def _zone_of(at: dt.datetime, binding: Binding) -> dt.tzinfo:
+    """In whose wall-clock time an instant is cut or cast: that of the session, or its own."""
+    own = at.tzinfo if binding.dialect in _OWN_ZONES else None
+    return binding.zone if own is None or own is dt.UTC else own
 
 
 def _date_add(node: exp.Expr, binding: Binding) -> Const:
@@ -356,7 +379,7 @@ def _date_shift(node: exp.Expr, binding: Binding, sign: int) -> Const:
         amount = _interval_of(amount, unit_name(node.args.get("unit"), "DAY"))
     moved = _shift(_temporal(left.value), amount, sign)
     if isinstance(node, exp.TsOrDsAdd) and binding.dialect in _DATES_FROM_DATE_ADD:
-        moved = as_date(moved, binding.zone)
+        moved = as_date(moved, binding)
     return Const(moved, left.relative or right.relative)
 
 
@@ -370,7 +393,7 @@ def _months_add(node: exp.Expr, binding: Binding) -> Const:
         return decided
     start = _temporal(left.value)
     if binding.dialect in _DATES_FROM_DATE_ADD:
-        start = as_date(start, binding.zone)
+        start = as_date(start, binding)
     if start.day > 27 or type(right.value) is not int:
         raise NotConstant("end of month")  # some engines keep the last day of the month
     return Const(_add_months(start, right.value), left.relative or right.relative)
@@ -402,6 +425,8 @@ def next_unit(start: dt.datetime, unit: str) -> dt.datetime:
     return start + dt.timedelta(microseconds=_UNIT_US[unit])
 
 
+_TRUNCATION_NAMES = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR", "DD": "DAY",
+                     "ISOWEEK": "WEEK"}  # fmt: skip
 _SUNDAY_WEEKS = ("bigquery", "snowflake", "mysql", "tsql", "clickhouse")
 
 
@@ -412,9 +437,10 @@ def _date_trunc(node: exp.Expr, binding: Binding) -> Const:
     unit = unit_name(node.args.get("unit"))
     if node.args.get("zone") is not None or (unit == "WEEK" and binding.dialect in _SUNDAY_WEEKS):
         raise NotConstant("truncation depends on a setting")
+    unit = _TRUNCATION_NAMES.get(unit, unit)
     at = _temporal(value.value)
     if isinstance(at, dt.datetime) and at.tzinfo is not None:
-        return Const(truncate(at.astimezone(binding.zone), unit), value.relative)
+        return Const(truncate(at.astimezone(_zone_of(at, binding)), unit), value.relative)
     start = truncate(at, unit)
     whole_day = not isinstance(at, dt.datetime)
     return Const(start.date() if whole_day else start, value.relative)
@@ -429,8 +455,9 @@ def _at_time_zone(node: exp.Expr, binding: Binding) -> Const:
         return Const(value.value.replace(tzinfo=zone), value.relative)
     if binding.dialect in ("postgres", "redshift", "duckdb"):
         return Const(value.value.astimezone(zone).replace(tzinfo=None), value.relative)
-    if binding.dialect in ("trino", "presto", "athena"):
-        return value
+    if binding.dialect in _OWN_ZONES:
+        own = _UTC if zone is dt.UTC else zone
+        return Const(value.value.astimezone(own), value.relative)
     raise NotConstant("time zone")
 
 
@@ -451,11 +478,11 @@ def _cast(node: exp.Expr, binding: Binding) -> Const:
 
 def _cast_value(value: Any, to: str, parameters: list[exp.Expr], binding: Binding) -> Any:
     if to in ("DATE", "DATE32"):
-        return as_date(value, binding.zone)
+        return as_date(value, binding)
     if to in ("TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "DATETIME2"):
-        return _as_timestamp(value, binding.zone, False)
+        return _as_timestamp(value, binding, False)
     if to in ("TIMESTAMPTZ", "TIMESTAMPLTZ"):
-        return _as_timestamp(value, binding.zone, True)
+        return _as_timestamp(value, binding, True)
     if to == "INTERVAL" and isinstance(value, str):
         return parse_interval(value)
     if to in ("TEXT", "VARCHAR") and not parameters and isinstance(value, (str, int, dt.date)):
@@ -473,20 +500,22 @@ def _cast_value(value: Any, to: str, parameters: list[exp.Expr], binding: Bindin
     raise NotConstant(f"cast to {to}")
 
 
-def as_date(value: Any, zone: dt.tzinfo) -> dt.date:
+def as_date(value: Any, binding: Binding) -> dt.date:
     at = _temporal(value)
     if not isinstance(at, dt.datetime):
         return at
-    return (at if at.tzinfo is None else at.astimezone(zone)).date()
+    return (at if at.tzinfo is None else at.astimezone(_zone_of(at, binding))).date()
 
 
-def _as_timestamp(value: Any, zone: dt.tzinfo, zoned: bool) -> dt.datetime:
+def _as_timestamp(value: Any, binding: Binding, zoned: bool) -> dt.datetime:
     at = _temporal(value)
     if not isinstance(at, dt.datetime):
         at = dt.datetime.combine(at, dt.time())
     if zoned:
-        return at if at.tzinfo is not None else at.replace(tzinfo=zone)
-    return at if at.tzinfo is None or isinstance(value, str) else _wall_clock(at, zone)
+        return at if at.tzinfo is not None else at.replace(tzinfo=binding.zone)
+    if at.tzinfo is None or isinstance(value, str):
+        return at
+    return _wall_clock(at, _zone_of(at, binding))
 
 
 def _wall_clock(at: dt.datetime, zone: dt.tzinfo) -> dt.datetime:
@@ -523,12 +552,58 @@ def _as_decimal(value: Any, parameters: list[int]) -> Decimal:
 
 def _to_date(node: exp.Expr, binding: Binding) -> Const:
     value = fold(node.this, binding)
-    extra = [name for name in ("zone", "format", "expressions") if node.args.get(name)]
     if value.value is None or value.value is UNBOUND:
         return value
-    if extra:
+    if any(node.args.get(name) for name in ("zone", "expressions")):
         raise NotConstant("date function with arguments")
-    return Const(as_date(value.value, binding.zone), value.relative)
+    if node.args.get("format") is not None:
+        value = _parse_with_format(node, binding)
+    return Const(as_date(value.value, binding), value.relative)
+
+
+def _to_timestamp(node: exp.Expr, binding: Binding) -> Const:
+    """TIMESTAMP(x) and DATETIME(x), with the zone that x is read in if it is a text or a date."""
+    value = fold(node.this, binding)
+    if value.value is None or value.value is UNBOUND:
+        return value
+    zoned, zone = bool(node.args.get("with_tz")), node.args.get("zone")
+    if node.args.get("expression") is not None or (zone is not None and not zoned):
+        raise NotConstant("time function with arguments")
+    at = _as_timestamp(value.value, binding, False)
+    if not zoned or at.tzinfo is not None:
+        return Const(at, value.relative)
+    named = binding.zone if zone is None else _zone(fold(zone, binding).value)
+    return Const(at.replace(tzinfo=named), value.relative)
+
+
+def _from_unix(node: exp.Expr, binding: Binding) -> Const:
+    """Seconds since the epoch, or 10^-scale of them; without a zone only in Snowflake."""
+    value, scale = fold(node.this, binding), node.args.get("scale")
+    if value.value is None or value.value is UNBOUND:
+        return value
+    if any(node.args.get(name) for name in ("zone", "hours", "minutes", "format")):
+        raise NotConstant("epoch with arguments")
+    digits = 0 if scale is None else fold(scale, binding).value
+    if not _is_number(value.value) or digits not in (0, 3, 6, 9):
+        raise NotConstant("not an epoch time")
+    micros = Decimal(value.value) * 10 ** (6 - digits) if digits <= 6 else None
+    if micros is None or micros != int(micros):
+        raise NotConstant("fraction of a microsecond")
+    at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=int(micros))
+    kind = node.args.get("target_type")
+    if binding.dialect == "snowflake" and (kind is None or kind.this.value != "TIMESTAMPTZ"):
+        return Const(at.replace(tzinfo=None), value.relative)
+    return Const(at, value.relative)
+
+
+def _last_day(node: exp.Expr, binding: Binding) -> Const:
+    value = fold(node.this, binding)
+    if value.value is None or value.value is UNBOUND:
+        return value
+    if unit_name(node.args.get("unit"), "MONTH") != "MONTH":
+        raise NotConstant("last day of another unit")
+    first = as_date(value.value, binding).replace(day=1)
+    return Const(_add_months(first, 1) - dt.timedelta(days=1), value.relative)
 
 
 def _iso_timestamp(node: exp.Expr, binding: Binding) -> Const:
@@ -546,9 +621,12 @@ def _parse_with_format(node: exp.Expr, binding: Binding) -> Const:
     value, form = fold(node.this, binding), fold(node.args["format"], binding)
     if not isinstance(value.value, str) or not isinstance(form.value, str):
         raise NotConstant("format")
-    if not _STRPTIME_SAFE.fullmatch(form.value):
+    plain = form.value.replace("strict", "")  # two digits, which strptime would not insist on
+    if not _STRPTIME_SAFE.fullmatch(plain):
         raise NotConstant("format")
-    at = dt.datetime.strptime(value.value, form.value)
+    at = dt.datetime.strptime(value.value, plain)
+    if at.strftime(plain) != value.value:
+        raise NotConstant("format")
     return Const(at.date() if isinstance(node, exp.StrToDate) else at, value.relative)
 
 
@@ -573,6 +651,7 @@ def _concat(node: exp.Expr, binding: Binding) -> Const:
 
 
 _SHIFT_FUNCTION = re.compile(r"(add|subtract)(second|minute|hour|day|week|month|year)s")
+_EPOCH_FUNCTIONS = {"timestamp_seconds": 0, "timestamp_millis": 3, "timestamp_micros": 6}
 _NOW_FUNCTIONS = ("now", "getdate", "sysdatetime", "systimestamp")
 
 
@@ -582,6 +661,18 @@ def _anonymous(node: exp.Expr, binding: Binding) -> Const:
         return _now(node, binding)
     if not arguments and name in ("today", "curdate"):
         return _today(node, binding)
+    if name in _EPOCH_FUNCTIONS and len(arguments) == 1:
+        scale = exp.Literal.number(_EPOCH_FUNCTIONS[name])
+        return _from_unix(exp.UnixToTime(this=arguments[0].copy(), scale=scale), binding)
+    if name == "make_date" and len(arguments) == 3:
+        year, month, day = (argument.copy() for argument in arguments)
+        return _date_from_parts(exp.DateFromParts(year=year, month=month, day=day), binding)
+    if name in ("todate", "todatetime") and len(arguments) == 1:
+        value = fold(arguments[0], binding)
+        if value.value is None or value.value is UNBOUND:
+            return value
+        at = as_date(value.value, binding) if name == "todate" else _temporal(value.value)
+        return Const(at, value.relative)
     match = _SHIFT_FUNCTION.fullmatch(name)
     if match and len(arguments) == 2:
         start, amount = fold(arguments[0], binding), fold(arguments[1], binding)
@@ -614,6 +705,11 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr, Binding], Const]] = {
     exp.TryCast: _cast,
     exp.TsOrDsToDate: _to_date,
     exp.Date: _to_date,
+    exp.FromISO8601Date: _to_date,
+    exp.Timestamp: _to_timestamp,
+    exp.TsOrDsToDatetime: _to_timestamp,
+    exp.UnixToTime: _from_unix,
+    exp.LastDay: _last_day,
     exp.FromISO8601Timestamp: _iso_timestamp,
     exp.StrToDate: _parse_with_format,
     exp.StrToTime: _parse_with_format,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from reconciler.core.predicate import render
@@ -123,6 +125,61 @@ def test_dates_relative_to_today_move_by_whole_days(dialect: str, where: str) ->
     (offset,) = found.moving
     assert offset == -7
     assert found.literals == (EVENT_MS // 86_400_000 - 7,)
+
+
+ZONED = [
+    ("bigquery", "d >= CURRENT_DATE('America/New_York')", "d >= 2025-11-20"),
+    ("bigquery", "ts < CURRENT_DATETIME('America/New_York')", "ts < 2025-11-20T23:40:00Z"),
+    ("trino", "ts < CAST(now() AT TIME ZONE 'UTC' AS TIMESTAMP)", "ts < 2025-11-21T04:40:00Z"),
+    ("trino", "ts < localtimestamp", "ts < 2025-11-21T05:40:00Z"),
+    ("trino", "d = CAST(now() AT TIME ZONE 'America/New_York' AS DATE)", "d = 2025-11-20"),
+    ("trino", "d = CAST(TIMESTAMP '2024-01-01 23:30:00 UTC' AS DATE)", "d = 2024-01-01"),
+    ("trino", "tz >= now() AT TIME ZONE 'UTC' - INTERVAL '1' HOUR", "tz >= 2025-11-21T03:40:00Z"),
+    ("snowflake", "ts < SYSDATE()", "ts < 2025-11-21T04:40:00Z"),
+    ("bigquery", "tz >= TIMESTAMP('2024-01-01', 'America/New_York')", "tz >= 2024-01-01T05:00:00Z"),
+    ("bigquery", "tz >= TIMESTAMP('2024-01-01')", "tz >= 2023-12-31T23:00:00Z"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "where", "expected"), ZONED)
+def test_a_zone_that_the_query_names_goes_before_the_sessions(
+    dialect: str, where: str, expected: str
+) -> None:
+    berlin = reader.Session(zone=ZoneInfo("Europe/Berlin"))
+    found = extract(f"SELECT i FROM db.t WHERE {where}", dialect, BY_NAME, EVENT_MS, berlin)
+    assert not isinstance(found, Skipped)
+    (demand,) = found
+    assert render(demand.predicate, demand.table.schema, demand.literals) == expected
+
+
+TIMES = [
+    ("trino", "tz >= from_unixtime(1700000000)", "tz >= 2023-11-14T22:13:20Z"),
+    ("postgres", "tz >= to_timestamp(1700000000)", "tz >= 2023-11-14T22:13:20Z"),
+    ("bigquery", "tz >= TIMESTAMP_MILLIS(1700000000000)", "tz >= 2023-11-14T22:13:20Z"),
+    ("spark", "tz >= timestamp_millis(1700000000000)", "tz >= 2023-11-14T22:13:20Z"),
+    ("snowflake", "ts >= TO_TIMESTAMP_NTZ(1700000000000, 3)", "ts >= 2023-11-14T22:13:20Z"),
+    ("duckdb", "tz >= to_timestamp(99999999999999)", "TRUE"),
+    ("spark", "d BETWEEN trunc(current_date(), 'MM') AND last_day(current_date())",
+     "d BETWEEN 2025-11-01 AND 2025-11-30"),
+    ("spark", "d >= to_date('20240101', 'yyyyMMdd')", "d >= 2024-01-01"),
+    ("spark", "d >= to_date('2024-1-1', 'yyyy-MM-dd')", "TRUE"),
+    ("spark", "ts < to_timestamp('2024-01-01 00:30:00', 'yyyy-MM-dd HH:mm:ss')",
+     "ts < 2024-01-01T00:30:00Z"),
+    ("spark", "d < make_date(2024, 1, 31)", "d < 2024-01-31"),
+    ("trino", "d = from_iso8601_date('2024-01-01')", "d = 2024-01-01"),
+    ("trino", "d = from_iso8601_date('2024-W01-1')", "TRUE"),
+    ("clickhouse", "ts >= toDateTime('2024-01-01 00:30:00') AND d >= toDate('2024-01-01')",
+     "d >= 2024-01-01 AND ts >= 2024-01-01T00:30:00Z"),
+    ("bigquery", "d >= DATE_TRUNC(CURRENT_DATE(), ISOWEEK)", "d >= 2025-11-17"),
+    ("bigquery", "d >= DATE_TRUNC(CURRENT_DATE(), WEEK)", "TRUE"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "where", "expected"), TIMES)
+def test_dates_and_times_are_computed_as_the_dialect_does(
+    dialect: str, where: str, expected: str
+) -> None:
+    assert condition(where, dialect) == expected
 
 
 JOINS = [
