@@ -10,7 +10,7 @@ import base64
 import binascii
 import datetime as dt
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,8 @@ class LiveHandle:
     def open_reservations(self) -> tuple[Reservation, ...]:
         return tuple(item for item in self.store.reservations(None) if not item.settled)
 
-    def automatic_spent(self, uuid: str, since: dt.datetime) -> int:
-        return self.actor.automatic_spent(uuid, since)
+    def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
+        return self.actor.automatic_spent(uuid, since, approved)
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
         start = int(since.timestamp() * 1000)

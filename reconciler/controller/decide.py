@@ -156,6 +156,7 @@ class LayoutInput:
     jobs, pods: from the API server, None when it could not list them. leading: the Lease is held.
     deleting: since when the object is being deleted. suspended: by whom, "" when not.
     invalid: (reason, message) of what must be changed first. catalog_down: why, "" when it answers.
+    unreachable: (reason, message) of a catalog that must be changed first; also of it in invalid.
     owner: who else claims the table. stop: (reason, message) why a running job may not go on (its
     policy changed, a window closed). known_plans: digest by plan id, of plans that are ours.
     workload_stale: why evidence of queries must not be acted on now. due: the next regular look.
@@ -172,6 +173,7 @@ class LayoutInput:
     suspended: str = ""
     invalid: tuple[str, str] | None = None
     catalog_down: str = ""
+    unreachable: tuple[str, str] | None = None
     owner: str = ""
     stop: tuple[str, str] | None = None
     known_plans: dict[str, str] = field(default_factory=dict)
@@ -400,6 +402,8 @@ def _ended(given: LayoutInput) -> Decision | None:
         return None
     if given.catalog_down and given.deleting is None:
         return Wait(given.now + 3 * SOON, Reason.CATALOG_UNAVAILABLE, given.catalog_down)
+    if given.unreachable is not None and given.deleting is None:
+        return Stall(*given.unreachable)
     return Settle(record, job)
 
 
@@ -477,9 +481,8 @@ def _cut_short(given: LayoutInput) -> Decision | None:
     if proposal is None or proposal.cut_short is None or proposal.admitted:
         return None
     closed = given.stop is not None and given.stop[0] == Reason.OUTSIDE_WINDOW
-    until = given.trouble.until
-    if until is not None and until > given.now:
-        wait = Wait(until, Reason.BACK_OFF, given.trouble.message)
+    wait = _backing_off(given)
+    if wait is not None:
         return None if proposal.pending else wait
     if closed:
         return None
@@ -497,11 +500,13 @@ def _gate(given: LayoutInput) -> Decision | None:
 
 
 def _back_off(given: LayoutInput) -> Decision | None:
+    return _backing_off(given) if _pending(given) else None
+
+
+def _backing_off(given: LayoutInput) -> Wait | None:
     until = given.trouble.until
     if until is None or not given.now < until <= given.now + LONGEST_BACK_OFF:
         return None  # one that is further off was set before the clock was set back
-    if not _pending(given):
-        return None
     return Wait(until, Reason.BACK_OFF, given.trouble.message)
 
 

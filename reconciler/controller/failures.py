@@ -34,7 +34,7 @@ class Rule:
     """most: failures in a row before it stalls, None: never. reason: of Stalled.
 
     until_spec: only a change of the policy or the layout's spec ends the stall; otherwise a change
-    of the table, the catalog or its secret does too.
+    of the catalog or its secret does too, and one of the table after the back-off.
     """
 
     most: int | None
@@ -63,13 +63,14 @@ RULES: Mapping[str, Rule] = {
 @dataclass(frozen=True, slots=True)
 class Scopes:
     """Hashes of what the next attempt depends on. spec: what people declared. world: also the
-    table, the catalog and the secret."""
+    catalog and the secret. table: its state, which its writers change all the time."""
 
     spec: str
     world: str
+    table: str = ""
 
     def of(self, rule: Rule) -> str:
-        return self.spec if rule.until_spec else self.world
+        return self.spec if rule.until_spec else f"{self.world}.{self.table}"
 
 
 def scope(*parts: object) -> str:
@@ -135,15 +136,17 @@ def _alike(one: str, other: str) -> bool:
 
 
 def trouble(known: Failures | None, scopes: Scopes) -> Trouble:
-    """How past failures bear on now. One whose scope has changed since is over."""
+    """How past failures bear on now. One whose scope has changed since is over, but for its
+    back-off where only the table has: one that is written to without a pause would fail so too."""
     if known is None:
         return Trouble()
     rule = RULES.get(known.cause, RULES[Cause.UNKNOWN])
-    if rule.most is not None and known.scope != scopes.of(rule):
+    changed = rule.most is not None and known.scope != scopes.of(rule)
+    if changed and (rule.until_spec or known.scope.partition(".")[0] != scopes.world):
         return Trouble()
     times = "" if known.count == 1 else f" ({known.count} times in a row)"
     message = f"{known.cause}{times}: {known.message}"
-    if rule.most is not None and known.count >= rule.most:
+    if rule.most is not None and known.count >= rule.most and not changed:
         return Trouble(stall=rule.reason, message=message)
     factor = MORE_MEMORY if known.cause == Cause.OUT_OF_MEMORY else 1.0
     until = f", next attempt at {utc(known.until)}" if known.until else ""

@@ -241,13 +241,17 @@ class Launcher:
         later = subject.now + RETRY
         same = [body for body in others if _policy_of(body) == subject.policy_key]
         everywhere, own = unsettled(others), unsettled(same)
+        uuid = (
+            subject.look.uuid if subject.look else str(subject.status.get("table", {}).get("uuid"))
+        )
+        for table, record in everywhere:
+            if table == uuid:  # renamed under a running job, say
+                text = f"Job {record.name} runs on this table under another name"
+                return Wait(later, Reason.REWRITE_RUNNING, text)
         if len(own) >= policy.spec.engine.max_concurrent_jobs:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
         if len(everywhere) >= runtime.settings.max_jobs:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL_EVERYWHERE)
-        uuid = (
-            subject.look.uuid if subject.look else str(subject.status.get("table", {}).get("uuid"))
-        )
         reserved = held(own, handle.open_reservations(), subject.now)
         spent = (*reserved, *handle.spent(subject.policy_key, uuid))
         admission = admit([charge], subject.budgets, spent, subject.now)

@@ -250,6 +250,7 @@ class Layouts:
             suspended=_suspended(subject),
             invalid=_invalid(subject),
             catalog_down=down,
+            unreachable=_unreachable(handle),
             owner=self._foreign_owner(subject),
             stop=_stop(subject),
             known_plans=_known_plans(subject.status),
@@ -292,7 +293,7 @@ class Layouts:
         spec = scope(policy.get("uid"), policy.get("generation"), meta.get("generation"), *asked)
         version = "" if isinstance(subject.handle, CatalogProblem) else subject.handle.version
         location = subject.glance.metadata_location if subject.glance else ""
-        return Scopes(spec, scope(spec, version, location))
+        return Scopes(spec, scope(spec, version), scope(location))
 
     def _propose(self, subject: Subject, given: LayoutInput) -> LayoutInput:
         """With the proposal that stands, or why the table cannot be planned."""
@@ -377,7 +378,11 @@ class Layouts:
         spent = (*others, *handle.spent(subject.policy_key, look.uuid))
         approval = policy.spec.approval
         automatic = approval.automatic_up_to
-        since = subject.now - AUTOMATIC_WINDOW
+        approved = self.approved_ids(subject)
+        unasked = 0
+        if automatic is not None:
+            since = subject.now - AUTOMATIC_WINDOW
+            unasked = handle.automatic_spent(look.uuid, since, approved)
         answer = gate(
             GateInput(
                 plan=look.plan,
@@ -385,11 +390,11 @@ class Layouts:
                 suspended=policy.spec.suspend,
                 owner="",
                 mode=approval.mode.value,
-                approved=look.plan.id in self.approved_ids(subject)
+                approved=look.plan.id in approved
                 or handle.approved(look.plan.id, subject.policy_key),
                 everything_approved=False,
                 automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
-                automatic_spent_bytes=handle.automatic_spent(look.uuid, since) if automatic else 0,
+                automatic_spent_bytes=unasked,
                 stale_workload=look.stale_workload,
                 unacted_fields=tuple(unacted(policy)),
                 budgets=subject.budgets,
@@ -466,7 +471,9 @@ class Layouts:
         status = {**subject.status, **changes}
         if look is not None:
             status["table"] = {"uuid": look.uuid, "formatVersion": look.format_version}
-            status["observed"] = {**look.observed, "fingerprint": look.fingerprint}
+            status["observed"] = dict(look.observed)
+            if subject.cut_short is None:  # with one there is something to do, whatever is planned
+                status["observed"]["fingerprint"] = look.fingerprint
             if look.revisit is not None:
                 status["observed"]["revisit"] = utc(look.revisit)
             status.pop("plan", None)
@@ -500,8 +507,13 @@ class Layouts:
 
     def _resting(self, subject: Subject) -> Resting | None:
         """The status forgets it while the table is suspended or its catalog is away, the memory
-        when the operator starts."""
-        return self.resting.get(subject.key) or _stored_rest(subject.status)
+        when the operator starts. A TableLayout that was deleted and made anew has no status, and
+        what is remembered of the one before it would leave it without."""
+        known = self.resting.get(subject.key)
+        observed = subject.status.get("observed") or {}
+        if known is not None and known.fingerprint == observed.get("fingerprint"):
+            return known
+        return _stored_rest(subject.status)
 
     def _verdict(self, subject: Subject) -> Verdict:
         look, answer = subject.look, subject.gate
@@ -792,7 +804,11 @@ def _invalid(subject: Subject) -> tuple[str, str] | None:
         return Reason.INVALID_SPEC.value, f"there is no TableLayoutPolicy {name}"
     if isinstance(subject.policy, Refusal):
         return subject.policy.reason, f"policy: {subject.policy.message}"
-    handle = subject.handle
+    return _unreachable(subject.handle)
+
+
+def _unreachable(handle: CatalogHandle | CatalogProblem) -> tuple[str, str] | None:
+    """What of the catalog must be changed before it can be asked anything."""
     if isinstance(handle, CatalogProblem) and handle.stalls:
         return handle.reason, handle.message
     return None

@@ -7,7 +7,7 @@ catalogs that lie, vanish and come back, without one.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -135,7 +135,10 @@ class CatalogHandle(Protocol):
 
     def spent_everywhere(self) -> tuple[Spent, ...]: ...
 
-    def automatic_spent(self, uuid: str, since: dt.datetime) -> int: ...
+    def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
+        """Bytes rewritten without a person's approval since then. approved: plan ids that objects
+        approve; the shared state knows of others."""
+        ...
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
 

@@ -7,7 +7,7 @@ the operator (`loop.cluster`) share it. It holds nothing of any table between tw
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,14 +95,18 @@ class Reader:
         found = observation.properties.get(OWNER_PROPERTY, "")
         return "" if found == self.claims_as else found
 
-    def automatic_spent(self, table_uuid: str, since: dt.datetime) -> int:
+    def automatic_spent(
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+    ) -> int:
         # Reservations first: one that is settled meanwhile then counts, instead of nothing.
         held = self.store.reservations(table_uuid)
         found = charged(self.store.ledger(table_uuid), held)
         return sum(
             item.spent.rewrite_bytes
             for item in found
-            if item.spent.at >= since and not self.approved(item.plan_id)
+            if item.spent.at >= since
+            and item.plan_id not in approved
+            and not self.approved(item.plan_id)
         )
 
     def reserve(self, reservation: Reservation) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,8 +70,11 @@ class Actor(Ports, Protocol):
         """
         ...
 
-    def automatic_spent(self, table_uuid: str, since: dt.datetime) -> int:
-        """Bytes rewritten without a person's approval since then."""
+    def automatic_spent(
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+    ) -> int:
+        """Bytes rewritten without a person's approval since then. approved: plan ids that the
+        documents approve; the state knows of others."""
         ...
 
     def reserve(self, reservation: Reservation) -> None:
@@ -191,7 +194,7 @@ def judge_gate(
             everything_approved=approvals.everything,
             automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
             automatic_spent_bytes=actor.automatic_spent(
-                proposal.observation.uuid, now - AUTOMATIC_WINDOW
+                proposal.observation.uuid, now - AUTOMATIC_WINDOW, spec.approval.approved_plans
             ),
             stale_workload=proposal.stale_workload,
             unacted_fields=step.unacted_for_automatic,

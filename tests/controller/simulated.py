@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,7 +109,7 @@ class SimulatedHandle(LiveHandle):
     def open_reservations(self) -> tuple[Reservation, ...]:
         return ()
 
-    def automatic_spent(self, uuid: str, since: dt.datetime) -> int:
+    def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
         return 0
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:

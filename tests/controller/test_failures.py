@@ -81,6 +81,21 @@ def test_a_stall_ends_with_the_change_that_its_cause_waits_for() -> None:
     assert trouble(failed, Scopes("spec-2", "world-2")).stall == ""
 
 
+def test_a_table_that_changes_all_the_time_does_not_shorten_the_back_off() -> None:
+    """A job that fails by its user's error would be started again after every append."""
+    known = None
+    for number in range(4):
+        known = after(known, Cause.USER_ERROR, "no such key", table(number), NOW)
+    assert trouble(known, table(3)).stall == "JobFailed"
+    written = trouble(known, table(4))
+    assert (written.stall, written.until) == ("", NOW + dt.timedelta(minutes=4))
+    assert trouble(known, Scopes("spec-1", "world-2", "t3")).until is None
+
+
+def table(version: int) -> Scopes:
+    return Scopes("spec-1", "world-1", f"t{version}")
+
+
 def test_failures_survive_their_status() -> None:
     known = repeated(Cause.CONFLICT, 3)
     assert failures_of({"failures": known.status()}) == known

@@ -349,6 +349,111 @@ def test_what_a_driver_left_whose_table_layout_is_gone_is_settled_under_the_next
     assert not world.living()
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_driver_left_is_not_forgotten_while_nothing_may_start(restarts: bool) -> None:
+    closed = {"name": "closed", "schedule": "0 11 * * *", "duration": "4h", "maxRewriteBytes": "0"}
+    world = World()
+    name = world.table("orders", 2 * GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    world.end(job, 1, LastWords(Cause.UNKNOWN, ""))
+    for kind in (TABLE_LAYOUT, JOB, POD):
+        for body in world.server.all(kind):
+            world.server.remove(kind, NAMESPACE, body["metadata"]["name"])
+    world.table_layout("orders")
+    world.policy(budgets=[closed])
+    operator = world.operator()
+    world.turn(operator, 3)
+    assert not world.jobs()
+    world.now += 4 * HOUR
+    world.turn(world.operator() if restarts else operator, 2)
+    (settling,) = world.living()
+    assert run_of(settling).action_ids == ()
+    world.start(settling)
+    world.end(settling)
+    world.turn(operator, 3)
+    assert world.converged(name) == "NothingToDo" and not world.catalog.open_attempts
+    looks = world.catalog.looks
+    world.turn(operator, 2)
+    assert world.catalog.looks == looks
+
+
+def test_a_layout_that_is_deleted_and_made_anew_between_two_looks_is_observed() -> None:
+    world = World()
+    name = world.table("orders")
+    operator = world.operator()
+    world.turn(operator, 2)
+    first = world.layout(name)["status"]
+    world.server.remove(TABLE_LAYOUT, NAMESPACE, name)
+    world.table_layout("orders")
+    world.turn(operator, 2)
+    again = world.layout(name)["status"]
+    assert again["table"] == first["table"] and again["observed"] == first["observed"]
+    ready = next(c for c in again["conditions"] if c["type"] == "Ready")
+    assert ready["status"] == "True"
+
+
+def test_a_table_that_is_renamed_under_its_job_gets_no_second_one() -> None:
+    world = World(engine={"maxConcurrentJobs": 4})
+    world.table("orders", GIB, GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    world.catalog.tables["sales", "renamed"] = world.catalog.tables["sales", "orders"]
+    name = world.table_layout("renamed")
+    for _ in range(3):
+        world.turn(operator)
+        world.now += dt.timedelta(minutes=1)
+    assert [item["metadata"]["name"] for item in world.living()] == [job["metadata"]["name"]]
+    assert world.converged(name) == "RewriteRunning"
+    world.end(job, 1)
+    world.catalog.tables.pop(("sales", "orders"))
+    world.turn(operator, 3)
+    assert len(world.living()) == 1
+
+
+def test_a_job_that_ends_while_its_catalog_has_no_secret_is_judged_when_it_has_one() -> None:
+    world = World()
+    name = world.table("orders", GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    world.problem = CatalogProblem("SecretNotFound", "there is no Secret x", True)
+    world.end(job)
+    world.turn(operator, 3)
+    status = world.layout(name)["status"]
+    assert status["job"]["phase"] in ("Pending", "Running"), "its reservation stands"
+    stalled = next(c for c in status["conditions"] if c["type"] == "Stalled")
+    assert stalled["reason"] == "SecretNotFound"
+    world.problem = None
+    world.turn(operator, 3)
+    status = world.layout(name)["status"]
+    assert status["history"][0]["message"] == "1 actions committed"
+    assert world.converged(name) == "NothingToDo" and not status["failures"]["count"]
+
+
+def test_what_a_person_approved_does_not_use_up_what_needs_no_approval() -> None:
+    approval = {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "2Gi"}}
+    world = World(approval=approval)
+    name = world.table("orders", 5 * GIB)
+    operator = world.operator()
+    world.turn(operator, 2)
+    assert world.converged(name) == "AwaitingApproval"
+    plan = world.layout(name)["status"]["plan"]["id"]
+    world.policy(approval={**approval, "approvedPlans": [plan]})
+    world.end(world.started(operator, 2))
+    world.turn(operator, 2)
+    assert world.converged(name) == "NothingToDo"
+    orders = world.catalog.tables["sales", "orders"]
+    for number, starts in ((2, True), (3, False)):
+        orders.pending, orders.version = [(f"a0{number}", GIB + 1)], 10 * number
+        world.turn(operator, 2)
+        assert bool(world.living()) is starts
+        for job in world.living():
+            world.start(job)
+            world.end(job)
+            world.turn(operator, 2)
+    assert world.converged(name) == "AwaitingApproval"
+
+
 def test_a_cut_short_attempt_is_settled_while_new_work_awaits_approval() -> None:
     world = World(approval={"mode": "Manual"})
     name = world.table("orders", 2 * GIB, GIB)

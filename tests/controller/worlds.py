@@ -4,7 +4,7 @@ that are carried out or killed, ledgers, a clock that tests move, and operators 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -144,8 +144,12 @@ class FakeCatalog:
         self._answer()
         return tuple(item.spent for item in self._charged())
 
-    def automatic_spent(self, uuid: str, since: dt.datetime) -> int:
-        return 0
+    def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
+        asked = {*approved, *self.approvals}
+        return sum(
+            c.spent.rewrite_bytes for c in self._charged()
+            if c.table_uuid == uuid and c.spent.at >= since and c.plan_id not in asked
+        )  # fmt: skip
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
         self._answer()
