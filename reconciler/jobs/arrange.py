@@ -64,8 +64,8 @@ class Source:
         self._observations.append(observation)
         return frame.observe(observation, *verify.aggregates(schema, self._hashed))
 
-    def common_prefix(self, field_id: int) -> str:
-        """What the strings of a column begin with, as far as the manifests' bounds tell."""
+    def common_prefix(self, field_id: int) -> bytes:
+        """What the values of a string or binary column begin with, as far as bounds tell."""
         low, high = inputs.extremes(self.table, self._tasks, field_id)
         return keys.common_prefix(low, high)
 
@@ -155,12 +155,12 @@ def _union(frames: Sequence[Any]) -> Any:
 class Cut:
     """How the rows of a group are ordered and divided.
 
-    prefixes: per key column what its strings begin with (`keys.score`). curve: for Hilbert.
+    prefixes: per key column what its values begin with (`keys.score`). curve: for Hilbert.
     cuts: score tuples, or positions along the curve, at which a new slice begins.
     """
 
     key: tuple[keys.KeyColumn, ...]
-    prefixes: tuple[str, ...]
+    prefixes: tuple[bytes, ...]
     curve: keys.Curve | None
     cuts: tuple[tuple[float, ...], ...]
 
@@ -230,11 +230,11 @@ def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ..
     return Cut(key, prefixes, None, tuple(keys.slice_cuts(tuples, group.begins)))
 
 
-def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[str, ...]:
+def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[bytes, ...]:
     found = []
     for part, column in zip(key, group.action.key, strict=True):
-        is_text = part.data_type.typeName() == "string"
-        found.append(source.common_prefix(column.field_id) if is_text else "")
+        has_prefix = part.data_type.typeName() in ("string", "binary")
+        found.append(source.common_prefix(column.field_id) if has_prefix else b"")
     return tuple(found)
 
 
@@ -243,7 +243,7 @@ def _sample(
     group: Group,
     whole: Any,
     key: Sequence[keys.KeyColumn],
-    prefixes: Sequence[str],
+    prefixes: Sequence[bytes],
 ) -> keys.Scores:
     """Scores of sampled rows, float64[key columns, rows]; many inputs are sampled too."""
     files = group.inputs[:: max(1, len(group.inputs) // SAMPLE_FILES)]

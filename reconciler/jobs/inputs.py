@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,10 +14,12 @@ from reconciler.errors import UnsupportedError
 from reconciler.jobs import iceberg
 from reconciler.jobs.group import InputFile, decoded_bytes
 from reconciler.jobs.scan import TaskFile
+from reconciler.jobs.translate import java_exception
 
 SAMPLED_FILES = 16
 INTEGERS = ("boolean", "int", "long", "date", "time")
 DATE_BYTES = 4
+UUID_BYTES = 16
 DAY_NANOS = 86_400_000_000_000
 MOST_STATISTICS = 500_000
 """Files x columns whose statistics are brought over from the JVM."""
@@ -33,6 +36,13 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
         )
     if table.properties().get("encryption.key-id") is not None:
         raise _refusal(name, "is encrypted", "leave it out of the policy")
+    foreign = _columns_unknown_to_spark(spark, table.schema())
+    if foreign:
+        raise _refusal(
+            name,
+            f"has columns of types that Spark cannot write: {', '.join(foreign)}",
+            "leave it out of the policy (tables.exclude)",
+        )
     for path, file in files.items():
         if file.format != "PARQUET":
             raise _refusal(name, f"has a {file.format} data file: {path}", None)
@@ -44,6 +54,31 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
                 f"has equality deletes on {path}",
                 "let the engine that writes them compact them first, or leave the partition out",
             )
+
+
+def _columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:
+    """ "name (type)" of each column that has no counterpart in Spark, such as a time of day."""
+    if _known_to_spark(spark, schema):
+        return []
+    fields = list(iceberg.each(schema.columns()))
+    alone = [schema.select(iceberg.java_list(spark, [field.name()])) for field in fields]
+    return [
+        f"{field.name()} ({field.type().toString()})"
+        for field, projected in zip(fields, alone, strict=True)
+        if not _known_to_spark(spark, projected)
+    ]
+
+
+def _known_to_spark(spark: Any, schema: Any) -> bool:
+    try:
+        spark._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(schema)
+    except Exception as error:
+        thrown = java_exception(error)
+        unknown = "java.lang.UnsupportedOperationException"
+        if thrown is None or not iceberg.is_a(spark, thrown, unknown):
+            raise
+        return False
+    return True
 
 
 def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
@@ -152,7 +187,8 @@ def _span(
 
 
 def extremes(table: Any, files: Mapping[str, TaskFile], field_id: int) -> tuple[bytes, bytes]:
-    """Least lower and greatest upper bound of a string column; two empty ones if any is unknown."""
+    """Least lower and greatest upper bound of a string or binary column, as Spark holds its values
+    (a uuid is its text there); two empty ones if any is unknown."""
     kind = str(table.schema().findField(field_id).type())
     lows, highs = [], []
     for file in files.values():
@@ -161,4 +197,9 @@ def extremes(table: Any, files: Mapping[str, TaskFile], field_id: int) -> tuple[
             return b"", b""
         lows.append(low)
         highs.append(high)
-    return min(lows), max(highs)
+    low, high = min(lows), max(highs)
+    return (_uuid_text(low), _uuid_text(high)) if kind == "uuid" else (low, high)
+
+
+def _uuid_text(raw: bytes) -> bytes:
+    return str(uuid.UUID(bytes=raw)).encode() if len(raw) == UUID_BYTES else b""

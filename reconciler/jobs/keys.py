@@ -78,10 +78,10 @@ def _path(struct: Any, field_id: int) -> tuple[str, ...] | None:
     return None
 
 
-def score(key: KeyColumn, prefix: str = "") -> Any:
+def score(key: KeyColumn, prefix: bytes = b"") -> Any:
     """A double that never reverses the sort order; null and NaN are its ends.
 
-    prefix: what all sampled strings begin with; the bytes after it are what tells them apart.
+    prefix: what all strings or binaries begin with; the bytes after it are what tells them apart.
     """
     from pyspark.sql import functions as f
 
@@ -92,7 +92,7 @@ def score(key: KeyColumn, prefix: str = "") -> Any:
     return -ordered if key.descending else ordered
 
 
-def _ascending_score(column: Any, data_type: Any, prefix: str) -> Any:
+def _ascending_score(column: Any, data_type: Any, prefix: bytes) -> Any:
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
@@ -103,7 +103,7 @@ def _ascending_score(column: Any, data_type: Any, prefix: str) -> Any:
     if isinstance(data_type, t.BooleanType):
         return column.cast("int").cast("double")
     if isinstance(data_type, (t.StringType, t.BinaryType)):
-        return _string_score(column.cast("binary"), prefix.encode())
+        return _string_score(column.cast("binary"), prefix)
     return column.cast("double")
 
 
@@ -125,13 +125,13 @@ def _string_score(raw: Any, prefix: bytes) -> Any:
     )
 
 
-def common_prefix(low: bytes, high: bytes) -> str:
-    """What every string between two UTF-8 bounds begins with, in whole characters."""
+def common_prefix(low: bytes, high: bytes) -> bytes:
+    """What every value between two bounds begins with."""
     length = next(
         (i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b),
         min(len(low), len(high)),
     )
-    return low[:length].decode("utf-8", "ignore")
+    return low[:length]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,30 +49,32 @@ def test_cuts_leave_no_slice_of_the_sample_empty(
     assert numbers == (set(range(len(cuts) + 1)) if sample else set())
 
 
-def test_common_prefix_is_of_whole_characters() -> None:
-    assert keys.common_prefix(b"Customer#01", b"Customer#99") == "Customer#"
-    assert keys.common_prefix("naé".encode(), "naè".encode()) == "na"
-    assert keys.common_prefix(b"", b"x") == ""
+def test_common_prefix_is_of_both_bounds() -> None:
+    assert keys.common_prefix(b"Customer#01", b"Customer#99") == b"Customer#"
+    assert keys.common_prefix("naé".encode(), "naè".encode()) == b"na\xc3"
+    assert keys.common_prefix(b"", b"x") == b""
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("values", "prefix"),
     [
-        (["null", "-5", "0", "7", "9223372036854775807"], ""),
+        (["null", "-5", "0", "7", "9223372036854775807"], b""),
         (["cast(null as double)", "double('-Infinity')", "-1.5d", "-0.0d", "2.5d",
-          "double('Infinity')", "double('NaN')"], ""),
-        (["cast(null as decimal(30,2))", "-10000000000000000000000.25", "0.01", "3.00"], ""),
-        (["date'0001-01-01'", "date'1969-12-31'", "date'1970-01-01'", "date'9999-12-31'"], ""),
-        (["timestamp'1900-01-01'", "timestamp'1970-01-01'", "timestamp'2026-01-01'"], ""),
-        (["timestamp_ntz'1900-01-01'", "timestamp_ntz'2026-01-01 00:00:01'"], ""),
-        (["false", "true"], ""),
-        (["cast(null as string)", "''", "'a'", "'ab'", "'b'", "'é'", "'\\uFFFF'"], ""),
-        (["'a'", "'key#'", "'key#01'", "'key#10'", "'key#2'", "'key$'", "'z'"], "key#"),
-        (["X''", "X'00'", "X'7F'", "X'80'", "X'FF01'"], ""),
+          "double('Infinity')", "double('NaN')"], b""),
+        (["cast(null as decimal(30,2))", "-10000000000000000000000.25", "0.01", "3.00"], b""),
+        (["date'0001-01-01'", "date'1969-12-31'", "date'1970-01-01'", "date'9999-12-31'"], b""),
+        (["timestamp'1900-01-01'", "timestamp'1970-01-01'", "timestamp'2026-01-01'"], b""),
+        (["timestamp_ntz'1900-01-01'", "timestamp_ntz'2026-01-01 00:00:01'"], b""),
+        (["false", "true"], b""),
+        (["cast(null as string)", "''", "'a'", "'ab'", "'b'", "'é'", "'\\uFFFF'"], b""),
+        (["'a'", "'key#'", "'key#01'", "'key#10'", "'key#2'", "'key$'", "'z'"], b"key#"),
+        (["X''", "X'00'", "X'7F'", "X'80'", "X'FF01'"], b""),
+        (["X'C3'", "X'C3A8'", "X'C3A801'", "X'C3A8FF'", "X'C3A9'"], b"\xc3\xa8"),
+        (["'na'", "'naè'", "'naé'", "'o'"], b"na\xc3"),
     ],
 )  # fmt: skip
-def test_scores_never_reverse_the_order(spark: Any, values: list[str], prefix: str) -> None:
+def test_scores_never_reverse_the_order(spark: Any, values: list[str], prefix: bytes) -> None:
     rows = " UNION ALL ".join(f"SELECT {i} AS i, {v} AS v" for i, v in enumerate(values))
     frame = spark.sql(rows)
     up = keys.KeyColumn(("v",), frame.schema["v"].dataType, descending=False)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, LongType, NestedField, UUIDType
 
-from reconciler.core.actions import HILBERT, ActionType
+from reconciler.core.actions import HILBERT, Action, ActionType
+from reconciler.core.schema import SortColumn
 from reconciler.jobs import metrics
 from tests.jobs.tables import Bench
 
@@ -47,6 +52,40 @@ def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
               for i in range(f.num_row_groups)]  # fmt: skip
     assert len(groups) >= 2 * len(sizes)
     assert max(groups) < 2 * MIB
+
+
+@pytest.mark.parametrize("kind", [UUIDType(), BinaryType(), FixedType(16)], ids=str)
+def test_a_curve_follows_what_comes_after_a_common_prefix(
+    bench: Bench, iceberg_catalog: Any, kind: Any
+) -> None:
+    """Identifiers that begin with a time differ late, and a uuid is text to Spark."""
+    random = np.random.default_rng(1)
+    schema = Schema(NestedField(1, "u", kind), NestedField(2, "v", LongType()))
+    name = f"prefix_{str(kind).partition('[')[0]}"
+    table = iceberg_catalog.create_table(("jobs", name), schema)
+    for _ in range(2):
+        values = [b"\x01\x8f" + bytes(6) + random.bytes(8) for _ in range(20_000)]
+        table.append(
+            pa.table(
+                {"u": values, "v": random.integers(0, 1 << 60, 20_000)},
+                schema=table.schema().as_arrow(),
+            )
+        )
+    inputs = sorted(task.file.file_path for task in table.scan().plan_files())
+    total = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
+    action = Action(
+        ActionType.CLUSTER, key=(SortColumn(1), SortColumn(2)), curve=HILBERT,
+        inputs=tuple(inputs), target_bytes=total // 4,
+    )  # fmt: skip
+    bench.run(bench.request(name, action))
+    files = [task.file for task in table.refresh().scan().plan_files()]
+    assert len(files) >= 4
+    for file in files:
+        low, high = (
+            int.from_bytes(bounds[1][8:10], "big")
+            for bounds in (file.lower_bounds, file.upper_bounds)
+        )
+        assert high - low < 0.7 * (1 << 16)
 
 
 def test_rows_that_fit_one_small_file_become_one(bench: Bench) -> None:

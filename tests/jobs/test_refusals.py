@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.types import TimeType
 
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import ExecutionRequest
@@ -62,6 +63,17 @@ def test_equality_deletes(bench: Bench, tmp_path: Path) -> None:
 def test_another_file_format(bench: Bench) -> None:
     name = _table(bench, "'write.format.default'='orc'")
     assert "has a ORC data file" in _refused(bench, _request(bench, name), UserError)
+
+
+def test_a_type_that_spark_does_not_know(bench: Bench, iceberg_catalog: Any) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    with iceberg_catalog.load_table(("jobs", name)).update_schema() as update:
+        update.add_column("at", TimeType())
+    with pytest.raises(UserError, match=r"of types that Spark cannot write: at \(time\)"):
+        bench.run(request)
+    table = iceberg_catalog.load_table(("jobs", name))
+    assert table.current_snapshot().snapshot_id == request.base_snapshot_id
 
 
 def test_parquet_stays_parquet_when_the_default_changed(bench: Bench) -> None:
