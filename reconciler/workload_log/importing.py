@@ -1,4 +1,4 @@
-"""What every reader shares: where fragments go, what is counted, how a file is opened.
+"""What every reader shares: where fragments go, what is counted, how lines are read.
 
 The sink is the state store of `reconciler.catalog`; the CLI passes it in. Storing the same fragment
 twice must change nothing there: an import that died before its cursor was set is repeated.
@@ -6,16 +6,13 @@ twice must change nothing there: an import that died before its cursor was set i
 
 from __future__ import annotations
 
-import gzip
-import io
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Protocol
 
 from reconciler.core.workload import Fragment
-from reconciler.errors import UserError
 
 BATCH = 20_000
 """Fragments stored in one commit: bounds memory and the number of commits."""
@@ -81,24 +78,6 @@ class Tally:
         self.until_ms = event_ms if self.until_ms is None else max(self.until_ms, event_ms)
 
 
-def open_log(path: Path) -> IO[bytes]:
-    """The file's bytes, decompressed by its suffix (.gz, .zst, .lz4). Raises UserError."""
-    try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rb")  # type: ignore[return-value]
-        if path.suffix in (".zst", ".zstd", ".lz4"):
-            import pyarrow as pa
-
-            codec = "lz4" if path.suffix == ".lz4" else "zstd"
-            return io.BufferedReader(pa.input_stream(str(path), compression=codec), 1 << 20)
-        return path.open("rb", buffering=1 << 20)
-    except OSError as error:
-        raise UserError(
-            f"cannot read {path}: {error.strerror or error}",
-            do="check the path and its permissions",
-        ) from error
-
-
 class Unreadable(Exception):
     """The rest of a compressed file is damaged or was cut off."""
 
@@ -119,7 +98,7 @@ def lines_of(stream: IO[bytes]) -> Iterator[tuple[bytes | None, bool]]:
 def _readline(stream: IO[bytes]) -> bytes:
     try:
         return stream.readline(MAX_LINE + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise Unreadable(str(error)) from error
 
 

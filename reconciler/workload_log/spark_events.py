@@ -8,14 +8,13 @@ scan further. Executions that have not ended are left for the next import.
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from reconciler.core.predicate import TRUE, fields_of
 from reconciler.core.schema import Schema
@@ -27,8 +26,8 @@ from reconciler.workload_log.importing import (
     Tally,
     Unreadable,
     lines_of,
-    open_log,
 )
+from reconciler.workload_log.packing import open_log
 from reconciler.workload_log.spark_filters import Unreadable as UnreadableFilters
 from reconciler.workload_log.spark_filters import read_filters
 from reconciler.workload_log.tables import KnownTable, TableSchemas
@@ -51,7 +50,7 @@ def is_event_log(path: Path) -> bool:
     if path.is_dir():
         return path.name.startswith(ROLLING)
     try:
-        with _open(path) as file:
+        with open_log(path) as file:
             first, _ = next(lines_of(file), (b"", False))
         return isinstance(json.loads(first or b"{}").get("Event"), str)
     except (ValueError, AttributeError, Unreadable):
@@ -83,18 +82,6 @@ def _parts(path: Path) -> list[Path]:
     numbered.sort()
     compacted = [index for index, item in enumerate(numbered) if item[1]]
     return [part for _, _, part in numbered[compacted[-1] if compacted else 0 :]]
-
-
-def _open(path: Path) -> IO[bytes]:
-    """By suffix; an unfinished log carries .inprogress after its codec's."""
-    if path.suffix in (".inprogress", ".compact"):
-        inner = Path(path.stem).suffix
-        if inner in (".zstd", ".zst", ".lz4"):
-            import pyarrow as pa
-
-            codec = "lz4" if inner == ".lz4" else "zstd"
-            return io.BufferedReader(pa.input_stream(str(path), compression=codec), 1 << 20)
-    return open_log(path)
 
 
 @dataclass
@@ -148,7 +135,7 @@ class _Application:
 
     def run(self, path: Path) -> Tally:
         for part in _parts(path):
-            with _open(part) as file:
+            with open_log(part) as file:
                 try:
                     for number, (line, ended) in enumerate(lines_of(file), start=1):
                         self._line(line, ended, None if path.is_dir() else number)

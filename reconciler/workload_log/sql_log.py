@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.workload import Fragment
-from reconciler.workload_log.fold import named_zone
+from reconciler.workload_log.fold import named_zone, parse_timestamp
 from reconciler.workload_log.importing import (
     BATCH,
     FragmentSink,
     Tally,
     Unreadable,
     lines_of,
-    open_log,
 )
+from reconciler.workload_log.packing import open_log
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
     Place,
@@ -44,6 +44,8 @@ EARLIEST_MS = 631_152_000_000  # 1990
 DAY_MS = 86_400_000
 SCANS_PER_LINE = 256
 OWN_AGENT = "layoutctl"
+INCOMPLETE = "last line is incomplete; read again when it has ended"
+DAMAGED = "the rest of the file is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class SqlLogImport:
         """Imports what is new in one file. Raises UserError if it cannot be opened."""
         self.latest_ms = int(time.time() * 1000) + DAY_MS
         tally = Tally()
-        first = _first_line(path)
+        first = _first_line(path, tally)
         if first is None:
             return tally
         key = key_of(first)
@@ -102,9 +104,7 @@ class SqlLogImport:
                         continue
                     if not ended and not _is_object(content):
                         if content.strip():
-                            tally.skip(
-                                "last line is incomplete; read again when it has ended", number
-                            )
+                            tally.skip(INCOMPLETE, number)
                         break
                     if stream is None:
                         stream = forked(place.parent, place.lines, content)
@@ -116,7 +116,7 @@ class SqlLogImport:
                         pending.store()
                         self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
             except Unreadable:
-                tally.skip("the rest of the file is damaged")
+                tally.skip(DAMAGED)
         pending.store()
         if stream is not None and stream.lines > place.lines:
             self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
@@ -165,7 +165,7 @@ class SqlLogImport:
             return "no usable timestamp"
         if not EARLIEST_MS <= event_ms <= self.latest_ms:
             return "absurd timestamp"
-        weight = _number(body.get("weight", 1))
+        weight = 1.0 if body.get("weight") is None else _number(body["weight"])
         if weight is None or weight <= 0 or weight > 1e12:
             return "weight is not a positive number"
         if _own(body):
@@ -264,12 +264,15 @@ def event_time(value: Any, zone: dt.tzinfo) -> int | None:
     """Epoch milliseconds of an ISO 8601 text or of a number of milliseconds."""
     if isinstance(value, str):
         text = value.strip()
-        if re.fullmatch(r"\d{10,17}", text):
-            return int(text)
+        if re.fullmatch(r"\d{10,17}(\.\d+)?", text):
+            return int(text.partition(".")[0])
         try:
             at = dt.datetime.fromisoformat(text)
         except ValueError:
-            return None
+            named = parse_timestamp(text)  # "2026-03-01 10:00:00 UTC", as engines print it
+            if named is None:
+                return None
+            at = named
         at = at if at.tzinfo is not None else at.replace(tzinfo=zone)
         try:
             return int((at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
@@ -312,14 +315,19 @@ def _session_name(body: dict[str, Any]) -> str:
     return next((str(v)[:200] for v in values if isinstance(v, (str, int)) and v != ""), "")
 
 
-def _first_line(path: Path) -> bytes | None:
+def _first_line(path: Path, tally: Tally) -> bytes | None:
+    """None, and counted why, if not even one line can be read yet."""
     with open_log(path) as file:
         try:
-            for line, ended in lines_of(file):
-                content = b"" if line is None else line
-                return content if ended or _is_object(content) else None
+            line, ended = next(lines_of(file), (b"", False))
         except Unreadable:
+            tally.skip(DAMAGED)
             return None
+    content = b"" if line is None else line
+    if ended or _is_object(content):
+        return content
+    if content.strip():
+        tally.skip(INCOMPLETE, 1)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,54 @@ def test_zstd_logs_are_read(tmp_path: Path) -> None:
     with pa.output_stream(str(path), compression="zstd") as file:
         file.write((entry(1) + "\n" + entry(2) + "\n").encode())
     assert run(sink, path).kept == 2
+
+
+def lz4_blocks(body: bytes, size: int) -> bytes:
+    """As lz4-java's LZ4BlockOutputStream writes them, checksums left out."""
+    import pyarrow as pa
+
+    packed = b""
+    for start in range(0, len(body), size):
+        block = body[start : start + size]
+        small = pa.Codec("lz4_raw").compress(block, asbytes=True)
+        raw = start == 0
+        content = block if raw else small
+        token = 0x16 if raw else 0x26
+        packed += struct.pack("<8sBiii", b"LZ4Block", token, len(content), len(block), 0) + content
+    return packed + struct.pack("<8sBiii", b"LZ4Block", 0x16, 0, 0, 0)
+
+
+def test_a_log_is_unpacked_by_its_content_whatever_its_name(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    body = "".join(entry(n) + "\n" for n in range(300)).encode()
+    frames = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(frames, "lz4") as stream:
+        stream.write(body)
+    packings = {"q.log.gz.1": gzip.compress(body), "q.jsonl": lz4_blocks(body, 4096),
+                "q.inprogress": frames.getvalue().to_pybytes(), "plain.gz": body}  # fmt: skip
+    for name, packed in packings.items():
+        (tmp_path / name).write_bytes(packed)
+        assert run(MemorySink(), tmp_path / name).kept == 300, name
+    (tmp_path / "cut").write_bytes(packings["q.jsonl"][:-60])
+    tally = run(MemorySink(), tmp_path / "cut")
+    assert 200 < tally.kept < 300 and tally.skipped["the rest of the file is damaged"] == 1
+
+
+def test_a_log_of_which_nothing_can_be_read_says_so(tmp_path: Path) -> None:
+    for body, reason in ((b"[" + entry(1).encode() + b"]", sql_log.INCOMPLETE),
+                         (gzip.compress(b"x" * 99)[:14], sql_log.DAMAGED)):  # fmt: skip
+        (tmp_path / "q.jsonl").write_bytes(body)
+        assert dict(run(MemorySink(), tmp_path / "q.jsonl").skipped) == {reason: 1}
+
+
+def test_times_as_engines_print_them_and_absent_weights_are_read(tmp_path: Path) -> None:
+    sink = MemorySink()
+    times = ["2026-03-01 10:00:00 UTC", "2026-03-01 10:00:00.000 UTC", "1772359200000.5",
+             "2026-03-01 11:00:00 Europe/Berlin", 1772359200000.5]  # fmt: skip
+    run(sink, write(tmp_path / "q.jsonl", *(entry(1, timestamp=t, weight=None) for t in times)))
+    assert {(f.event_ms, f.weight) for f in sink.fragments} == {(1_772_359_200_000, 1.0)}
+    assert len(sink.fragments) == len(times)
 
 
 def test_a_missing_file_is_a_users_error(tmp_path: Path) -> None:

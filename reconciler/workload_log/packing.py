@@ -1,0 +1,88 @@
+"""Log files as plain bytes, whatever packs them: gzip, zstd, lz4, or lz4 blocks as Spark writes.
+
+For the log readers. The packing is told by a file's first bytes, since rotated and unfinished logs
+keep no suffix that could be trusted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+from pathlib import Path
+from typing import IO, cast
+
+from reconciler.errors import UserError
+
+_BUFFER = 1 << 16
+"""Of unpacked bytes; what a log that was cut off loses at its end at most."""
+
+_GZIP = b"\x1f\x8b"
+_FRAMES = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+_BLOCK = b"LZ4Block"
+_BLOCK_HEADER = struct.Struct("<8sBiii")
+_MAX_BLOCK = 1 << 26
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """The file's bytes, unpacked. Raises UserError if it cannot be opened."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_BLOCK))
+        if head.startswith(_GZIP):
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        if head == _BLOCK:
+            blocks: io.RawIOBase = _Lz4Blocks(path.open("rb"))
+            return io.BufferedReader(blocks, _BUFFER)
+        codec = _FRAMES.get(head[:4])
+        if codec is not None:
+            import pyarrow as pa
+
+            return io.BufferedReader(pa.input_stream(str(path), compression=codec), _BUFFER)
+        return path.open("rb", buffering=1 << 20)
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {error.strerror or error}",
+            do="check the path and its permissions",
+        ) from error
+
+
+class _Lz4Blocks(io.RawIOBase):
+    """Blocks of lz4-java's LZ4BlockOutputStream: a header each, then raw or lz4 bytes."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file, self._rest = file, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        while not self._rest:
+            header = self._file.read(_BLOCK_HEADER.size)
+            if not header:
+                return 0
+            self._rest = memoryview(self._block(header))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def _block(self, header: bytes) -> bytes:
+        """Raises OSError where the file was cut off or is damaged."""
+        import pyarrow as pa
+
+        if len(header) < _BLOCK_HEADER.size:
+            raise OSError("cut off")
+        magic, token, packed, size, _ = _BLOCK_HEADER.unpack(header)
+        if magic != _BLOCK or not (0 <= packed <= _MAX_BLOCK and 0 <= size <= _MAX_BLOCK):
+            raise OSError("not a block")
+        body = self._file.read(packed)
+        if len(body) < packed:
+            raise OSError("cut off")
+        if token & 0xF0 == 0x10 or size == 0:
+            return body
+        return bytes(pa.Codec("lz4_raw").decompress(body, decompressed_size=size, asbytes=True))
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
