@@ -211,6 +211,10 @@ _CLAUSES = ("where", "group", "having", "qualify", "order", "windows", "distribu
             "cluster", "connect", "match", "prewhere", "distinct")  # fmt: skip
 
 
+_BEFORE_WHERE = ("sample", "connect", "match")
+"""What sees rows that WHERE leaves out afterwards: USING SAMPLE, CONNECT BY, MATCH_RECOGNIZE."""
+
+
 class _Block:
     """One SELECT: its sources, their joins, and the conditions that reach each of them."""
 
@@ -221,7 +225,7 @@ class _Block:
             _clause(select, "prewhere")
         )
         self.conditions += _group_key_conditions(select)
-        if select.args.get("sample"):  # of the rows before WHERE
+        if any(select.args.get(name) for name in _BEFORE_WHERE):
             self.conditions = []
         self.outputs = {item.alias_or_name.lower(): item for item in select.expressions}
 
@@ -377,7 +381,7 @@ def _kind(join: exp.Join) -> str:
     kind, side = (join.kind or "").upper(), (join.side or "").upper()
     if kind in ("SEMI", "ANTI"):
         return kind if side != "RIGHT" else "OPAQUE"
-    if kind not in ("", "INNER", "OUTER", "CROSS", "STRAIGHT"):
+    if kind not in ("", "INNER", "OUTER", "CROSS", "STRAIGHT", "STRAIGHT_JOIN"):
         return "OPAQUE"
     return side or "INNER"
 
@@ -668,7 +672,7 @@ def _pushed_inside(
     select: exp.Select, outputs: dict[str, exp.Expr], pushed: Sequence[exp.Expr]
 ) -> list[exp.Expr]:
     """Conditions on a derived table's output as conditions on its inner rows, where they are."""
-    if not pushed or any(select.args.get(name) for name in ("sample", "connect", "match")):
+    if not pushed or any(select.args.get(name) for name in _BEFORE_WHERE):
         return []
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:

@@ -198,15 +198,21 @@ class SqlReader:
             query = _as_query(statement)
             if query is None:
                 continue
+            found = self._scans(query, levels)
+            if isinstance(found, str):
+                reason = found
+                continue
             reason = UNKNOWN_TABLES
-            for scan in self._scans(query, levels):
+            for scan in found:
                 scans.append((scan, _projection(scan.table.schema, scan.columns)))
             if any(_time_travel(node) for node in query.find_all(exp.Table)):
                 return _Template(reason=TIME_TRAVEL)
         return _Template(tuple(scans), reason=reason)
 
-    def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan]:
+    def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan] | str:
+        """The scans of a query, or why it has none."""
         known: dict[str, KnownTable] = {}
+        metadata = False
         _fold_names(query)
         _tell_namesakes_apart(query)
         for node in _real_tables(query):
@@ -215,8 +221,10 @@ class SqlReader:
             if table is not None:
                 _rename_table(query, node, f"layoutctl_t{len(known)}")
                 known[node.name] = table
+            elif self._reads_metadata(parts, levels):
+                metadata = True
         if not known:
-            return []
+            return TIME_TRAVEL if metadata else UNKNOWN_TABLES
         columns = {key: _columns(table.schema) for key, table in known.items()}
         _hide_ambiguous(query, columns, self.dialect)
         qualified = qualify(
@@ -243,6 +251,14 @@ class SqlReader:
                 return None
         return self._tables.resolve(parts)
 
+    def _reads_metadata(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> bool:
+        """`t.files`, `t.branch_x` or `"t$files"` of a table that is known."""
+        base, dollar, _ = parts[-1].partition("$")
+        if dollar:
+            return base != "" and self._resolve((*parts[:-1], base), levels) is not None
+        named = _METADATA.fullmatch(parts[-1]) is not None and len(parts) > 1
+        return named and self._resolve(parts[:-1], levels) is not None
+
     def _named(self, text: str, levels: tuple[str, ...]) -> tuple[KnownTable, ...]:
         """Known tables that text which cannot be parsed names, by FROM and the like or in full."""
         found: dict[str, KnownTable] = {}
@@ -255,6 +271,11 @@ class SqlReader:
         return tuple(found.values())
 
 
+_METADATA = re.compile(
+    r"(?:all_)?(?:files|data_files|delete_files|manifests|entries)|history|snapshots|refs"
+    r"|partitions|metadata_log_entries|position_deletes|changes"
+    r"|(?:branch|tag|snapshot_id|at_timestamp)_\w+"
+)
 _IDENTIFIER = r"(?:\"[^\"]+\"|`[^`]+`|\[[^\]]+\]|\w+)"
 _NAME_PART = re.compile(_IDENTIFIER)
 _TABLE_NAME = re.compile(

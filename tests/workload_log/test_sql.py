@@ -231,6 +231,9 @@ DERIVED = [
      " FROM db.t) q WHERE i = 3 AND r = 1", "i = 3"),
     ("snowflake", "SELECT l FROM (SELECT * FROM db.t"
      " QUALIFY row_number() OVER (PARTITION BY i ORDER BY l) = 1) WHERE i = 3 AND l = 4", "i = 3"),
+    ("trino", "SELECT * FROM db.t MATCH_RECOGNIZE (PARTITION BY i ORDER BY l ALL ROWS PER MATCH"
+     " PATTERN (a b) DEFINE b AS b.l > a.l) WHERE l = 3", "TRUE"),
+    ("oracle", "SELECT l FROM db.t WHERE l = 3 START WITH i = 1 CONNECT BY PRIOR i = l", "TRUE"),
     ("duckdb", "SELECT l FROM (SELECT * FROM db.t USING SAMPLE 9 ROWS) WHERE i = 3", "TRUE"),
     ("trino", "SELECT l AS i, i AS l FROM db.t GROUP BY i, l HAVING i > 2", "TRUE"),
     ("trino", "SELECT i, max(l) AS l FROM db.t GROUP BY i HAVING i > 2 AND l > 3", "i > 2"),
@@ -335,6 +338,10 @@ def test_other_statements_are_skipped_with_a_reason() -> None:
         ("SELECT 1", reader.UNKNOWN_TABLES),
         ("EXPLAIN SELECT * FROM db.t", reader.NOT_A_QUERY),
         ("SELECT * FROM db.t FOR VERSION AS OF 5", reader.TIME_TRAVEL),
+        ("SELECT * FROM cat.db.t.files", reader.TIME_TRAVEL),
+        ("SELECT * FROM t.branch_audit", reader.TIME_TRAVEL),
+        ('SELECT * FROM db."t$partitions"', reader.TIME_TRAVEL),
+        ("SELECT * FROM elsewhere.files", reader.UNKNOWN_TABLES),
         ("-- layoutctl\nSELECT * FROM db.t", reader.OWN_JOB),
     ):
         assert extract(sql, "trino", BY_NAME, EVENT_MS) == Skipped(reason), sql

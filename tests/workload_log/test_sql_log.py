@@ -96,7 +96,10 @@ BAD = {
     ],
     "no table of this catalog": [
         json.dumps({"sql": s, "timestamp": AT})
-        for s in ("SELECT 1", "SELECT * FROM elsewhere.x", 'SELECT * FROM db."t$files"')
+        for s in ("SELECT 1", "SELECT * FROM elsewhere.x", "SELECT * FROM elsewhere.files")
+    ],
+    "reads an older snapshot or a metadata table": [
+        json.dumps({"sql": 'SELECT * FROM db."t$files"', "timestamp": AT})
     ],
     "not parsable": [json.dumps({"sql": "SELEC * FRM nowhere (((", "timestamp": AT})],
 }  # fmt: skip
