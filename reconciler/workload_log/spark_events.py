@@ -8,6 +8,7 @@ scan further. Executions that have not ended are left for the next import.
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import re
 from collections import Counter
@@ -165,6 +166,9 @@ class _Application:
         elif name == "SparkListenerTaskEnd":
             self._task_end(event)
         elif name == "SparkListenerSQLExecutionStart":
+            if not self.source:  # the log's beginning is lost: told apart by what is left of it
+                text = json.dumps(event, sort_keys=True).encode()
+                self._identify("spark:" + hashlib.sha256(text).hexdigest()[:20])
             execution = _Execution(int(event["executionId"]), int(event["time"]))
             if execution.id in self.done:
                 self.tally.earlier += 1
@@ -176,8 +180,11 @@ class _Application:
 
     def _application(self, event: dict[str, Any]) -> None:
         attempt = event.get("App Attempt ID")
-        self.source = f"spark:{event['App ID']}" + (f":{attempt}" if attempt else "")
         self.own = str(event.get("App Name", "")).startswith(OWN_APPLICATION)
+        self._identify(f"spark:{event['App ID']}" + (f":{attempt}" if attempt else ""))
+
+    def _identify(self, source: str) -> None:
+        self.source = source
         cursor = self.importer.sink.cursor(self.source)
         for first, last in json.loads(cursor)["done"] if cursor else []:
             self.done.update(range(first, last + 1))

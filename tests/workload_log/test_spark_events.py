@@ -202,6 +202,16 @@ def log_of(path: Path, *events: dict[str, Any], name: str = "app") -> Path:
     return path
 
 
+def test_logs_whose_beginning_is_lost_do_not_collide(tmp_path: Path) -> None:
+    sink = MemorySink()
+    for number, literal in ((1, "5"), (2, "6")):
+        events = [start(3, scan(f"id = {literal}")), end(3)]
+        path = tmp_path / f"app-{number}"
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+        assert [run(sink, path).kept, run(sink, path).kept] == [1, 0]
+    assert sorted(f.literals for f in sink.fragments) == [(5,), (6,)]
+
+
 def test_our_own_rewrites_are_left_out(tmp_path: Path) -> None:
     sink = MemorySink()
     path = log_of(tmp_path / "a", start(1, scan("id = 3")), end(1), name="layoutctl apply")
