@@ -296,7 +296,8 @@ class Launcher:
         return found
 
     def _spent_by_catalog(self) -> dict[str, tuple[Spent, ...] | None]:
-        found: dict[str, tuple[Spent, ...] | None] = {}
+        """None: not known. A catalog whose object was deleted has spent what it had."""
+        found: dict[str, tuple[Spent, ...] | None] = dict(self.last_known)
         for name, handle in self.layouts.catalogs.known():
             try:
                 if not isinstance(handle, CatalogProblem):

@@ -131,12 +131,17 @@ def charged(
     """What was spent, and what is reserved or was and never settled: each byte counts once.
 
     Spent is everything that was read for rewriting, conflicts and failures included. Of an open
-    reservation the rest counts that its own attempts' outcomes do not account for yet.
+    reservation the rest counts that its own attempts' outcomes do not account for yet. What an
+    attempt spent is charged to the policy that reserved for it: a plan may be carried out in part
+    under one policy and finished under another.
     besides: the id of a reservation that is not to count.
     """
+    made: dict[tuple[str, str], list[Reservation]] = {}
+    for held in sorted(reservations, key=lambda item: item.at_ms):
+        made.setdefault((held.table_uuid, held.plan_id), []).append(held)
     found = [
         Charged(
-            str(entry.predicted.get("policy", "")), entry.table_uuid, entry.plan_id,
+            _charged_to(entry, made), entry.table_uuid, entry.plan_id,
             Spent(_moment(entry.at_ms), entry.outcome.read_bytes, _charged_cpu(entry)),
         )
         for entry in entries
@@ -146,6 +151,16 @@ def charged(
         if not held.settled and held.id != besides:
             found += _rest(held, entries, reservations)
     return tuple(found)
+
+
+def _charged_to(entry: LedgerEntry, made: Mapping[tuple[str, str], Sequence[Reservation]]) -> str:
+    began = attempt_started_ms(entry.outcome.attempt_id)
+    before = [
+        held.policy
+        for held in made.get((entry.table_uuid, entry.plan_id), ())
+        if began is not None and held.at_ms <= began
+    ]
+    return before[-1] if before else str(entry.predicted.get("policy", ""))
 
 
 def _rest(

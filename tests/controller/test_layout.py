@@ -12,11 +12,12 @@ from reconciler.api.run_document import RunDocument, read_run
 from reconciler.controller.layout import FINALIZER
 from reconciler.controller.ports import CatalogProblem
 from reconciler.controller.status import condition_of, parse_time
+from reconciler.core.execution import COMMITTED
 from reconciler.core.lastwords import Cause, LastWords
 from reconciler.errors import UnavailableError
 from reconciler.kube.errors import Forbidden, QuotaExceeded
 from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
-from tests.controller.worlds import GIB, NAMESPACE, World, run_text
+from tests.controller.worlds import GIB, NAMESPACE, FakeCatalog, World, run_text
 
 HOUR = dt.timedelta(hours=1)
 
@@ -227,6 +228,28 @@ def test_the_cap_over_all_policies_holds() -> None:
     world.turn(world.operator(), 2)
     assert len(world.jobs()) == 1
     assert "OverBudget" in {world.converged(n) for n in names}
+
+
+def test_the_cap_counts_what_a_catalog_spent_whose_object_was_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.cap = 3 * GIB
+    name = world.table("orders", 2 * GIB)
+    old = FakeCatalog(world, world.catalog.document)
+    old.record("uuid-old", "p-1", "p-1-0-1", "team/old", "a01", COMMITTED, 2 * GIB, 1.0)
+    present = world.known()
+    monkeypatch.setattr(world, "known", lambda: [*present, ("team/old", old)])
+    operator = world.operator()
+    world.turn(operator, 2)
+    assert world.converged(name) == "OverBudget"
+    monkeypatch.setattr(world, "known", lambda: present)
+    world.now += HOUR
+    world.turn(operator, 2)
+    assert world.converged(name) == "OverBudget" and not world.jobs()
+    world.now += 24 * HOUR
+    world.turn(operator, 2)
+    assert len(world.jobs()) == 1
 
 
 @pytest.mark.parametrize("why", ["suspend", "window", "policy", "deleted policy", "deleted"])

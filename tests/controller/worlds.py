@@ -354,7 +354,7 @@ class World:
         sizes = [size for action, size in table.pending if action in run.action_ids]
         self.catalog.reserved.append(
             Reservation(
-                id=meta["name"],
+                id=meta["uid"],
                 table_uuid=table.uuid,
                 plan_id=run.plan_id,
                 policy=run.policy_key,
@@ -398,7 +398,7 @@ class World:
             self.catalog.open_attempts.add(table.uuid)
         else:
             self.catalog.reserved = [
-                replace(item, settled=True) if item.id == job["metadata"]["name"] else item
+                replace(item, settled=True) if item.id == job["metadata"]["uid"] else item
                 for item in self.catalog.reserved
             ]
         self._ended(job, words)

@@ -60,6 +60,14 @@ def test_a_reservation_that_is_being_decided_on_does_not_count_against_itself():
     assert size_of([], [reserved(10), reserved(20)], besides="r20") == 1_000
 
 
+def test_each_attempt_is_charged_to_the_policy_that_reserved_for_it():
+    """A plan that one policy began, another one finished: no budget of theirs is spared."""
+    held = [reserved(10, settled=True), reserved(30, policy="team/next", settled=True)]
+    found = charged([entry(20, 300), entry(40, 500)], held)
+    spent = {item.policy: item.spent.rewrite_bytes for item in found}
+    assert spent == {"team/facts": 300, "team/next": 500}
+
+
 def test_an_open_reservation_counts_from_when_it_was_made():
     (only,) = charged([], [reserved(86_400_000)])
     assert only.spent.at.isoformat() == "1970-01-02T00:00:00+00:00"
