@@ -163,6 +163,34 @@ class _Walk:
         self.query(cte.node.this, env, conditions, None if columns is None else _heads(columns))
         self.open_ctes.pop()
 
+    def column_type(
+        self, sources: Sequence[_Source], env: dict[str, _Cte], column: exp.Column
+    ) -> str | None:
+        """Iceberg type of a column that passes unchanged from a table through derived ones."""
+        for source in sources:
+            if source.alias == column.table.lower():
+                return self._output_type(source.node, env, column.name.lower())
+        return None
+
+    def _output_type(self, node: exp.Expr, env: dict[str, _Cte], name: str) -> str | None:
+        if isinstance(node, exp.Table):
+            cte = env.get(node.name.lower()) if not node.args.get("db") else None
+            if cte is not None:
+                return None if cte.recursive else self._output_type(cte.node.this, cte.env, name)
+            table = self.tables.get(node.name)
+            known = table.schema.find(name) if table else None
+            return known.type if known else None
+        env = self._with_ctes(node, env)
+        if isinstance(node, exp.Subquery) and not _decorated(node):
+            return self._output_type(node.this, env, name)
+        if not isinstance(node, exp.Select):
+            return None
+        items = [item for item in node.expressions if item.alias_or_name.lower() == name]
+        plain = items[0].unalias() if len(items) == 1 else None
+        if not isinstance(plain, exp.Column):
+            return None
+        return self.column_type(_sources(node), env, plain)
+
     def everything(self, node: exp.Expr, env: dict[str, _Cte]) -> None:
         """Every table below a node, read whole: nothing can be derived for it."""
         if isinstance(node, (exp.Select, exp.SetOperation)):
@@ -342,13 +370,8 @@ class _Block:
         return reaching
 
     def _column_type(self, column: exp.Column) -> str | None:
-        """Iceberg type of a column of a base table of this block, None for any other."""
-        for source in self.sources:
-            if source.alias == column.table.lower() and isinstance(source.node, exp.Table):
-                table = self.walk.tables.get(source.node.name)
-                known = table.schema.find(column.name) if table else None
-                return known.type if known else None
-        return None
+        """Iceberg type of a column of this block, None where it is computed or not known."""
+        return self.walk.column_type(self.sources, self.env, column)
 
 
 def _sources(select: exp.Select) -> list[_Source]:

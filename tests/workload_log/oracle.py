@@ -68,7 +68,9 @@ def predicate_sql(predicate: Predicate, literals: Sequence[Literal], schema: Sch
 
 def _constant(iceberg_type: str, value: Any) -> str:
     text = show(iceberg_type, value)
-    if iceberg_type in ("int", "long", "float", "double") or iceberg_type.startswith("decimal"):
+    if iceberg_type in ("float", "double"):
+        return f"CAST({text} AS DOUBLE)"
+    if iceberg_type in ("int", "long") or iceberg_type.startswith("decimal"):
         return f"({text})"
     quoted = "'" + text.replace("'", "''") + "'"
     return quoted if iceberg_type == "string" else f"{iceberg_type.upper()} {quoted}"
