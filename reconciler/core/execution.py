@@ -192,8 +192,8 @@ class Event:
 
     phase, in the order of a group's life: "start", "written", "verified", "commit" (about to be
     sent), "committed" (the line that sums a group up); otherwise "conflict", "removed", "retry",
-    "unknown", "fence", "resumed", "property", "skipped", "stopped". Fields that a phase does not
-    use keep their defaults.
+    "unknown", "fence", "resumed", "left", "property", "skipped", "stopped". Fields that a phase
+    does not use keep their defaults.
     """
 
     phase: str

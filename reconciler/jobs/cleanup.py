@@ -5,6 +5,7 @@ Called once the attempt is fenced, or while it is our own and nothing of it is u
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from reconciler.jobs import iceberg
@@ -12,14 +13,21 @@ from reconciler.jobs import iceberg
 PREFIX_OPERATIONS = "org.apache.iceberg.io.SupportsPrefixOperations"
 
 
-def remove_leftovers(spark: Any, table: Any, name: str, prefix: str) -> tuple[int, int]:
-    """Deletes unreferenced files below the prefix; how many, and their bytes."""
+def remove_leftovers(
+    spark: Any, table: Any, name: str, prefix: str, committed: Collection[str] = ()
+) -> tuple[int, int]:
+    """Deletes unreferenced files below the prefix; how many, and their bytes.
+
+    committed: files that the caller knows to be referenced. Where they are all there is, which is
+    how nearly every attempt ends, the table's snapshots need not be searched.
+    """
     if "/layout-" not in prefix:  # not a directory of ours
         return 0, 0
     found = listing(spark, table, prefix)
-    if not found:
+    known = {_relative(path, prefix) for path in committed}
+    if all(_relative(path, prefix) in known for path in found):
         return 0, 0
-    kept = referenced(spark, name, prefix)
+    kept = referenced(spark, name, prefix) | known
     leftovers = {path: size for path, size in found.items() if _relative(path, prefix) not in kept}
     for path in leftovers:
         table.io().deleteFile(path)

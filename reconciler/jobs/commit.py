@@ -52,19 +52,21 @@ class Committed:
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Nothing was committed. conflict: another writer's change, inputs must be looked at again;
-    denied: we may not commit to this table at all; otherwise the catalog would not take the commit
-    although nothing was in its way.
+    denied: we may not commit to this table at all; fenced: another run took the attempt for dead
+    and removed its files; otherwise the catalog would not take the commit although nothing was in
+    its way.
     """
 
     why: str
     conflict: bool
     rolled_back: bool = False
     denied: bool = False
+    fenced: bool = False
 
     @property
     def final(self) -> bool:
         """Sending the same again would be refused again."""
-        return self.conflict or self.denied
+        return self.conflict or self.denied or self.fenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Guard:
 
     own: snapshots that this attempt committed, which must not have been rolled back. `refusal`
     is why the last call refused, "" if it did not; `already` the snapshot that carries the batch;
+    `fenced` whether another run has settled this batch, whose files are gone then;
     `asserted` the head that the last request was made for: the catalog takes it on no other.
     """
 
@@ -96,6 +99,7 @@ class Guard:
     own: Collection[int]
     refusal: str = ""
     rolled_back: bool = False
+    fenced: bool = False
     already: int | None = None
     asserted: int | None = None
     calls: int = field(default=0)
@@ -131,6 +135,9 @@ class Guard:
             if snapshot.is_batch(self.intent.attempt_id, self.intent.batch):
                 self.already = snapshot.id
                 return "this batch is committed already"
+        if any(snapshot.fences(self.intent.attempt_id, self.intent.batch) for snapshot in newer):
+            self.fenced = True
+            return "another run took this attempt for dead, and has removed its files"
         if len(newer) == len(line):
             return "the snapshot it was made from is no longer in the table's history"
         missing = set(self.own) - {snapshot.id for snapshot in newer}
@@ -275,6 +282,8 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
         return Committed(guard.already)
     lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)
     why = guard.refusal or ("" if lost_race else guard.explain()) or first_line(message)
+    if guard.fenced:
+        return Refused(why, conflict=False, fenced=True)
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
 
 

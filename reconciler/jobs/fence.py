@@ -5,6 +5,10 @@ one that the request was made for, without it; or its catalog is a local SQLite 
 processes are gone; else an empty append that carries `layout.fence` moves the head. Only then may
 its files be removed, and only then may another attempt touch its inputs.
 
+Where nobody can tell whether its processes are gone (another host, another container), it may yet
+send its first commit: the append then names the whole attempt, and whoever finds it newer than
+what he read does not commit (`commit.Guard`).
+
 The head that counts is the one of the last request, not the snapshot that the rows were read at: a
 batch is sent on top of other writers' appends and of our own earlier batches. It is known to the
 process that sent it; after a crash it is not, and a moved head proves nothing.
@@ -14,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from reconciler.core.execution import (
@@ -60,9 +65,12 @@ def resolve(
     for attempt_id, members in sorted(by_attempt.items()):
         members.sort(key=lambda intent: intent.batch)
         gone = _sender_gone(members, lease, attempt_id, name)
-        for intent in members:
-            if intent.batch > 0:
-                ledger.record_outcomes(intent, settle(catalog, table, intent, gone, on_event))
+        sent = [intent for intent in members if intent.batch > 0]
+        if not gone:
+            _fence_attempt(table, members[0], sent, on_event)
+        for intent in sent:
+            outcomes = settle(catalog, table, intent, gone, on_event)
+            ledger.record_outcomes(intent, outcomes)
         removed, size = cleanup.remove_leftovers(spark, table, name, members[0].prefix)
         _close(ledger, members)
         on_event(
@@ -89,7 +97,7 @@ def closed(intent: Intent) -> Outcome:
 
 def _sender_gone(members: Sequence[Intent], lease: Lease, attempt_id: str, name: str) -> bool:
     """True if its processes are known to be dead; a lingering JVM is waited for. False if they ran
-    on another host, where no one can tell. An attempt that still runs here is not ours to settle.
+    elsewhere, where no one can tell. An attempt that still runs here is not ours to settle.
     """
     writer = members[0].writer
     if writer and not processes.is_local(writer):
@@ -118,7 +126,10 @@ def settle(
     asserted: the head that the last request was made for, None where that is not known.
     """
     found = find_batch(table, intent) or find_batch_anywhere(table, intent)
-    if found is None and not _fenced(table, catalog, sender_gone, asserted):
+    fenced = found is None and (
+        _fenced(table, catalog, sender_gone, asserted) or _marked(table, intent)
+    )
+    if found is None and not fenced:
         found = _fence_by_append(table, intent, on_event)
     if found is not None:
         return committed_outcomes(table, intent, found)
@@ -143,8 +154,42 @@ def is_local_sqlite(catalog: CatalogConfig) -> bool:
     return str(catalog.properties.get("uri", "")).startswith("sqlite")
 
 
+def _marked(table: Any, intent: Intent) -> bool:
+    """Whether history says already that the batch is fenced."""
+    newer, _ = iceberg.ancestors_until(table, intent.base_snapshot_id)
+    return any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer)
+
+
+def _fence_attempt(table: Any, opened: Intent, sent: Sequence[Intent], on_event: OnEvent) -> None:
+    """From now on no batch of the attempt can be committed, sent already or not.
+
+    opened: batch 0, or the first that is open. sent: the batches whose outcome nobody recorded.
+    """
+    table.refresh()
+    if _marked(table, replace(opened, batch=0)):
+        return
+    open_requests = [
+        intent
+        for intent in sent
+        if find_batch(table, intent) is None and find_batch_anywhere(table, intent) is None
+    ]
+    if open_requests:
+        _wait_for_requests(on_event)
+    table.refresh()
+    _append_mark(table, opened.attempt_id, 0)
+
+
 def _fence_by_append(table: Any, intent: Intent, on_event: OnEvent) -> Committed | None:
     """Waits out the request timeout, then moves the head unless someone else did."""
+    _wait_for_requests(on_event)
+    found = find_batch(table, intent)
+    if found is not None:
+        return found
+    _append_mark(table, intent.attempt_id, intent.batch)
+    return find_batch(table, intent)
+
+
+def _wait_for_requests(on_event: OnEvent) -> None:
     on_event(
         Event(
             "fence",
@@ -153,20 +198,19 @@ def _fence_by_append(table: Any, intent: Intent, on_event: OnEvent) -> Committed
         )
     )
     time.sleep(REQUEST_TIMEOUT_SECONDS)
-    found = find_batch(table, intent)
-    if found is not None:
-        return found
+
+
+def _append_mark(table: Any, attempt_id: str, batch: int) -> None:
     try:
         update = table.newFastAppend()
-        update.set(iceberg.FENCE, f"{intent.attempt_id}/{intent.batch}")
+        update.set(iceberg.FENCE, f"{attempt_id}/{batch}")
         update.commit()
     except Exception as error:
         raise UnavailableError(
-            f"attempt {intent.attempt_id} could not be fenced: the catalog does not take commits",
+            f"attempt {attempt_id} could not be fenced: the catalog does not take commits",
             details=("Its files stay where they are, and nothing is rewritten, until it is.",),
             do="run the command again when the catalog works",
         ) from error
-    return find_batch(table, intent)
 
 
 def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Outcome, ...]:

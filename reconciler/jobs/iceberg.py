@@ -162,6 +162,10 @@ class SnapshotInfo:
     def is_batch(self, attempt_id: str, batch: int) -> bool:
         return self.summary.get(ATTEMPT_ID) == attempt_id and self.summary.get(BATCH) == str(batch)
 
+    def fences(self, attempt_id: str, batch: int) -> bool:
+        """Whether it says that the batch, or its whole attempt (batch 0), must not commit."""
+        return self.summary.get(FENCE) in (f"{attempt_id}/{batch}", f"{attempt_id}/0")
+
 
 def snapshot_info(snapshot: Any) -> SnapshotInfo:
     parent = snapshot.parentId()

@@ -19,29 +19,37 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def identity(*pids: int) -> str:
     """An opaque text that names these processes of this host and boot."""
     started = [[pid, _start_time(pid)] for pid in pids]
-    return json.dumps(
-        {"host": platform.node(), "boot": _boot(), "processes": started}, separators=(",", ":")
-    )
+    return json.dumps({**_place(), "processes": started}, separators=(",", ":"))
 
 
 def is_dead(writer: str) -> bool:
     """True only if every process of the writer is known to be gone."""
     try:
-        body = json.loads(writer)
-        host, boot, processes = body["host"], body["boot"], body["processes"]
+        processes = json.loads(writer)["processes"]
+        return is_local(writer) and not any(_alive(pid, start) for pid, start in processes)
     except (ValueError, KeyError, TypeError):
         return False
-    if host != platform.node():
-        return False
-    return boot != _boot() or not any(_alive(pid, start) for pid, start in processes)
 
 
 def is_local(writer: str) -> bool:
-    """True if the writer ran on this host, so that its death can be told at all."""
+    """True if the writer ran where this process runs, so that its death can be told at all.
+
+    Host names are given twice, and containers of one host share its boot: process ids mean
+    something only within one namespace of one boot.
+    """
     try:
-        return bool(json.loads(writer)["host"] == platform.node())
+        body = json.loads(writer)
+        return bool(body["boot"]) and {key: body[key] for key in ("host", "boot")} == _place()
     except (ValueError, KeyError, TypeError):
         return False
+
+
+def _place() -> dict[str, str]:
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return {"host": f"{platform.node()} {namespace}".strip(), "boot": _boot()}
 
 
 def wait_until_dead(writer: str, seconds: float) -> bool:

@@ -118,9 +118,10 @@ def _holding(lease: Lease, uuid: str, attempt_id: str) -> Iterator[Callable[[], 
             except BlockedError as error:
                 lost.append(error.what)
                 return
-            except ReconcilerError as error:  # the state directory is locked or full
+            except Exception as error:  # the state directory is locked or full, the catalog away
                 if time.monotonic() - renewed > LEASE_SECONDS:
-                    lost.append(f"the lease could not be renewed: {error.what}")
+                    why = error.what if isinstance(error, ReconcilerError) else repr(error)
+                    lost.append(f"the lease could not be renewed: {why}")
                     return
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
@@ -159,6 +160,7 @@ class _Execution:
         self.own_since_read: set[int] = set()  # newer than the snapshot that the attempt reads
         self.started: dict[int, Group] = {}
         self.sent: set[int] = set()
+        self.committed: set[str] = set()  # files of ours that the table took
         self.in_doubt = False  # a batch was sent, and what became of it is not recorded
         self.conflicts = 0
         self.stopped = False
@@ -308,7 +310,7 @@ class _Execution:
         except BaseException as error:
             # A commit that was interrupted may still arrive: the next run settles the attempt.
             if not self.in_doubt and not lost_jvm(error):
-                self._close_attempt(attempt, opened)
+                self._give_up(attempt, opened)
             raise
         self._close_attempt(attempt, opened)
         return conflicts
@@ -329,8 +331,18 @@ class _Execution:
             verify=self.request.verify,
         )
 
+    def _give_up(self, attempt: Attempt, opened: Intent) -> None:
+        """Closes the attempt after an error, which stays the one that is told."""
+        try:
+            self._close_attempt(attempt, opened)
+        except Exception as second:
+            why = second.what if isinstance(second, ReconcilerError) else str(second)
+            self._say("left", f"the files of this run stay until the next one: {why}")
+
     def _close_attempt(self, attempt: Attempt, opened: Intent) -> None:
-        cleanup.remove_leftovers(self.spark, attempt.table, self.name, attempt.prefix)
+        cleanup.remove_leftovers(
+            self.spark, attempt.table, self.name, attempt.prefix, self.committed
+        )
         dropped = self._dropped(attempt)
         self.outcomes.extend(dropped)
         self.ledger.record_outcomes(opened, (*dropped, fence.closed(opened)))
@@ -451,13 +463,16 @@ class _Execution:
         head = int(self.table.currentSnapshot().snapshotId())
         return len(scan_tasks(self.spark, self.table, head, paths)) < len(paths)
 
-    def _stopping(self) -> bool:
+    def _require_lease(self) -> None:
         if self.lease_lost():
             raise BlockedError(
                 self.lease_lost(),
                 details=("Uncommitted work was dropped.",),
                 do="see who else works on the table, then run the command again",
             )
+
+    def _stopping(self) -> bool:
+        self._require_lease()
         if self.should_stop() and not self.stopped:
             self.stopped = True
             self._say("stopped", "stopping: dropping what is not committed")
@@ -474,6 +489,7 @@ class _Execution:
         self, attempt: Attempt, batch: int, written: Sequence[Written], groups: int
     ) -> bool:
         """Sends one batch; False if it was refused and its files were dropped."""
+        self._require_lease()
         self.sent.update(part.number for part in written)
         paths = tuple(sorted(file.path for part in written for file in part.group.inputs))
         actions = tuple(dict.fromkeys(part.group.action_id for part in written))
@@ -494,6 +510,7 @@ class _Execution:
         if isinstance(sent, commit.Committed):
             self.own.add(sent.snapshot_id)
             self.own_since_read.add(sent.snapshot_id)
+            self.committed.update(intent.outputs)
             self._record(intent, _outcomes(intent, written, COMMITTED, sent.snapshot_id, ""))
             self._say_committed(written, groups, sent.snapshot_id)
             return True
@@ -541,8 +558,8 @@ class _Execution:
         write.discard(attempt.table, intent.outputs)
         state = CONFLICT if sent.conflict else FAILED
         self._record(intent, _outcomes(intent, written, state, None, sent.why))
-        self.conflicts += not sent.denied
-        word = "REFUSED" if sent.denied else "CONFLICT"
+        self.conflicts += sent.conflict
+        word = "CONFLICT" if sent.conflict else "REFUSED"
         for part in written:
             title = _title(part.group, part.number, groups)
             self._say("conflict", f"{title}  {word}: {sent.why}", part.group.action_id)
@@ -554,6 +571,12 @@ class _Execution:
         )
         if sent.denied:
             raise commit.denied(self.shown, sent.why)
+        if sent.fenced:
+            raise BlockedError(
+                f"{self.shown}: {sent.why}",
+                details=("Nothing more was committed by this one.",),
+                do="see who else works on the table, then run the command again",
+            )
         if sent.rolled_back:
             standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
 

@@ -7,9 +7,10 @@ observation that leaves nothing above threshold.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -285,15 +286,12 @@ def carry_out(
         inputs = files_of(item, before.observation.files)
         actor.record_start(before.plan, item, inputs, policy_key(step.policy))
     reservation = reservation_for(before, admitted, policy_key(step.policy))
-    actor.reserve(reservation)
-    try:
+    with _reserved(actor, reservation):
         again = still(reservation.id)
         if again.count < decision.count:
             return StepResult(before, again, None, before, state_of(before, again))
         request = request_for(step, before, admitted, decision)
         result = actor.execute(request, on_event, should_stop)
-    finally:
-        actor.settle(reservation)
     after = step.propose(actor)
     if result.commits:
         actor.measure_rho(after, result)
@@ -302,6 +300,20 @@ def carry_out(
         actor.record_check(before.observation.uuid, check)
     later = judge_gate(step, after, actor, approvals)
     return StepResult(before, decision, result, after, state_of(after, later), check)
+
+
+@contextlib.contextmanager
+def _reserved(actor: Actor, reservation: Reservation) -> Iterator[None]:
+    """Reserves, and settles afterwards. After an error that one is told, not that it could not be
+    settled as well: what is not settled counts in full."""
+    actor.reserve(reservation)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            actor.settle(reservation)
+        raise
+    actor.settle(reservation)
 
 
 def reservation_for(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +14,8 @@ import pytest
 
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import CatalogConfig, ExecutionRequest, Intent
-from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError
-from reconciler.jobs import cleanup, commit, fence, processes, rewrite
+from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
+from reconciler.jobs import cleanup, commit, fence, processes, rewrite, write
 from tests.conftest import rest_spark_conf
 from tests.jobs.tables import Bench
 from tests.rest_server import RestServer
@@ -131,6 +134,122 @@ def test_an_attempt_whose_process_lives_is_not_touched(
             bench.lease, bench.events.append,
         )  # fmt: skip
     assert bench.leftovers(request.table[-1]) != []
+
+
+def _elsewhere(writer: str, **place: str) -> str:
+    return json.dumps({**json.loads(writer), **place})
+
+
+@pytest.mark.parametrize("place", [{"host": "another"}, {"boot": "another"}])
+def test_who_ran_elsewhere_is_never_known_to_be_dead(place: dict[str, str]) -> None:
+    """Two machines may have one name; one after a restart looks just like another."""
+    writer = _dead_writer()
+    assert processes.is_dead(writer) and processes.is_local(writer)
+    assert not processes.is_dead(_elsewhere(writer, **place))
+    assert not processes.is_local(_elsewhere(writer, **place))
+
+
+@pytest.mark.parametrize("moment", ["before its first commit", "between two commits"])
+def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Nobody here can tell whether it is dead. Whatever it was about to send must fail."""
+    name = bench.create("id bigint")
+    for number in range(4):
+        rows = f"SELECT /*+ COALESCE(1) */ id * 4 + {number} FROM range(10)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    paths = sorted(row.file_path for row in bench.files(name))
+    halves = (tuple(paths[:2]), tuple(paths[2:]))
+    actions = [bench.action(name, ActionType.CLUSTER, "id", inputs=half) for half in halves]
+    request = bench.request(name, *actions)
+    before, sends = bench.rows(name), itertools.count(1)
+    settling = 1 if moment == "before its first commit" else 2
+    real = commit.send
+
+    def send(*arguments: Any) -> commit.Sent:
+        if next(sends) == settling:
+            table = bench.table(name)
+            opened = bench.ledger.open_intents(request.table_uuid)
+            unsent = [intent for intent in opened if intent.batch == 0]
+            with monkeypatch.context() as patch:
+                patch.setattr(bench.ledger, "open_intents", lambda uuid: tuple(unsent))
+                fence.resolve(
+                    bench.spark, bench.config, table, bench.full(name), bench.ledger,
+                    bench.lease, bench.events.append,
+                )  # fmt: skip
+            assert bench.leftovers(name) == [], "it was taken for dead, and its files removed"
+        return real(*arguments)
+
+    elsewhere = _elsewhere(processes.own_identity(None), host="another")
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "send", send)
+        patch.setattr(processes, "own_identity", lambda jvm: elsewhere)
+        with pytest.raises(BlockedError, match="took this attempt for dead"):
+            bench.run(request)
+    assert bench.rows(name) == before
+    result = bench.run(request)
+    assert result.done and bench.rows(name) == before
+    assert result.commits == 3 - settling
+    assert bench.leftovers(name) == []
+
+
+def test_what_went_wrong_is_told_though_the_files_cannot_be_removed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        raise UnavailableError("the storage does not answer")
+
+    def differs(*arguments: Any) -> write.Written:
+        raise VerificationError("rows differ")
+
+    writer = _dead_writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(cleanup, "remove_leftovers", failing)
+        patch.setattr(write, "rewrite_group", differs)
+        patch.setattr(processes, "own_identity", lambda jvm: writer)
+        with pytest.raises(VerificationError):
+            bench.run(request)
+    assert "the storage does not answer" in bench.events[-1].text
+    assert bench.ledger.open_intents(request.table_uuid)
+    assert bench.run(request).done
+    assert bench.leftovers(name) == []
+
+
+def test_an_attempt_that_left_nothing_does_not_search_all_snapshots(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    monkeypatch.setattr(cleanup, "referenced", lambda *arguments: pytest.fail("searched"))
+    assert bench.run(request).done
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), UnavailableError("no answer")])
+def test_a_lease_that_cannot_be_renewed_is_lost_whatever_the_error(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    request = _request(bench)
+
+    def renew() -> None:
+        raise error
+
+    lost = threading.Event()
+
+    def waits(*arguments: Any) -> write.Written:
+        lost.wait(10)
+        return real(*arguments)
+
+    real = write.rewrite_group
+    monkeypatch.setattr(rewrite, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(rewrite, "LEASE_SECONDS", 0.1)
+    monkeypatch.setattr(bench.lease, "renew", renew)
+    threading.Timer(1.0, lost.set).start()
+    monkeypatch.setattr(write, "rewrite_group", waits)
+    with pytest.raises(BlockedError, match="could not be renewed"):
+        bench.run(request)
+    assert bench.leftovers(request.table[-1]) == []
 
 
 def test_files_that_a_branch_references_are_not_leftovers(bench: Bench) -> None:
