@@ -157,8 +157,9 @@ class Play:
         self.policy("facts", interval="11m")
         for _ in range(40):
             self.turn(2)
-            if all(world.converged(body["metadata"]["name"]) == "NothingToDo"
-                   for body in world.server.all(TABLE_LAYOUT)):  # fmt: skip
+            found = [body["metadata"]["name"] for body in world.server.all(TABLE_LAYOUT)]
+            resting = [name for name in found if world.converged(name) == "NothingToDo"]
+            if len(resting) == len(found) == len(world.catalog.tables):
                 break
             self.start()
             for _ in TABLES:
