@@ -33,7 +33,7 @@ from reconciler.core.filetable import (
 )
 from reconciler.core.observation import SnapshotInfo
 from reconciler.core.schema import Field, PartitionSpec, Schema
-from reconciler.core.values import BOUND_BYTES, Kind
+from reconciler.core.values import BOUND_BYTES, Kind, partition_identity
 
 Array = npt.NDArray[Any]
 
@@ -156,12 +156,16 @@ def number_partitions(
     span = len(entries.partitions)
     pairs, inverse = np.unique(spec_id.astype(np.int64) * span + entries.partition,
                                return_inverse=True)  # fmt: skip
-    distinct: dict[tuple[int, Partition], int] = {}
+    numbers: dict[tuple[int, tuple[object, ...]], int] = {}
+    distinct: list[tuple[int, Partition]] = []
     renumbered = []
     for pair in pairs.tolist():
         spec, number = divmod(pair, span)
-        key = (spec, partition_values(specs[spec], entries.partitions[number]))
-        renumbered.append(distinct.setdefault(key, len(distinct)))
+        values = partition_values(specs[spec], entries.partitions[number])
+        place = numbers.setdefault((spec, partition_identity(values)), len(distinct))
+        if place == len(distinct):
+            distinct.append((spec, values))
+        renumbered.append(place)
     return np.array(renumbered, dtype=np.int32)[inverse], tuple(distinct)
 
 

@@ -18,6 +18,7 @@ from reconciler.catalog.manifest import NULL
 from reconciler.core.filetable import FileTable
 from reconciler.core.observation import DeleteLoad
 from reconciler.core.schema import PartitionSpec
+from reconciler.core.values import partition_identity
 
 Array = npt.NDArray[Any]
 
@@ -127,12 +128,12 @@ def _apply_scoped(
     when the delete's spec is unpartitioned.
     """
     entries, size = deletes.entries, _delete_bytes(deletes)
-    groups = {(spec, values): piece for spec, values, piece in files.groups()}
+    groups = {(spec, partition_identity(v)): piece for spec, v, piece in files.groups()}
     everything = np.arange(len(files), dtype=np.int64)
     for number in np.flatnonzero(rows == -2):
         spec = int(deletes.spec_id[number])
         global_scope = entries.content[number] == EQUALITY and specs[spec].unpartitioned
-        scope = groups.get((spec, deletes.partition[number]), everything[:0])
+        scope = groups.get((spec, partition_identity(deletes.partition[number])), everything[:0])
         scope = everything if global_scope else scope
         if entries.content[number] == EQUALITY:
             scope = scope[files.sequence[scope] < deletes.sequence[number]]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.catalog.avro import Container, plain_schema
-from reconciler.core.values import BOUND_BYTES, Scalar, encode_wide_decimal
+from reconciler.core.values import BOUND_BYTES, Scalar, encode_wide_decimal, partition_identity
 
 Array = npt.NDArray[Any]
 
@@ -230,9 +230,14 @@ def _partitions(
     if struct is None or not columns:
         return ((ids, ()),), np.zeros(count, dtype=np.int32)
     values = [_domain(struct.field(i), column) for i, column in enumerate(columns)]
-    index: dict[tuple[Any, ...], int] = {}
-    numbers = [index.setdefault(row, len(index)) for row in zip(*values, strict=True)]
-    return tuple((ids, row) for row in index), np.array(numbers, dtype=np.int32)
+    distinct: dict[tuple[object, ...], tuple[Any, ...]] = {}
+    index: dict[tuple[object, ...], int] = {}
+    numbers = []
+    for row in zip(*values, strict=True):
+        key = partition_identity(row)
+        distinct.setdefault(key, row)
+        numbers.append(index.setdefault(key, len(index)))
+    return tuple((ids, row) for row in distinct.values()), np.array(numbers, dtype=np.int32)
 
 
 def _domain(column: Any, kind: PartitionColumn) -> list[Scalar | None]:
@@ -368,13 +373,19 @@ def concatenate(parts: Sequence[Entries]) -> Entries:
     if len(parts) == 1:
         return parts[0]
     manifests: list[tuple[str, int]] = []
-    partitions: dict[PartitionTuple, int] = {}
+    partitions: dict[tuple[object, ...], int] = {}
+    distinct: list[PartitionTuple] = []
     manifest, partition, equality = [], [], {}
     at = 0
     for part in parts:
         manifest.append(part.manifest + np.int32(len(manifests)))
         manifests += part.manifests
-        renumbered = [partitions.setdefault(item, len(partitions)) for item in part.partitions]
+        renumbered = []
+        for item in part.partitions:
+            number = partitions.setdefault((item[0], partition_identity(item[1])), len(distinct))
+            if number == len(distinct):
+                distinct.append(item)
+            renumbered.append(number)
         partition.append(np.array(renumbered, dtype=np.int32)[part.partition])
         equality.update({row + at: ids for row, ids in part.equality_ids.items()})
         at += len(part)
@@ -386,7 +397,7 @@ def concatenate(parts: Sequence[Entries]) -> Entries:
         manifests=tuple(manifests),
         manifest=np.concatenate(manifest),
         partition=np.concatenate(partition),
-        partitions=tuple(partitions),
+        partitions=tuple(distinct),
         equality_ids=equality,
         stats={key: _concatenate_stats(parts, key) for key in keys},
         **scalars,

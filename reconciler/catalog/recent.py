@@ -16,6 +16,7 @@ from reconciler.catalog.manifest import NULL
 from reconciler.core.filetable import Partition
 from reconciler.core.observation import RecentWrite, SnapshotInfo
 from reconciler.core.schema import PartitionSpec
+from reconciler.core.values import partition_identity
 
 if TYPE_CHECKING:
     from reconciler.catalog.observe import ManifestReader
@@ -59,8 +60,9 @@ def _changed_partitions(
     pairs = np.unique(
         np.stack((entries.manifest[touched], entries.partition[touched]), axis=1), axis=0
     )
-    changed: dict[tuple[int, Partition], None] = {}
+    changed: dict[tuple[int, tuple[object, ...]], tuple[int, Partition]] = {}
     for manifest, partition in pairs.tolist():
         spec = spec_of[entries.manifests[manifest][0]]
-        changed[spec, partition_values(specs[spec], entries.partitions[partition])] = None
-    return tuple(changed)
+        values = partition_values(specs[spec], entries.partitions[partition])
+        changed.setdefault((spec, partition_identity(values)), (spec, values))
+    return tuple(changed.values())

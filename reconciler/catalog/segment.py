@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 Key = tuple[str, int]
 """A manifest: its path and its length in bytes."""
 
-MAGIC = b"LAYOUT\x00\x01"  # the last byte is the format's version
+MAGIC = b"LAYOUT\x00\x02"  # the last byte is the format's version
 SUFFIX = ".segment"
 MAX_SEGMENTS = 8
 MAX_CACHE_BYTES = 4 << 30

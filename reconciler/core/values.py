@@ -193,3 +193,9 @@ def cut_bound(value: bytes, *, upper: bool) -> bytes | None:
         return value[:BOUND_BYTES]
     kept = value[:BOUND_BYTES].rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def partition_identity(values: tuple[Scalar | None, ...]) -> tuple[object, ...]:
+    """Equal for equal partitions only, as a key: of floats NaN is equal to itself and -0.0 is not
+    0.0, as in Iceberg and unlike in Python."""
+    return tuple(value.hex() if isinstance(value, float) else value for value in values)

@@ -20,6 +20,7 @@ from reconciler.core.ledger import (
 )
 from reconciler.core.observation import ACTION_IDS, PLAN_ID, Observation
 from reconciler.core.schema import Field, Schema, SortColumn
+from reconciler.core.values import partition_identity
 from reconciler.errors import KeyNotFoundError
 
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
@@ -112,13 +113,16 @@ def quiet_partitions(observation: Observation, spec: PolicySpec, now_ms: int) ->
     """Partitions that another writer overwrote or deleted from within the quiet period."""
     since = now_ms - spec.layout.files.quiet_period_seconds * 1000
     recent = {
-        partition
+        (spec_id, partition_identity(values))
         for write in observation.recent_writes
         if write.timestamp_ms > since
-        for partition in write.partitions
+        for spec_id, values in write.partitions
     }
-    numbered = enumerate(observation.files.partitions)
-    return frozenset(number for number, partition in numbered if partition in recent)
+    return frozenset(
+        number
+        for number, (spec_id, values) in enumerate(observation.files.partitions)
+        if (spec_id, partition_identity(values)) in recent
+    )
 
 
 def budgets_of(spec: PolicySpec) -> tuple[Budget, ...]:

@@ -163,3 +163,18 @@ def test_footers_and_sketches_of_spark_files(
     assert sorted(sample.values[1].tolist()) == list(range(500))
     order = sample.values[1].argsort()
     assert (sample.values[7][order] == pa.array(range(500)).to_numpy() - 31).all()
+
+
+def test_partitions_of_floats_are_told_apart_as_iceberg_does(spark: Any, see: Any) -> None:
+    """NaN is one partition, and -0.0 is another than 0.0, also when read from the cache."""
+    create(spark, "floats", "PARTITIONED BY (d)", **{"format-version": "2"})
+    for start in (0, 100):
+        spark.sql(
+            f"INSERT INTO rec.seen.floats (id, d) SELECT {start} + id, element_at("
+            "array(double('NaN'), -0.0d, 0.0d), CAST(id + 1 AS INT)) FROM range(3)"
+        )
+    for _ in range(2):
+        _, seen = see("floats")
+        assert [len(rows) for _, _, rows in seen.files.groups()] == [2, 2, 2]
+        values = sorted(values[0].hex() for _, values in seen.files.partitions)
+        assert values == ["-0x0.0p+0", "0x0.0p+0", "nan"]
