@@ -127,8 +127,6 @@ def _from_plan_file(
     path: Path, files: Sequence[str], catalog: str | None, timeout: float, shared: bool
 ) -> tuple[Step, Plan, LocalActor]:
     """The saved plan becomes the standing one. Raises UserError when it no longer stands."""
-    from dataclasses import replace
-
     from reconciler.api.load import Documents, load
     from reconciler.catalog.discover import resolve_catalog
     from reconciler.cli.shared import actor_on
@@ -155,7 +153,6 @@ def _from_plan_file(
             f"{path}: plan {plan.id} was made under another policy than {step.policy_name}",
             do=f"layoutctl plan {'.'.join((plan.catalog, *plan.table))} --out {path}",
         )
-    step = replace(step, policy_digest=plan.policy_hash, policy_name=plan.policy)
     actor = actor_on(target.catalog, documents.catalogs, timeout, shared)
     check_stands(plan, actor.observe(step.target), step, path)
     actor.put_plan(plan)

@@ -10,6 +10,7 @@ One table in full; many tables one line each, by saving, with details behind -v 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,7 +111,11 @@ def register(app: typer.Typer) -> None:
                 if proposal.plan.id in uris:
                     actor.put_plan(proposal.plan)
         detailed = verbose or table is not None or out is not None
-        _print(planned, failed, output, detailed, verbose=verbose, saved=out, uris=uris)
+        options = "".join(f" -f {shlex.quote(str(path))}" for path in file or ())
+        _print(
+            planned, failed, output, detailed,
+            verbose=verbose, saved=out, uris=uris, options=options,
+        )  # fmt: skip
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
         if detailed_exitcode and any(proposal.pending for _, proposal, _ in planned):
@@ -148,9 +153,14 @@ def _plan_all(
 
 
 def _plan_one(step: Step, actor: LocalActor, refresh: bool, show_literals: bool) -> Planned:
+    from dataclasses import replace
+
+    from reconciler.loop.evidence import under_policy
     from reconciler.loop.step import Approvals, judge_gate
 
     proposal = step.propose(actor, refresh=refresh, show_literals=show_literals)
+    plan = under_policy(proposal.plan, step.policy, step.policy_name, step.not_acted_on)
+    proposal = replace(proposal, plan=plan)
     return step, proposal, judge_gate(step, proposal, actor, Approvals())
 
 
@@ -197,6 +207,7 @@ def _print(
     verbose: bool,
     saved: Path | None,
     uris: Mapping[str, str],
+    options: str,
 ) -> None:
     from reconciler.loop.remaining import progress
 
@@ -220,7 +231,10 @@ def _print(
         for document in documents:
             typer.echo(document["planId"])
     elif detailed:
-        texts = [_text(*item, verbose=verbose, saved=saved, uris=uris) for item in planned]
+        texts = [
+            _text(*item, verbose=verbose, saved=saved, uris=uris, options=options)
+            for item in planned
+        ]
         typer.echo("\n\n".join(texts))
     elif planned:
         typer.echo(_lines(planned, wide=output is Output.WIDE))
@@ -278,6 +292,7 @@ def _text(
     verbose: bool,
     saved: Path | None,
     uris: Mapping[str, str],
+    options: str,
 ) -> str:
     from reconciler.cli import terminal
     from reconciler.cli.plan_text import render_plan
@@ -288,6 +303,8 @@ def _text(
         preview=saved is None and not proposal.frozen and proposal.plan.id not in uris,
         approval=approval_line(step, gate),
         verbose=verbose,
+        saved="" if saved is None else shlex.quote(str(saved)),
+        options=options,
     )
     if saved is not None:
         text += f"\n  Saved and frozen in {saved}; it carries its policy."

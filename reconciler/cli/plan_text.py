@@ -29,10 +29,13 @@ def render_plan(
     approval: str = "",
     verbose: bool = False,
     ending: bool = True,
+    saved: str = "",
+    options: str = "",
 ) -> str:
     """The whole text, without a trailing newline. approval: a line about who may approve.
 
-    ending: with how long it is valid and the next commands.
+    ending: with how long it is valid and the next commands. saved: the file that it was saved in.
+    options: of the command line, which the next command needs too.
     """
     evidence = document["evidence"]
     name = ".".join([document["catalog"], *document["table"]])
@@ -44,7 +47,7 @@ def render_plan(
         _cost(document, evidence, width) if document["actions"] else [],
         _rejected(evidence, verbose, width),
         _not_acted_on(evidence, width),
-        _ending(document, name, approval, width) if ending else [],
+        _ending(document, name, approval, width, saved, options) if ending else [],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
@@ -273,7 +276,9 @@ def _not_acted_on(evidence: Mapping[str, Any], width: int) -> list[str]:
     return wrapped(text, width, first="NOT ACTED ON YET BY THIS VERSION   ", indent=INDENT)
 
 
-def _ending(document: Mapping[str, Any], name: str, approval: str, width: int) -> list[str]:
+def _ending(
+    document: Mapping[str, Any], name: str, approval: str, width: int, saved: str, options: str
+) -> list[str]:
     if not document["actions"]:
         return wrapped(_empty_because(document["evidence"]), width)
     inputs = sum(len(item.get("inputs", ())) for item in document["actions"])
@@ -282,8 +287,9 @@ def _ending(document: Mapping[str, Any], name: str, approval: str, width: int) -
     if not inputs:
         valid = "Valid until someone else changes these properties."
     lines = wrapped(valid + (f" Approval: {approval}." if approval else ""), width)
-    save, run = f"layoutctl plan {name} --out plan.json", "layoutctl apply plan.json"
-    return [*lines, *commands([f"save:  {save}", f"run:  {run}"], width, title="", indent=" ")]
+    save = [] if saved else [f"save:  layoutctl plan {name}{options} --out plan.json"]
+    run = f"run:  layoutctl apply {saved or 'plan.json'}"
+    return [*lines, *commands([*save, run], width, title="", indent=" ")]
 
 
 def _empty_because(evidence: Mapping[str, Any]) -> str:

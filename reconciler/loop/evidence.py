@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from reconciler.advisor.advice import (
@@ -26,6 +26,7 @@ from reconciler.core.filetable import FileTable
 from reconciler.core.format import utc
 from reconciler.core.interval import Interval
 from reconciler.core.observation import Observation
+from reconciler.core.plan import Plan
 from reconciler.core.predicate import Literal, render
 from reconciler.core.schema import Schema
 from reconciler.core.workload import ShapeBatch, Workload
@@ -86,6 +87,16 @@ def action_label(scored: ScoredAction, files: FileTable) -> str:
     partition = partition_text(spec, action.partition, schema) if spec else ""
     where = f", {partition}" if partition else ""
     return rewrite_text(action.type, action.key, action.curve, schema) + where
+
+
+def under_policy(
+    plan: Plan, policy: TableLayoutPolicy, name: str, not_acted_on: Sequence[str]
+) -> Plan:
+    """The plan as `policy` governs it. Its id says what is done, not within which budgets: one
+    that was proposed first under another policy, or before a change of budgets, still carries
+    those."""
+    governed = {"policyDocument": to_document(policy), "notActedOn": list(not_acted_on)}
+    return replace(plan, policy=name, evidence={**plan.evidence, **governed})
 
 
 def evidence_document(

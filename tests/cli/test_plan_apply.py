@@ -507,6 +507,30 @@ def test_a_saved_plan_carries_the_limits_it_was_made_under(cli, scattered, tmp_p
     assert scattered.refresh().metadata_location == before
 
 
+def test_a_plan_that_stands_is_saved_with_the_policy_that_governs_it_now(cli, scattered, tmp_path):
+    """Its id covers what is done, not whose budgets hold."""
+    path, name = tmp_path / "p.yaml", name_of(scattered)
+    policy_file(path, scattered, **declared("day"))
+    code, out, _ = cli("plan", name, "-f", path, "--out", "first.json")
+    assert code == 0
+    assert "run:  layoutctl apply first.json" in out
+    assert "save:" not in out
+    assert (
+        f"save:  layoutctl plan {name} -f {path} --out plan.json"
+        in cli("plan", name, "-f", path)[1]
+    )
+    limits = {"budgets": [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Ki"}]}
+    policy_file(path, scattered, **declared("day", **limits))
+    assert cli("plan", name, "-f", path, "--out", "second.json")[0] == 0
+    first, second = (json.loads(Path(p).read_text()) for p in ("first.json", "second.json"))
+    assert first["planId"] == second["planId"]
+    before = scattered.refresh().metadata_location
+    code, out, _ = cli("apply", "second.json", "--yes")
+    assert code == 3
+    assert "daily" in out
+    assert scattered.refresh().metadata_location == before
+
+
 def test_predictions_cannot_be_edited_below_what_needs_no_approval(cli, scattered, tmp_path):
     approval = {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Ki"}}
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day", approval=approval))
