@@ -22,7 +22,7 @@ from reconciler.advisor.declared import declared_candidates
 from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import is_quiet, recluster
-from reconciler.advisor.situation import Situation, look
+from reconciler.advisor.situation import Situation, look, refused_whole
 from reconciler.advisor.sketching import files_to_sketch
 from reconciler.advisor.totals import (
     amplification,
@@ -67,7 +67,7 @@ def decide(given: AdviceInput) -> Advice:
     # Also of files that an action takes below: without a sample it was chosen by bounds alone.
     wanted = files_to_sketch(situation)
     verdict, situation = _decided(situation)
-    turned = (*_held_back(situation), *verdict.rejected)
+    turned = (*_refused_whole(situation), *_held_back(situation), *verdict.rejected)
     return replace(_advice(situation, verdict.chosen, turned), wanted_sketches=wanted)
 
 
@@ -85,6 +85,14 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
         spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
         situation = replace(situation, taken=taken, spent=spent)
     return Verdict(tuple(chosen), tuple(turned)), situation
+
+
+def _refused_whole(situation: Situation) -> list[Rejected]:
+    why = refused_whole(situation.given)
+    every = np.arange(len(situation.table), dtype=np.int64)
+    if not why:
+        return []
+    return [rejected(situation, "rewrite", explain.NOT_REWRITABLE, why, every)]
 
 
 def _held_back(situation: Situation) -> list[Rejected]:
@@ -250,6 +258,8 @@ def _files_interval(
 
 def _metadata(situation: Situation) -> tuple[ScoredAction, ...]:
     settings = situation.settings
+    if refused_whole(situation.given):
+        return ()
     declared = set_properties(settings) + set_sort_order(settings)
     return tuple(_unscored(action) for action in declared)
 

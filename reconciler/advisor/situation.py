@@ -78,6 +78,14 @@ class Situation:
         return self.settings.rho.value * self.table.bytes.astype(np.float64)
 
 
+def refused_whole(given: AdviceInput) -> str:
+    """Why no file of the table can be rewritten faithfully, "" where some may be."""
+    if given.settings.properties.get("encryption.key-id") is not None:
+        return "the table is encrypted"
+    columns = [f"{field.name} ({field.type})" for field in given.table.schema.unwritable]
+    return f"Spark cannot write the types of {', '.join(columns)}" if columns else ""
+
+
 def look(given: AdviceInput) -> Situation:
     table, settings = given.table, given.settings
     view = table_view(
@@ -95,6 +103,7 @@ def look(given: AdviceInput) -> Situation:
     )
     span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
     age = settings.now_ms - table.added_ms
+    whole = not refused_whole(given)
     return Situation(
         given=given,
         stored_row_group=stored_row_group_bytes(settings.row_group_bytes, given.row_groups),
@@ -103,7 +112,7 @@ def look(given: AdviceInput) -> Situation:
         savings=savings,
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
         yearly_mean=window_reads * YEAR_MS / span,
-        rewritable=table.parquet & ~table.encrypted & (table.equality_deletes == 0),
+        rewritable=table.parquet & ~table.encrypted & (table.equality_deletes == 0) & whole,
         recent=table.layout_written & (table.added_ms >= 0) & (age < settings.horizon_ms),
         groups=tuple(table.groups()) if len(table) else (),
         taken=np.zeros(len(table), dtype=np.bool_),

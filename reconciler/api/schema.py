@@ -16,7 +16,6 @@ import yaml
 
 from reconciler.api.quantities import (
     decimal_units,
-    format_bytes,
     parse_bytes,
     parse_decimal,
     parse_duration,
@@ -232,13 +231,6 @@ def quantity_kind(schema: Mapping[str, Any]) -> str | None:
     if pattern == _DURATION_PATTERN:
         return "duration"
     return "decimal" if pattern.endswith(_DECIMAL_TAIL) else None
-
-
-def canonical_text(value: Any, schema: Mapping[str, Any]) -> str:
-    """A leaf for people, quantities in their shortest form."""
-    if quantity_kind(schema) == "bytes" and value != "Auto":
-        return format_bytes(parse_bytes(value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def walk_schema(

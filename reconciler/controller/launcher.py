@@ -281,7 +281,7 @@ class Launcher:
         admission = admit([charge], [cap], spent, now)
         if admission.count:
             return None
-        text = admission.message.replace("budget cluster", "the operator's cap on 24 h")
+        text = admission.message.replace(f'budget "{CAP}"', "the operator's cap on 24 h")
         return Wait(_again([cap], spent, charge, now), Reason.OVER_BUDGET, text)
 
     def _recorded(self) -> list[Reservation]:

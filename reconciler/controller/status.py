@@ -128,10 +128,6 @@ def condition_of(status: Mapping[str, Any] | None, kind: ConditionType) -> Body:
     return {}
 
 
-def is_true(status: Mapping[str, Any] | None, kind: ConditionType) -> bool:
-    return condition_of(status, kind).get("status") == Truth.TRUE.value
-
-
 def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime) -> Body:
     """The first write on a new generation: taken in, and nothing known of it yet.
 

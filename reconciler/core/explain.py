@@ -49,7 +49,7 @@ SENTENCES = {
     QUIET_PERIOD: "another writer changed the partition within the quiet period",
     DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
-    NOT_REWRITABLE: "holds equality deletes, encryption or a format that is not rewritten yet",
+    NOT_REWRITABLE: "holds equality deletes, encryption, a type or a format not rewritten yet",
     SAME_AGAIN: "its files were written by this very rewrite: again, it would write the same",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
 }

@@ -25,10 +25,6 @@ class Interval:
     high: float
     label: str = "uncalibrated"
 
-    def shifted(self, known: float) -> Interval:
-        """The interval of estimate + a part that is known exactly."""
-        return Interval(self.low + known, self.mid + known, self.high + known, self.label)
-
 
 @dataclass(frozen=True, slots=True)
 class Calibration:

@@ -257,9 +257,8 @@ class ActionState:
 class Head:
     """What validity is judged against, from a fresh observation.
 
-    done: (plan id, action id) pairs carried by the head's ancestors; complete: the ancestry was
-    read down to the plan's base. properties: the table's. sort_terms: its sort order
-    (actions.sort_term).
+    done: (plan id, action id) pairs carried by the head's ancestors. properties: the table's.
+    sort_terms: its sort order (actions.sort_term).
     """
 
     files: FileTable

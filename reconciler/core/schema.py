@@ -11,6 +11,8 @@ from functools import cached_property
 
 from reconciler.core.values import Kind, kind_of
 
+UNKNOWN_TO_SPARK = ("time", "timestamp_ns", "timestamptz_ns", "geometry", "geography")
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -51,6 +53,13 @@ class Schema:
             return exact
         folded = [field for field in self.fields if field.name.lower() == name.lower()]
         return folded[0] if len(folded) == 1 else None
+
+    @property
+    def unwritable(self) -> tuple[Field, ...]:
+        """Columns of types that Spark, which writes what is rewritten, has no counterpart of."""
+        return tuple(
+            field for field in self.fields if field.type.partition("(")[0] in UNKNOWN_TO_SPARK
+        )
 
     def name_of(self, field_id: int) -> str:
         field = self.by_id.get(field_id)

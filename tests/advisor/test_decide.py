@@ -21,7 +21,7 @@ from reconciler.core.actions import (
     layout_of,
     wanted_terms,
 )
-from reconciler.core.schema import SortColumn
+from reconciler.core.schema import Field, SortColumn
 from tests.advisor.worlds import (
     DATE,
     DAY,
@@ -240,6 +240,21 @@ def test_files_with_equality_deletes_or_encryption_are_never_inputs():
     assert advice.actions
     for item in advice.actions:
         assert not refused & set(item.action.inputs)
+
+
+@pytest.mark.parametrize("why", ["at (time)", "encrypted"])
+def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
+    table, work = _table(), _selective()
+    files, settings = table.file_table(), replace(SETTINGS, target_explicit=True)
+    if why == "encrypted":
+        settings = replace(settings, properties={"encryption.key-id": "k1"})
+    else:
+        fields = (*files.schema.fields, Field(99, "at", "time"))
+        files = replace(files, schema=replace(files.schema, fields=fields))
+    advice = _decided(table, files, work, settings)
+    assert not advice.actions
+    assert advice.rejected[0].reason == explain.NOT_REWRITABLE
+    assert why in advice.rejected[0].message
 
 
 def test_what_we_wrote_within_the_horizon_needs_twice_the_saving():
