@@ -104,9 +104,9 @@ def times_cost(saving: float, cost: float) -> str:
     """`0.4x of what it costs`: how plans compare a saving with its cost."""
     if cost <= 0.0:
         return "at no cost"
-    ratio = saving / cost
-    digits = f"{ratio:.1f}" if abs(ratio) >= 0.1 else f"{ratio:.2g}"
-    return f"would save {digits}x of what it costs"
+    ratio = abs(saving) / cost
+    digits = f"{ratio:.1f}" if ratio >= 0.1 else f"{ratio:.2g}"
+    return f"would {'save' if saving >= 0.0 else 'lose'} {digits}x of what it costs"
 
 
 def short_of(saving: float, cost: float, needed: float) -> str:
