@@ -26,7 +26,7 @@ from reconciler.api.documents import (
 from reconciler.api.excerpt import render_problems
 from reconciler.api.schema import KINDS, POLICY
 from reconciler.api.source import RawDocument, parse_yaml
-from reconciler.api.support import ignored_of, instead, not_acted_on
+from reconciler.api.support import ignored_of, instead, is_operators, not_acted_on
 from reconciler.api.version import API_VERSION, GROUP
 from reconciler.errors import InvalidDocuments, Problem, UserError
 
@@ -272,16 +272,19 @@ def _checked(document: RawDocument, kind: str, problems: list[Problem]) -> list[
 
 
 def _unsupported(document: RawDocument, kind: str, ignored: Iterable[str]) -> list[Problem]:
-    """Fields that are valid and that this version does not act on yet."""
+    """Fields that are valid and that this version, or layoutctl, does not act on."""
     spec = document.value["spec"]
     approval = spec.get("approval") if kind == POLICY else None
     automatic = isinstance(approval, dict) and approval.get("mode") == "Automatic"
     refused = "; Automatic approval refuses this policy" if automatic else ""
-    message = "not acted on yet by this version"
-    return [
-        document.problem(_path(item), message, instead(kind, item) + refused, severity="warning")
-        for item in ignored
-    ]
+
+    def told(item: str) -> Problem:
+        message, hint = "not acted on yet by this version", instead(kind, item) + refused
+        if is_operators(kind, item):
+            message, hint = "the operator acts on it, layoutctl does not", instead(kind, item)
+        return document.problem(_path(item), message, hint, severity="warning")
+
+    return [told(item) for item in ignored]
 
 
 def _path(dotted: str) -> tuple[str | int, ...]:

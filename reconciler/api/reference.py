@@ -25,7 +25,7 @@ from reconciler.api.schema import (
     version_of,
     walk_schema,
 )
-from reconciler.api.support import NOT_ACTED_ON
+from reconciler.api.support import NOT_ACTED_ON, is_operators
 from reconciler.api.version import API_VERSION
 
 _HEAD = f"""\
@@ -175,13 +175,22 @@ def _rules(kind: str) -> str:
 
 
 def _ignored(kind: str) -> str:
-    lines = [f"- `{path}`: {instead}." for path, instead in NOT_ACTED_ON[kind]]
-    head = (
-        "### Not acted on yet\n\nThese fields are checked and kept. This version does not act on "
-        "them; `plan` and `validate` name them where they are not at their default, and Automatic "
-        "approval refuses a policy that sets one.\n\n"
-    )
-    return head + "\n".join(lines) + "\n"
+    def lines(operators: bool) -> str:
+        chosen = [item for item in NOT_ACTED_ON[kind] if is_operators(kind, item[0]) is operators]
+        return "\n".join(f"- `{path}`: {instead}." for path, instead in chosen)
+
+    parts = [
+        "### The operator's\n\nThe operator acts on these fields, layoutctl does not; `plan` and "
+        f"`validate` name them where they are not at their default.\n\n{lines(True)}"
+    ]
+    if lines(False):
+        parts.insert(
+            0,
+            "### Not acted on yet\n\nThese fields are checked and kept. This version does not act "
+            "on them; `plan` and `validate` name them where they are not at their default, and "
+            f"Automatic approval refuses a policy that sets one.\n\n{lines(False)}",
+        )
+    return "\n\n".join(parts) + "\n"
 
 
 def _properties() -> str:

@@ -1,7 +1,8 @@
 """Fields that are part of the API and that this version does not act on yet: one table.
 
 `validate` and `plan` name them where they differ from their default, and Automatic approval
-refuses a policy that sets one: nobody may believe in a limit or a mode that nothing holds.
+refuses a policy that sets one: nobody may believe in a limit or a mode that nothing holds. Fields
+that are the operator's work are named too, as such.
 """
 
 from __future__ import annotations
@@ -44,10 +45,28 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """Kind -> (field, what holds instead). A field stands for everything below it."""
 
+OPERATORS: dict[str, tuple[str, ...]] = {
+    POLICY: ("spec.interval", "spec.engine"),
+    TABLE_LAYOUT: ("spec.suspend", "spec.approvedPlan"),
+    CATALOG: tuple(field for field, _ in NOT_ACTED_ON[CATALOG]),
+}
+"""Kind -> fields of the table above that the operator acts on. Nothing is less safe where layoutctl
+does not: Automatic approval is not refused for them."""
+
 
 def instead(kind: str, path: str) -> str:
     """What holds instead of a field that is not acted on, "" for any other."""
     return next((text for field, text in NOT_ACTED_ON[kind] if _covers(field, path)), "")
+
+
+def is_operators(kind: str, path: str) -> bool:
+    """Whether the operator acts on the field."""
+    return any(_covers(field, path) for field in OPERATORS[kind])
+
+
+def unheld(fields: Iterable[str]) -> list[str]:
+    """Of a policy's fields that layoutctl ignores, those that nothing holds at all."""
+    return [path for path in fields if not is_operators(POLICY, path)]
 
 
 def _covers(field: str, path: str) -> bool:

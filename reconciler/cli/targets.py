@@ -17,7 +17,7 @@ from reconciler.api.builtin import builtin_policy
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.load import Documents, load
-from reconciler.api.support import not_acted_on
+from reconciler.api.support import not_acted_on, unheld
 from reconciler.api.table_patterns import choose_policy, matches
 from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
 from reconciler.catalog.load import connect, list_namespaces, list_tables
@@ -31,9 +31,6 @@ from reconciler.loop.step import Step
 
 DEFAULT_DIRECTORY = "layouts"
 """Where policies usually are."""
-
-HARMLESS_WHEN_EMBEDDED = ("spec.interval", "spec.engine")
-"""Fields that describe the operator's work: they do not make Automatic approval unsafe here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +161,7 @@ def step_under(target: Target, policy: TableLayoutPolicy, name: str) -> Step:
         policy_digest=policy_hash(hash_inputs(policy)),
         policy_name=name,
         not_acted_on=ignored,
-        unacted_for_automatic=tuple(
-            field for field in ignored if not field.startswith(HARMLESS_WHEN_EMBEDDED)
-        ),
+        unacted_for_automatic=tuple(unheld(ignored)),
         cores=os.cpu_count() or 1,
         clock=lambda: dt.datetime.now(dt.UTC),
     )

@@ -16,7 +16,7 @@ from typing import Any
 from reconciler.api.conditions import ConditionType, Reason, stalled_by
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.api.support import not_acted_on
+from reconciler.api.support import not_acted_on, unheld
 from reconciler.controller import due, failures
 from reconciler.controller.decide import (
     Adopt,
@@ -396,7 +396,7 @@ class Layouts:
                 automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
                 automatic_spent_bytes=unasked,
                 stale_workload=look.stale_workload,
-                unacted_fields=tuple(unacted(policy)),
+                unacted_fields=tuple(unheld(not_acted_on(policy))),
                 budgets=subject.budgets,
                 spent=spent,
                 now=subject.now,
@@ -729,12 +729,6 @@ def held(
         for uuid, record in records
         if latest.get((uuid, record.plan_id), -1) < record.written.timestamp() * 1000
     )
-
-
-def unacted(policy: TableLayoutPolicy) -> list[str]:
-    """Fields that Automatic refuses; what the operator does act on is not among them."""
-    acted = ("spec.interval", "spec.approval.approvedPlans", "spec.engine")
-    return [path for path in not_acted_on(policy) if not path.startswith(acted)]
 
 
 def told(error: ReconcilerError) -> str:

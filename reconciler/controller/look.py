@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.api.support import not_acted_on
+from reconciler.api.support import not_acted_on, unheld
 from reconciler.controller.decide import NOTHING_TO_DO, Rests
 from reconciler.controller.ports import EXPIRED, Look
 from reconciler.controller.status import plan_status, plan_summary, short_bytes
@@ -59,7 +59,7 @@ def look_at(
 
 def _step(target: Target, policy: TableLayoutPolicy, now: dt.datetime) -> Step:
     engine = policy.spec.engine
-    ignored = tuple(not_acted_on(policy))
+    ignored = tuple(unheld(not_acted_on(policy)))
     return Step(
         target=target,
         policy=policy,
