@@ -270,7 +270,8 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
         reason = explain.RECENTLY_WRITTEN if total > alpha * cost else explain.BELOW_COST
     if reason != explain.BELOW_COST:
         message += f"; {explain.SENTENCES[reason]}"
-    title = f"{len(rest)} {'more ' if len(chosen.chosen) else ''}boundary files"
+    more = "more " if len(chosen.chosen) else ""
+    title = f"{len(rest)} {more}boundary file" + "s" * (len(rest) != 1)
     return [rejected(situation, title, reason, message, np.sort(rest))]
 
 
