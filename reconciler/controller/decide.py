@@ -478,7 +478,9 @@ def _cut_short(given: LayoutInput) -> Decision | None:
     """A driver that died may have left an open attempt and its files. The next job settles them
     before its own work; where none may start, one more attempt at the same plan does only that."""
     proposal = given.proposal
-    if proposal is None or proposal.cut_short is None or proposal.admitted:
+    if proposal is None or proposal.cut_short is None:
+        return None
+    if proposal.admitted and _old_evidence(given) is None:
         return None
     closed = given.stop is not None and given.stop[0] == Reason.OUTSIDE_WINDOW
     wait = _backing_off(given)

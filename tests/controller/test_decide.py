@@ -60,6 +60,15 @@ def test_admitted_work_is_launched_with_the_charges_of_the_admitted_prefix():
     assert candidate.attempt == 1
 
 
+def test_a_cut_short_attempt_is_settled_while_old_evidence_holds_the_next_job():
+    left = replace(PROPOSAL, rests_on_workload=True, cut_short=("p-old", "sha256:old"))
+    decision = decide(replace(FREE, proposal=left, workload_stale="the import fails"))
+    assert isinstance(decision, Launch)
+    assert (decision.candidate.plan_id, decision.candidate.actions) == ("p-old", 0)
+    fresh = decide(replace(FREE, proposal=left))
+    assert isinstance(fresh, Launch) and fresh.candidate.actions > 0
+
+
 def test_a_second_attempt_has_a_number_of_its_own():
     ended = replace(JOB, phase=Phase.FAILED, attempt=3)
     settled = replace(RECORD, phase=Phase.FAILED, attempt=2)
