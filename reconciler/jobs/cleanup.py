@@ -24,6 +24,9 @@ def remove_leftovers(
     if "/layout-" not in prefix:  # not a directory of ours
         return 0, 0
     found = listing(spark, table, prefix)
+    if not found:
+        _remove_empty_directories(spark, table, prefix)
+        return 0, 0
     known = {_relative(path, prefix) for path in committed}
     if all(_relative(path, prefix) in known for path in found):
         return 0, 0

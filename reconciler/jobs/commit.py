@@ -17,7 +17,7 @@ from reconciler.errors import AccessDeniedError, first_line
 from reconciler.jobs import iceberg
 from reconciler.jobs.iceberg import SnapshotInfo
 from reconciler.jobs.scan import ScanTasks, scan_tasks
-from reconciler.jobs.translate import java_exception, lost_jvm
+from reconciler.jobs.translate import is_unwritable, java_exception, lost_jvm
 
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
@@ -53,8 +53,8 @@ class Committed:
 class Refused:
     """Nothing was committed. conflict: another writer's change, inputs must be looked at again;
     denied: we may not commit to this table at all; fenced: another run took the attempt for dead
-    and removed its files; otherwise the catalog would not take the commit although nothing was in
-    its way.
+    and removed its files; unwritable: the storage's own words, where it takes no files; otherwise
+    the catalog would not take the commit although nothing was in its way.
     """
 
     why: str
@@ -62,6 +62,7 @@ class Refused:
     rolled_back: bool = False
     denied: bool = False
     fenced: bool = False
+    unwritable: Exception | None = None
 
     @property
     def final(self) -> bool:
@@ -72,11 +73,12 @@ class Refused:
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """Sent, and no one knows. lost: the JVM that sent it is gone too. asserted: the head that the
-    last request was made for, None if that is not known."""
+    last request was made for, None if that is not known. unwritable: as in Refused."""
 
     why: str
     lost: bool
     asserted: int | None = None
+    unwritable: Exception | None = None
 
 
 Sent = Committed | Refused | Unknown
@@ -277,7 +279,8 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
         return Refused(first_line(message), conflict=False, denied=True)
     if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
         why = first_line(message) or type(error).__name__
-        return Unknown(why, lost=False, asserted=guard.asserted)
+        unwritable = error if is_unwritable(error) else None
+        return Unknown(why, lost=False, asserted=guard.asserted, unwritable=unwritable)
     if guard.already is not None:
         return Committed(guard.already)
     lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)

@@ -50,7 +50,7 @@ from reconciler.jobs import (
 from reconciler.jobs.group import Group, batches, make_groups, task_bytes
 from reconciler.jobs.scan import ScanTasks, scan_tasks
 from reconciler.jobs.standing import Standing
-from reconciler.jobs.translate import lost_jvm, translated
+from reconciler.jobs.translate import lost_jvm, translate, translated
 from reconciler.jobs.write import Attempt, Written
 
 RENEW_SECONDS = 20.0
@@ -545,7 +545,7 @@ class _Execution:
         if outcomes[0].state == COMMITTED:
             assert outcomes[0].snapshot_id is not None
             return commit.Committed(outcomes[0].snapshot_id)
-        return commit.Refused(sent.why, conflict=False)
+        return commit.Refused(sent.why, conflict=False, unwritable=sent.unwritable)
 
     def _refused(
         self,
@@ -571,6 +571,8 @@ class _Execution:
         )
         if sent.denied:
             raise commit.denied(self.shown, sent.why)
+        if sent.unwritable is not None:
+            raise translate(sent.unwritable, f"commit to {self.shown}") from sent.unwritable
         if sent.fenced:
             raise BlockedError(
                 f"{self.shown}: {sent.why}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reconciler.errors import (
@@ -41,7 +41,7 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
             do="run the command again; give Spark more memory with LAYOUTCTL_DRIVER_MEMORY",
         )
     causes = _causes(error)
-    text = " | ".join(f"{name}: {message}" for name, message in causes) or str(error)
+    text = _text(error, causes)
     for pattern, build in _TRANSLATIONS:
         if re.search(pattern, text):
             return build(doing, text)
@@ -54,6 +54,15 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
         details=(f"{name.rpartition('.')[2]}: {first}",),
         do="the table was not changed by this step; run the command again",
     )
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """True if the storage is full or takes no files: whatever is written again fails again."""
+    return bool(re.search(f"{_DISK_FULL}|{_NOT_WRITABLE}", _text(error, _causes(error))))
+
+
+def _text(error: BaseException, causes: Sequence[tuple[str, str]]) -> str:
+    return " | ".join(f"{name}: {message}" for name, message in causes) or str(error)
 
 
 def _missing_file(doing: str, text: str) -> ReconcilerError:
@@ -71,6 +80,14 @@ def _disk_full(doing: str, text: str) -> ReconcilerError:
         f"could not {doing}: no space left on the device",
         details=("Sorting needs room for spills in the temporary directory, and for the output.",),
         do="free space, or point spark.local.dir to a larger disk, and run the command again",
+    )
+
+
+def _not_writable(doing: str, text: str) -> ReconcilerError:
+    return AccessDeniedError(
+        f"could not {doing}: the storage does not allow it",
+        details=(_tail(text),),
+        do="check that the place named above is writable and not full, then run the command again",
     )
 
 
@@ -132,8 +149,12 @@ def _corrupt(doing: str, text: str) -> ReconcilerError:
     )
 
 
+_DISK_FULL = r"No space left on device|Disk quota exceeded"
+# Java's FileNotFoundException names a file that may not be opened, too.
+_NOT_WRITABLE = r"Read-only file system|Permission denied|Mkdirs failed to create"
 _TRANSLATIONS = (
-    (r"No space left on device|Disk quota exceeded", _disk_full),
+    (_DISK_FULL, _disk_full),
+    (_NOT_WRITABLE, _not_writable),
     # 137: killed by the kernel; 52: Spark's own exit of an executor without memory left.
     (r"OutOfMemoryError|Java heap space|GC overhead limit|OOMKilled|possible container OOM"
      r"|exit(?:ed with)? (?:code|status):? ?(?:137|52)\b|Container killed|exceeding memory limits",

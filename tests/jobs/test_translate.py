@@ -84,3 +84,19 @@ def test_the_innermost_cause_counts(name: str, kind: type[ReconcilerError]) -> N
     error = raised("org.apache.spark.SparkException", "outer", Throwable(name, "inner"))
     assert type(error) is kind
     assert error.do
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("java.io.FileNotFoundException", "/w/t/metadata/m0.avro (Read-only file system)"),
+        ("java.io.FileNotFoundException", "/w/t/data/a.parquet (Permission denied)"),
+        ("java.io.IOException", "Mkdirs failed to create file:/w/t/data/layout-p (exists=false)"),
+    ],
+)
+def test_a_place_that_may_not_be_written_to_is_no_missing_file(name: str, message: str) -> None:
+    cause = Throwable(name, message)
+    error = raised("org.apache.iceberg.exceptions.RuntimeIOException", "Failed to create", cause)
+    assert type(error) is AccessDeniedError
+    assert message in error.details[0]
+    assert "writable" in (error.do or "")
