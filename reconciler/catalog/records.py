@@ -63,7 +63,8 @@ class Records:
             try:
                 yield connection
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # a full disk has ended it already
+                    connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
