@@ -88,15 +88,16 @@ class Play:
             held = {owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()}
             if held and not held & owners:
                 self.operator.api.delete(TABLE_LAYOUT, NAMESPACE, body["metadata"]["name"])
-        for job in self.world.living():
+        for job in self.world.server.all(JOB):
             name = job["metadata"]["name"]
             if job["metadata"].get("deletionTimestamp") and not self.runs(job):
                 self.world.server.remove(JOB, NAMESPACE, name)
+                self.world.server.remove(POD, NAMESPACE, f"{name}-pod")
 
     def runs(self, job: dict[str, Any]) -> bool:
-        return (POD.plural, NAMESPACE, f"{job['metadata']['name']}-pod") in (
-            self.world.server.objects
-        )
+        name = (POD.plural, NAMESPACE, f"{job['metadata']['name']}-pod")
+        pod = self.world.server.objects.get(name)
+        return pod is not None and pod["status"]["phase"] == "Running"
 
     def start(self) -> None:
         for job in self.world.living():
@@ -124,6 +125,13 @@ class Play:
         self.spent.append((self.world.now, run.policy_key, done))
         if table.uuid == "uuid-none":
             self.drop(run.table[-1])
+
+    def job(self, name: str, actions: int, cause: Cause | None) -> None:
+        """What chance seldom puts in a row: work, a job for it, its end."""
+        self.write(name)
+        self.turn(2)
+        self.start()
+        self.end(0, actions, cause)
 
     # What the operator does
 
@@ -153,6 +161,7 @@ class Play:
         """The faults end, a person sets things right, and days pass."""
         world = self.world
         world.problem, world.stale, world.catalog.error = None, "", None
+        self.turn(2)  # what ended is judged before it is set right
         self.delete_policy("other")
         self.policy("facts", interval="11m")
         for _ in range(40):
@@ -176,6 +185,7 @@ class Play:
 names = st.sampled_from(TABLES)
 steps = st.one_of(
     st.tuples(st.just("turn"), st.integers(1, 2)),
+    st.tuples(st.just("job"), names, st.integers(0, 2), st.sampled_from(CAUSES)),
     st.tuples(st.just("start")),
     st.tuples(st.just("end"), st.integers(0, 2), st.integers(0, 2), st.sampled_from(CAUSES)),
     st.tuples(st.just("clock"), st.sampled_from([5, 40, 700, 7200, 90_000, -3600])),
