@@ -82,6 +82,8 @@ def refused_whole(given: AdviceInput) -> str:
     """Why no file of the table can be rewritten faithfully, "" where some may be."""
     if given.settings.properties.get("encryption.key-id") is not None:
         return "the table is encrypted"
+    if given.table.schema.reserved:
+        return f"columns are named like Iceberg's own: {', '.join(given.table.schema.reserved)}"
     columns = [f"{field.name} ({field.type})" for field in given.table.schema.unwritable]
     return f"Spark cannot write the types of {', '.join(columns)}" if columns else ""
 

@@ -12,6 +12,11 @@ from functools import cached_property
 from reconciler.core.values import Kind, kind_of
 
 UNKNOWN_TO_SPARK = ("time", "timestamp_ns", "timestamptz_ns", "geometry", "geography")
+METADATA_COLUMNS = frozenset(
+    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id",
+     "_last_updated_sequence_number")
+)  # fmt: skip
+"""Names of what Iceberg's readers add to rows: a table's own columns of these names hide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,12 @@ class Schema:
             return exact
         folded = [field for field in self.fields if field.name.lower() == name.lower()]
         return folded[0] if len(folded) == 1 else None
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Top-level columns that are named like metadata columns."""
+        tops = dict.fromkeys(field.name.partition(".")[0] for field in self.fields)
+        return tuple(name for name in tops if name in METADATA_COLUMNS)
 
     @property
     def unwritable(self) -> tuple[Field, ...]:

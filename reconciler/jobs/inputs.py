@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reconciler.core.schema import SortColumn
+from reconciler.core.schema import METADATA_COLUMNS, SortColumn
 from reconciler.core.values import Scalar
 from reconciler.errors import UnsupportedError
 from reconciler.jobs import iceberg
@@ -36,6 +36,13 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
         )
     if table.properties().get("encryption.key-id") is not None:
         raise _refusal(name, "is encrypted", "leave it out of the policy")
+    reserved = [name for name in _names(table.schema()) if name in METADATA_COLUMNS]
+    if reserved:
+        raise _refusal(
+            name,
+            f"has columns that are named like Iceberg's own: {', '.join(reserved)}",
+            "rename them, or leave it out of the policy (tables.exclude)",
+        )
     foreign = _columns_unknown_to_spark(spark, table.schema())
     if foreign:
         raise _refusal(
@@ -54,6 +61,10 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
                 f"has equality deletes on {path}",
                 "let the engine that writes them compact them first, or leave the partition out",
             )
+
+
+def _names(schema: Any) -> list[str]:
+    return [str(field.name()) for field in iceberg.each(schema.columns())]
 
 
 def _columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:

@@ -242,14 +242,15 @@ def test_files_with_equality_deletes_or_encryption_are_never_inputs():
         assert not refused & set(item.action.inputs)
 
 
-@pytest.mark.parametrize("why", ["at (time)", "encrypted"])
+@pytest.mark.parametrize("why", ["at (time)", "encrypted", "_pos"])
 def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
     table, work = _table(), _selective()
     files, settings = table.file_table(), replace(SETTINGS, target_explicit=True)
     if why == "encrypted":
         settings = replace(settings, properties={"encryption.key-id": "k1"})
     else:
-        fields = (*files.schema.fields, Field(99, "at", "time"))
+        odd = Field(99, "at", "time") if why == "at (time)" else Field(99, why, "long")
+        fields = (*files.schema.fields, odd)
         files = replace(files, schema=replace(files.schema, fields=fields))
     advice = _decided(table, files, work, settings)
     assert not advice.actions

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.types import TimeType
+from pyiceberg.types import LongType, TimeType
 
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import ExecutionRequest
@@ -74,6 +74,17 @@ def test_a_type_that_spark_does_not_know(bench: Bench, iceberg_catalog: Any) -> 
         bench.run(request)
     table = iceberg_catalog.load_table(("jobs", name))
     assert table.current_snapshot().snapshot_id == request.base_snapshot_id
+
+
+def test_a_column_that_is_named_like_one_of_icebergs_own(
+    bench: Bench, iceberg_catalog: Any
+) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    with iceberg_catalog.load_table(("jobs", name)).update_schema() as update:
+        update.add_column("_pos", LongType())
+    with pytest.raises(UserError, match="named like Iceberg's own: _pos"):
+        bench.run(request)
 
 
 def test_parquet_stays_parquet_when_the_default_changed(bench: Bench) -> None:
