@@ -182,7 +182,8 @@ def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
     assert plan.id in text
     assert f"{sum(len(a.action.inputs) for a in plan.actions)} input files" in text
     assert "Approval: Manual, not approved" in text
-    assert all(len(line) <= 100 for line in text.splitlines())
+    broken = [line for line in text.splitlines() if "save:" not in line]  # a command never is
+    assert all(len(line) <= 100 for line in broken)
     _, yaml_body, _ = cli("plan", name, "-f", policy, "-o", "yaml")
     assert plan_from_document(yaml.safe_load(yaml_body)).id == plan.id
     assert cli("plan", name, "-f", policy, "-o", "name")[1].strip() == plan.id
