@@ -22,7 +22,7 @@ from reconciler.advisor.declared import declared_candidates
 from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import is_quiet, recluster
-from reconciler.advisor.situation import Situation, look, refused_whole
+from reconciler.advisor.situation import Situation, look
 from reconciler.advisor.sketching import files_to_sketch
 from reconciler.advisor.totals import (
     amplification,
@@ -88,11 +88,10 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
 
 
 def _refused_whole(situation: Situation) -> list[Rejected]:
-    why = refused_whole(situation.given)
-    every = np.arange(len(situation.table), dtype=np.int64)
-    if not why:
+    if not situation.refused:
         return []
-    return [rejected(situation, "rewrite", explain.NOT_REWRITABLE, why, every)]
+    every = np.arange(len(situation.table), dtype=np.int64)
+    return [rejected(situation, "rewrite", explain.NOT_REWRITABLE, situation.refused, every)]
 
 
 def _held_back(situation: Situation) -> list[Rejected]:
@@ -258,7 +257,7 @@ def _files_interval(
 
 def _metadata(situation: Situation) -> tuple[ScoredAction, ...]:
     settings = situation.settings
-    if refused_whole(situation.given):
+    if situation.refused:
         return ()
     declared = set_properties(settings) + set_sort_order(settings)
     return tuple(_unscored(action) for action in declared)

@@ -24,8 +24,9 @@ class Situation:
     spent: their cost.
 
     yearly: bytes-equivalent that a year of the workload reads at present rates; yearly_mean: at
-    the mean rate of the recorded window. rewritable: bool[files],
-    formats and deletes that a rewrite handles. recent: written by us within the horizon.
+    the mean rate of the recorded window. refused: why no file of the table can be rewritten
+    faithfully, "" where some may be. rewritable: bool[files], formats and deletes that a rewrite
+    handles. recent: written by us within the horizon.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
     """
 
@@ -35,6 +36,7 @@ class Situation:
     savings: FileSavings
     yearly: float
     yearly_mean: float
+    refused: str
     rewritable: Bool
     recent: Bool
     groups: tuple[tuple[int, Partition, Int64], ...]
@@ -78,13 +80,13 @@ class Situation:
         return self.settings.rho.value * self.table.bytes.astype(np.float64)
 
 
-def refused_whole(given: AdviceInput) -> str:
-    """Why no file of the table can be rewritten faithfully, "" where some may be."""
+def _refused(given: AdviceInput) -> str:
     if given.settings.properties.get("encryption.key-id") is not None:
         return "the table is encrypted"
-    if given.table.schema.reserved:
-        return f"columns are named like Iceberg's own: {', '.join(given.table.schema.reserved)}"
-    columns = [f"{field.name} ({field.type})" for field in given.table.schema.unwritable]
+    schema = given.table.schema
+    if reserved := schema.reserved:
+        return f"columns are named like Iceberg's own: {', '.join(reserved)}"
+    columns = [f"{field.name} ({field.type})" for field in schema.unwritable]
     return f"Spark cannot write the types of {', '.join(columns)}" if columns else ""
 
 
@@ -105,7 +107,7 @@ def look(given: AdviceInput) -> Situation:
     )
     span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
     age = settings.now_ms - table.added_ms
-    whole = not refused_whole(given)
+    refused = _refused(given)
     return Situation(
         given=given,
         stored_row_group=stored_row_group_bytes(settings.row_group_bytes, given.row_groups),
@@ -114,7 +116,10 @@ def look(given: AdviceInput) -> Situation:
         savings=savings,
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
         yearly_mean=window_reads * YEAR_MS / span,
-        rewritable=table.parquet & ~table.encrypted & (table.equality_deletes == 0) & whole,
+        refused=refused,
+        rewritable=(
+            table.parquet & ~table.encrypted & (table.equality_deletes == 0) & (not refused)
+        ),
         recent=table.layout_written & (table.added_ms >= 0) & (age < settings.horizon_ms),
         groups=tuple(table.groups()) if len(table) else (),
         taken=np.zeros(len(table), dtype=np.bool_),

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from reconciler.catalog.manifest import (
     NULL,
+    Distinct,
     Entries,
     FieldStats,
     PartitionTuple,
@@ -156,17 +157,13 @@ def number_partitions(
     span = len(entries.partitions)
     pairs, inverse = np.unique(spec_id.astype(np.int64) * span + entries.partition,
                                return_inverse=True)  # fmt: skip
-    numbers: dict[tuple[int, tuple[object, ...]], int] = {}
-    distinct: list[tuple[int, Partition]] = []
+    seen: Distinct[tuple[int, Partition]] = Distinct()
     renumbered = []
     for pair in pairs.tolist():
         spec, number = divmod(pair, span)
         values = partition_values(specs[spec], entries.partitions[number])
-        place = numbers.setdefault((spec, partition_identity(values)), len(distinct))
-        if place == len(distinct):
-            distinct.append((spec, values))
-        renumbered.append(place)
-    return np.array(renumbered, dtype=np.int32)[inverse], tuple(distinct)
+        renumbered.append(seen.number((spec, partition_identity(values)), (spec, values)))
+    return np.array(renumbered, dtype=np.int32)[inverse], tuple(seen.items)
 
 
 def partition_values(spec: PartitionSpec, raw: PartitionTuple) -> Partition:

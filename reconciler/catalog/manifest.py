@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,26 @@ FIELD_NAMES = {
 
 PartitionTuple = tuple[tuple[int, ...], tuple[Scalar | None, ...]]
 """Partition field ids and, in the same order, the values in their domain."""
+
+
+Item = TypeVar("Item")
+
+
+class Distinct(Generic[Item]):
+    """Numbers things by an identity of theirs. items: the first of each, in the order of numbers.
+
+    Partition values cannot be their own: NaN is one value, and -0.0 another than 0.0.
+    """
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._numbers: dict[tuple[object, ...], int] = {}
+
+    def number(self, identity: tuple[object, ...], item: Item) -> int:
+        found = self._numbers.setdefault(identity, len(self.items))
+        if found == len(self.items):
+            self.items.append(item)
+        return found
 
 
 @dataclass(frozen=True)
@@ -230,14 +250,9 @@ def _partitions(
     if struct is None or not columns:
         return ((ids, ()),), np.zeros(count, dtype=np.int32)
     values = [_domain(struct.field(i), column) for i, column in enumerate(columns)]
-    distinct: dict[tuple[object, ...], tuple[Any, ...]] = {}
-    index: dict[tuple[object, ...], int] = {}
-    numbers = []
-    for row in zip(*values, strict=True):
-        key = partition_identity(row)
-        distinct.setdefault(key, row)
-        numbers.append(index.setdefault(key, len(index)))
-    return tuple((ids, row) for row in distinct.values()), np.array(numbers, dtype=np.int32)
+    seen: Distinct[tuple[Any, ...]] = Distinct()
+    numbers = [seen.number(partition_identity(row), row) for row in zip(*values, strict=True)]
+    return tuple((ids, row) for row in seen.items), np.array(numbers, dtype=np.int32)
 
 
 def _domain(column: Any, kind: PartitionColumn) -> list[Scalar | None]:
@@ -373,19 +388,16 @@ def concatenate(parts: Sequence[Entries]) -> Entries:
     if len(parts) == 1:
         return parts[0]
     manifests: list[tuple[str, int]] = []
-    partitions: dict[tuple[object, ...], int] = {}
-    distinct: list[PartitionTuple] = []
+    seen: Distinct[PartitionTuple] = Distinct()
     manifest, partition, equality = [], [], {}
     at = 0
     for part in parts:
         manifest.append(part.manifest + np.int32(len(manifests)))
         manifests += part.manifests
-        renumbered = []
-        for item in part.partitions:
-            number = partitions.setdefault((item[0], partition_identity(item[1])), len(distinct))
-            if number == len(distinct):
-                distinct.append(item)
-            renumbered.append(number)
+        renumbered = [
+            seen.number((ids, partition_identity(values)), (ids, values))
+            for ids, values in part.partitions
+        ]
         partition.append(np.array(renumbered, dtype=np.int32)[part.partition])
         equality.update({row + at: ids for row, ids in part.equality_ids.items()})
         at += len(part)
@@ -397,7 +409,7 @@ def concatenate(parts: Sequence[Entries]) -> Entries:
         manifests=tuple(manifests),
         manifest=np.concatenate(manifest),
         partition=np.concatenate(partition),
-        partitions=tuple(distinct),
+        partitions=tuple(seen.items),
         equality_ids=equality,
         stats={key: _concatenate_stats(parts, key) for key in keys},
         **scalars,

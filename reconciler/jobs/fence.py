@@ -126,10 +126,9 @@ def settle(
     asserted: the head that the last request was made for, None where that is not known.
     """
     found = find_batch(table, intent) or find_batch_anywhere(table, intent)
-    fenced = found is None and (
+    if found is None and not (
         _fenced(table, catalog, sender_gone, asserted) or _marked(table, intent)
-    )
-    if found is None and not fenced:
+    ):
         found = _fence_by_append(table, intent, on_event)
     if found is not None:
         return committed_outcomes(table, intent, found)
@@ -168,12 +167,7 @@ def _fence_attempt(table: Any, opened: Intent, sent: Sequence[Intent], on_event:
     table.refresh()
     if _marked(table, replace(opened, batch=0)):
         return
-    open_requests = [
-        intent
-        for intent in sent
-        if find_batch(table, intent) is None and find_batch_anywhere(table, intent) is None
-    ]
-    if open_requests:
+    if not all(find_batch(table, one) or find_batch_anywhere(table, one) for one in sent):
         _wait_for_requests(on_event)
     table.refresh()
     _append_mark(table, opened.attempt_id, 0)

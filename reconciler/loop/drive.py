@@ -92,11 +92,7 @@ class DriverActor(LocalActor):
             super().record_start(plan, action, files, policy)
 
     def reserve(self, reservation: Reservation) -> None:
-        """The run's one reservation, however often it executes."""
-        mine = self._mine(reservation)
-        held = self.store.reservations(mine.table_uuid)
-        if not any(item.id == mine.id for item in held):
-            super().reserve(mine)
+        super().reserve(self._mine(reservation))
 
     def settle(self, reservation: Reservation) -> None:
         super().settle(self._mine(reservation))
