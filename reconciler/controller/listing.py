@@ -1,8 +1,12 @@
-"""kopf's first listing, in step with what is made of it.
+"""kopf's listings, in step with what is made of them, and told of when they are through.
 
 kopf lists in chunks, but queues what it has listed faster than it handles it: after a restart over
 ten thousand tables most of them lay in its queues at once, each with its managed fields. kopf has
 no setting for that: its chunks are handed on here, each when the one before it was handled.
+
+A listing also says that kopf saw nothing of what happened before it: at the start, and silently in
+between, when the server no longer knows the version that a watch would go on from. It brings what
+is new, never what was deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -23,9 +27,12 @@ one of its listing."""
 
 
 class Pace:
-    """Counts, by kind, what was listed and what of it was handled. Used in one event loop."""
+    """Counts, by kind, what was listed and what of it was handled. Used in one event loop.
 
-    def __init__(self) -> None:
+    through: told the kind when a listing is through, from which on the watch misses nothing."""
+
+    def __init__(self, through: Callable[[str], None]) -> None:
+        self.through = through
         self.listed: Counter[str] = Counter()
         self.handled: Counter[str] = Counter()
 
@@ -73,6 +80,8 @@ def _patch() -> None:
             yield chunk, version
             if pace is not None:
                 await pace.listed_more(resource.kind, len(chunk))
+        if (pace := _PACE.get()) is not None:
+            pace.through(resource.kind)
 
     fetch_objs.paced = True  # type: ignore[attr-defined]
     fetching.fetch_objs = fetch_objs

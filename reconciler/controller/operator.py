@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from reconciler.controller import logs, probes
@@ -26,6 +27,7 @@ from reconciler.controller.watch import WATCHED, Watch
 from reconciler.controller.work import Build, Key, Reconcilers, Result, Runtime, Work
 from reconciler.errors import ReconcilerError
 from reconciler.kube.api import Api
+from reconciler.kube.kinds import Kind
 from reconciler.kube.leader import LeaderLease
 
 log = logging.getLogger(__name__)
@@ -64,6 +66,8 @@ class _Parts:
     stop: threading.Event
     filled: threading.Event = field(default_factory=threading.Event)
     stale: threading.Event = field(default_factory=threading.Event)
+    listed: set[Kind] = field(default_factory=set)
+    """Kinds that the watches listed anew: deletions before that are still to be looked for."""
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -71,6 +75,7 @@ def _wire(settings: Settings, api: Api, metrics: Metrics, stop: threading.Event)
     own = settings.namespace or api.namespace
     scopes = None if settings.cluster_wide else (settings.namespaces or (own,))
     index, filled, stale = Index(), threading.Event(), threading.Event()
+    listed: set[Kind] = set()
     lease = LeaderLease(api, own, settings.lease, settings.holder)
     queue = DueQueue(
         settings.workers,
@@ -83,10 +88,12 @@ def _wire(settings: Settings, api: Api, metrics: Metrics, stop: threading.Event)
         stale.set()
         metrics.watch_restarted()
 
-    watch = Watch(api.connection, index, queue.add, scopes, restarted)
+    watch = Watch(api.connection, index, queue.add, scopes, restarted, listed.add)
     relist = Relist(api, index, queue.add, scopes)
     metrics.show(index, queue.waiting, per_table=settings.per_table_metrics)
-    return _Parts(settings, api, metrics, index, queue, lease, watch, relist, stop, filled, stale)
+    return _Parts(
+        settings, api, metrics, index, queue, lease, watch, relist, stop, filled, stale, listed
+    )
 
 
 def _limits(settings: Settings) -> dict[Work, int]:
@@ -161,11 +168,22 @@ async def _tend(parts: _Parts, chores: ThreadPoolExecutor) -> None:
                 parts.stale.set()
                 await _sleep(parts.stop, FIRST_RETRY)
             parts.relist.enqueue_all(parts.settings.relist / 2)
+        elif held:
+            await _repair_listed(parts, chores)
         if held and now - looked > parts.settings.secret_interval:
             looked = now
             await _chore(parts.relist.check_secrets, chores)
         led = held
         await _sleep(parts.stop, 1.0)
+
+
+async def _repair_listed(parts: _Parts, chores: ThreadPoolExecutor) -> None:
+    """What the watches' new listings cannot show; the watches' thread may be adding kinds."""
+    kinds: set[Kind] = set()
+    while parts.listed:
+        kinds.add(parts.listed.pop())
+    if kinds and not await _chore(partial(parts.relist.repair, kinds), chores):
+        parts.listed.update(kinds)
 
 
 async def _chore(call: Callable[[], Any], chores: ThreadPoolExecutor) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from reconciler.controller.index import Index
 from reconciler.controller.watch import (
@@ -44,9 +44,9 @@ class Relist:
                 for body in self._api.each(kind, scope, _labels(kind)):
                     self._index.put(kind, body)
 
-    def repair(self) -> int:
+    def repair(self, kinds: Iterable[Kind] = WATCHED) -> int:
         """Make the index equal to the server; how many objects differed."""
-        return sum(self._repair(kind) for kind in WATCHED)
+        return sum(self._repair(kind) for kind in kinds)
 
     def _repair(self, kind: Kind) -> int:
         # The index first: what the watches add while we list is newer than the list, and stays.

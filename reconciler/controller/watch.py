@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WATCHED = (CATALOG, POLICY, TABLE_LAYOUT, JOB, POD)
+KINDS = {kind.kind: kind for kind in WATCHED}
 LABELLED = (JOB, POD)
 """Of these only objects with a layout's label are listed and watched."""
 
@@ -161,7 +162,9 @@ class Watch:
         enqueue: Enqueue,
         namespaces: Sequence[str] | None,
         restarted: Callable[[], None],
+        listed: Callable[[Kind], None],
     ):
+        """restarted: kopf began anew. listed: what was deleted before may be known still."""
         self._connection = connection
         self._index = index
         self._enqueue = enqueue
@@ -173,7 +176,8 @@ class Watch:
         """When kopf's loop last went round."""
         self.running = False
         self._logins, self._logged_in = 0, float("-inf")
-        self._pace = Pace()
+        self._listed = listed
+        self._pace = Pace(self._through)
         self._started = time.monotonic()
 
     def start(self) -> None:
@@ -203,6 +207,11 @@ class Watch:
             change = self._index.put(kind, body)
             if change is not None:
                 self._due(kind, *change)
+
+    def _through(self, name: str) -> None:
+        kind = KINDS.get(name)
+        if kind is not None:
+            self._listed(kind)
 
     def _due(self, kind: Kind, before: Object | None, now: Object | None) -> None:
         for key, delay in triggers(kind, before, now, self._index):

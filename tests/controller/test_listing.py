@@ -64,7 +64,7 @@ def play(fetch: Any, pace: Pace | None, handles: bool = True) -> tuple[list[Any]
 
 
 def test_no_more_than_a_chunk_is_listed_ahead(fetch: Any) -> None:
-    pace = Pace()
+    pace = Pace(lambda kind: None)
     with paced(pace):
         objects, most = play(fetch, pace)
     assert [item["metadata"]["name"] for item in objects] == [f"t{n}" for n in range(CHUNKS * SIZE)]
@@ -73,14 +73,30 @@ def test_no_more_than_a_chunk_is_listed_ahead(fetch: Any) -> None:
 
 
 def test_events_that_are_never_handled_hold_nothing_up_for_long(fetch: Any) -> None:
-    pace = Pace()
+    pace = Pace(lambda kind: None)
     with paced(pace):
         objects, _ = play(fetch, pace, handles=False)
     assert len(objects) == CHUNKS * SIZE
 
 
+def test_a_listing_is_told_once_when_all_of_it_was_handed_on(fetch: Any) -> None:
+    through: list[str] = []
+    pace = Pace(through.append)
+
+    async def run() -> None:
+        handed = 0
+        async for chunk, _ in fetch():
+            handed += len(chunk)
+            pace.handled["TableLayout"] = handed
+            assert not through
+
+    with paced(pace):
+        asyncio.run(run())
+    assert through == ["TableLayout"]
+
+
 def test_without_a_pace_kopf_lists_as_it_always_does(fetch: Any) -> None:
-    with paced(Pace()):
+    with paced(Pace(lambda kind: None)):
         pass
     objects, most = play(fetch, None)
     assert len(objects) == most == CHUNKS * SIZE

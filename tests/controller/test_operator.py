@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
 
 import pytest
+from kopf._cogs.clients import watching
 
 from reconciler.controller.operator import run
 from reconciler.controller.probes import Pages
@@ -228,6 +231,43 @@ def test_revoked_rights_stop_the_watches_and_their_return_repairs_what_was_misse
         kubectl("create", "rolebinding", "own", "--role=op", f"--user={account}")
         until(lambda: recorder.count("policy", "later"))
         until(lambda: recorder.runtime.index.policy(namespace, "sales") is None)
+
+
+def test_a_deletion_before_the_watches_list_anew_is_noticed(crds, api, namespace, monkeypatch):
+    """A server that restarted no longer knows the version to go on from; the lease outlasts it."""
+    gone = {"type": "ERROR", "object": {"code": 410}}
+    heard, deaf = watching.watch_objs, threading.Event()
+
+    async def watch_objs(**asked):
+        if deaf.is_set():
+            await asyncio.sleep(0.1)
+            return
+        stream = heard(**asked)
+        async for event in stream:
+            if deaf.is_set():
+                await stream.aclose()
+                break
+            yield event
+        while deaf.is_set():
+            await asyncio.sleep(0.1)
+        yield gone
+
+    monkeypatch.setattr(watching, "watch_objs", watch_objs)
+    api.create(POLICY, namespace, policy())
+    api.create(POLICY, namespace, policy("second"))
+    recorder = Recorder()
+    with operator(settings(crds, namespace, relist=86_400.0), recorder):
+        until(lambda: recorder.count("policy", "sales"))
+        time.sleep(3)  # the listings of the start, and what is repaired after them
+        deaf.set()
+        api.delete(POLICY, namespace, "second", propagation="Background")
+        time.sleep(2)
+        api.delete(POLICY, namespace, "sales", propagation="Background")
+        assert recorder.runtime.index.policy(namespace, "sales") is not None
+        before = recorder.count("policy", "sales")
+        deaf.clear()
+        until(lambda: recorder.runtime.index.policy(namespace, "sales") is None)
+        until(lambda: recorder.count("policy", "sales") > before)
 
 
 def test_watches_that_are_refused_wait_for_a_new_token_and_see_again(crds, api, namespace, kubectl):
