@@ -15,6 +15,7 @@ from reconciler.jobs import iceberg
 
 DATA_PATH = "write.data.path"
 ROW_GROUP = "write.parquet.row-group-size-bytes"
+BATCH_ROWS = "read.parquet.vectorization.batch-size"
 TARGET_SIZE = "write.target-file-size-bytes"
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 NO_ROW_ID = -(1 << 62)

@@ -23,6 +23,9 @@ MIN_SPLIT = 4 << 20
 """Bytes of written files below which another task costs more than it saves."""
 PAGE_ROWS = 20_000
 """Rows after which a Parquet writer ends a page and compresses it."""
+READ_ROWS = 1024
+"""Rows that are decoded at a time: the vectors of all columns stay in a core's cache, which those
+of Iceberg's 5,000 rows do not. A table's own setting stands."""
 OPEN_BYTES = 64 << 20
 """Of the open pages of all columns, however wide: 20,000 rows of 3 KiB."""
 BUFFERED_VALUE = 8
@@ -104,6 +107,8 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
 
 def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
     changes = {stage.DATA_PATH: attempt.prefix}
+    if attempt.table.properties().get(stage.BATCH_ROWS) is None:
+        changes[stage.BATCH_ROWS] = str(READ_ROWS)
     if group.action.row_group_bytes:
         changes[stage.ROW_GROUP] = str(group.action.row_group_bytes)
     return changes
