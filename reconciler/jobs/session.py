@@ -290,6 +290,9 @@ def stop(spark: Any) -> None:
     with contextlib.suppress(Exception):  # the JVM may be dead already
         spark.stop()
     if process is not None:
+        # Objects that Python drops from now on are gone with the JVM; py4j would send each word of
+        # it, and log a traceback for what a JVM that ends does not answer.
+        gateway._gateway_client.is_connected = False
         process.stdin.close()
         process.wait()
     with contextlib.suppress(Exception):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -35,6 +37,40 @@ def test_ctrl_c_stays_what_the_caller_made_of_it() -> None:
     with _same_sigint():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_objects_dropped_while_the_jvm_ends_are_not_told_to_it() -> None:
+    """py4j logs a traceback for every word that a JVM which ends does not answer."""
+    program = """
+import time
+from reconciler.jobs import session
+spark = session.start({}, app="test", master="local[1]")
+kept = [spark._jvm.java.lang.Object() for _ in range(200)]
+process = spark.sparkContext._gateway.proc
+close = process.stdin.close
+def closed():
+    kept.clear()
+    close()
+process.stdin.close = closed
+sent = []
+client = spark.sparkContext._gateway._gateway_client
+send = client.send_command
+client.send_command = lambda command, *more, **named: (
+    sent.append(command), send(command, *more, **named))[1]
+stopped = spark.stop
+def stop():
+    stopped()
+    sent.clear()
+spark.stop = stop
+session.stop(spark)
+time.sleep(3)  # py4j tells in a thread of its own, now and then
+print("sent", len(sent))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "sent 0"
+    assert "Traceback" not in done.stderr
 
 
 def collectors(conf: dict[str, str], master: str = "local[2]") -> dict[str, str]:
