@@ -26,9 +26,6 @@ SAMPLE_ROWS = 20_000
 SAMPLE_FILES = 32
 MAX_REREAD = 2.5
 """Slices that together would read their inputs more often than this shuffle them once instead."""
-SCORE = "__layout_score_"
-POSITION = "__layout_position"
-SLICE = "__layout_slice"
 
 
 class Source:
@@ -40,7 +37,7 @@ class Source:
         self._staged = contextlib.ExitStack()
         self._sets = 0
         self._observations: list[Any] = []
-        self._whole: Any = None
+        self._sliced = False
 
     def __enter__(self) -> Source:
         return self
@@ -57,9 +54,15 @@ class Source:
         return stage.read(self.spark, set_id)
 
     def observed(self, frame: Any, schema: Any) -> Any:
-        """The same rows; their fingerprint over `schema` is gathered when they are read."""
+        """The same rows; their fingerprint over `schema` is gathered when they are read.
+
+        Where rows are only counted and the manifests tell how many there are, nothing is: it would
+        be another step for every row.
+        """
         from pyspark.sql import Observation
 
+        if not self._hashed and self._rows_by_manifest() is not None:
+            return frame
         observation = Observation(f"{self._base}/observed-{len(self._observations)}")
         self._observations.append(observation)
         return frame.observe(observation, *verify.aggregates(schema, self._hashed))
@@ -69,24 +72,32 @@ class Source:
         low, high = inputs.extremes(self.table, self._tasks, field_id)
         return keys.common_prefix(low, high)
 
-    def expect_all_rows_of(self, frame: Any) -> None:
-        """The observed rows must be as many as `frame` has: the slices left none out."""
-        self._whole = frame
+    def expect_all_rows(self) -> None:
+        """Slices are read: together they must have as many rows as the inputs."""
+        self._sliced = True
 
-    def fingerprint(self) -> Fingerprint:
-        """Of all observed rows; call after the frame was executed, before the sets are left."""
+    def fingerprint(self, written: int) -> Fingerprint:
+        """Of the rows that were read; call after the frame was executed, before the sets are left.
+
+        written: rows of the output; where none were observed, the inputs must have as many.
+        """
         total = Fingerprint(0)
         for observation in self._observations:
             total += verify.fingerprint(observation.get)
-        if self._whole is not None and total.rows != self._rows_by_manifest():
-            counted = int(self._whole.count())
-            if counted != total.rows:
-                raise VerificationError(
-                    f"the slices of a group hold {total.rows} rows, its inputs {counted}",
-                    details=("The bounds in the manifests do not fit the data.",),
-                    do="rewrite the files with an engine that writes correct bounds",
-                )
-        return total
+        if not self._observations:
+            total = Fingerprint(written)
+        elif not self._sliced:
+            return total
+        if total.rows == self._rows_by_manifest():
+            return total
+        counted = int(self.read(list(self._tasks)).count())
+        if self._sliced and counted != total.rows:
+            raise VerificationError(
+                f"the slices of a group hold {total.rows} rows, its inputs {counted}",
+                details=("The bounds in the manifests do not fit the data.",),
+                do="rewrite the files with an engine that writes correct bounds",
+            )
+        return total if self._observations else Fingerprint(counted)
 
     def _rows_by_manifest(self) -> int | None:
         """The inputs' rows without reading them; None where deletes apply."""
@@ -107,30 +118,21 @@ def arranged(source: Source, group: Group) -> Any:
         return rows.sortWithinPartitions(*(part.order for part in key))
     cut = _fit(source, group, whole, key)
     if cut.slices == 1:
-        rows = cut.positioned(source.spark, source.observed(whole, whole.schema)).coalesce(1)
-        return cut.sorted(rows, whole.columns)
+        return cut.sorted(source.observed(whole, whole.schema).coalesce(1))
     choices = [cut.files_of(group.inputs, number) for number in range(cut.slices)]
     reread = sum(file.bytes for chosen in choices for file in chosen) / max(group.bytes, 1)
     if reread > MAX_REREAD:
-        rows = cut.positioned(source.spark, source.observed(whole, whole.schema))
-        return cut.sorted(rows.repartitionById(cut.slices, SLICE), whole.columns)
-    source.expect_all_rows_of(whole)
-    parts = [
-        _slice(source, cut, number, chosen, whole)
-        for number, chosen in enumerate(choices)
-        if chosen
-    ]
+        rows = source.observed(whole, whole.schema)
+        return cut.sorted(rows.repartitionById(cut.slices, cut.slice_number))
+    source.expect_all_rows()
+    parts = [_slice(source, cut, number, chosen) for number, chosen in enumerate(choices) if chosen]
     return _union(parts)
 
 
-def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], whole: Any) -> Any:
-    from pyspark.sql import functions as f
-
+def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile]) -> Any:
     rows = source.read([file.path for file in chosen])
-    rows = cut.positioned(source.spark, rows, number)
-    # Without the slice number, so that no later step has to copy the rows just to drop it.
-    mine = source.observed(rows.where(f.col(SLICE) == number).drop(SLICE), whole.schema)
-    return cut.sorted(mine.coalesce(1), whole.columns)
+    mine = source.observed(rows.where(cut.holds(number)), rows.schema)
+    return cut.sorted(mine.coalesce(1))
 
 
 def _packed(source: Source, group: Group) -> Any:
@@ -155,59 +157,69 @@ def _union(frames: Sequence[Any]) -> Any:
 class Cut:
     """How the rows of a group are ordered and divided.
 
-    prefixes: per key column what its values begin with (`keys.score`). curve: for Hilbert.
+    scores, position: columns that tell a row's slice, and its place along the curve (Hilbert).
     cuts: score tuples, or positions along the curve, at which a new slice begins.
     """
 
     key: tuple[keys.KeyColumn, ...]
-    prefixes: tuple[bytes, ...]
+    scores: tuple[Any, ...]
     curve: keys.Curve | None
+    position: Any
     cuts: tuple[tuple[float, ...], ...]
 
     @property
     def slices(self) -> int:
         return len(self.cuts) + 1
 
-    def positioned(self, spark: Any, rows: Any, only: int | None = None) -> Any:
-        """The rows with their position along the curve (Hilbert) and slice number added.
+    @property
+    def slice_number(self) -> Any:
+        return keys.slice_number(self._along, self.cuts)
 
-        only: the slice that is wanted of them; rows that cannot be in it may be left out early.
-        """
-        names = [f"{SCORE}{i}" for i in range(len(self.key))]
-        for name, part, prefix in zip(names, self.key, self.prefixes, strict=True):
-            rows = rows.withColumn(name, keys.score(part, prefix))
-        if self.curve is not None:
-            if only is not None:
-                rows = rows.where(self._near(only, names))
-            rows = keys.with_curve_position(spark, rows, names, self.curve, POSITION)
-            return rows.withColumn(SLICE, keys.slice_number([POSITION], self.cuts)).drop(*names)
-        return rows.withColumn(SLICE, keys.slice_number(names, self.cuts)).drop(*names)
+    @property
+    def _along(self) -> Sequence[Any]:
+        return self.scores if self.curve is None else [self.position]
 
-    def _near(self, number: int, names: Sequence[str]) -> Any:
-        """Scores that a stretch of the curve can have: cheaper than every row's position."""
+    def holds(self, number: int) -> Any:
+        """Whether a row is of that slice; exactly one holds it."""
         from pyspark.sql import functions as f
 
-        assert self.curve is not None
-        start = self.cuts[number - 1][0] if number > 0 else 0
-        end = self.cuts[number][0] if number < len(self.cuts) else np.inf
         condition = f.lit(True)
-        for name, (low, high) in zip(names, self.curve.box(start, end), strict=True):
-            if np.isfinite(low):
-                condition = condition & (f.col(name) >= low)
-            if np.isfinite(high):
-                condition = condition & (f.col(name) < high)
+        if self.curve is not None:
+            condition, exact = self._box(self.curve, number)
+            if exact:
+                return condition
+        if number > 0:
+            condition = condition & keys.at_or_above(self._along, self.cuts[number - 1])
+        if number < len(self.cuts):
+            condition = condition & ~keys.at_or_above(self._along, self.cuts[number])
         return condition
 
-    def sorted(self, rows: Any, columns: Sequence[str]) -> Any:
-        """Sorted within partitions, then only the table's columns."""
+    def _box(self, curve: keys.Curve, number: int) -> tuple[Any, bool]:
+        """Scores that a stretch of the curve can have, cheaper than every row's position; and
+        whether they tell all."""
         from pyspark.sql import functions as f
 
+        start = self.cuts[number - 1][0] if number > 0 else 0
+        end = self.cuts[number][0] if number < len(self.cuts) else np.inf
+        sides, exact = curve.box(start, end)
+        condition = f.lit(True)
+        for score, (low, high) in zip(self.scores, sides, strict=True):
+            if np.isfinite(low):
+                condition = condition & (score >= low)
+            if np.isfinite(high):
+                condition = condition & (score < high)
+        return condition, exact
+
+    def sorted(self, rows: Any) -> Any:
+        """Sorted within partitions.
+
+        The place along the curve is no column: dropping it afterwards would copy every row again.
+        """
         # Along a curve, ties are not broken by the key: comparing whole rows costs more than the
         # rest of the sort, and a cell is far smaller than a row group.
         by_key = [part.order for part in self.key]
-        order = by_key if self.curve is None else [f.col(POSITION).asc()]
-        kept = [f.col("`" + name.replace("`", "``") + "`") for name in columns]
-        return rows.sortWithinPartitions(*order).select(*kept)
+        order = by_key if self.curve is None else [self.position.asc()]
+        return rows.sortWithinPartitions(*order)
 
     def files_of(self, inputs: Sequence[InputFile], number: int) -> list[InputFile]:
         """Inputs that can hold rows of a slice; all of them along a curve."""
@@ -221,13 +233,16 @@ class Cut:
 def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ...]) -> Cut:
     """Ranks and slices from one sample of the key columns."""
     prefixes = _prefixes(source, group, key)
-    scores = _sample(source, group, whole, key, prefixes)
+    columns = tuple(keys.score(part, prefix) for part, prefix in zip(key, prefixes, strict=True))
+    scores = _sample(source, group, whole, columns)
     if group.action.curve == HILBERT:
         curve = keys.fit_curve(scores)
-        along = [(float(p),) for p in curve.position(scores)]
-        return Cut(key, prefixes, curve, tuple(keys.slice_cuts(along, group.begins)))
-    tuples = [tuple(map(float, row)) for row in scores.T]
-    return Cut(key, prefixes, None, tuple(keys.slice_cuts(tuples, group.begins)))
+        along = curve.position(scores)
+        rough = keys.slice_cuts([(float(place),) for place in along], group.begins)
+        cuts = tuple((float(place),) for place in keys.aligned(rough, along))
+        return Cut(key, columns, curve, keys.curve_position(source.spark, columns, curve), cuts)
+    tuples = [tuple(row) for row in scores.T.tolist()]
+    return Cut(key, columns, None, None, tuple(keys.slice_cuts(tuples, group.begins)))
 
 
 def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[bytes, ...]:
@@ -238,22 +253,17 @@ def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tu
     return tuple(found)
 
 
-def _sample(
-    source: Source,
-    group: Group,
-    whole: Any,
-    key: Sequence[keys.KeyColumn],
-    prefixes: Sequence[bytes],
-) -> keys.Scores:
+def _sample(source: Source, group: Group, whole: Any, columns: Sequence[Any]) -> keys.Scores:
     """Scores of sampled rows, float64[key columns, rows]; many inputs are sampled too."""
+    from pyspark.sql import functions as f
+
     files = group.inputs[:: max(1, len(group.inputs) // SAMPLE_FILES)]
     rows = whole if len(files) == len(group.inputs) else source.read([file.path for file in files])
-    fraction = SAMPLE_ROWS / max(sum(file.rows for file in files), 1)
-    scores = rows.select(
-        *(keys.score(part, prefix).alias(f"{SCORE}{i}") for i, (part, prefix) in
-          enumerate(zip(key, prefixes, strict=True)))
-    )  # fmt: skip
-    if fraction < 1.0:
-        scores = scores.sample(fraction, seed=17)
-    collected = scores.collect()
-    return np.array([list(row) for row in collected], dtype=np.float64).reshape(-1, len(key)).T
+    every = sum(file.rows for file in files) // SAMPLE_ROWS
+    if every > 1:
+        # One row in so many, before any score is computed: cheaper than drawing at random, and
+        # where rows are sorted more even. An odd number keeps out of step with most patterns.
+        place = f.pmod(f.monotonically_increasing_id(), f.lit(every | 1))
+        rows = rows.where(place == every // 2)
+    collected = rows.select(*columns).collect()
+    return np.array(collected, dtype=np.float64).reshape(-1, len(columns)).T

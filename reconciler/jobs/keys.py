@@ -23,6 +23,8 @@ from reconciler.errors import UserError
 
 CURVE_BITS = 16
 """Bits of a Hilbert cell over all columns: a table of 65,536 entries is looked up per row."""
+ALIGNED_SHARE = 0.005
+"""Of the sampled rows, that a slice may be larger for a simpler condition: what sampling is off."""
 STRING_BYTES = 6  # fit a double exactly
 
 Scores = npt.NDArray[np.float64]
@@ -152,18 +154,21 @@ class Curve:
         )
         return hilbert_index(ranks.astype(np.int64), self.bits).astype(np.int64)
 
-    def box(self, start: float, end: float) -> list[tuple[float, float]]:
-        """Per column the scores [low, high) that positions in [start, end) can have."""
+    def box(self, start: float, end: float) -> tuple[list[tuple[float, float]], bool]:
+        """Per column the scores [low, high) that positions in [start, end) can have; and whether
+        no other position has such scores."""
         positions = _table(self)
         inside = np.flatnonzero((positions >= start) & (positions < end))
-        sides = []
+        sides, cells, reached = [], 1, True
         for column, cuts in enumerate(self.cuts):
             shift = self.bits * (len(self.cuts) - 1 - column)
             ranks = (inside >> shift) & ((1 << self.bits) - 1)
             first, last = (int(ranks.min()), int(ranks.max())) if len(ranks) else (0, len(cuts))
             low = cuts[first - 1] if 0 < first <= len(cuts) else -math.inf
             sides.append((low, cuts[last] if last < len(cuts) else math.inf))
-        return sides
+            cells *= last - first + 1
+            reached = reached and first <= len(cuts)
+        return sides, reached and cells == len(inside)
 
 
 def fit_curve(scores: Scores) -> Curve:
@@ -179,25 +184,36 @@ def fit_curve(scores: Scores) -> Curve:
     return Curve(tuple(cuts), bits)
 
 
-def with_curve_position(
-    spark: Any, frame: Any, names: Sequence[str], curve: Curve, out: str
-) -> Any:
-    """Adds the int column `out`, the cell along the curve, from score columns."""
-    from pyspark.ml.feature import Bucketizer
+def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
+    """The cell along the curve as an int, from score columns."""
+    from pyspark.sql import functions as f
+
+    cell = f.lit(0)
+    for score_, cuts in zip(scores, curve.cuts, strict=True):
+        cell = f.shiftleft(cell, curve.bits)
+        if cuts:
+            cell = cell.bitwiseOR(_rank(spark, score_, cuts))
+    return f.get(_java_literal(spark, _java_array(spark, _table(curve))), cell)
+
+
+def _rank(spark: Any, score_: Any, cuts: Sequence[float]) -> Any:
+    """How many cuts are at or below the score, by binary search.
+
+    Spark has the search as an expression only, not as a function of its own. What it returns for
+    a score between two cuts is the complement of the rank; moved down by the least step, a cut
+    that is equal counts as below, and a score equal to a moved cut was below the cut.
+    """
     from pyspark.sql import Column
     from pyspark.sql import functions as f
 
-    ranked, cell = frame, f.lit(0)
-    for name, cuts in zip(names, curve.cuts, strict=True):
-        cell = f.shiftleft(cell, curve.bits)
-        if cuts:
-            bucketizer = Bucketizer(
-                splits=[-math.inf, *cuts, math.inf], inputCol=name, outputCol=f"{name}_rank"
-            )
-            ranked = bucketizer.transform(ranked)
-            cell = cell.bitwiseOR(f.col(f"{name}_rank").cast("int"))
-    table = Column(spark._jvm.org.apache.spark.sql.functions.lit(_java_ints(spark, _table(curve))))
-    return ranked.withColumn(out, f.get(table, cell)).drop(*(f"{name}_rank" for name in names))
+    jvm = spark._jvm
+    moved = _java_array(spark, np.nextafter(np.array(cuts), -math.inf))
+    convert = getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$").__getattr__("MODULE$")
+    search = jvm.org.apache.spark.sql.catalyst.expressions.ArrayBinarySearch(
+        convert.expression(_java_literal(spark, moved)._jc), convert.expression(score_._jc)
+    )
+    found = Column(convert.column(search))
+    return found.bitwiseXOR(f.shiftright(found, 31))
 
 
 def _table(curve: Curve) -> npt.NDArray[np.int32]:
@@ -209,13 +225,23 @@ def _table(curve: Curve) -> npt.NDArray[np.int32]:
     return hilbert_index(ranks, curve.bits).astype(np.int32)
 
 
-def _java_ints(spark: Any, values: npt.NDArray[np.int32]) -> Any:
-    """An int[] in the JVM, filled by one call."""
-    gateway = spark.sparkContext._gateway
-    array = gateway.new_array(spark._jvm.int, len(values))
-    raw = bytearray(values.astype(">i4").tobytes())
-    spark._jvm.java.nio.ByteBuffer.wrap(raw).asIntBuffer().get(array)
+def _java_array(spark: Any, values: npt.NDArray[np.int32] | npt.NDArray[np.float64]) -> Any:
+    """An int[] or double[] in the JVM, filled by one call."""
+    jvm = spark._jvm
+    raw = jvm.java.nio.ByteBuffer.wrap(
+        bytearray(values.astype(values.dtype.newbyteorder(">")).tobytes())
+    )
+    ints = values.dtype == np.int32
+    array = spark.sparkContext._gateway.new_array(jvm.int if ints else jvm.double, len(values))
+    (raw.asIntBuffer() if ints else raw.asDoubleBuffer()).get(array)
     return array
+
+
+def _java_literal(spark: Any, array: Any) -> Any:
+    """An array in the JVM as a column: one object, however often an expression names it."""
+    from pyspark.sql import Column
+
+    return Column(spark._jvm.org.apache.spark.sql.functions.lit(array))
 
 
 def slice_cuts(
@@ -228,22 +254,38 @@ def slice_cuts(
     return sorted({cut for cut in picks if bisect.bisect_left(ordered, cut) > 0})
 
 
-def slice_number(names: Sequence[str], cuts: Sequence[tuple[float, ...]]) -> Any:
+def aligned(cuts: Sequence[tuple[float, ...]], along: npt.NDArray[np.int64]) -> list[int]:
+    """Cuts of positions moved to where as large a part of the curve as possible ends, past a few
+    of the sampled positions at most: such a slice is often a box, which is told without a row's
+    position."""
+    ordered = np.sort(along)
+    moved = set()
+    for (cut,) in cuts:
+        position, slack = int(cut), ALIGNED_SHARE * len(ordered)
+        below = np.searchsorted(ordered, position)
+        for power in range(CURVE_BITS, -1, -1):
+            near = round(position / (1 << power)) << power
+            if near > 0 and abs(np.searchsorted(ordered, near) - below) <= slack:
+                moved.add(near)
+                break
+    return sorted(moved)
+
+
+def slice_number(scores: Sequence[Any], cuts: Sequence[tuple[float, ...]]) -> Any:
     """How many cuts are at or below the row's tuple of scores: every row has exactly one number."""
     from pyspark.sql import functions as f
 
     number = f.lit(0)
     for cut in cuts:
-        number = number + f.when(_at_or_above(names, cut), 1).otherwise(0)
+        number = number + f.when(at_or_above(scores, cut), 1).otherwise(0)
     return number
 
 
-def _at_or_above(names: Sequence[str], cut: tuple[float, ...]) -> Any:
+def at_or_above(scores: Sequence[Any], cut: tuple[float, ...]) -> Any:
     """Lexicographic (scores) >= (cut)."""
     from pyspark.sql import functions as f
 
-    condition = f.col(names[-1]) >= f.lit(cut[-1])
-    for name, value in reversed(list(zip(names[:-1], cut[:-1], strict=True))):
-        column = f.col(name)
+    condition = scores[-1] >= f.lit(cut[-1])
+    for column, value in reversed(list(zip(scores[:-1], cut[:-1], strict=True))):
         condition = (column > f.lit(value)) | ((column == f.lit(value)) & condition)
     return condition

@@ -29,10 +29,39 @@ def test_a_stretch_of_the_curve_lies_in_its_box(
     start, end = min(edges), max(edges)
     position = curve.position(scores)
     inside = (position >= start) & (position < end)
-    for column, (low, high) in zip(scores, curve.box(start, end), strict=True):
-        kept = np.isinf([low])[0] | (column >= low)
-        kept &= np.isinf([high])[0] | (column < high)
-        assert kept[inside].all()
+    sides, exact = curve.box(start, end)
+    in_box = np.ones(len(position), dtype=np.bool_)
+    for column, (low, high) in zip(scores, sides, strict=True):
+        in_box &= np.isinf([low])[0] | (column >= low)
+        in_box &= np.isinf([high])[0] | (column < high)
+    assert in_box[inside].all()
+    assert not exact or (in_box == inside).all()
+
+
+@given(scores=SCORES, shares=st.lists(st.fractions(0, Fraction(99, 100)), max_size=5).map(sorted))
+def test_aligned_cuts_divide_the_sample_as_the_rough_ones_do(
+    scores: keys.Scores, shares: list[Fraction]
+) -> None:
+    along = keys.fit_curve(scores).position(scores)
+    rough = keys.slice_cuts([(float(place),) for place in along], shares)
+    cuts = keys.aligned(rough, along)
+    assert cuts == sorted(set(cuts))
+    below = [np.count_nonzero(along < cut) for (cut,) in rough]
+    # Up to 200 rows, half of a percent is less than one: the very same rows on either side.
+    assert [np.count_nonzero(along < cut) for cut in cuts] == below
+
+
+def test_half_of_an_even_square_is_told_without_the_curve() -> None:
+    scores = np.random.default_rng(7).random((2, 20_000))
+    curve = keys.fit_curve(scores)
+    along = curve.position(scores)
+    rough = keys.slice_cuts([(float(place),) for place in along], [Fraction(1, 2)])
+    (cut,) = keys.aligned(rough, along)
+    assert cut == 1 << 15
+    for start, end in ((0.0, float(cut)), (float(cut), np.inf)):
+        sides, exact = curve.box(start, end)
+        assert exact
+        assert sum(np.isfinite(side).any() for side in sides) == 1
 
 
 @given(
@@ -53,6 +82,19 @@ def test_common_prefix_is_of_both_bounds() -> None:
     assert keys.common_prefix(b"Customer#01", b"Customer#99") == b"Customer#"
     assert keys.common_prefix("naé".encode(), "naè".encode()) == b"na\xc3"
     assert keys.common_prefix(b"", b"x") == b""
+
+
+@pytest.mark.spark
+def test_positions_in_spark_are_those_of_the_sample(spark: Any) -> None:
+    values = [-np.inf, -2.5, -0.0, 0.0, 1.0, np.nextafter(1.0, 0.0), 2.0, 7.5, np.inf]
+    rows = [(a, b) for a in values for b in values]
+    scores = np.array(rows, dtype=np.float64).T
+    for fitted in (scores, scores[:, ::7], np.zeros((2, 3))):
+        curve = keys.fit_curve(fitted)
+        frame = spark.createDataFrame([(float(a), float(b)) for a, b in rows], "a double, b double")
+        columns = [frame["a"], frame["b"]]
+        found = frame.select(keys.curve_position(spark, columns, curve)).collect()
+        assert [row[0] for row in found] == curve.position(scores).tolist()
 
 
 @pytest.mark.spark

@@ -99,6 +99,45 @@ def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.Monke
         bench.run(request)
 
 
+def _sliced(bench: Bench, verify_mode: str) -> tuple[str, Any]:
+    """A table of two overlapping files, and a request that sorts them in two slices."""
+    name = bench.create("id bigint, a bigint")
+    for part in (0, 1):
+        rows = f"SELECT id * 2 + {part}, xxhash64(id) FROM range(0, 20000, 1, 1)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
+    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=size // 2)
+    return name, bench.request(name, action, verify=verify_mode)
+
+
+@pytest.mark.parametrize("mode", ["Full", "Counts"])
+def test_slices_that_miss_a_file_are_not_committed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """As with a writer whose bounds are wrong: the manifests send a slice past its rows."""
+    name, request = _sliced(bench, mode)
+    before = bench.rows(name)
+    honest = arrange.Cut.files_of
+    monkeypatch.setattr(
+        arrange.Cut, "files_of", lambda cut, files, number: honest(cut, files, number)[number:]
+    )
+    with pytest.raises(VerificationError, match="slices of a group hold 30000 rows, its inputs 40"):
+        bench.run(request)
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+
+
+@pytest.mark.parametrize("mode", ["Full", "Counts"])
+def test_a_wrong_row_count_in_the_manifests_is_looked_up_in_the_files(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    name, request = _sliced(bench, mode)
+    before = bench.rows(name)
+    monkeypatch.setattr(arrange.Source, "_rows_by_manifest", lambda source: 7)
+    bench.run(request)
+    assert bench.rows(name) == before
+
+
 def test_sampled_mode_hashes_about_one_group_in_eight() -> None:
     chosen = sum(verify.checks_hashes(verify.SAMPLED, f"attempt/{i}") for i in range(800))
     assert 60 <= chosen <= 140
