@@ -2,13 +2,17 @@
 
 `python -m bench.rewrite` makes TPC-H lineitem at scale factor 1 (tpchgen-cli), in arrival order,
 as one Iceberg table per contender, and writes seconds, CPU and how well each result is clustered
-to bench/RESULTS.md. Verification is reported apart: the procedures read nothing back.
+to bench/RESULTS.md. Verification is reported apart: the procedures read nothing back. A session as
+Spark starts it and one like ours are alive side by side and take turns, so that a machine that
+becomes slower or faster meanwhile does so for both: a ratio is of two runs one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,7 +30,8 @@ from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.jobs.tables import Bench
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-CORES = os.cpu_count() or 1
+HEAP = "8g"
+"""Two sessions are alive at a time."""
 FILES = 8
 TARGET = 32 << 20
 DATE, BOTH = ("l_shipdate",), ("l_shipdate", "l_partkey")
@@ -39,57 +44,93 @@ was made before. The act returns the CPU seconds of reading back."""
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5, help="besides one to warm up")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:
         directory = Path(scratch)
         source = _generate(directory, arguments.scale)
-        stock = _session(directory / "stock", source, arguments.rounds, PROCEDURES, JAVAS_DEFAULT)
-        ours = _session(directory / "ours", source, arguments.rounds, [*PROCEDURES, *OURS], {})
-    print(_written(stock, ours, arguments.scale))
+        with (
+            _Session(directory / "stock", source, JAVAS_DEFAULT) as stock,
+            _Session(directory / "ours", source, {}) as ours,
+        ):
+            turns = [(stock if where == STOCK else ours, what) for where, what in TURNS]
+            played = [
+                [player.play(what) for player, what in turns] for _ in range(arguments.rounds + 1)
+            ]
+    print(_written([list(runs) for runs in zip(*played[1:], strict=True)], arguments.scale))
     return 0
 
 
-def _session(
-    directory: Path,
-    source: Path,
-    rounds: int,
-    contenders: Sequence[Contender],
-    settings: Mapping[str, str],
-) -> list[Run]:
-    """The best of some rounds of each contender, in a JVM of their own."""
+class _Session:
+    """A Spark session in a process of its own that plays contenders by their number."""
+
+    def __init__(self, directory: Path, source: Path, settings: Mapping[str, str]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, directory, source, settings))
+
+    def __enter__(self) -> _Session:
+        self._process.start()
+        return self
+
+    def play(self, contender: int) -> Run:
+        self._ours.send(contender)
+        run: Run = self._ours.recv()
+        return run
+
+    def __exit__(self, *error: object) -> None:
+        self._ours.send(None)
+        self._process.join()
+
+
+def _serve(parent: Any, directory: Path, source: Path, settings: Mapping[str, str]) -> None:
     (directory / "warehouse").mkdir(parents=True)
-    conf = {**sqlite_spark_conf(directory), "spark.sql.extensions": EXTENSIONS, **settings}
+    conf = {
+        "spark.driver.memory": HEAP,
+        **sqlite_spark_conf(directory),
+        "spark.sql.extensions": EXTENSIONS,
+        **settings,
+    }
     spark = session.start(conf, app="bench rewrite")
     try:
         bench = Bench(spark, sqlite_catalog(directory), directory)
-        played = [[_measured(bench, source, c) for c in contenders] for _ in range(rounds)]
+        for number in iter(parent.recv, None):
+            parent.send(_measured(bench, source, CONTENDERS[number]))
     finally:
         session.stop(spark)
-    return [min(runs, key=lambda run: run.seconds) for runs in zip(*played, strict=True)]
 
 
-def _written(stock: Sequence[Run], ours: Sequence[Run], scale: float) -> str:
+def _written(played: Sequence[Sequence[Run]], scale: float) -> str:
+    """played: the runs of each of TURNS, round by round."""
     head = ["", "seconds", "JVM CPU s", "of it verification", "l_shipdate in", "l_partkey in"]
-    rows = [["Java's default collector: " + run.what, *run.row[1:]] for run in stock]
-    rows += [run.row for run in ours]
+    best = [min(runs, key=lambda run: run.seconds) for runs in played]
+    rows = [
+        [("Java's default collector: " if where == STOCK else "") + run.what, *run.row[1:]]
+        for (where, _), run in zip(TURNS, best, strict=True)
+    ]
     ratios = []
-    for which, what in ((0, "Sort"), (1, "Hilbert")):
-        mine, alike, theirs = ours[len(stock) + 2 * which], ours[which], stock[which]
+    for what, first in (("Sort", 0), ("Hilbert", 3)):
+        theirs, mine, alike = played[first : first + 3]
         ratios.append(
-            f"- {what}: {mine.seconds / theirs.seconds:.2f} of the procedure's time and "
-            f"{mine.cpu / theirs.cpu:.2f} of its CPU in a session as Spark starts it, "
-            f"{mine.seconds / alike.seconds:.2f} and {mine.cpu / alike.cpu:.2f} in a session like "
+            f"- {what}: {_ratio(mine, theirs, 'seconds')} of the procedure's time and "
+            f"{_ratio(mine, theirs, 'cpu')} of its CPU in a session as Spark starts it, "
+            f"{_ratio(mine, alike, 'seconds')} and {_ratio(mine, alike, 'cpu')} in a session like "
             "ours, verification apart"
         )
     notes = (
-        "The same files and target for all; a value lies in so many files; the best round of each "
-        "counts. Our sessions sort under the throughput collector; the procedures are measured "
-        "under both. Goals: sort 0.70, Hilbert 0.45 with both columns clustered.\n\n"
-        + "\n".join(ratios)
+        f"The same files and target for all; a value lies in so many files; the best of "
+        f"{len(played[0])} rounds each. Our sessions sort under the throughput collector; the "
+        "procedures are measured under both, in two sessions that take turns. Goals: sort 0.70, "
+        "Hilbert 0.45 with both columns clustered. Ratios are the middle one of the rounds, and "
+        "the least and the most.\n\n" + "\n".join(ratios)
     )
     command = f"python -m bench.rewrite --scale {scale:g}"
     return write_section("File-set rewrite", command, [head, *rows], notes)
+
+
+def _ratio(mine: Sequence[Run], theirs: Sequence[Run], what: str) -> str:
+    found = sorted(getattr(a, what) / getattr(b, what) for a, b in zip(mine, theirs, strict=True))
+    return f"{statistics.median(found):.2f} ({found[0]:.2f} to {found[-1]:.2f})"
 
 
 def _generate(directory: Path, scale: float) -> Path:
@@ -182,16 +223,21 @@ def _number(value: Any) -> float:
     return float(value.toordinal() if hasattr(value, "toordinal") else value)
 
 
-PROCEDURES: list[Contender] = [
+STOCK, LIKE_OURS = "stock", "like ours"
+CONTENDERS: list[Contender] = [
     ("Iceberg sort", partial(_procedure, DATE[0])),
-    ("Iceberg z-order", partial(_procedure, f"zorder({', '.join(BOTH)})")),
-]
-OURS: list[Contender] = [
     ("our sort, rows counted", partial(_ours, DATE, LEXICOGRAPHIC, "Counts")),
     ("our sort, fully verified", partial(_ours, DATE, LEXICOGRAPHIC, "Full")),
+    ("Iceberg z-order", partial(_procedure, f"zorder({', '.join(BOTH)})")),
     ("our Hilbert, rows counted", partial(_ours, BOTH, HILBERT, "Counts")),
     ("our Hilbert, fully verified", partial(_ours, BOTH, HILBERT, "Full")),
 ]
+TURNS = (
+    (STOCK, 0), (LIKE_OURS, 1), (LIKE_OURS, 0),
+    (STOCK, 3), (LIKE_OURS, 4), (LIKE_OURS, 3),
+    (LIKE_OURS, 2), (LIKE_OURS, 5),
+)  # fmt: skip
+"""A round: ours between the same of theirs in either session."""
 
 if __name__ == "__main__":
     sys.exit(main())

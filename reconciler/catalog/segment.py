@@ -144,8 +144,12 @@ def write_segment(path: Path, entries: Entries) -> None:
     head = json.dumps({**header, "arrays": layout}, separators=(",", ":")).encode()
     body = len(head).to_bytes(8, "little") + head + b"".join(blobs)
     partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_bytes(MAGIC + zlib.crc32(body).to_bytes(4, "little") + body)
-    partial.replace(path)
+    try:
+        partial.write_bytes(MAGIC + zlib.crc32(body).to_bytes(4, "little") + body)
+        partial.replace(path)
+    except OSError:  # a full disk: what was written of it would stay full
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def read_segment(path: Path) -> Entries | None:

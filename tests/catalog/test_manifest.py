@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import json
+import resource
 import struct
 import zlib
 from pathlib import Path
@@ -177,6 +178,20 @@ def test_statistics_are_matched_by_key_whatever_their_order(
         [item for piece in pieces for item in piece][::2]
         + [item for piece in pieces for item in piece],
     )
+
+
+def test_a_segment_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
+    found = decode(write(tmp_path / "1.avro", [entry(1)], UNPARTITIONED_PARTITION_SPEC))
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        with pytest.raises(OSError):
+            write_segment(directory / "x.segment", found)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(directory.iterdir()) == []
 
 
 def _compare(found: Entries, entries: list[ManifestEntry]) -> None:
