@@ -24,8 +24,14 @@ from reconciler.jobs.verify import Fingerprint
 
 SAMPLE_ROWS = 20_000
 SAMPLE_FILES = 32
+ROWS_OF_A_SPLIT = 1 << 31
+GOLDEN_STRIDE = 1_327_217_885
+"""2^31 divided by the golden ratio, as an odd number; no product of both overflows a long."""
 MAX_REREAD = 2.5
 """Slices that together would read their inputs more often than this shuffle them once instead."""
+SCORE = "__layout_score_"
+POSITION = "__layout_position"
+SLICE = "__layout_slice"
 
 
 class Source:
@@ -118,21 +124,26 @@ def arranged(source: Source, group: Group) -> Any:
         return rows.sortWithinPartitions(*(part.order for part in key))
     cut = _fit(source, group, whole, key)
     if cut.slices == 1:
-        return cut.sorted(source.observed(whole, whole.schema).coalesce(1))
+        return cut.sorted(source.observed(whole, whole.schema).coalesce(1), group.spills)
     choices = [cut.files_of(group.inputs, number) for number in range(cut.slices)]
     reread = sum(file.bytes for chosen in choices for file in chosen) / max(group.bytes, 1)
     if reread > MAX_REREAD:
-        rows = source.observed(whole, whole.schema)
-        return cut.sorted(rows.repartitionById(cut.slices, cut.slice_number))
+        rows = cut.with_columns(source.observed(whole, whole.schema))
+        moved = rows.repartitionById(cut.slices, SLICE)
+        return cut.without_columns(cut.sorted_by_columns(moved))
     source.expect_all_rows()
-    parts = [_slice(source, cut, number, chosen) for number, chosen in enumerate(choices) if chosen]
+    parts = [
+        _slice(source, cut, number, chosen, group.spills)
+        for number, chosen in enumerate(choices)
+        if chosen
+    ]
     return _union(parts)
 
 
-def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile]) -> Any:
+def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], spills: bool) -> Any:
     rows = source.read([file.path for file in chosen])
     mine = source.observed(rows.where(cut.holds(number)), rows.schema)
-    return cut.sorted(mine.coalesce(1))
+    return cut.sorted(mine.coalesce(1), spills)
 
 
 def _packed(source: Source, group: Group) -> Any:
@@ -157,27 +168,25 @@ def _union(frames: Sequence[Any]) -> Any:
 class Cut:
     """How the rows of a group are ordered and divided.
 
-    scores, position: columns that tell a row's slice, and its place along the curve (Hilbert).
-    cuts: score tuples, or positions along the curve, at which a new slice begins.
+    scores: what tells a row's slice, or its place along the curve (Hilbert). cuts: score tuples,
+    or positions along the curve, at which a new slice begins.
     """
 
+    spark: Any
     key: tuple[keys.KeyColumn, ...]
     scores: tuple[Any, ...]
     curve: keys.Curve | None
-    position: Any
     cuts: tuple[tuple[float, ...], ...]
 
     @property
     def slices(self) -> int:
         return len(self.cuts) + 1
 
-    @property
-    def slice_number(self) -> Any:
-        return keys.slice_number(self._along, self.cuts)
-
-    @property
-    def _along(self) -> Sequence[Any]:
-        return self.scores if self.curve is None else [self.position]
+    def _along(self, scores: Sequence[Any]) -> Sequence[Any]:
+        """What the cuts are of."""
+        if self.curve is None:
+            return scores
+        return [keys.curve_position(self.spark, scores, self.curve)]
 
     def holds(self, number: int) -> Any:
         """Whether a row is of that slice; exactly one holds it."""
@@ -188,10 +197,11 @@ class Cut:
             condition, exact = self._box(self.curve, number)
             if exact:
                 return condition
+        along = self._along(self.scores)
         if number > 0:
-            condition = condition & keys.at_or_above(self._along, self.cuts[number - 1])
+            condition = condition & keys.at_or_above(along, self.cuts[number - 1])
         if number < len(self.cuts):
-            condition = condition & ~keys.at_or_above(self._along, self.cuts[number])
+            condition = condition & ~keys.at_or_above(along, self.cuts[number])
         return condition
 
     def _box(self, curve: keys.Curve, number: int) -> tuple[Any, bool]:
@@ -210,16 +220,45 @@ class Cut:
                 condition = condition & (score < high)
         return condition, exact
 
-    def sorted(self, rows: Any) -> Any:
+    def with_columns(self, rows: Any) -> Any:
+        """The rows with their scores, place along the curve and number of slice as columns: what a
+        shuffle needs, which copies rows anyway, and where a row's place is asked for often."""
+        from pyspark.sql import functions as f
+
+        names = [f"{SCORE}{number}" for number in range(len(self.scores))]
+        rows = rows.withColumns(dict(zip(names, self.scores, strict=True)))
+        along = [f.col(name) for name in names]
+        if self.curve is not None:
+            rows = rows.withColumn(POSITION, self._along(along)[0])
+            along = [f.col(POSITION)]
+        return rows.withColumn(SLICE, keys.slice_number(along, self.cuts)).drop(*names)
+
+    @staticmethod
+    def without_columns(rows: Any) -> Any:
+        return rows.drop(POSITION, SLICE)
+
+    def sorted(self, rows: Any, spills: bool) -> Any:
         """Sorted within partitions.
 
-        The place along the curve is no column: dropping it afterwards would copy every row again.
+        The place along the curve is no column, dropping which would copy every row again. Unless
+        the sort spills: its runs are merged by comparing rows, and an expression is computed anew
+        in each comparison.
         """
+        if self.curve is None:
+            return rows.sortWithinPartitions(*(part.order for part in self.key))
+        if spills:
+            return self.without_columns(self.sorted_by_columns(self.with_columns(rows)))
+        return rows.sortWithinPartitions(self._along(self.scores)[0].asc())
+
+    def sorted_by_columns(self, rows: Any) -> Any:
+        """Sorted within partitions, by what `with_columns` adds."""
+        from pyspark.sql import functions as f
+
         # Along a curve, ties are not broken by the key: comparing whole rows costs more than the
         # rest of the sort, and a cell is far smaller than a row group.
-        by_key = [part.order for part in self.key]
-        order = by_key if self.curve is None else [self.position.asc()]
-        return rows.sortWithinPartitions(*order)
+        if self.curve is not None:
+            return rows.sortWithinPartitions(f.col(POSITION).asc())
+        return rows.sortWithinPartitions(*(part.order for part in self.key))
 
     def files_of(self, inputs: Sequence[InputFile], number: int) -> list[InputFile]:
         """Inputs that can hold rows of a slice; all of them along a curve."""
@@ -238,11 +277,12 @@ def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ..
     if group.action.curve == HILBERT:
         curve = keys.fit_curve(scores)
         along = curve.position(scores)
-        rough = keys.slice_cuts([(float(place),) for place in along], group.begins)
-        cuts = tuple((float(place),) for place in keys.aligned(rough, along))
-        return Cut(key, columns, curve, keys.curve_position(source.spark, columns, curve), cuts)
+        cuts = keys.slice_cuts([(float(place),) for place in along], group.begins)
+        if len(cuts) == 1:
+            cuts = [(float(keys.aligned(int(cuts[0][0]), along)),)]
+        return Cut(source.spark, key, columns, curve, tuple(cuts))
     tuples = [tuple(row) for row in scores.T.tolist()]
-    return Cut(key, columns, None, None, tuple(keys.slice_cuts(tuples, group.begins)))
+    return Cut(source.spark, key, columns, None, tuple(keys.slice_cuts(tuples, group.begins)))
 
 
 def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[bytes, ...]:
@@ -261,9 +301,10 @@ def _sample(source: Source, group: Group, whole: Any, columns: Sequence[Any]) ->
     rows = whole if len(files) == len(group.inputs) else source.read([file.path for file in files])
     every = sum(file.rows for file in files) // SAMPLE_ROWS
     if every > 1:
-        # One row in so many, before any score is computed: cheaper than drawing at random, and
-        # where rows are sorted more even. An odd number keeps out of step with most patterns.
-        place = f.pmod(f.monotonically_increasing_id(), f.lit(every | 1))
-        rows = rows.where(place == every // 2)
+        # Before any score is computed, and cheaper than a random number per row: multiples of the
+        # golden ratio are as even where rows are sorted, and in step with no pattern.
+        place = f.monotonically_increasing_id().bitwiseAND(f.lit(ROWS_OF_A_SPLIT - 1)) + f.lit(1)
+        turned = f.pmod(place * f.lit(GOLDEN_STRIDE), f.lit(ROWS_OF_A_SPLIT))
+        rows = rows.where(turned < ROWS_OF_A_SPLIT // every)
     collected = rows.select(*columns).collect()
     return np.array(collected, dtype=np.float64).reshape(-1, len(columns)).T

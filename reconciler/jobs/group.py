@@ -55,7 +55,8 @@ class InputFile:
 class Group:
     """A part of one action that is read, written, verified and committed as a whole.
 
-    tasks: how many tasks write it side by side. files: output files it should become.
+    tasks: how many tasks write it side by side. files: output files it should become. spills: a
+    task's rows may not fit its memory, since no task writes less than a file.
     """
 
     action_id: str
@@ -63,6 +64,7 @@ class Group:
     inputs: tuple[InputFile, ...]
     tasks: int
     files: int
+    spills: bool = False
 
     @property
     def bytes(self) -> int:
@@ -154,7 +156,7 @@ def _group(
     files = int(output_files(live_bytes(inputs), target_bytes))
     memory = -(-sum(file.decoded for file in inputs) // task_bytes) if action.key else 1
     tasks = min(files, max(memory, cores))
-    return Group(action_id, action, tuple(inputs), tasks, files)
+    return Group(action_id, action, tuple(inputs), tasks, files, spills=tasks < memory)
 
 
 def batches(groups: Sequence[Group], commits: int) -> list[list[int]]:

@@ -199,21 +199,23 @@ def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
 def _rank(spark: Any, score_: Any, cuts: Sequence[float]) -> Any:
     """How many cuts are at or below the score, by binary search.
 
-    Spark has the search as an expression only, not as a function of its own. What it returns for
-    a score between two cuts is the complement of the rank; moved down by the least step, a cut
-    that is equal counts as below, and a score equal to a moved cut was below the cut.
+    Spark has the search as an expression only, not as a function of its own. It returns the place
+    of a score that it finds, and -1 - rank for one between two cuts. Moved down by the least step,
+    a cut that is equal counts as below, and a score equal to a moved cut was below the cut. A
+    table makes one number of both, since an expression that is named twice is computed twice.
     """
     from pyspark.sql import Column
     from pyspark.sql import functions as f
 
-    jvm = spark._jvm
+    jvm, count = spark._jvm, len(cuts)
     moved = _java_array(spark, np.nextafter(np.array(cuts), -math.inf))
     convert = getattr(jvm.org.apache.spark.sql.classic, "ExpressionUtils$").__getattr__("MODULE$")
     search = jvm.org.apache.spark.sql.catalyst.expressions.ArrayBinarySearch(
         convert.expression(_java_literal(spark, moved)._jc), convert.expression(score_._jc)
     )
     found = Column(convert.column(search))
-    return found.bitwiseXOR(f.shiftright(found, 31))
+    ranks = np.concatenate([np.arange(count, -1, -1), np.arange(count)]).astype(np.int32)
+    return f.get(_java_literal(spark, _java_array(spark, ranks)), found + f.lit(count + 1))
 
 
 def _table(curve: Curve) -> npt.NDArray[np.int32]:
@@ -238,7 +240,7 @@ def _java_array(spark: Any, values: npt.NDArray[np.int32] | npt.NDArray[np.float
 
 
 def _java_literal(spark: Any, array: Any) -> Any:
-    """An array in the JVM as a column: one object, however often an expression names it."""
+    """An array in the JVM as a column."""
     from pyspark.sql import Column
 
     return Column(spark._jvm.org.apache.spark.sql.functions.lit(array))
@@ -254,21 +256,16 @@ def slice_cuts(
     return sorted({cut for cut in picks if bisect.bisect_left(ordered, cut) > 0})
 
 
-def aligned(cuts: Sequence[tuple[float, ...]], along: npt.NDArray[np.int64]) -> list[int]:
-    """Cuts of positions moved to where as large a part of the curve as possible ends, past a few
-    of the sampled positions at most: such a slice is often a box, which is told without a row's
-    position."""
+def aligned(cut: int, along: npt.NDArray[np.int64]) -> int:
+    """The only cut of positions, moved to where as large a part of the curve as possible ends, past
+    a few of the sampled positions at most: a half is a box, told without any row's position."""
     ordered = np.sort(along)
-    moved = set()
-    for (cut,) in cuts:
-        position, slack = int(cut), ALIGNED_SHARE * len(ordered)
-        below = np.searchsorted(ordered, position)
-        for power in range(CURVE_BITS, -1, -1):
-            near = round(position / (1 << power)) << power
-            if near > 0 and abs(np.searchsorted(ordered, near) - below) <= slack:
-                moved.add(near)
-                break
-    return sorted(moved)
+    below, slack = np.searchsorted(ordered, cut), ALIGNED_SHARE * len(ordered)
+    for power in range(CURVE_BITS, 0, -1):
+        near = round(cut / (1 << power)) << power
+        if near > 0 and abs(np.searchsorted(ordered, near) - below) <= slack:
+            return near
+    return cut
 
 
 def slice_number(scores: Sequence[Any], cuts: Sequence[tuple[float, ...]]) -> Any:

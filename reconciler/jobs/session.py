@@ -142,13 +142,17 @@ def launch_settings(conf: Mapping[str, str], app: str, master: str) -> dict[str,
     ours = {
         "spark.master": os.environ.get("LAYOUTCTL_SPARK_MASTER", master),
         "spark.driver.memory": os.environ.get("LAYOUTCTL_DRIVER_MEMORY", _default_memory()),
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "64",
+        # A curve is a literal of 65,536 numbers in the text of each plan that is kept.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.sql.maxPlanStringLength": "65536",
     }
     fixed = {
         "spark.app.name": f"{SPARK_APP_PREFIX} {app}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Bounds in manifests are of UTC; timestamps without a zone are compared with them as such.
+        "spark.sql.session.timeZone": "UTC",
         "spark.eventLog.enabled": "false",
         "spark.redaction.regex": REDACTED,
         "spark.sql.redaction.options.regex": REDACTED,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, LongType, NestedField, UUIDType
+from pyspark.sql import functions as f
 
 from reconciler.core.actions import HILBERT, Action, ActionType
 from reconciler.core.schema import SortColumn
-from reconciler.jobs import metrics
+from reconciler.jobs import arrange, metrics, rewrite
 from tests.jobs.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -52,6 +54,39 @@ def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
               for i in range(f.num_row_groups)]  # fmt: skip
     assert len(groups) >= 2 * len(sizes)
     assert max(groups) < 2 * MIB
+
+
+def test_a_curve_that_spills_is_followed_like_one_in_memory(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By columns: a merge of spilled runs would compute an expression per comparison."""
+    cells = []
+    for memory in (1 << 40, 1 << 10):
+        monkeypatch.setattr(rewrite, "task_bytes", lambda heap, cores, it=memory: it)
+        name = bench.create("a bigint, b bigint, c string")
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT pmod(xxhash64(id), 97), pmod(hash(id), 89), "
+            "string(id) FROM range(0, 30000, 1, 1)"
+        )
+        action = bench.action(name, ActionType.CLUSTER, "a", "b", curve=HILBERT)
+        bench.run(bench.request(name, action))
+        (file,) = bench.files(name)
+        written = pq.read_table(file.file_path.removeprefix("file:"))
+        assert written.column_names == ["a", "b", "c"]
+        cells.append(list(zip(written["a"].to_pylist(), written["b"].to_pylist(), strict=True)))
+    assert cells[0] == cells[1]
+
+
+@pytest.mark.parametrize("period", [3, 7, 21])
+def test_the_sample_is_in_step_with_no_pattern(spark: Any, period: int) -> None:
+    rows = 21 * arrange.SAMPLE_ROWS
+    whole = spark.range(0, rows, 1, 1).selectExpr(f"id % {period} AS store", "id")
+    group = SimpleNamespace(inputs=[SimpleNamespace(path="x", rows=rows)])
+    columns = [f.col("store").cast("double"), f.col("id").cast("double")]
+    stores, ids = arrange._sample(cast(Any, None), cast(Any, group), whole, columns)
+    assert len(ids) == pytest.approx(arrange.SAMPLE_ROWS, rel=0.01)
+    assert np.bincount(stores.astype(int)) == pytest.approx(len(ids) / period, rel=0.05)
+    assert np.diff(ids).max() < 3 * 21
 
 
 @pytest.mark.parametrize("kind", [UUIDType(), BinaryType(), FixedType(16)], ids=str)
