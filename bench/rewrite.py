@@ -39,13 +39,17 @@ JAVAS_DEFAULT = {"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}
 Contender = tuple[str, Callable[[Bench, str], Callable[[], float]]]
 """What it is called, and what makes the act on a table ready: ours is an action of a plan, which
 was made before. The act returns the CPU seconds of reading back."""
+Turn = tuple[str, int]
+"""Which session plays which contender."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5, help="besides one to warm up")
+    parser.add_argument("--brief", action="store_true", help="leave out the verified rewrites")
     arguments = parser.parse_args()
+    chosen = TURNS[:6] if arguments.brief else TURNS
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:
         directory = Path(scratch)
         source = _generate(directory, arguments.scale)
@@ -53,11 +57,12 @@ def main() -> int:
             _Session(directory / "stock", source, JAVAS_DEFAULT) as stock,
             _Session(directory / "ours", source, {}) as ours,
         ):
-            turns = [(stock if where == STOCK else ours, what) for where, what in TURNS]
+            turns = [(stock if where == STOCK else ours, what) for where, what in chosen]
             played = [
                 [player.play(what) for player, what in turns] for _ in range(arguments.rounds + 1)
             ]
-    print(_written([list(runs) for runs in zip(*played[1:], strict=True)], arguments.scale))
+    command = f"python -m bench.rewrite {' '.join(sys.argv[1:])}".strip()
+    print(_written(chosen, [list(runs) for runs in zip(*played[1:], strict=True)], command))
     return 0
 
 
@@ -100,13 +105,13 @@ def _serve(parent: Any, directory: Path, source: Path, settings: Mapping[str, st
         session.stop(spark)
 
 
-def _written(played: Sequence[Sequence[Run]], scale: float) -> str:
-    """played: the runs of each of TURNS, round by round."""
+def _written(turns: Sequence[Turn], played: Sequence[Sequence[Run]], command: str) -> str:
+    """played: the runs of each turn, round by round."""
     head = ["", "seconds", "JVM CPU s", "of it verification", "l_shipdate in", "l_partkey in"]
     best = [min(runs, key=lambda run: run.seconds) for runs in played]
     rows = [
         [("Java's default collector: " if where == STOCK else "") + run.what, *run.row[1:]]
-        for (where, _), run in zip(TURNS, best, strict=True)
+        for (where, _), run in zip(turns, best, strict=True)
     ]
     ratios = []
     for what, first in (("Sort", 0), ("Hilbert", 3)):
@@ -124,7 +129,6 @@ def _written(played: Sequence[Sequence[Run]], scale: float) -> str:
         "Hilbert 0.45 with both columns clustered. Ratios are the middle one of the rounds, and "
         "the least and the most.\n\n" + "\n".join(ratios)
     )
-    command = f"python -m bench.rewrite --scale {scale:g}"
     return write_section("File-set rewrite", command, [head, *rows], notes)
 
 
@@ -232,7 +236,7 @@ CONTENDERS: list[Contender] = [
     ("our Hilbert, rows counted", partial(_ours, BOTH, HILBERT, "Counts")),
     ("our Hilbert, fully verified", partial(_ours, BOTH, HILBERT, "Full")),
 ]
-TURNS = (
+TURNS: tuple[Turn, ...] = (
     (STOCK, 0), (LIKE_OURS, 1), (LIKE_OURS, 0),
     (STOCK, 3), (LIKE_OURS, 4), (LIKE_OURS, 3),
     (LIKE_OURS, 2), (LIKE_OURS, 5),
