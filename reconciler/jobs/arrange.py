@@ -29,8 +29,7 @@ GOLDEN_STRIDE = 1_327_217_885
 """2^31 divided by the golden ratio, as an odd number; no product of both overflows a long."""
 MAX_REREAD = 2.5
 """Slices that together would read their inputs more often than this shuffle them once instead."""
-SCORE = "__layout_score_"
-POSITION = "__layout_position"
+ALONG = "__layout_along_"
 SLICE = "__layout_slice"
 
 
@@ -121,16 +120,14 @@ def arranged(source: Source, group: Group) -> Any:
     key = keys.resolve(source.table.schema(), whole.schema, group.action.key)
     if group.tasks == 1 and group.action.curve != HILBERT:
         rows = source.observed(whole, whole.schema).coalesce(1)
-        return rows.sortWithinPartitions(*(part.order for part in key))
+        return rows.sortWithinPartitions(*keys.order(key))
     cut = _fit(source, group, whole, key)
     if cut.slices == 1:
         return cut.sorted(source.observed(whole, whole.schema).coalesce(1), group.spills)
     choices = [cut.files_of(group.inputs, number) for number in range(cut.slices)]
     reread = sum(file.bytes for chosen in choices for file in chosen) / max(group.bytes, 1)
     if reread > MAX_REREAD:
-        rows = cut.with_columns(source.observed(whole, whole.schema))
-        moved = rows.repartitionById(cut.slices, SLICE)
-        return cut.without_columns(cut.sorted_by_columns(moved))
+        return cut.shuffled(source.observed(whole, whole.schema))
     source.expect_all_rows()
     parts = [
         _slice(source, cut, number, chosen, group.spills)
@@ -168,25 +165,19 @@ def _union(frames: Sequence[Any]) -> Any:
 class Cut:
     """How the rows of a group are ordered and divided.
 
-    scores: what tells a row's slice, or its place along the curve (Hilbert). cuts: score tuples,
-    or positions along the curve, at which a new slice begins.
+    scores: what tells a row's place in the key. along: what the cuts are of, the scores or the
+    position along the curve (Hilbert). cuts: tuples of these at which a new slice begins.
     """
 
-    spark: Any
     key: tuple[keys.KeyColumn, ...]
     scores: tuple[Any, ...]
     curve: keys.Curve | None
+    along: tuple[Any, ...]
     cuts: tuple[tuple[float, ...], ...]
 
     @property
     def slices(self) -> int:
         return len(self.cuts) + 1
-
-    def _along(self, scores: Sequence[Any]) -> Sequence[Any]:
-        """What the cuts are of."""
-        if self.curve is None:
-            return scores
-        return [keys.curve_position(self.spark, scores, self.curve)]
 
     def holds(self, number: int) -> Any:
         """Whether a row is of that slice; exactly one holds it."""
@@ -197,11 +188,10 @@ class Cut:
             condition, exact = self._box(self.curve, number)
             if exact:
                 return condition
-        along = self._along(self.scores)
         if number > 0:
-            condition = condition & keys.at_or_above(along, self.cuts[number - 1])
+            condition = condition & keys.at_or_above(self.along, self.cuts[number - 1])
         if number < len(self.cuts):
-            condition = condition & ~keys.at_or_above(along, self.cuts[number])
+            condition = condition & ~keys.at_or_above(self.along, self.cuts[number])
         return condition
 
     def _box(self, curve: keys.Curve, number: int) -> tuple[Any, bool]:
@@ -220,22 +210,18 @@ class Cut:
                 condition = condition & (score < high)
         return condition, exact
 
-    def with_columns(self, rows: Any) -> Any:
-        """The rows with their scores, place along the curve and number of slice as columns: what a
-        shuffle needs, which copies rows anyway, and where a row's place is asked for often."""
+    def shuffled(self, rows: Any) -> Any:
+        """The rows moved to their slices, one partition each, and sorted there. What the cuts are
+        of is a column here: a shuffle copies rows anyway, and asks for it once per cut."""
         from pyspark.sql import functions as f
 
-        names = [f"{SCORE}{number}" for number in range(len(self.scores))]
-        rows = rows.withColumns(dict(zip(names, self.scores, strict=True)))
-        along = [f.col(name) for name in names]
-        if self.curve is not None:
-            rows = rows.withColumn(POSITION, self._along(along)[0])
-            along = [f.col(POSITION)]
-        return rows.withColumn(SLICE, keys.slice_number(along, self.cuts)).drop(*names)
-
-    @staticmethod
-    def without_columns(rows: Any) -> Any:
-        return rows.drop(POSITION, SLICE)
+        names = [f"{ALONG}{number}" for number in range(len(self.along))]
+        rows = rows.withColumns(dict(zip(names, self.along, strict=True)))
+        rows = rows.withColumn(SLICE, keys.slice_number([f.col(name) for name in names], self.cuts))
+        if self.curve is None:
+            rows = rows.drop(*names)
+        moved = rows.repartitionById(self.slices, SLICE)
+        return moved.sortWithinPartitions(*self._order(*names)).drop(*names, SLICE)
 
     def sorted(self, rows: Any, spills: bool) -> Any:
         """Sorted within partitions.
@@ -244,21 +230,18 @@ class Cut:
         the sort spills: its runs are merged by comparing rows, and an expression is computed anew
         in each comparison.
         """
-        if self.curve is None:
-            return rows.sortWithinPartitions(*(part.order for part in self.key))
-        if spills:
-            return self.without_columns(self.sorted_by_columns(self.with_columns(rows)))
-        return rows.sortWithinPartitions(self._along(self.scores)[0].asc())
+        if self.curve is None or not spills:
+            return rows.sortWithinPartitions(*self._order(*self.along))
+        placed = rows.withColumn(ALONG, self.along[0])
+        return placed.sortWithinPartitions(*self._order(ALONG)).drop(ALONG)
 
-    def sorted_by_columns(self, rows: Any) -> Any:
-        """Sorted within partitions, by what `with_columns` adds."""
+    def _order(self, *along: Any) -> list[Any]:
+        """along: as the field, or the names of columns that hold it."""
         from pyspark.sql import functions as f
 
         # Along a curve, ties are not broken by the key: comparing whole rows costs more than the
         # rest of the sort, and a cell is far smaller than a row group.
-        if self.curve is not None:
-            return rows.sortWithinPartitions(f.col(POSITION).asc())
-        return rows.sortWithinPartitions(*(part.order for part in self.key))
+        return keys.order(self.key) if self.curve is None else [f.asc(along[0])]
 
     def files_of(self, inputs: Sequence[InputFile], number: int) -> list[InputFile]:
         """Inputs that can hold rows of a slice; all of them along a curve."""
@@ -280,9 +263,10 @@ def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ..
         cuts = keys.slice_cuts([(float(place),) for place in along], group.begins)
         if len(cuts) == 1:
             cuts = [(float(keys.aligned(int(cuts[0][0]), along)),)]
-        return Cut(source.spark, key, columns, curve, tuple(cuts))
+        position = keys.curve_position(source.spark, columns, curve)
+        return Cut(key, columns, curve, (position,), tuple(cuts))
     tuples = [tuple(row) for row in scores.T.tolist()]
-    return Cut(source.spark, key, columns, None, tuple(keys.slice_cuts(tuples, group.begins)))
+    return Cut(key, columns, None, columns, tuple(keys.slice_cuts(tuples, group.begins)))
 
 
 def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[bytes, ...]:

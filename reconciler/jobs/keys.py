@@ -50,6 +50,10 @@ class KeyColumn:
         return self.column.desc_nulls_last() if self.descending else self.column.asc_nulls_first()
 
 
+def order(key: Sequence[KeyColumn]) -> list[Any]:
+    return [part.order for part in key]
+
+
 def resolve(schema: Any, frame_schema: Any, key: Sequence[SortColumn]) -> tuple[KeyColumn, ...]:
     """Key columns by field id in an Iceberg schema, typed by the frame that holds them."""
     return tuple(_resolve(schema, frame_schema, part) for part in key)

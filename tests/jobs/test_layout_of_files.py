@@ -77,6 +77,37 @@ def test_a_curve_that_spills_is_followed_like_one_in_memory(
     assert cells[0] == cells[1]
 
 
+def test_a_shuffle_deals_out_a_curve_as_one_task_would_follow_it(bench: Bench) -> None:
+    """Each of six tasks writes one stretch of the order that a single task writes."""
+    rows = (
+        "SELECT /*+ COALESCE(1) */ pmod(xxhash64(id), 97) AS a, pmod(hash(id), 89) AS b, "
+        "string(id) AS c FROM range(30000)"
+    )
+    written: list[list[list[tuple[int, int]]]] = []
+    for parts in (1, 6):
+        name = bench.create("a bigint, b bigint, c string")
+        for _ in range(2):
+            bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+        size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
+        action = bench.action(
+            name, ActionType.CLUSTER, "a", "b", curve=HILBERT, target_bytes=2 * size // parts
+        )
+        bench.run(bench.request(name, action, group_bytes=parts))
+        read = [pq.read_table(f.file_path.removeprefix("file:")) for f in bench.files(name)]
+        assert all(table.column_names == ["a", "b", "c"] for table in read)
+        pairs = [zip(t["a"].to_pylist(), t["b"].to_pylist(), strict=True) for t in read]
+        written.append([list(of_a_file) for of_a_file in pairs])
+    ((order,), dealt) = written
+    assert len(dealt) >= 3
+    place = {pair: number for number, pair in enumerate(order)}
+    dealt.sort(key=lambda pairs: place[pairs[0]])
+    begin = 0
+    for pairs in dealt:
+        assert sorted(pairs) == sorted(order[begin : begin + len(pairs)])
+        begin += len(pairs)
+    assert begin == len(order)
+
+
 @pytest.mark.parametrize("period", [3, 7, 21])
 def test_the_sample_is_in_step_with_no_pattern(spark: Any, period: int) -> None:
     rows = 21 * arrange.SAMPLE_ROWS

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from reconciler.core.actions import ActionType
+from reconciler.core.execution import ExecutionRequest
 from reconciler.errors import VerificationError
 from reconciler.jobs import arrange, verify
 from tests.jobs.tables import Bench
@@ -99,7 +100,8 @@ def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.Monke
         bench.run(request)
 
 
-def _sliced(bench: Bench, verify_mode: str) -> tuple[str, Any]:
+@pytest.fixture(params=["Full", "Counts"])
+def sliced(bench: Bench, request: pytest.FixtureRequest) -> tuple[str, ExecutionRequest]:
     """A table of two overlapping files, and a request that sorts them in two slices."""
     name = bench.create("id bigint, a bigint")
     for part in (0, 1):
@@ -107,15 +109,14 @@ def _sliced(bench: Bench, verify_mode: str) -> tuple[str, Any]:
         bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
     size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
     action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=size // 2)
-    return name, bench.request(name, action, verify=verify_mode)
+    return name, bench.request(name, action, verify=request.param)
 
 
-@pytest.mark.parametrize("mode", ["Full", "Counts"])
 def test_slices_that_miss_a_file_are_not_committed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, mode: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, sliced: tuple[str, ExecutionRequest]
 ) -> None:
     """As with a writer whose bounds are wrong: the manifests send a slice past its rows."""
-    name, request = _sliced(bench, mode)
+    name, request = sliced
     before = bench.rows(name)
     honest = arrange.Cut.files_of
     monkeypatch.setattr(
@@ -127,11 +128,10 @@ def test_slices_that_miss_a_file_are_not_committed(
     assert bench.leftovers(name) == []
 
 
-@pytest.mark.parametrize("mode", ["Full", "Counts"])
 def test_a_wrong_row_count_in_the_manifests_is_looked_up_in_the_files(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, mode: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, sliced: tuple[str, ExecutionRequest]
 ) -> None:
-    name, request = _sliced(bench, mode)
+    name, request = sliced
     before = bench.rows(name)
     monkeypatch.setattr(arrange.Source, "_rows_by_manifest", lambda source: 7)
     bench.run(request)
