@@ -61,11 +61,11 @@ class _Job:
             stopped = driven.execution is not None and driven.execution.stopped
             return errors.EXIT_INTERRUPTED if stopped else errors.EXIT_UNAVAILABLE
         except BaseException as error:
-            self._fail(last_words(error, self.actor.spark if self.actor else None))
+            words = last_words(error, self.actor.spark if self.actor else None)
+            self._fail(words)
             if "LAYOUTCTL_TRACEBACK" in os.environ:
                 raise
-            known = isinstance(error, errors.ReconcilerError)
-            return error.exit_code if known else errors.EXIT_INTERNAL  # type: ignore[attr-defined]
+            return _exit_code(error, words)
         finally:
             if self.actor is not None:
                 with contextlib.suppress(Exception):  # what it has to say has been said
@@ -139,6 +139,16 @@ class _Job:
             path.write_text(line + "\n", encoding="utf-8")
         except OSError as error:
             self.say(f"cannot write {path}: {error.strerror}", "warning")
+
+
+def _exit_code(error: BaseException, words: LastWords) -> int:
+    """The error's own, unless it only followed from a JVM that ended."""
+    from reconciler import errors
+    from reconciler.core.lastwords import Cause
+
+    code = error.exit_code if isinstance(error, errors.ReconcilerError) else errors.EXIT_INTERNAL
+    lost = words.cause in (Cause.OUT_OF_MEMORY, Cause.UNAVAILABLE)
+    return errors.EXIT_UNAVAILABLE if lost and code == errors.EXIT_INTERNAL else code
 
 
 def _run_text() -> str:

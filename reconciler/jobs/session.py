@@ -64,6 +64,7 @@ def start(
     from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
     from pyspark.sql import SparkSession
 
+    logging.getLogger().addFilter(_not_py4j)
     settings = launch_settings(conf, app, master)
     scratch = tempfile.TemporaryDirectory(prefix="layoutctl-spark-")
     log = Path(scratch.name) / "jvm.log"
@@ -89,6 +90,12 @@ def start(
             spark.conf.set(key, value)
     _open_catalogs(spark, conf)
     return spark
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs a lost connection as the root logger, with a traceback; `translate` tells it to
+    people, once."""
+    return record.module != "java_gateway"
 
 
 @contextlib.contextmanager

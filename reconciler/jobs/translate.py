@@ -34,13 +34,18 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def translate(error: BaseException, doing: str) -> ReconcilerError:
-    if lost_jvm(error):
+    try:
+        lost, causes = lost_jvm(error), _causes(error)
+    except Exception as later:  # the JVM may end before it has told what went wrong in it
+        if not lost_jvm(later):
+            raise
+        lost, causes = True, []
+    if lost:
         return UnavailableError(
             f"could not {doing}: the Spark process ended",
             details=("It ran out of memory or was killed. Nothing half-written is in the table.",),
             do="run the command again; give Spark more memory with LAYOUTCTL_DRIVER_MEMORY",
         )
-    causes = _causes(error)
     text = _text(error, causes)
     for pattern, build in _TRANSLATIONS:
         if re.search(pattern, text):
@@ -182,11 +187,27 @@ def _foreign(error: BaseException) -> bool:
 
 def lost_jvm(error: BaseException) -> bool:
     """True if the connection to the JVM broke: whatever was under way, its outcome is unknown."""
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
         return True
-    return "Answer from Java side is empty" in str(error)
+    # A connection that is reset while py4j waits for the answer is told like a failed call, or a
+    # missing class, but without anything from Java.
+    return type(error) is Py4JError and not _jvm_answers()
+
+
+def _jvm_answers() -> bool:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return False
+    try:
+        gateway.jvm.java.lang.System.nanoTime()
+    except (Py4JError, OSError):
+        return False
+    return True
 
 
 def java_exception(error: BaseException) -> Any | None:

@@ -284,10 +284,7 @@ MORE_MEMORY = (
 def last_words(error: BaseException, spark: Any = None) -> LastWords:
     """Why a run ended, by cause. spark: its session, asked how its JVM ended."""
     cause = next((c for kind, c in _CAUSES if isinstance(error, kind)), Cause.UNKNOWN)
-    if not isinstance(error, ReconcilerError):
-        message = f"{type(error).__name__}: {error}"
-        return LastWords(cause, message, MORE_MEMORY if cause is Cause.OUT_OF_MEMORY else "")
-    message = ". ".join((error.what, *(detail.rstrip(".") for detail in error.details)))
+    message, do = _told(error)
     if cause in (Cause.UNAVAILABLE, Cause.UNKNOWN) and spark is not None:
         from reconciler.jobs.session import jvm_end
 
@@ -295,9 +292,18 @@ def last_words(error: BaseException, spark: Any = None) -> LastWords:
         if ended is not None:
             cause = Cause.OUT_OF_MEMORY if ended.out_of_memory else Cause.UNAVAILABLE
             message = ". ".join((message, f"The driver's JVM ended with code {ended.code}"))
-    return LastWords(
-        cause, message, MORE_MEMORY if cause is Cause.OUT_OF_MEMORY else error.do or ""
-    )
+    return LastWords(cause, message, MORE_MEMORY if cause is Cause.OUT_OF_MEMORY else do)
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """What happened, and what to do about it."""
+    if isinstance(error, ReconcilerError):
+        details = (detail.rstrip(".") for detail in error.details)
+        return ". ".join((error.what, *details)), error.do or ""
+    try:
+        return f"{type(error).__name__}: {error}", ""
+    except Exception:  # the text of a Java exception is asked of its JVM, which may be gone
+        return type(error).__name__, ""
 
 
 def shortfall(driven: Driven) -> LastWords | None:

@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 
 from reconciler.api.run_document import RunDocument
+from reconciler.cli.job import _exit_code
+from reconciler.core.lastwords import Cause, LastWords
+from reconciler.errors import BlockedError, InternalError, VerificationError
 from tests.conftest import sqlite_catalog
 from tests.loop.runs import Prepared, prepared
 
@@ -128,8 +131,12 @@ def test_a_jvm_that_the_kernel_kills_is_out_of_memory_and_settled_by_the_next(
     before = made.rows()
     pod = Pod(tmp_path, made.run)
     pod.when("start")
-    os.kill(pod.jvm(), signal.SIGKILL)
+    jvm = pod.jvm()
+    os.kill(jvm, signal.SIGSTOP)
+    time.sleep(1)  # a call that it has not read yet is reset, not ended
+    os.kill(jvm, signal.SIGKILL)
     assert pod.wait() == 5, pod.log.read_text()
+    assert "Exception while sending command" not in pod.log.read_text()
     words = pod.words()
     assert (words["cause"], words["retry"]) == ("OutOfMemory", True)
     assert "memory" in words["do"]
@@ -139,6 +146,22 @@ def test_a_jvm_that_the_kernel_kills_is_out_of_memory_and_settled_by_the_next(
     assert again.words()["settled"] == 1
     assert made.rows() == before
     assert made.store.open_intents(made.plan.table_uuid) == ()
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "code"),
+    [
+        (KeyError("x"), Cause.UNKNOWN, 4),
+        (KeyError("x"), Cause.OUT_OF_MEMORY, 5),
+        (InternalError("x"), Cause.UNAVAILABLE, 5),
+        (BlockedError("x"), Cause.UNAVAILABLE, 3),
+        (VerificationError("x"), Cause.VERIFICATION_FAILED, 4),
+    ],
+)
+def test_what_follows_from_a_jvm_that_ended_is_no_fault_of_ours(
+    error: Exception, cause: Cause, code: int
+) -> None:
+    assert _exit_code(error, LastWords(cause, "", "")) == code
 
 
 def test_a_plan_that_was_changed_is_refused(made: Prepared, tmp_path: Path) -> None:

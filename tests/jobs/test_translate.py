@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from reconciler.errors import (
@@ -100,3 +104,63 @@ def test_a_place_that_may_not_be_written_to_is_no_missing_file(name: str, messag
     assert type(error) is AccessDeniedError
     assert message in error.details[0]
     assert "writable" in (error.do or "")
+
+
+@pytest.mark.jvm
+def test_a_jvm_that_is_killed_is_told_whatever_was_under_way() -> None:
+    """A call that it has not read yet is reset; later ones are refused; what it threw before has no
+    class and no text any more. py4j tells each in another way, and logs a traceback of its own."""
+    program = """
+import json, os, signal, sys, threading, time
+from reconciler.jobs import session
+from reconciler.jobs.translate import translated
+
+spark = session.start({}, app="test", master="local[1]")
+things = spark._jvm.java.util.ArrayList()
+try:
+    things.get(7)
+except Exception as error:
+    thrown = error
+began = threading.Barrier(4)
+told = {}
+
+def call(name, what):
+    try:
+        with translated("try it"):
+            spark._jvm.java.lang.System.nanoTime()  # a connection of this thread's own
+            began.wait()
+            time.sleep(1)
+            what()
+    except Exception as error:
+        told[name] = (type(error).__name__, type(error.__cause__).__name__)
+
+def throw():
+    time.sleep(3)
+    raise thrown
+
+calls = {
+    "method": lambda: things.size(),
+    "class": lambda: spark._jvm.java.lang.Object(),
+    "exception": throw,
+}
+threads = [threading.Thread(target=call, args=item) for item in calls.items()]
+for thread in threads:
+    thread.start()
+began.wait()
+jvm = spark.sparkContext._gateway.proc.pid
+os.kill(jvm, signal.SIGSTOP)
+time.sleep(2)
+os.kill(jvm, signal.SIGKILL)
+for thread in threads:
+    thread.join()
+print(json.dumps(told))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "method": ["UnavailableError", "Py4JError"],
+        "class": ["UnavailableError", "Py4JError"],
+        "exception": ["UnavailableError", "Py4JJavaError"],
+    }
+    assert "Traceback" not in done.stderr

@@ -66,16 +66,33 @@ def test_a_fault_of_ours_is_unknown_and_one_of_memory_is_not() -> None:
         ("raise SystemExit(1)", "could not bind", Cause.UNAVAILABLE),
     ],
 )  # fmt: skip
-def test_a_jvm_that_ended_says_why(script: str, log: str, cause: Cause, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [errors.UnavailableError("the Spark process ended"), ConnectionRefusedError(111, "refused")],
+    ids=["translated", "raw"],
+)
+def test_a_jvm_that_ended_says_why(
+    script: str, log: str, cause: Cause, error: Exception, tmp_path: Path
+) -> None:
     process = subprocess.Popen([sys.executable, "-c", script])
     path = tmp_path / "jvm.log"
     path.write_text(log)
     spark = SimpleNamespace(
         sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process)), _layoutctl_log=path
     )
-    words = last_words(errors.UnavailableError("the Spark process ended"), spark)
+    words = last_words(error, spark)
     assert words.cause is cause
     assert "JVM ended" in words.message
+
+
+def test_an_error_without_a_text_of_its_own_is_told_by_its_type() -> None:
+    """That of a Java exception is asked of a JVM, which may have ended."""
+
+    class Remote(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError(111, "refused")
+
+    assert last_words(Remote()).message == "Remote"
 
 
 def test_a_verification_that_failed_is_not_blamed_on_a_jvm(tmp_path: Path) -> None:
