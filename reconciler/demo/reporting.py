@@ -20,7 +20,7 @@ from typing import Any
 from reconciler.demo.data import CATALOG, NAMESPACE, Place
 from reconciler.demo.tpch import Query
 from reconciler.errors import UnavailableError
-from reconciler.jobs import runtime
+from reconciler.jobs import class_data, runtime
 
 MARK = "demo-result "
 AFTERWARDS = "afterwards"
@@ -114,7 +114,7 @@ def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} {class_data.options(())}".strip(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",

@@ -22,7 +22,7 @@ from typing import Any
 
 from reconciler.core.execution import SPARK_APP_PREFIX
 from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
-from reconciler.jobs import runtime
+from reconciler.jobs import class_data, runtime
 from reconciler.jobs.translate import java_exception, translate
 
 CATALOG_PREFIX = "spark.sql.catalog."
@@ -172,6 +172,7 @@ def launch_settings(conf: Mapping[str, str], app: str, master: str) -> dict[str,
     launch = {k: v for k, v in conf.items() if not k.startswith(CATALOG_PREFIX)}
     settings = {**ours, **defaults, **launch, **fixed}
     _collect_in_parallel(settings)
+    _share_classes(settings)
     jars = [f"file:{path}" for path in runtime.session_jars({**settings, **conf})]
     if jars:
         named = [settings["spark.jars"]] if settings.get("spark.jars") else []
@@ -191,14 +192,27 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     where = "driver" if settings["spark.master"].partition("[")[0] == "local" else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
-    # Executors run the image that this process runs in: what its environment says holds for them.
-    chosen += [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
+    chosen += _for_every_jvm()
     if where == "driver":
         chosen.append(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     else:
         chosen += [settings.get(f"spark.executorEnv.{name}", "") for name in _OPTIONS_FOR_EVERY_JVM]
     if not any(_COLLECTOR.search(options) for options in chosen):
         settings[ours] = f"-XX:+UseParallelGC {chosen[0]}".strip()
+
+
+def _share_classes(settings: dict[str, str]) -> None:
+    """The archive of Spark's classes for the JVM that is launched here, if one was made."""
+    ours, theirs = (f"spark.driver.{kind}JavaOptions" for kind in ("default", "extra"))
+    chosen = [settings.get(ours, ""), settings.get(theirs, ""), *_for_every_jvm()]
+    shared = class_data.options([*chosen, os.environ.get("SPARK_SUBMIT_OPTS", "")])
+    if shared:
+        settings[ours] = f"{chosen[0]} {shared}".strip()
+
+
+def _for_every_jvm() -> list[str]:
+    """What the environment says holds for executors too: they run the image that we run in."""
+    return [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
 
 
 def _default_memory() -> str:

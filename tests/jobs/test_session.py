@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -75,7 +76,8 @@ print("sent", len(sent))
 
 def collectors(conf: dict[str, str], master: str = "local[2]") -> dict[str, str]:
     made = launch_settings(conf, "test", master)
-    return {key: value for key, value in made.items() if "GC" in value}
+    found = {key: re.findall(r"-XX:\+Use\w+GC", value) for key, value in made.items()}
+    return {key: " ".join(options) for key, options in found.items() if options}
 
 
 def test_tasks_run_under_the_throughput_collector(monkeypatch: pytest.MonkeyPatch) -> None:
