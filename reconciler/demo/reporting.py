@@ -24,6 +24,7 @@ from reconciler.jobs import class_data, runtime
 
 MARK = "demo-result "
 AFTERWARDS = "afterwards"
+HEAP = "2g"
 
 SHORT_LIVED = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
 """Of a JVM that ends after a few dozen short queries: on two cores the optimising compiler and a
@@ -113,8 +114,8 @@ def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
         "spark.app.name": title,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} {class_data.options(())}".strip(),
+        "spark.driver.memory": HEAP,
+        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} {class_data.options((), HEAP)}".strip(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",

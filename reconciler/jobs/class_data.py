@@ -7,6 +7,7 @@ makes the archive once, beside the Spark that it is of; a session that finds non
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -18,30 +19,50 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import EXIT_OK, ReconcilerError
+from reconciler.errors import EXIT_OK, EXIT_USER, ReconcilerError, UnavailableError
 from reconciler.jobs import runtime
 from reconciler.jobs.translate import translated
 
 PREFIX = "layoutctl-classes-"
 CATALOG = "archive"
-CHOSEN = re.compile(r"-Xshare:|-XX:(SharedArchiveFile|SharedClassListFile|ArchiveClassesAtExit)=")
+MOST_HEAP_BYTES = (32 << 30) - 1
+"""A larger heap has no compressed references: it fits no archive of a JVM that has them."""
+
+_CHOSEN = re.compile(
+    r"-Xshare:|-XX:(Shared(Archive|ClassList)File|ArchiveClassesAtExit|AOT\w+)="
+    r"|-XX:\+UseZGC|-XX:-UseCompressed"
+)
+_ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 
-def options(chosen: Iterable[str]) -> str:
-    """Options that give a JVM of this machine's Spark the archive; "" where there is none.
+def options(chosen: Iterable[str], heap: str) -> str:
+    """Options that give a JVM of this machine's Spark the archive; "" where none fits it.
 
-    chosen: options that this JVM is given anyway: a user's own archive stays.
+    chosen: options that this JVM is given anyway: a user's own archive stays, and a JVM without
+    compressed references would not even have Java's own. heap: as in spark.driver.memory.
     """
-    if any(CHOSEN.search(given) for given in chosen):
+    given = [*chosen, *(os.environ.get(name, "") for name in _ENVIRONMENT)]
+    if any(_CHOSEN.search(each) for each in given) or heap_bytes(heap) > MOST_HEAP_BYTES:
         return ""
     found = _archive()
-    return "" if found is None else f"-XX:SharedArchiveFile={shlex.quote(str(found))} -Xlog:cds=off"
+    return (
+        "" if found is None else f"-XX:SharedArchiveFile={shlex.quote(str(found))} -Xlog:cds*=off"
+    )
+
+
+def heap_bytes(text: str) -> int:
+    """Bytes of a size as Spark reads it: "8g", "8192m", a bare number in MiB; else a great one."""
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        return 1 << 62
+    return int(found.group(1)) << {"k": 10, "": 20, "m": 20, "g": 30, "t": 40}[found.group(2)]
 
 
 def make() -> Path:
     """Makes the archive of this Java and this Spark, unless it is there; returns its path.
 
-    Raises ReconcilerError when no session starts, OSError when Spark's directory takes no file.
+    Raises ReconcilerError when no session starts or Java makes none of it, OSError when Spark's
+    directory takes no file.
     """
     found = _archive()
     if found is not None:
@@ -51,10 +72,16 @@ def make() -> Path:
         made = Path(scratch) / "made.jsa"
         with translated("load Spark's classes"):
             _load_classes(Path(scratch), f"-XX:ArchiveClassesAtExit={shlex.quote(str(made))}")
+        if not made.is_file():
+            raise UnavailableError(
+                "Java made no archive of Spark's classes",
+                details=("It makes none with files in a directory of the class path.",),
+                do=f"leave it, or move away {home}/conf or what SPARK_CONF_DIR names",
+            )
         with made.open("rb") as written:
             os.fsync(written.fileno())
-        for stale in home.glob(f"{PREFIX}*.jsa"):
-            stale.unlink()
+        for stale in home.glob(f"{_of_java()}-*.jsa"):
+            stale.unlink(missing_ok=True)
         # The size is part of the name: a JVM that maps an archive which was cut short crashes.
         path = home / f"{_stem()}-{made.stat().st_size}.jsa"
         made.replace(path)
@@ -63,21 +90,31 @@ def make() -> Path:
 
 def _archive() -> Path | None:
     for path in runtime.spark_home().glob(f"{_stem()}-*.jsa"):
-        if path.stem.rpartition("-")[2] == str(path.stat().st_size):
-            return path
+        with contextlib.suppress(OSError):  # another process may replace it just now
+            if path.stem.rpartition("-")[2] == str(path.stat().st_size):
+                return path
     return None
 
 
 def _stem() -> str:
     """Names an archive by what it must fit: the Java, and the class path with its times."""
-    java = Path(shutil.which(runtime.java_command()) or runtime.java_command()).resolve()
+    java = _java()
     jars = sorted(runtime.spark_home().glob("jars/*.jar"))
     digest = hashlib.sha256()
     for path in (java, java.parents[1] / "release", *jars):
         if path.is_file():
             found = path.stat()
             digest.update(f"{path}\0{found.st_size}\0{int(found.st_mtime)}\n".encode())
-    return f"{PREFIX}{digest.hexdigest()[:16]}"
+    return f"{_of_java()}-{digest.hexdigest()[:16]}"
+
+
+def _of_java() -> str:
+    """How names of all archives of this Java begin, old ones too."""
+    return f"{PREFIX}{hashlib.sha256(str(_java()).encode()).hexdigest()[:8]}"
+
+
+def _java() -> Path:
+    return Path(shutil.which(runtime.java_command()) or runtime.java_command()).resolve()
 
 
 def _load_classes(scratch: Path, option: str) -> None:
@@ -86,13 +123,14 @@ def _load_classes(scratch: Path, option: str) -> None:
 
     prefix = f"{session.CATALOG_PREFIX}{CATALOG}"
     conf = {
+        "spark.master": "local[1]",  # whatever the environment says
         "spark.driver.memory": "1g",
         # A JVM that does each thing once or twice gains nothing from the optimising compiler.
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {option}",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "jdbc",
         f"{prefix}.uri": f"jdbc:sqlite:{scratch}/catalog.db",
-        f"{prefix}.warehouse": (scratch / "warehouse").as_uri(),
+        f"{prefix}.warehouse": f"file:{scratch}/warehouse",
         f"{prefix}.jdbc.schema-version": "V1",
         "spark.sql.shuffle.partitions": "2",
     }
@@ -134,9 +172,11 @@ def main() -> int:
     """`python -m reconciler.jobs.class_data`: makes the archive. Without one everything works."""
     try:
         sys.stdout.write(f"{make()}\n")
+        return EXIT_OK
     except (ReconcilerError, OSError) as error:
-        sys.stderr.write(f"Spark sessions will start more slowly: {error}\n")
-    return EXIT_OK
+        told = error.render() if isinstance(error, ReconcilerError) else f"error: {error}"
+        sys.stderr.write(f"{told}\nSpark sessions start more slowly; nothing else is missing.\n")
+        return error.exit_code if isinstance(error, ReconcilerError) else EXIT_USER
 
 
 if __name__ == "__main__":

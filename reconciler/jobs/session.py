@@ -192,7 +192,8 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
     where = "driver" if settings["spark.master"].partition("[")[0] == "local" else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
-    chosen += _for_every_jvm()
+    # Executors run the image that this process runs in: what its environment says holds for them.
+    chosen += [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
     if where == "driver":
         chosen.append(os.environ.get("SPARK_SUBMIT_OPTS", ""))
     else:
@@ -204,21 +205,19 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
 def _share_classes(settings: dict[str, str]) -> None:
     """The archive of Spark's classes for the JVM that is launched here, if one was made."""
     ours, theirs = (f"spark.driver.{kind}JavaOptions" for kind in ("default", "extra"))
-    chosen = [settings.get(ours, ""), settings.get(theirs, ""), *_for_every_jvm()]
-    shared = class_data.options([*chosen, os.environ.get("SPARK_SUBMIT_OPTS", "")])
+    chosen = [settings.get(ours, ""), settings.get(theirs, "")]
+    shared = class_data.options(chosen, settings["spark.driver.memory"])
     if shared:
         settings[ours] = f"{chosen[0]} {shared}".strip()
 
 
-def _for_every_jvm() -> list[str]:
-    """What the environment says holds for executors too: they run the image that we run in."""
-    return [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
-
-
 def _default_memory() -> str:
-    """Half of the machine's memory, between 1 and 32 GiB: groups are sized to fit the heap."""
+    """Half of the machine's memory, between 1 and 31 GiB: groups are sized to fit the heap.
+
+    From 32 GiB on, a JVM's references are twice as long.
+    """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{max(1, min(32, total // 2 // GIB))}g"
+    return f"{max(1, min(31, total // 2 // GIB))}g"
 
 
 def _quiet_logging(settings: dict[str, str], scratch: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_shuffle_deals_out_a_curve_as_one_task_would_follow_it(bench: Bench) -
     dealt.sort(key=lambda pairs: place[pairs[0]])
     begin = 0
     for pairs in dealt:
-        assert sorted(pairs) == sorted(order[begin : begin + len(pairs)])
+        assert pairs == order[begin : begin + len(pairs)]
         begin += len(pairs)
     assert begin == len(order)
 
