@@ -1,8 +1,8 @@
 """An archive of the classes that a session's JVM loads (application class-data sharing, JEP 350).
 
-Loading, parsing and verifying some thirty thousand classes of Spark and Scala is the larger part of
-what a session does before its first query; mapped from a file they are simply there. `make setup`
-makes the archive once, beside the Spark that it is of; a session that finds none does without.
+Loading, parsing and verifying the classes of Spark and Scala is a large part of what a session does
+before its first query; mapped from a file they are simply there. `make setup` makes the archive
+once, beside the Spark that it is of; a session that finds none does without.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -114,7 +113,7 @@ def _of_java() -> str:
 
 
 def _java() -> Path:
-    return Path(shutil.which(runtime.java_command()) or runtime.java_command()).resolve()
+    return Path(runtime.java_command()).resolve()
 
 
 def _load_classes(scratch: Path, option: str) -> None:
@@ -134,7 +133,7 @@ def _load_classes(scratch: Path, option: str) -> None:
         f"{prefix}.jdbc.schema-version": "V1",
         "spark.sql.shuffle.partitions": "2",
     }
-    spark = session.start(conf, app="classes", master="local[1]")
+    spark = session.start(conf, app="classes")
     try:
         _rehearse(spark)
     finally:
@@ -173,10 +172,12 @@ def main() -> int:
     try:
         sys.stdout.write(f"{make()}\n")
         return EXIT_OK
-    except (ReconcilerError, OSError) as error:
-        told = error.render() if isinstance(error, ReconcilerError) else f"error: {error}"
-        sys.stderr.write(f"{told}\nSpark sessions start more slowly; nothing else is missing.\n")
-        return error.exit_code if isinstance(error, ReconcilerError) else EXIT_USER
+    except ReconcilerError as error:
+        told, code = error.render(), error.exit_code
+    except OSError as error:
+        told, code = f"error: {error}", EXIT_USER
+    sys.stderr.write(f"{told}\nSpark sessions start more slowly; nothing else is missing.\n")
+    return code
 
 
 if __name__ == "__main__":
