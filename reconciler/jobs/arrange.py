@@ -134,7 +134,7 @@ def arranged(source: Source, group: Group) -> Any:
         for number, chosen in enumerate(choices)
         if chosen
     ]
-    return _union(parts)
+    return stage.union(parts)
 
 
 def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], spills: bool) -> Any:
@@ -151,14 +151,7 @@ def _packed(source: Source, group: Group) -> Any:
         runs[bisect.bisect_right(ends, seen + file.bytes / 2)].append(file.path)
         seen += file.bytes
     frames = [source.read(run) for run in runs if run]
-    return _union([source.observed(frame, frame.schema).coalesce(1) for frame in frames])
-
-
-def _union(frames: Sequence[Any]) -> Any:
-    joined = frames[0]
-    for frame in frames[1:]:
-        joined = joined.union(frame)
-    return joined
+    return stage.union([source.observed(frame, frame.schema).coalesce(1) for frame in frames])
 
 
 @dataclass(frozen=True, slots=True)

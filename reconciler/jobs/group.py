@@ -55,16 +55,34 @@ class InputFile:
 class Group:
     """A part of one action that is read, written, verified and committed as a whole.
 
-    tasks: how many tasks write it side by side. files: output files it should become. spills: a
-    task's rows may not fit its memory, since no task writes less than a file.
+    target_bytes: of an output file. memory_tasks: in how many tasks its rows fit their memory.
+    cores: how many tasks run side by side. output_share: bytes written per byte that is read, as
+    far as known; how rows compress in their new order is told by groups of the action that are
+    written already.
     """
 
     action_id: str
     action: Action
     inputs: tuple[InputFile, ...]
-    tasks: int
-    files: int
-    spills: bool = False
+    target_bytes: int
+    memory_tasks: int
+    cores: int
+    output_share: float = 1.0
+
+    @property
+    def files(self) -> int:
+        """Output files it should become."""
+        return int(output_files(self.output_bytes, self.target_bytes))
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks write it; none writes less than a file."""
+        return min(self.files, max(self.memory_tasks, self.cores))
+
+    @property
+    def spills(self) -> bool:
+        """A task's rows may not fit its memory."""
+        return self.tasks < self.memory_tasks
 
     @property
     def bytes(self) -> int:
@@ -74,6 +92,11 @@ class Group:
     def live_bytes(self) -> int:
         """What the rows that are written take in the inputs."""
         return live_bytes(self.inputs)
+
+    @property
+    def output_bytes(self) -> float:
+        """What they should take once written."""
+        return self.output_share * self.live_bytes
 
     @property
     def rows(self) -> int:
@@ -153,10 +176,8 @@ def _group(
     task_bytes: int,
     cores: int,
 ) -> Group:
-    files = int(output_files(live_bytes(inputs), target_bytes))
     memory = -(-sum(file.decoded for file in inputs) // task_bytes) if action.key else 1
-    tasks = min(files, max(memory, cores))
-    return Group(action_id, action, tuple(inputs), tasks, files, spills=tasks < memory)
+    return Group(action_id, action, tuple(inputs), target_bytes, memory, cores)
 
 
 def batches(groups: Sequence[Group], commits: int) -> list[list[int]]:

@@ -159,6 +159,7 @@ class _Execution:
         self.own: set[int] = set()
         self.own_since_read: set[int] = set()  # newer than the snapshot that the attempt reads
         self.started: dict[int, Group] = {}
+        self.written: list[tuple[Group, int]] = []
         self.sent: set[int] = set()
         self.committed: set[str] = set()  # files of ours that the table took
         self.in_doubt = False  # a batch was sent, and what became of it is not recorded
@@ -412,9 +413,11 @@ class _Execution:
                 groups, group.bytes,
             )
         )  # fmt: skip
+        group = replace(group, output_share=self._output_share(group.action_id))
         self.started[number] = group
         own = tasks.subset(file.path for file in group.inputs)
         written = write.rewrite_group(attempt, number, group, own)
+        self.written.append((group, written.bytes))
         self.on_event(
             Event(
                 "verified", f"{_title(group, number, groups)}  {_checks(written)}",
@@ -422,6 +425,14 @@ class _Execution:
             )
         )  # fmt: skip
         return written
+
+    def _output_share(self, action_id: str) -> float:
+        """Bytes written per byte read in the action's groups so far: rows of one table that get
+        the same order compress alike."""
+        own = [(group.live_bytes, size) for group, size in self.written
+               if group.action_id == action_id]  # fmt: skip
+        read, written = sum(live for live, _ in own), sum(size for _, size in own)
+        return written / read if read and written else 1.0
 
     def _collect(
         self,

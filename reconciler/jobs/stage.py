@@ -80,6 +80,14 @@ def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
     return reader.load(set_id)
 
 
+def union(frames: Sequence[Any]) -> Any:
+    """The frames' partitions one after the other."""
+    joined = frames[0]
+    for frame in frames[1:]:
+        joined = joined.union(frame)
+    return joined
+
+
 def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:
     """A scan task over an uncommitted data file, so that it is read back through Iceberg."""
     core = spark._jvm.org.apache.iceberg

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.core.format import count
 from reconciler.errors import UserError, VerificationError
-from reconciler.jobs import arrange, iceberg, metrics, stage, verify
+from reconciler.jobs import arrange, balance, iceberg, metrics, stage, verify
 from reconciler.jobs.group import Group
 from reconciler.jobs.metrics import TaskMetrics
 from reconciler.jobs.scan import ScanTasks
@@ -75,23 +75,22 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
     spark, base = attempt.spark, f"{attempt.id}/{number}"
     hashed = verify.checks_hashes(attempt.verify, base)
     table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
-    with stage.rewriting(spark, table, f"{base}/out") as new_files:
-        try:
-            _job_group(attempt, group, f"{base}/write")
-            with arrange.Source(spark, table, base, tasks, hashed) as source:
-                frame = arrange.arranged(source, group)
-                _write(frame, f"{base}/out", group, attempt.table)
-                files = tuple(new_files())
-                expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
-            _check_prefix(attempt, files)
-            _job_group(attempt, group, f"{base}/verify")
-            found = read_back(spark, table, f"{base}/verify", files, hashed)
-            if found != expected:
-                raise _mismatch(attempt, expected, found)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                discard(attempt.table, [str(file.location()) for file in new_files()])
-            raise
+    with (
+        _output(attempt, table, f"{base}/out") as new_files,
+        _output(attempt, table, f"{base}/balanced") as balanced_files,
+    ):
+        _job_group(attempt, group, f"{base}/write")
+        with arrange.Source(spark, table, base, tasks, hashed) as source:
+            frame = arrange.arranged(source, group)
+            _write(frame, f"{base}/out", group, roll_bytes(group, _columns(attempt.table)))
+            files = tuple(new_files())
+            expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
+        _check_prefix(attempt, files)
+        files = _balanced(attempt, table, base, group, files, balanced_files)
+        _job_group(attempt, group, f"{base}/verify")
+        found = read_back(spark, table, f"{base}/verify", files, hashed)
+        if found != expected:
+            raise _mismatch(attempt, expected, found)
     return Written(
         number,
         group,
@@ -103,6 +102,41 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
         metrics.of_job_group(spark, f"{base}/verify"),
         time.monotonic() - started,
     )
+
+
+@contextlib.contextmanager
+def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], list[Any]]]:
+    """A set to write to; its files are deleted should anything fail until it is left."""
+    with stage.rewriting(attempt.spark, table, set_id) as new_files:
+        try:
+            yield new_files
+        except BaseException:
+            with contextlib.suppress(Exception):
+                discard(attempt.table, [str(file.location()) for file in new_files()])
+            raise
+
+
+def _balanced(
+    attempt: Attempt,
+    table: Any,
+    base: str,
+    group: Group,
+    files: Sequence[Any],
+    balanced_files: Callable[[], list[Any]],
+) -> tuple[Any, ...]:
+    """The output with the files that came out short written again, together with neighbours."""
+    ordered = balance.in_written_order(files)
+    sizes = [int(file.fileSizeInBytes()) for file in ordered]
+    runs = balance.short_runs(sizes, group.target_bytes)
+    if not runs:
+        return tuple(files)
+    short = [[ordered[i] for i in run] for run in runs]
+    with balance.arranged(attempt.spark, table, base, short, group.target_bytes) as frame:
+        _write(frame, f"{base}/balanced", group, balance.WHOLE_FILE)
+    replaced = {i for run in runs for i in run}
+    discard(attempt.table, [str(ordered[i].location()) for i in sorted(replaced)])
+    kept = [file for i, file in enumerate(ordered) if i not in replaced]
+    return (*kept, *balanced_files())
 
 
 def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
@@ -119,11 +153,12 @@ def _job_group(attempt: Attempt, group: Group, name: str) -> None:
     attempt.spark.sparkContext.setJobGroup(name, description)
 
 
-def _write(frame: Any, set_id: str, group: Group, table: Any) -> None:
+def _write(frame: Any, set_id: str, group: Group, roll: int) -> None:
+    """roll: file size at which a task begins its next file."""
     (
         frame.write.format("iceberg")
         .option("use-table-distribution-and-ordering", "false")
-        .option("target-file-size-bytes", str(roll_bytes(group, _columns(table))))
+        .option("target-file-size-bytes", str(roll))
         .option("output-spec-id", str(group.action.spec_id))
         .option("write-format", "parquet")
         .mode("append")
@@ -139,13 +174,14 @@ def roll_bytes(group: Group, columns: int) -> int:
     """File size at which a task begins its next file.
 
     A task of f files (`Group.begins`) gets f equal parts and half a part's slack, spread over them:
-    without it, a task slightly larger than estimated would end in a tiny file. The writer counts
+    without it, a task slightly larger than estimated would end in a tiny file, and that be written
+    twice (`balance`). The writer counts
     the rows of its open pages at their size before compression: what compression will take off them
     is added, or files of a few megabytes would end far too early. A task of one file ends it early
     only should it outgrow its inputs by far.
     """
     per_task = -(-group.files // group.tasks)
-    part = group.live_bytes / group.files
+    part = group.output_bytes / group.files
     if per_task == 1:
         return max(int(2.0 * part), OPEN_BYTES)
     open_rows = min(PAGE_ROWS, group.rows / group.files)

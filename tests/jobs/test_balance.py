@@ -1,0 +1,228 @@
+"""Files near the target size, however the rows compress in their new order."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.actions import HILBERT, ActionType
+from reconciler.errors import VerificationError
+from reconciler.jobs import balance, write
+from reconciler.jobs.group import Group
+from tests.jobs.tables import Bench
+
+
+@pytest.mark.parametrize(
+    ("sizes", "runs"),
+    [
+        ([97, 97, 22, 97, 97, 95, 15], [range(1, 3), range(5, 7)]),
+        ([97, 97, 22, 60, 97], [range(2, 4)]),
+        ([22, 97, 60, 97, 22], [range(2), range(3, 5)]),
+        ([10, 10, 10, 10, 100], [range(5)]),
+        ([100, 50, 100], []),
+        ([30, 30], [range(2)]),
+        ([10], []),
+        ([], []),
+    ],
+)
+def test_a_short_file_joins_its_smaller_neighbour(sizes: list[int], runs: list[range]) -> None:
+    assert balance.short_runs(sizes, 100) == runs
+
+
+@given(sizes=st.lists(st.integers(0, 250), max_size=30))
+def test_no_short_file_is_left_and_no_other_is_touched_without_need(sizes: list[int]) -> None:
+    runs = balance.short_runs(sizes, 100)
+    assert all(left.stop <= right.start for left, right in itertools.pairwise(runs))
+    joined = {i for run in runs for i in run}
+    assert all(size >= 50 or len(sizes) == 1 for i, size in enumerate(sizes) if i not in joined)
+    for run in runs:
+        held = sum(sizes[i] for i in run)
+        assert min(sizes[i] for i in run) < 50
+        assert held >= 50 or len(run) == len(sizes)
+
+
+@given(rows=st.lists(st.integers(0, 50), min_size=1, max_size=8), parts=st.integers(1, 6))
+def test_parts_are_equal_and_hold_every_row_once_in_order(rows: list[int], parts: int) -> None:
+    found = balance.even_parts(rows, parts)
+    dealt = [[(n, row) for n, low, high in part for row in range(low, high)] for part in found]
+    assert list(itertools.chain(*dealt)) == [
+        (n, i) for n, own in enumerate(rows) for i in range(own)
+    ]
+    assert len(dealt) == parts
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
+
+
+def _file(name: str, partition: str = "p") -> Any:
+    held = SimpleNamespace(equals=lambda other, own=partition: other.own == own, own=partition)
+    return SimpleNamespace(location=lambda: f"s3://b/{name}", partition=lambda: held)
+
+
+def test_files_are_in_order_of_task_and_number_or_left_alone() -> None:
+    names = ["00001-7-ab-0-1-00001.parquet", "00000-9-ab-0-1-00010.parquet",
+             "00000-9-ab-0-1-00002.parquet"]  # fmt: skip
+    files = [_file(name) for name in names]
+    assert balance.in_written_order(files) == [files[2], files[1], files[0]]
+    assert balance.in_written_order([*files, _file("part-1.parquet")]) == []
+    assert balance.in_written_order([files[0], _file(names[1], "q")]) == []
+    assert balance.in_written_order([]) == []
+
+
+@pytest.fixture
+def balanced(monkeypatch: pytest.MonkeyPatch) -> list[list[range]]:
+    """What was found short, group by group."""
+    seen: list[list[range]] = []
+    found = balance.short_runs
+
+    def noted(sizes: list[int], target_bytes: int) -> list[range]:
+        seen.append(found(sizes, target_bytes))
+        return seen[-1]
+
+    monkeypatch.setattr(balance, "short_runs", noted)
+    return seen
+
+
+def _readings(bench: Bench, properties: str = "", tables: int = 1) -> str:
+    """Rows in order of arrival: a text that sorted by `sensor` takes next to nothing, and a value
+    that no order compresses. The sensors of several tables in one are apart."""
+    name = bench.create("sensor bigint, place string, value binary", properties)
+    for day in range(tables):
+        for number in range(4):
+            bench.sql(
+                f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ "
+                f"{day} * 100000 + pmod(hash(id, {number}), 20000), "
+                f"md5(string(pmod(hash(id, {number}), 20000))), "
+                f"unhex(sha2(concat(id, '-{number}'), 512)) FROM range(20000)"
+            )
+    return name
+
+
+def _sizes(bench: Bench, name: str) -> list[int]:
+    return [int(file.file_size_in_bytes) for file in bench.files(name)]
+
+
+def _in_order(bench: Bench, name: str) -> bool:
+    """Whether the files, each from its first row to its last, are one ascending sequence."""
+    read = [
+        pq.read_table(file.file_path.removeprefix("file:"))["sensor"].to_pylist()
+        for file in bench.files(name)
+    ]
+    rows = list(itertools.chain(*sorted(read, key=lambda of_a_file: (of_a_file[0], of_a_file[-1]))))
+    return rows == sorted(rows)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("verify", ["Full", "Counts"])
+@pytest.mark.parametrize("parts", [5, 9])
+def test_files_meet_the_target_though_sorted_rows_take_less(
+    bench: Bench, balanced: list[list[range]], parts: int, verify: str
+) -> None:
+    name = _readings(bench)
+    before = bench.rows(name)
+    target = sum(_sizes(bench, name)) // parts
+    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    assert bench.run(bench.request(name, action, verify=verify)).done
+    sizes = _sizes(bench, name)
+    assert sum(sizes) < 0.9 * parts * target
+    assert len(balanced) == 1
+    assert balanced[0]
+    assert 0.5 * target <= min(sizes) <= max(sizes) < 1.6 * target
+    assert _in_order(bench, name)
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+
+
+@pytest.mark.spark
+def test_row_lineage_is_carried_through_a_second_writing(
+    bench: Bench, balanced: list[list[range]]
+) -> None:
+    name = _readings(bench, "'format-version' = '3'")
+    bench.sql(f"UPDATE {bench.full(name)} SET place = 'moved' WHERE sensor < 100")
+    lineage = f"SELECT _row_id, _last_updated_sequence_number, * FROM {bench.full(name)}"
+    before = Counter(map(str, bench.sql(lineage)))
+    target = sum(_sizes(bench, name)) // 5
+    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    assert bench.run(bench.request(name, action)).done
+    assert balanced[0]
+    assert Counter(map(str, bench.sql(lineage))) == before
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("curve", ["", HILBERT])
+def test_a_run_that_is_too_large_for_one_file_becomes_equal_parts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, curve: str
+) -> None:
+    """Files roll at 1.3 times the target, so that the last ones have 0.4 of it."""
+    name = bench.create("id bigint, v bigint, s binary")
+    for number in range(4):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * 4 + {number}, "
+            f"hash(id), unhex(sha2(concat(id, '-{number}'), 512)) FROM range(30000)"
+        )
+    target = sum(_sizes(bench, name)) // 3
+    monkeypatch.setattr(write, "roll_bytes", lambda group, columns: int(1.3 * target))
+    monkeypatch.setattr(Group, "tasks", 1)
+    keyed = {"curve": curve} if curve else {}
+    columns = ("id", "v") if curve else ()
+    kind = ActionType.CLUSTER if curve else ActionType.BIN_PACK
+    before = bench.rows(name)
+    action = bench.action(name, kind, *columns, target_bytes=target, **keyed)
+    assert bench.run(bench.request(name, action)).done
+    sizes = sorted(_sizes(bench, name))
+    assert len(sizes) == 3
+    assert sizes[2] > 1.25 * target > sizes[1]
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+
+
+@pytest.mark.spark
+def test_what_is_expected_of_later_groups_follows_the_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, balanced: list[list[range]]
+) -> None:
+    name = _readings(bench, tables=4)
+    total, target = sum(_sizes(bench, name)), sum(_sizes(bench, name)) // 20
+    shares: list[float] = []
+    rewrite_group = write.rewrite_group
+
+    def noted(attempt: Any, number: int, group: Group, tasks: Any) -> Any:
+        shares.append(group.output_share)
+        return rewrite_group(attempt, number, group, tasks)
+
+    monkeypatch.setattr(write, "rewrite_group", noted)
+    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    assert bench.run(bench.request(name, action)).done
+    sizes = _sizes(bench, name)
+    assert len(shares) == 4
+    assert shares[0] == 1.0
+    assert shares[3] == pytest.approx(sum(sizes) / total, rel=0.1)
+    assert balanced[0]
+    assert 0.5 * target <= min(sizes) <= max(sizes) < 1.6 * target
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("verify", ["Full", "Counts"])
+def test_a_row_lost_or_doubled_between_the_parts_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, balanced: list[list[range]], verify: str
+) -> None:
+    name = _readings(bench)
+    before, even_parts = bench.rows(name), balance.even_parts
+
+    def one_short(rows: list[int], parts: int) -> list[list[tuple[int, int, int]]]:
+        (number, low, high), *more = even_parts(rows, parts)[0]
+        return [[(number, low + 1, high), *more], *even_parts(rows, parts)[1:]]
+
+    monkeypatch.setattr(balance, "even_parts", one_short)
+    target = sum(_sizes(bench, name)) // 5
+    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    with pytest.raises(VerificationError, match="read 80,000 rows, wrote 79,99"):
+        bench.run(bench.request(name, action, verify=verify))
+    assert balanced[0]
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
