@@ -19,8 +19,6 @@ from reconciler.jobs import iceberg, stage
 SHORT_SHARE = 0.5
 """Of the target: files below it are joined with a neighbour. At `grouping.SMALL_SHARE`, most tasks
 would write their last two files twice."""
-WHOLE_FILE = 1 << 40
-"""Bytes a task reads: more than any file has."""
 FILE_NAME = re.compile(r"(\d+)-\d+-.+-(\d+)\.parquet")
 """Iceberg's OutputFileFactory: partition of the job, task, operation, number within the task."""
 POSITION = "_pos"
@@ -86,7 +84,7 @@ def arranged(
                 set_id = f"{base}/short-{number}-{place}"
                 task = iceberg.java_list(spark, [stage.task_of_new_file(spark, table, file)])
                 staged.enter_context(stage.staged(spark, table, set_id, task))
-                sources.append(stage.read(spark, set_id, WHOLE_FILE))
+                sources.append(stage.read(spark, set_id, stage.WHOLE_FILE))
             size = sum(int(file.fileSizeInBytes()) for file in run)
             rows = [int(file.recordCount()) for file in run]
             for part in even_parts(rows, int(output_files(size, target_bytes))):

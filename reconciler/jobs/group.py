@@ -52,13 +52,21 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Yield:
+    """What rows take in their new order. share: bytes written per byte that is read. open_bytes:
+    what compression takes off the pages that a writer holds open, None where it is not known."""
+
+    share: float
+    open_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A part of one action that is read, written, verified and committed as a whole.
 
     target_bytes: of an output file. memory_tasks: in how many tasks its rows fit their memory.
-    cores: how many tasks run side by side. output_share: bytes written per byte that is read, as
-    far as known; how rows compress in their new order is told by groups of the action that are
-    written already.
+    cores: how many tasks run side by side. expected: None where nothing is known yet of what the
+    rows take in their new order.
     """
 
     action_id: str
@@ -67,7 +75,7 @@ class Group:
     target_bytes: int
     memory_tasks: int
     cores: int
-    output_share: float = 1.0
+    expected: Yield | None = None
 
     @property
     def files(self) -> int:
@@ -96,7 +104,7 @@ class Group:
     @property
     def output_bytes(self) -> float:
         """What they should take once written."""
-        return self.output_share * self.live_bytes
+        return self.live_bytes * (1.0 if self.expected is None else self.expected.share)
 
     @property
     def rows(self) -> int:

@@ -47,7 +47,7 @@ from reconciler.jobs import (
     standing,
     write,
 )
-from reconciler.jobs.group import Group, batches, make_groups, task_bytes
+from reconciler.jobs.group import Group, Yield, batches, make_groups, task_bytes
 from reconciler.jobs.scan import ScanTasks, scan_tasks
 from reconciler.jobs.standing import Standing
 from reconciler.jobs.translate import lost_jvm, translate, translated
@@ -413,11 +413,11 @@ class _Execution:
                 groups, group.bytes,
             )
         )  # fmt: skip
-        group = replace(group, output_share=self._output_share(group.action_id))
+        group = replace(group, expected=self._expected(group.action_id))
         self.started[number] = group
         own = tasks.subset(file.path for file in group.inputs)
         written = write.rewrite_group(attempt, number, group, own)
-        self.written.append((group, written.bytes))
+        self.written.append((written.group, written.bytes))
         self.on_event(
             Event(
                 "verified", f"{_title(group, number, groups)}  {_checks(written)}",
@@ -426,13 +426,15 @@ class _Execution:
         )  # fmt: skip
         return written
 
-    def _output_share(self, action_id: str) -> float:
-        """Bytes written per byte read in the action's groups so far: rows of one table that get
-        the same order compress alike."""
-        own = [(group.live_bytes, size) for group, size in self.written
-               if group.action_id == action_id]  # fmt: skip
-        read, written = sum(live for live, _ in own), sum(size for _, size in own)
-        return written / read if read and written else 1.0
+    def _expected(self, action_id: str) -> Yield | None:
+        """As in the action's groups so far: rows of one table that get the same order compress
+        alike."""
+        own = [(group, size) for group, size in self.written if group.action_id == action_id]
+        read, written = sum(group.live_bytes for group, _ in own), sum(size for _, size in own)
+        if not read or not written:
+            return None
+        told = [group.expected.open_bytes for group, _ in own if group.expected is not None]
+        return Yield(written / read, told[0] if told else None)
 
     def _collect(
         self,

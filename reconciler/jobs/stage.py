@@ -21,6 +21,8 @@ LINEAGE = ("_row_id", "_last_updated_sequence_number")
 NO_ROW_ID = -(1 << 62)
 """First row id of a file that is read back: rows without an id of their own come out negative."""
 DEFAULT_TARGET = 512 * 1024 * 1024
+WHOLE_FILE = 1 << 40
+"""More bytes than any file has."""
 
 
 def data_location(table: Any) -> str:
@@ -78,6 +80,20 @@ def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
     if split_bytes:
         reader = reader.option("split-size", str(split_bytes))
     return reader.load(set_id)
+
+
+def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int) -> None:
+    """Writes a frame as a rewrite, a task per partition. roll_bytes: file size at which a task
+    begins its next file."""
+    (
+        frame.write.format("iceberg")
+        .option("use-table-distribution-and-ordering", "false")
+        .option("target-file-size-bytes", str(roll_bytes))
+        .option("output-spec-id", str(spec_id))
+        .option("write-format", "parquet")
+        .mode("append")
+        .save(set_id)
+    )
 
 
 def union(frames: Sequence[Any]) -> Any:

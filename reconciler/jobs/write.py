@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.core.format import count
+from reconciler.core.row_groups import PAGE_ROWS
 from reconciler.errors import UserError, VerificationError
-from reconciler.jobs import arrange, balance, iceberg, metrics, stage, verify
+from reconciler.jobs import arrange, balance, iceberg, metrics, pilot, stage, verify
 from reconciler.jobs.group import Group
 from reconciler.jobs.metrics import TaskMetrics
 from reconciler.jobs.scan import ScanTasks
@@ -21,8 +22,6 @@ from reconciler.jobs.verify import Fingerprint
 
 MIN_SPLIT = 4 << 20
 """Bytes of written files below which another task costs more than it saves."""
-PAGE_ROWS = 20_000
-"""Rows after which a Parquet writer ends a page and compresses it."""
 READ_ROWS = 1024
 """Rows that are decoded at a time: the vectors of all columns stay in a core's cache, which those
 of Iceberg's 5,000 rows do not. A table's own setting stands."""
@@ -81,8 +80,9 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
     ):
         _job_group(attempt, group, f"{base}/write")
         with arrange.Source(spark, table, base, tasks, hashed) as source:
-            frame = arrange.arranged(source, group)
-            _write(frame, f"{base}/out", group, roll_bytes(group, _columns(attempt.table)))
+            group = _informed(attempt, table, base, group, source)
+            frame, roll = arrange.arranged(source, group), roll_bytes(group, _columns(table))
+            stage.write(frame, f"{base}/out", group.action.spec_id, roll)
             files = tuple(new_files())
             expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
         _check_prefix(attempt, files)
@@ -116,6 +116,22 @@ def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], 
             raise
 
 
+def _informed(
+    attempt: Attempt, table: Any, base: str, group: Group, source: arrange.Source
+) -> Group:
+    """The group with what is known of how its rows compress."""
+    if group.expected is not None or not pilot.pays(group):
+        return group
+    with _output(attempt, table, f"{base}/pilot") as pilot_files:
+        rows, spec = pilot.rows(source, group), group.action.spec_id
+        stage.write(rows, f"{base}/pilot", spec, stage.WHOLE_FILE)
+        files = pilot_files()
+        _check_prefix(attempt, files)
+        expected = pilot.expected(group, [pilot.Sizes.of(table, file) for file in files])
+        discard(attempt.table, [str(file.location()) for file in files])
+    return replace(group, expected=expected)
+
+
 def _balanced(
     attempt: Attempt,
     table: Any,
@@ -132,7 +148,7 @@ def _balanced(
         return tuple(files)
     short = [[ordered[i] for i in run] for run in runs]
     with balance.arranged(attempt.spark, table, base, short, group.target_bytes) as frame:
-        _write(frame, f"{base}/balanced", group, balance.WHOLE_FILE)
+        stage.write(frame, f"{base}/balanced", group.action.spec_id, stage.WHOLE_FILE)
     replaced = {i for run in runs for i in run}
     discard(attempt.table, [str(ordered[i].location()) for i in sorted(replaced)])
     kept = [file for i, file in enumerate(ordered) if i not in replaced]
@@ -153,19 +169,6 @@ def _job_group(attempt: Attempt, group: Group, name: str) -> None:
     attempt.spark.sparkContext.setJobGroup(name, description)
 
 
-def _write(frame: Any, set_id: str, group: Group, roll: int) -> None:
-    """roll: file size at which a task begins its next file."""
-    (
-        frame.write.format("iceberg")
-        .option("use-table-distribution-and-ordering", "false")
-        .option("target-file-size-bytes", str(roll))
-        .option("output-spec-id", str(group.action.spec_id))
-        .option("write-format", "parquet")
-        .mode("append")
-        .save(set_id)
-    )
-
-
 def _columns(table: Any) -> int:
     return int(table.schema().columns().size())
 
@@ -173,20 +176,25 @@ def _columns(table: Any) -> int:
 def roll_bytes(group: Group, columns: int) -> int:
     """File size at which a task begins its next file.
 
-    A task of f files (`Group.begins`) gets f equal parts and half a part's slack, spread over them:
-    without it, a task slightly larger than estimated would end in a tiny file, and that be written
-    twice (`balance`). The writer counts
-    the rows of its open pages at their size before compression: what compression will take off them
-    is added, or files of a few megabytes would end far too early. A task of one file ends it early
-    only should it outgrow its inputs by far.
+    A task of f files (`Group.begins`) gets f equal parts and slack: all it has may then be a
+    quarter of a part more than expected, or less, before its last file is so short that it is
+    written twice (`balance`). The writer counts the rows of its open pages at their size before
+    compression: what compression will take off them is added, or files of a few megabytes would
+    end far too early. A task of one file ends it early only should it outgrow what is expected by
+    far.
     """
     per_task = -(-group.files // group.tasks)
     part = group.output_bytes / group.files
     if per_task == 1:
         return max(int(2.0 * part), OPEN_BYTES)
+    return int(part * (1.0 + 0.25 / (per_task - 0.5)) + _open_bytes(group, columns))
+
+
+def _open_bytes(group: Group, columns: int) -> float:
     open_rows = min(PAGE_ROWS, group.rows / group.files)
-    shrinks = max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
-    return int(part * (1.0 + 0.5 / per_task) + open_rows * shrinks)
+    if group.expected is not None and group.expected.open_bytes is not None:
+        return group.expected.open_bytes * open_rows / PAGE_ROWS
+    return open_rows * max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
 
 
 def _check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.actions import HILBERT, ActionType
+from reconciler.core.actions import HILBERT, Action, ActionType
 from reconciler.errors import VerificationError
-from reconciler.jobs import balance, write
-from reconciler.jobs.group import Group
+from reconciler.jobs import balance, pilot, write
+from reconciler.jobs.group import Group, InputFile, Yield
 from tests.jobs.tables import Bench
 
 
@@ -188,11 +188,11 @@ def test_what_is_expected_of_later_groups_follows_the_first(
 ) -> None:
     name = _readings(bench, tables=4)
     total, target = sum(_sizes(bench, name)), sum(_sizes(bench, name)) // 20
-    shares: list[float] = []
+    shares: list[float | None] = []
     rewrite_group = write.rewrite_group
 
     def noted(attempt: Any, number: int, group: Group, tasks: Any) -> Any:
-        shares.append(group.output_share)
+        shares.append(group.expected and group.expected.share)
         return rewrite_group(attempt, number, group, tasks)
 
     monkeypatch.setattr(write, "rewrite_group", noted)
@@ -200,7 +200,7 @@ def test_what_is_expected_of_later_groups_follows_the_first(
     assert bench.run(bench.request(name, action)).done
     sizes = _sizes(bench, name)
     assert len(shares) == 4
-    assert shares[0] == 1.0
+    assert shares[0] is None
     assert shares[3] == pytest.approx(sum(sizes) / total, rel=0.1)
     assert balanced[0]
     assert 0.5 * target <= min(sizes) <= max(sizes) < 1.6 * target
@@ -226,3 +226,82 @@ def test_a_row_lost_or_doubled_between_the_parts_is_found(
     assert balanced[0]
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("keyed", [True, False], ids=["sorted", "packed"])
+def test_a_pilot_tells_how_many_files_there_will_be(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, balanced: list[list[range]], keyed: bool
+) -> None:
+    """Of a twentieth of the rows. The inputs are not compressed at all, the output is."""
+    monkeypatch.setattr(pilot, "ROWS", 4_000 if keyed else 1_000)
+    name = bench.create(
+        "sensor bigint, place string, value binary",
+        "'write.parquet.compression-codec' = 'uncompressed', 'write.parquet.dict-size-bytes' = '1'",
+    )
+    for number in range(4):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ hash(id, {number}), "
+            f"repeat(md5(string(hash(id, {number}))), 3), "
+            f"unhex(sha2(concat(id, '-{number}'), 512)) FROM range(20000)"
+        )
+    table = bench.full(name)
+    bench.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.parquet.compression-codec' = 'zstd')")
+    before, size = bench.rows(name), sum(_sizes(bench, name))
+    target = size // 8
+    kind, key = (ActionType.CLUSTER, ("sensor",)) if keyed else (ActionType.BIN_PACK, ())
+    told: list[Yield | None] = []
+    expected = pilot.expected
+
+    def noted(group: Group, files: list[pilot.Sizes]) -> Yield | None:
+        told.append(expected(group, files))
+        return told[-1]
+
+    monkeypatch.setattr(pilot, "expected", noted)
+    assert bench.run(bench.request(name, bench.action(name, kind, *key, target_bytes=target))).done
+    sizes = _sizes(bench, name)
+    share, open_bytes = next((it.share, it.open_bytes) for it in told if it is not None)
+    assert len(told) == 1 if keyed else len(told) <= 4
+    assert share == pytest.approx(sum(sizes) / size, rel=0.05)
+    assert share < 0.75
+    assert open_bytes is not None
+    assert open_bytes == pytest.approx(20_000 * 48, rel=0.1)  # of 96 letters half is left
+    assert len(sizes) == round(sum(sizes) / target)
+    assert 0.5 * target <= min(sizes) <= max(sizes) < 1.5 * target
+    assert not any(balanced)
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+
+
+def _inputs(rows: list[int], width: int = 10) -> tuple[InputFile, ...]:
+    return tuple(InputFile(str(i), n * width, n, n * 40) for i, n in enumerate(rows))
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "target", "pays"),
+    [
+        ([100_000] * 20, 10, 1_000_000, True),
+        ([100_000] * 20, 10, 1_000_000_000, False),
+        ([10_000] * 20, 10, 100_000, False),
+        ([10_000] * 20, 10_000, 100_000_000, True),
+    ],
+    ids=["large", "one file whatever they take", "few rows", "few rows, but wide ones"],
+)
+def test_a_pilot_is_made_where_it_pays(
+    rows: list[int], width: int, target: int, pays: bool
+) -> None:
+    action = Action(ActionType.BIN_PACK)
+    group = Group("a01", action, _inputs(rows, width), target, 1, 2)
+    assert pilot.pays(group) is pays
+
+
+@given(rows=st.lists(st.integers(0, 200_000), min_size=1, max_size=200))
+def test_a_pilot_takes_enough_rows_of_few_files_all_over_the_group(rows: list[int]) -> None:
+    group = Group("a01", Action(ActionType.BIN_PACK), _inputs(rows), 1, 1, 2)
+    chosen = pilot.portions(group)
+    assert len({file.path for file, _ in chosen}) == len(chosen) <= pilot.MOST_FILES
+    assert all(0 < n <= file.rows for file, n in chosen)
+    assert sum(n for _, n in chosen) <= pilot.ROWS + pilot.MOST_FILES
+    if min(rows) == max(rows):
+        assert sum(n for _, n in chosen) >= min(pilot.ROWS, sum(rows), 64 * rows[0])
+    assert pilot.expected(group, []) is None
