@@ -129,8 +129,9 @@ def arranged(source: Source, group: Group) -> Any:
     if reread > MAX_REREAD:
         return cut.shuffled(source.observed(whole, whole.schema))
     source.expect_all_rows()
+    spills = group.spills
     parts = [
-        _slice(source, cut, number, chosen, group.spills)
+        _slice(source, cut, number, chosen, spills)
         for number, chosen in enumerate(choices)
         if chosen
     ]
@@ -145,8 +146,9 @@ def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], s
 
 def _packed(source: Source, group: Group) -> Any:
     """Rows in their files' order, runs of files side by side."""
-    ends, seen = [group.bytes * share for share in group.begins], 0
-    runs: list[list[str]] = [[] for _ in range(group.tasks)]
+    begins, size, seen = group.begins, group.bytes, 0
+    ends = [size * share for share in begins]
+    runs: list[list[str]] = [[] for _ in range(len(begins) + 1)]
     for file in group.inputs:
         runs[bisect.bisect_right(ends, seen + file.bytes / 2)].append(file.path)
         seen += file.bytes

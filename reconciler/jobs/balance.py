@@ -11,14 +11,16 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from reconciler.core.drift import WRITTEN_SHARE
 from reconciler.core.grouping import output_files
 from reconciler.jobs import iceberg, stage
 
-SHORT_SHARE = 0.5
-"""Of the target: files below it are joined with a neighbour. At `grouping.SMALL_SHARE`, most tasks
-would write their last two files twice."""
+SHORT_SHARE = WRITTEN_SHARE
+"""Of the target: files below it are joined with a neighbour, or the next plan finds them small.
+At `grouping.SMALL_SHARE`, most tasks would write their last two files twice."""
 FILE_NAME = re.compile(r"(\d+)-\d+-.+-(\d+)\.parquet")
 """Iceberg's OutputFileFactory: partition of the job, task, operation, number within the task."""
 POSITION = "_pos"
@@ -27,15 +29,16 @@ POSITION = "_pos"
 def in_written_order(files: Sequence[Any]) -> list[Any]:
     """DataFiles in the order of their rows; [] where it is not known, as under names that are not
     Iceberg's own, or where files of several partitions lie between each other."""
-    names = [FILE_NAME.fullmatch(str(file.location()).rpartition("/")[2]) for file in files]
-    if any(not file.partition().equals(files[0].partition()) for file in files[1:]):
+    placed = []
+    for number, file in enumerate(files):
+        name = FILE_NAME.fullmatch(str(file.location()).rpartition("/")[2])
+        if name is None:
+            return []
+        placed.append((int(name[1]), int(name[2]), number))
+    first = files[0].partition() if len(files) > 1 else None
+    if any(not file.partition().equals(first) for file in files[1:]):
         return []
-    placed = [
-        (int(name[1]), int(name[2]), number)
-        for number, name in enumerate(names)
-        if name is not None
-    ]
-    return [files[number] for *_, number in sorted(placed)] if len(placed) == len(files) else []
+    return [files[number] for *_, number in sorted(placed)]
 
 
 def short_runs(sizes: Sequence[int], target_bytes: int) -> list[range]:
@@ -56,14 +59,22 @@ def short_runs(sizes: Sequence[int], target_bytes: int) -> list[range]:
     return [run for run, _ in joined if len(run) > 1]
 
 
-def even_parts(rows: Sequence[int], parts: int) -> list[list[tuple[int, int, int]]]:
-    """Rows of files that follow each other, in equal parts: per part, the number of a file, its
-    first row and the row behind its last."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one file of a run, from `first` up to but not including `end`."""
+
+    file: int
+    first: int
+    end: int
+
+
+def even_parts(rows: Sequence[int], parts: int) -> list[list[Piece]]:
+    """Rows of files that follow each other, in equal parts that are not empty."""
     ends = list(itertools.accumulate(rows))
-    edges = [ends[-1] * part // parts for part in range(parts + 1)]
+    edges = sorted({ends[-1] * part // parts for part in range(parts + 1)})
     return [
         [
-            (number, max(low - end + own, 0), min(high - end + own, own))
+            Piece(number, max(low - end + own, 0), min(high - end + own, own))
             for number, (end, own) in enumerate(zip(ends, rows, strict=True))
             if end > low and end - own < high and own
         ]
@@ -72,7 +83,7 @@ def even_parts(rows: Sequence[int], parts: int) -> list[list[tuple[int, int, int
 
 
 @contextlib.contextmanager
-def arranged(
+def joined(
     spark: Any, table: Any, base: str, runs: Sequence[Sequence[Any]], target_bytes: int
 ) -> Iterator[Any]:
     """The rows of runs of uncommitted DataFiles as the frame to write, a partition per file."""
@@ -92,13 +103,15 @@ def arranged(
         yield stage.union(frames)
 
 
-def _part(sources: Sequence[Any], rows: Sequence[int], part: Sequence[tuple[int, int, int]]) -> Any:
+def _part(sources: Sequence[Any], rows: Sequence[int], part: Sequence[Piece]) -> Any:
     from pyspark.sql import functions as f
 
     pieces = []
-    for number, low, high in part:
-        whole = piece = sources[number]
-        if (low, high) != (0, rows[number]):
-            piece = whole.where((f.col(POSITION) >= low) & (f.col(POSITION) < high))
-        pieces.append(stage.without_lineage_base(piece.select(*whole.columns)))
+    for piece in part:
+        whole = source = sources[piece.file]
+        if (piece.first, piece.end) != (0, rows[piece.file]):
+            place = f.col(POSITION)
+            source = whole.where((place >= piece.first) & (place < piece.end))
+            source = source.select(*[f.col(iceberg.quoted(name)) for name in whole.columns])
+        pieces.append(stage.without_lineage_base(source))
     return stage.union(pieces).coalesce(1)

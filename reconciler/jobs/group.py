@@ -52,12 +52,13 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Yield:
-    """What rows take in their new order. share: bytes written per byte that is read. open_bytes:
-    what compression takes off the pages that a writer holds open, None where it is not known."""
+class Compression:
+    """How rows compress in their new order. share: bytes written per byte that is read. page_bytes:
+    what compression takes off a page of every column, which a writer counts in full until it ends;
+    None where it is not known."""
 
     share: float
-    open_bytes: float | None = None
+    page_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Group:
     target_bytes: int
     memory_tasks: int
     cores: int
-    expected: Yield | None = None
+    expected: Compression | None = None
 
     @property
     def files(self) -> int:
@@ -114,9 +115,8 @@ class Group:
     def begins(self) -> tuple[Fraction, ...]:
         """The share of the rows before each task but the first: whole output files a task, or each
         would end in a part of one."""
-        return tuple(
-            Fraction(self.files * task // self.tasks, self.files) for task in range(1, self.tasks)
-        )
+        files, tasks = self.files, self.tasks
+        return tuple(Fraction(files * task // tasks, files) for task in range(1, tasks))
 
 
 def live_bytes(inputs: Iterable[InputFile]) -> int:

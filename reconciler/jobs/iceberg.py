@@ -19,9 +19,14 @@ BATCH = "layout.batch"
 FENCE = "layout.fence"
 
 
+def quoted(name: str) -> str:
+    """A name in Spark SQL, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def qualified(catalog: CatalogConfig, table: tuple[str, ...]) -> str:
     """The table's name in Spark SQL, every level quoted."""
-    return ".".join("`" + level.replace("`", "``") + "`" for level in (catalog.name, *table))
+    return ".".join(quoted(level) for level in (catalog.name, *table))
 
 
 def load(spark: Any, name: str) -> Any:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.core.schema import SortColumn
 from reconciler.errors import UserError
+from reconciler.jobs.iceberg import quoted
 
 CURVE_BITS = 16
 """Bits of a Hilbert cell over all columns: a table of 65,536 entries is looked up per row."""
@@ -42,7 +43,7 @@ class KeyColumn:
     def column(self) -> Any:
         from pyspark.sql import functions as f
 
-        return f.col(".".join("`" + name.replace("`", "``") + "`" for name in self.names))
+        return f.col(".".join(quoted(name) for name in self.names))
 
     @property
     def order(self) -> Any:

@@ -13,67 +13,113 @@ from typing import Any
 
 from reconciler.core.row_groups import PAGE_ROWS
 from reconciler.jobs import arrange, keys, stage
-from reconciler.jobs.group import Group, InputFile, Yield
+from reconciler.jobs.group import Compression, Group, InputFile
 
 ROWS = 50_000
 """Two pages and a half of each column."""
 BYTES = 8 << 20
-"""Of rows wider than that, fewer."""
-FILES = 8
+"""Of inputs: where so many rows take more, there are fewer."""
+FILES = 3
 """Inputs it takes rows of; more where those have too few."""
 MOST_FILES = 64
+ROW_SHARE = 0.025
+"""Of a group's rows at most. To start two small jobs takes as long as a quarter of a million rows:
+in a smaller group it is cheaper to be wrong."""
+READ_SHARE = 0.1
+"""Of a group's bytes at most, where whole row groups are read for a few rows of them."""
+ROW_GROUP_BYTES = 128 << 20
 PAGE_BYTES = 1 << 20
 FOOTER_BYTES = 1 << 18
-LARGEST_SHARE = 0.05
-"""Of a group's rows: below a twentieth, to be wrong costs more than to ask."""
+
+Portion = tuple[InputFile, int]
+"""An input, and how many of its first rows are taken."""
 
 
-def pays(group: Group) -> bool:
-    """Whether files depend on how rows compress, and the group is large enough to ask."""
-    return group.files > 1 and _wanted(group) <= LARGEST_SHARE * group.rows
+def portions(group: Group) -> list[Portion]:
+    """What the pilot reads, evenly spaced over the inputs; [] where it would not pay: all becomes
+    one file, or the group is too small, or its files too few to read one of them twice."""
+    wanted = min(ROWS, max(1, BYTES * group.rows // max(group.bytes, 1)))
+    if group.files == 1 or wanted > ROW_SHARE * group.rows:
+        return []
+    inputs = [file for file in group.inputs if file.rows]
+    most, bound = -(-wanted * len(inputs) // group.rows), READ_SHARE * group.bytes
+    for files in range(min(max(FILES, most), MOST_FILES, len(inputs)), 0, -1):
+        chosen = [inputs[(2 * i + 1) * len(inputs) // (2 * files)] for i in range(files)]
+        if sum(min(file.bytes, ROW_GROUP_BYTES) for file in chosen) <= bound:
+            found = [(file, min(file.rows, -(-wanted // files))) for file in chosen]
+            return found if 2 * sum(rows for _, rows in found) >= wanted else []
+    return []
 
 
-def rows(source: arrange.Source, group: Group) -> Any:
-    """The frame to write: one partition, in the order of the group's key (along a curve, of its
-    columns)."""
-    frames = [source.read([file.path]).coalesce(1).limit(n) for file, n in portions(group)]
-    frame = stage.union(frames).coalesce(1)
+def frame(source: arrange.Source, group: Group, chosen: Sequence[Portion]) -> Any:
+    """The rows to write: one partition, in the order of the group's key (along a curve, of its
+    columns). Moved by a shuffle, so that each file is closed when its rows are read."""
+    parts = [source.read([file.path]).coalesce(1).limit(rows) for file, rows in chosen]
+    together = stage.union(parts).repartition(1)
     if not group.action.key:
-        return frame
-    key = keys.resolve(source.table.schema(), frame.schema, group.action.key)
-    return frame.sortWithinPartitions(*keys.order(key))
-
-
-def expected(group: Group, files: Sequence[Sizes]) -> Yield | None:
-    """What a group takes if all its rows compress like those of the pilot's files."""
-    written, count = sum(file.bytes for file in files), sum(file.rows for file in files)
-    chosen = portions(group)
-    read = sum(file.bytes / file.rows * n for file, n in chosen)
-    taken = sum(n for _, n in chosen)
-    if not count or not read:
-        return None
-    open_bytes = [file.open_bytes for file in files if file.open_bytes is not None]
-    return Yield(written / count * taken / read, max(open_bytes, default=None))
+        return together
+    key = keys.resolve(source.table.schema(), together.schema, group.action.key)
+    return together.sortWithinPartitions(*keys.order(key))
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A file of the pilot. open_bytes: what compression takes off one full page of each column,
-    None if its footer does not tell."""
+    """A file that the pilot wrote. fixed_bytes: of dictionaries and the footer. page_bytes: as in
+    `Compression`, None if the footer does not tell."""
 
     rows: int
     bytes: int
-    open_bytes: float | None
+    fixed_bytes: int = 0
+    page_bytes: float | None = None
 
-    @staticmethod
-    def of(table: Any, file: Any) -> Sizes:
-        """Of an uncommitted DataFile."""
-        rows, size = int(file.recordCount()), int(file.fileSizeInBytes())
-        return Sizes(rows, size, _open_bytes(_footer(table, str(file.location()), size)))
+
+def expected(group: Group, chosen: Sequence[Portion], sizes: Sequence[Sizes]) -> Compression | None:
+    """How a group compresses if all its rows do like those that the pilot wrote.
+
+    Dictionaries and a footer are written once for all rows of a file. A dictionary that is kept has
+    met nearly all its values in the first pages: what it takes does not grow with the rows.
+    """
+    count = sum(each.rows for each in sizes)
+    if not count:
+        return None
+    repeated = min(1.0, count * group.files / group.rows)
+    written = sum(each.bytes - (1.0 - repeated) * each.fixed_bytes for each in sizes)
+    taken = sum(rows for _, rows in chosen)
+    read = sum(file.bytes / file.rows * rows for file, rows in chosen)
+    pages = [each.page_bytes for each in sizes if each.page_bytes is not None]
+    return Compression(written / count * taken / read, max(pages, default=None))
+
+
+def sizes_of(table: Any, file: Any) -> Sizes:
+    """Of an uncommitted DataFile, from its entry and its footer."""
+    rows, size = int(file.recordCount()), int(file.fileSizeInBytes())
+    footer = _footer(table, str(file.location()), size)
+    if footer is None or not rows:
+        return Sizes(rows, size)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    columns = [[group.column(i) for group in groups] for i in range(footer.num_columns)]
+    stored = sum(chunk.total_compressed_size for chunks in columns for chunk in chunks)
+    dictionaries = sum(
+        chunk.data_page_offset - chunk.dictionary_page_offset
+        for chunks in columns
+        for chunk in chunks
+        if chunk.has_dictionary_page
+    )
+    saved = sum(_page_bytes(chunks, rows) for chunks in columns)
+    return Sizes(rows, size, size - stored + dictionaries, saved)
+
+
+def _page_bytes(chunks: Sequence[Any], rows: int) -> float:
+    """What compression takes off a page of one column, which ends after so many rows or so many
+    bytes, whichever comes first."""
+    encoded = max(sum(chunk.total_uncompressed_size for chunk in chunks), 1)
+    stored = sum(chunk.total_compressed_size for chunk in chunks)
+    return float(min(encoded * PAGE_ROWS / rows, PAGE_BYTES) * max(0.0, 1.0 - stored / encoded))
 
 
 def _footer(table: Any, path: str, size: int) -> Any:
-    """pyarrow's FileMetaData; None if it is larger than the end of the file that is read."""
+    """pyarrow's FileMetaData; None if it cannot be read from the end of the file: it is asked for
+    advice only."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -85,32 +131,5 @@ def _footer(table: Any, path: str, size: int) -> Any:
         stream.close()
     try:
         return pq.read_metadata(pa.BufferReader(end))
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, OSError):
         return None
-
-
-def _open_bytes(footer: Any) -> float | None:
-    """A page ends after so many rows or so many bytes, whichever comes first."""
-    if footer is None or not footer.num_rows:
-        return None
-    saved = 0.0
-    for column in range(footer.num_columns):
-        chunks = [footer.row_group(i).column(column) for i in range(footer.num_row_groups)]
-        encoded = sum(chunk.total_uncompressed_size for chunk in chunks)
-        stored = sum(chunk.total_compressed_size for chunk in chunks)
-        page = min(encoded * PAGE_ROWS / footer.num_rows, PAGE_BYTES)
-        saved += page * max(0.0, 1.0 - stored / max(encoded, 1))
-    return saved
-
-
-def portions(group: Group) -> list[tuple[InputFile, int]]:
-    """Inputs, evenly spaced, and how many of its first rows the pilot takes of each."""
-    wanted, inputs = _wanted(group), group.inputs
-    files = max(FILES, -(-wanted * len(inputs) // max(group.rows, 1)))
-    files = min(files, MOST_FILES, len(inputs))
-    chosen = [inputs[len(inputs) * i // files] for i in range(files)]
-    return [(file, min(file.rows, -(-wanted // files))) for file in chosen if file.rows]
-
-
-def _wanted(group: Group) -> int:
-    return min(ROWS, max(1, BYTES * group.rows // max(group.bytes, 1)))

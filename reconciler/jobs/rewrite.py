@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.core.actions import Action
@@ -47,7 +47,7 @@ from reconciler.jobs import (
     standing,
     write,
 )
-from reconciler.jobs.group import Group, Yield, batches, make_groups, task_bytes
+from reconciler.jobs.group import Compression, Group, batches, make_groups, task_bytes
 from reconciler.jobs.scan import ScanTasks, scan_tasks
 from reconciler.jobs.standing import Standing
 from reconciler.jobs.translate import lost_jvm, translate, translated
@@ -57,6 +57,8 @@ RENEW_SECONDS = 20.0
 LEASE_SECONDS = 60.0
 """How long a lease lasts that is not renewed (definitions: Lease)."""
 POLL_SECONDS = 0.2
+COMPARABLE = 4
+"""Groups up to so much smaller tell how another one compresses."""
 
 OnEvent = Callable[[Event], None]
 
@@ -159,7 +161,7 @@ class _Execution:
         self.own: set[int] = set()
         self.own_since_read: set[int] = set()  # newer than the snapshot that the attempt reads
         self.started: dict[int, Group] = {}
-        self.written: list[tuple[Group, int]] = []
+        self.written: list[_Done] = []
         self.sent: set[int] = set()
         self.committed: set[str] = set()  # files of ours that the table took
         self.in_doubt = False  # a batch was sent, and what became of it is not recorded
@@ -413,11 +415,11 @@ class _Execution:
                 groups, group.bytes,
             )
         )  # fmt: skip
-        group = replace(group, expected=self._expected(group.action_id))
+        group = replace(group, expected=self._expected(group))
         self.started[number] = group
         own = tasks.subset(file.path for file in group.inputs)
         written = write.rewrite_group(attempt, number, group, own)
-        self.written.append((written.group, written.bytes))
+        self.written.append(_Done.of(written))
         self.on_event(
             Event(
                 "verified", f"{_title(group, number, groups)}  {_checks(written)}",
@@ -426,15 +428,20 @@ class _Execution:
         )  # fmt: skip
         return written
 
-    def _expected(self, action_id: str) -> Yield | None:
-        """As in the action's groups so far: rows of one table that get the same order compress
-        alike."""
-        own = [(group, size) for group, size in self.written if group.action_id == action_id]
-        read, written = sum(group.live_bytes for group, _ in own), sum(size for _, size in own)
+    def _expected(self, group: Group) -> Compression | None:
+        """As in groups of the action so far: rows of one table that get the same order compress
+        alike, if they come from files about as large."""
+        live = group.live_bytes
+        told = [
+            done
+            for done in self.written
+            if done.action_id == group.action_id and done.live_bytes * COMPARABLE >= live
+        ]
+        read, written = sum(done.live_bytes for done in told), sum(done.bytes for done in told)
         if not read or not written:
             return None
-        told = [group.expected.open_bytes for group, _ in own if group.expected is not None]
-        return Yield(written / read, told[0] if told else None)
+        pages = (done.page_bytes for done in told if done.page_bytes is not None)
+        return Compression(written / read, next(pages, None))
 
     def _collect(
         self,
@@ -650,6 +657,22 @@ class _Execution:
             state = states.get(action_id) or metadata.judge(self.table, action)
             results.append(ActionResult(action_id, state.validity, state.inputs, state.why))
         return tuple(results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What is remembered of a group that was written: which action's, and how it compressed."""
+
+    action_id: str
+    live_bytes: int
+    bytes: int
+    page_bytes: float | None
+
+    @staticmethod
+    def of(written: Written) -> _Done:
+        group = written.group
+        pages = None if group.expected is None else group.expected.page_bytes
+        return _Done(group.action_id, group.live_bytes, written.bytes, pages)
 
 
 def _title(group: Group, number: int, groups: int) -> str:

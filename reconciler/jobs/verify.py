@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.jobs.iceberg import quoted
+
 FULL = "Full"
 SAMPLED = "Sampled"
 COUNTS = "Counts"
@@ -64,7 +66,7 @@ def row_hash(schema: Any) -> Any:
     """One long per row over all columns of a struct type."""
     from pyspark.sql import functions as f
 
-    return _hash_of([(f.col(_quoted(field.name)), field.dataType) for field in schema.fields])
+    return _hash_of([(f.col(quoted(field.name)), field.dataType) for field in schema.fields])
 
 
 def _hash_of(columns: list[tuple[Any, Any]]) -> Any:
@@ -122,7 +124,3 @@ def _element(item: Any, data_type: Any) -> Any:
     from pyspark.sql import functions as f
 
     return f.xxhash64(item.isNull(), _canonical(item, data_type))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

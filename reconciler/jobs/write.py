@@ -112,7 +112,9 @@ def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], 
             yield new_files
         except BaseException:
             with contextlib.suppress(Exception):
-                discard(attempt.table, [str(file.location()) for file in new_files()])
+                for file in new_files():
+                    with contextlib.suppress(Exception):  # some were deleted before
+                        discard(attempt.table, [str(file.location())])
             raise
 
 
@@ -120,16 +122,17 @@ def _informed(
     attempt: Attempt, table: Any, base: str, group: Group, source: arrange.Source
 ) -> Group:
     """The group with what is known of how its rows compress."""
-    if group.expected is not None or not pilot.pays(group):
+    chosen = pilot.portions(group) if group.expected is None else []
+    if not chosen:
         return group
     with _output(attempt, table, f"{base}/pilot") as pilot_files:
-        rows, spec = pilot.rows(source, group), group.action.spec_id
-        stage.write(rows, f"{base}/pilot", spec, stage.WHOLE_FILE)
+        frame, spec = pilot.frame(source, group, chosen), group.action.spec_id
+        stage.write(frame, f"{base}/pilot", spec, stage.WHOLE_FILE)
         files = pilot_files()
         _check_prefix(attempt, files)
-        expected = pilot.expected(group, [pilot.Sizes.of(table, file) for file in files])
+        sizes = [pilot.sizes_of(table, file) for file in files]
         discard(attempt.table, [str(file.location()) for file in files])
-    return replace(group, expected=expected)
+    return replace(group, expected=pilot.expected(group, chosen, sizes))
 
 
 def _balanced(
@@ -147,7 +150,7 @@ def _balanced(
     if not runs:
         return tuple(files)
     short = [[ordered[i] for i in run] for run in runs]
-    with balance.arranged(attempt.spark, table, base, short, group.target_bytes) as frame:
+    with balance.joined(attempt.spark, table, base, short, group.target_bytes) as frame:
         stage.write(frame, f"{base}/balanced", group.action.spec_id, stage.WHOLE_FILE)
     replaced = {i for run in runs for i in run}
     discard(attempt.table, [str(ordered[i].location()) for i in sorted(replaced)])
@@ -176,24 +179,27 @@ def _columns(table: Any) -> int:
 def roll_bytes(group: Group, columns: int) -> int:
     """File size at which a task begins its next file.
 
-    A task of f files (`Group.begins`) gets f equal parts and slack: all it has may then be a
-    quarter of a part more than expected, or less, before its last file is so short that it is
-    written twice (`balance`). The writer counts the rows of its open pages at their size before
-    compression: what compression will take off them is added, or files of a few megabytes would
-    end far too early. A task of one file ends it early only should it outgrow what is expected by
-    far.
+    A task of f files (`Group.begins`) gets f equal parts and slack s, in parts: what it has may be
+    f s parts more than expected, or as much less before its last file has only SHORT_SHARE of a
+    part and is written twice (`balance`): f s = 1 - SHORT_SHARE - (f - 1) s. The writer counts the
+    rows of its open pages at their size before compression: what compression will take off them is
+    added, or files of a few megabytes would end far too early. A task of one file ends it early
+    only should it outgrow what is expected by far.
     """
     per_task = -(-group.files // group.tasks)
     part = group.output_bytes / group.files
     if per_task == 1:
         return max(int(2.0 * part), OPEN_BYTES)
-    return int(part * (1.0 + 0.25 / (per_task - 0.5)) + _open_bytes(group, columns))
+    slack = (1.0 - balance.SHORT_SHARE) / (2 * per_task - 1)
+    return int(part * (1.0 + slack) + min(_open_bytes(group, columns), part))
 
 
 def _open_bytes(group: Group, columns: int) -> float:
+    """What compression takes off the pages that are open when a file is ended: full ones, since
+    that is when they count most."""
     open_rows = min(PAGE_ROWS, group.rows / group.files)
-    if group.expected is not None and group.expected.open_bytes is not None:
-        return group.expected.open_bytes * open_rows / PAGE_ROWS
+    if group.expected is not None and group.expected.page_bytes is not None:
+        return group.expected.page_bytes * open_rows / PAGE_ROWS
     return open_rows * max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
 
 
