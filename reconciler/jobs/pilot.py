@@ -30,6 +30,7 @@ READ_SHARE = 0.1
 ROW_GROUP_BYTES = 128 << 20
 PAGE_BYTES = 1 << 20
 FOOTER_BYTES = 1 << 18
+INDEX_BYTES = 4
 
 Portion = tuple[InputFile, int]
 """An input, and how many of its first rows are taken."""
@@ -99,22 +100,29 @@ def sizes_of(table: Any, file: Any) -> Sizes:
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     columns = [[group.column(i) for group in groups] for i in range(footer.num_columns)]
     stored = sum(chunk.total_compressed_size for chunks in columns for chunk in chunks)
-    dictionaries = sum(
-        chunk.data_page_offset - chunk.dictionary_page_offset
-        for chunks in columns
-        for chunk in chunks
-        if chunk.has_dictionary_page
-    )
+    dictionaries = sum(_dictionary_bytes(chunk) for chunks in columns for chunk in chunks)
     saved = sum(_page_bytes(chunks, rows) for chunks in columns)
     return Sizes(rows, size, size - stored + dictionaries, saved)
 
 
 def _page_bytes(chunks: Sequence[Any], rows: int) -> float:
     """What compression takes off a page of one column, which ends after so many rows or so many
-    bytes, whichever comes first."""
-    encoded = max(sum(chunk.total_uncompressed_size for chunk in chunks), 1)
-    stored = sum(chunk.total_compressed_size for chunk in chunks)
-    return float(min(encoded * PAGE_ROWS / rows, PAGE_BYTES) * max(0.0, 1.0 - stored / encoded))
+    bytes, whichever comes first. Until then Java's writer holds what a dictionary has as integers,
+    not yet as the few bits of each that it will write."""
+    held = sum(
+        INDEX_BYTES * chunk.num_values
+        if chunk.has_dictionary_page
+        else chunk.total_uncompressed_size
+        for chunk in chunks
+    )
+    stored = sum(chunk.total_compressed_size - _dictionary_bytes(chunk) for chunk in chunks)
+    return float(min(held * PAGE_ROWS / rows, PAGE_BYTES) * max(0.0, 1.0 - stored / max(held, 1)))
+
+
+def _dictionary_bytes(chunk: Any) -> int:
+    if not chunk.has_dictionary_page:
+        return 0
+    return int(chunk.data_page_offset - chunk.dictionary_page_offset)
 
 
 def _footer(table: Any, path: str, size: int) -> Any:
