@@ -147,6 +147,7 @@ class ScoredAction:
 
     saving: bytes-equivalent of reading that it saves over the horizon (files opened included);
     saving_low: its 10th percentile, what the gate looks at. cost: rho x input bytes.
+    written_share: of the live bytes of its inputs, bytes_out.
     evidence: "drift" (needs no workload), "objective" or "workload". label: of the what-if,
     "exact" | "sampled" | "bound" | "none" (no fragments). extra_storage: until snapshots expire.
     payback_hours: None where it never pays back or no workload is known.
@@ -170,6 +171,7 @@ class ScoredAction:
     evidence: str
     label: str
     reason: str
+    written_share: float = 1.0
 
     @property
     def extra_storage(self) -> int:

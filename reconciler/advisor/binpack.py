@@ -22,11 +22,11 @@ from reconciler.advisor.judge import (
     weigh,
 )
 from reconciler.advisor.recluster import allowed, wanted_columns
-from reconciler.advisor.simulate.whatif import Outcome, merged_whole
+from reconciler.advisor.simulate.whatif import Outcome, Rewrite, merged_whole, written_share
 from reconciler.advisor.situation import Situation
 from reconciler.core import explain
 from reconciler.core.actions import LEXICOGRAPHIC
-from reconciler.core.cost import read_shape
+from reconciler.core.cost import TableView, read_shape
 from reconciler.core.depth import depth_of, value_ranges
 from reconciler.core.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.core.filetable import Bool, Int64
@@ -126,11 +126,22 @@ def _merged(situation: Situation, rows: Int64) -> Candidate:
     order = np.lexsort((files.path.astype(str), rewrite.chunk_of_file))
     starts = np.flatnonzero(np.diff(rewrite.chunk_of_file[order], prepend=-1))
     runs = Grouping(order, starts)
-    bins, count = output_file_of(runs, files.bytes, rewrite.target_bytes)
-    view = merged_whole(situation.view.take(rows), bins, rewrite.row_group_bytes)
+    view, count, share = _as_merged(situation.view.take(rows), runs, rewrite)
     readings = tuple(read_shape(view, demand) for demand in situation.demands)
-    outcome = Outcome(readings, count, "bound", view)
+    outcome = Outcome(readings, count, "bound", view, written_share=share)
     return weigh(situation, rows, rewrite, readings_of(situation, rows), outcome)
+
+
+def _as_merged(now: TableView, runs: Grouping, rewrite: Rewrite) -> tuple[TableView, int, float]:
+    """The files as merged, how many there are, and what they take of the bytes of now."""
+    bins, count = output_file_of(runs, now.files.bytes, rewrite.target_bytes)
+    view = merged_whole(now, bins, rewrite.row_group_bytes)
+    sizes = {f: float(known.sum()) for f, known in view.files.column_sizes.items()}
+    share = written_share(now.files, sizes)
+    settled, fewer = output_file_of(runs, now.files.bytes, rewrite.target_bytes / share)
+    if fewer == count:
+        return view, count, share
+    return merged_whole(now, settled, rewrite.row_group_bytes), fewer, share
 
 
 def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejected]:

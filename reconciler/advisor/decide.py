@@ -37,7 +37,7 @@ from reconciler.core import explain
 from reconciler.core.actions import Action, ActionType, layout_of
 from reconciler.core.cost import WORK_KINDS
 from reconciler.core.execution import plan_of_file
-from reconciler.core.interval import Interval
+from reconciler.core.interval import FilesTold, Interval, files_after
 
 HOUR_MS = 3_600_000
 
@@ -182,7 +182,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
     sums = totals(situation, candidates)
     read_now = window_bytes(situation, sums.bytes_now)
     read_after = window_bytes(situation, sums.bytes_after)
-    files_after = len(situation.table) + sum(c.files_out - len(c.rows) for c in candidates)
+    files = _files_after(situation, candidates)
     scored = sorted(
         (_scored(situation, item) for item in chosen),
         key=lambda s: (-s.net_per_cost, s.action.type.value, s.action.inputs),
@@ -205,7 +205,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         read_now=read_now,
         read_after=_around(read_now, read_after, bool(candidates), situation),
         files_now=len(situation.table),
-        files_after=_files_interval(situation, candidates, files_after),
+        files_after=files,
         storage_now=situation.table.total_bytes,
         storage_after=situation.table.total_bytes + sum(s.bytes_out for s in scored),
         amplification_now=amplification_now,
@@ -215,8 +215,8 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
             situation,
             amplification_now,
             amplified,
-            *_small_percent(situation, files_after),
-            files_after,
+            *_small_percent(situation, int(files.mid)),
+            int(files.mid),
         ),
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
@@ -242,17 +242,9 @@ def _around(now: float, after: float, changed: bool, situation: Situation) -> In
     return situation.settings.calibration.around(after)
 
 
-def _files_interval(
-    situation: Situation, candidates: Sequence[Candidate], files_after: int
-) -> Interval:
-    """Written files may differ by one per group from the simulated count."""
-    slack = sum(c.groups for c in candidates)
-    kept = len(situation.table) - sum(len(c.rows) for c in candidates)
-    low = max(files_after - slack, kept + len(candidates))
-    return Interval(
-        float(low), float(files_after), float(files_after + slack),
-        "exact" if not candidates else "uncalibrated",
-    )  # fmt: skip
+def _files_after(situation: Situation, candidates: Sequence[Candidate]) -> Interval:
+    told = [FilesTold(len(c.rows), c.files_out, c.groups, c.label == "sampled") for c in candidates]
+    return files_after(len(situation.table), told)
 
 
 def _metadata(situation: Situation) -> tuple[ScoredAction, ...]:
@@ -299,7 +291,7 @@ def _scored(situation: Situation, item: Chosen) -> ScoredAction:
         files_out=candidate.files_out,
         groups=candidate.groups,
         bytes_in=bytes_in,
-        bytes_out=int((table.bytes[rows] * alive).sum()),
+        bytes_out=int((table.bytes[rows] * alive).sum() * candidate.written_share),
         rows=int(live.sum()),
         cost=candidate.cost,
         saving=candidate.saving,
@@ -312,6 +304,7 @@ def _scored(situation: Situation, item: Chosen) -> ScoredAction:
         evidence=item.evidence,
         label=candidate.label if situation.demands else "none",
         reason=item.reason,
+        written_share=candidate.written_share,
     )
 
 

@@ -45,7 +45,8 @@ and the more days it has, the less would be done for each.
 class Candidate:
     """A rewrite of the files `rows` (ascending) by a key, with what each shape reads before and
     after it. saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes.
-    written: the files that it would write; row_group_bytes: stored size of a full row group there.
+    written: the files that it would write; row_group_bytes: stored size of a full row group there;
+    written_share: bytes written per live byte of its files.
     """
 
     rows: Int64
@@ -61,6 +62,7 @@ class Candidate:
     label: str
     written: tuple[FileTable, ...]
     row_group_bytes: int
+    written_share: float
 
     @property
     def net(self) -> float:
@@ -128,6 +130,7 @@ def weigh(
         label=outcome.label,
         written=tuple(view.files for view in (outcome.view, *outcome.others)),
         row_group_bytes=rewrite.row_group_bytes,
+        written_share=outcome.written_share,
     )
 
 

@@ -45,6 +45,7 @@ class ExecutionRequest:
     group_bytes: decoded bytes that one task may sort in memory, 0 = from the JVM's heap and cores.
     bytes_limit, cpu_limit_seconds: what the budgets leave; no attempt may start that would read
     more than is left after what was read already, conflicts included. None = no limit.
+    written_shares: per action the bytes that the plan expects it to write per live byte it reads.
     """
 
     catalog: CatalogConfig
@@ -62,6 +63,7 @@ class ExecutionRequest:
     group_bytes: int = 0
     bytes_limit: int | None = None
     cpu_limit_seconds: float | None = None
+    written_shares: tuple[float, ...] = ()
 
 
 _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")

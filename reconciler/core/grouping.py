@@ -127,7 +127,7 @@ def group_files(
     return _bounded(_merged(_overlapping(files), files.bytes, merge, small), files, max_bytes)
 
 
-def output_file_of(grouping: Grouping, size: Int64, target_bytes: int) -> tuple[Int64, int]:
+def output_file_of(grouping: Grouping, size: Int64, target_bytes: float) -> tuple[Int64, int]:
     """The output file that most of each file's rows go to where whole files follow each other,
     int64[files], numbered through all groups; and how many output files there are."""
     totals = grouping.totals(size)

@@ -15,9 +15,10 @@ from reconciler.core.budget import Spent
 from reconciler.core.cost import WORK_KINDS, Throughput, ThroughputSample, throughput_from
 from reconciler.core.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.core.interval import Calibration, calibrate
+from reconciler.core.plan import WRITTEN
 
 SHRUNK = 2 / 3
-"""Files below this share of their inputs' bytes would be fewer, were they written again."""
+"""Files below this share of the bytes expected would be fewer, were they written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +48,28 @@ def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]
     """By plan, the layouts (actions.layout_of) that just one committed action of it wrote.
 
     Files of two actions may well be merged, sorted as each of them is. So may files that came out
-    much smaller than their inputs: how many there are follows from the inputs' size.
+    much smaller than was expected: how many there are followed from that.
     """
-    wrote: dict[tuple[str, str], list[Outcome]] = {}
+    wrote: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in entries:
         if entry.committed and "layout" in entry.predicted:
             place = (entry.plan_id, str(entry.predicted["layout"]))
-            wrote.setdefault(place, []).append(entry.outcome)
+            wrote.setdefault(place, []).append(entry)
     found: dict[str, set[str]] = {}
-    for (plan, layout), outcomes in wrote.items():
-        if len({outcome.action_id for outcome in outcomes}) == 1 and not _shrank(outcomes):
+    for (plan, layout), told in wrote.items():
+        if len({entry.outcome.action_id for entry in told}) == 1 and not _shrank(told):
             found.setdefault(plan, set()).add(layout)
     return {plan: frozenset(layouts) for plan, layouts in found.items()}
 
 
-def _shrank(outcomes: Sequence[Outcome]) -> bool:
+def _shrank(entries: Sequence[LedgerEntry]) -> bool:
     """Whether the same rewrite of what came out would write fewer files."""
-    read = sum(outcome.read_bytes for outcome in outcomes)
-    written = sum(outcome.written_bytes for outcome in outcomes)
-    return sum(outcome.files_out for outcome in outcomes) > 1 and written < SHRUNK * read
+    expected = sum(
+        entry.outcome.read_bytes * int(entry.predicted.get(WRITTEN, 1000)) / 1000
+        for entry in entries
+    )
+    written = sum(entry.outcome.written_bytes for entry in entries)
+    return sum(entry.outcome.files_out for entry in entries) > 1 and written < SHRUNK * expected
 
 
 @dataclass(frozen=True, slots=True)

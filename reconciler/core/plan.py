@@ -65,12 +65,17 @@ class DeleteState:
     equality_files: int
 
 
+WRITTEN = "writtenMilli"
+"""Of an action's predictions: bytes it is to write, in thousandths of the live bytes it reads. The
+number of output files follows from it, for the plan as for the execution."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
     """An action within a plan. id: "a01", stable within the plan; predicted: integers only.
 
-    predicted keys: filesIn, filesOut, groups, bytesIn, cpuMillis, millis,
-    readBytesNow, readBytesAfter (of the window); labels are strings.
+    predicted keys: filesIn, filesOut, groups, bytesIn, bytesOut, writtenMilli (WRITTEN), cpuMillis,
+    millis, readNow, readAfter (of the window); labels are strings.
     """
 
     id: str

@@ -66,8 +66,8 @@ class Group:
     """A part of one action that is read, written, verified and committed as a whole.
 
     target_bytes: of an output file. memory_tasks: in how many tasks its rows fit their memory.
-    cores: how many tasks run side by side. expected: None where nothing is known yet of what the
-    rows take in their new order.
+    cores: how many tasks run side by side. planned_share: bytes written per live byte read, as the
+    plan expects. expected: what this execution knows better, None until it does.
     """
 
     action_id: str
@@ -76,6 +76,7 @@ class Group:
     target_bytes: int
     memory_tasks: int
     cores: int
+    planned_share: float = 1.0
     expected: Compression | None = None
 
     @property
@@ -105,7 +106,8 @@ class Group:
     @property
     def output_bytes(self) -> float:
         """What they should take once written."""
-        return self.live_bytes * (1.0 if self.expected is None else self.expected.share)
+        known = self.expected
+        return self.live_bytes * (self.planned_share if known is None else known.share)
 
     @property
     def rows(self) -> int:
@@ -141,9 +143,10 @@ def make_groups(
     task_bytes: int,
     cores: int,
     merge_bytes: int | None = None,
+    written_share: float = 1.0,
 ) -> list[Group]:
     """Groups of one action in key order. target_bytes: file size to write; task_bytes: memory;
-    merge_bytes: as `group_files` takes it."""
+    merge_bytes: as `group_files` takes it; written_share: `Group.planned_share`."""
     found = group_files(
         _extents(inputs),
         keyed=bool(action.key),
@@ -151,10 +154,14 @@ def make_groups(
         target_bytes=target_bytes,
         merge_bytes=merge_bytes,
     )
+    groups = [[inputs[i] for i in members] for members in found.members]
     return [
-        _group(action_id, action, [inputs[i] for i in members], target_bytes, task_bytes, cores)
-        for members in found.members
-    ]
+        Group(
+            action_id, action, tuple(own), target_bytes, _memory_tasks(action, own, task_bytes),
+            cores, written_share,
+        )
+        for own in groups
+    ]  # fmt: skip
 
 
 def _extents(inputs: Sequence[InputFile]) -> Extents:
@@ -176,16 +183,8 @@ def _as_kept(bound: Scalar | None, *, upper: bool) -> Scalar | None:
     return cut_bound(bound, upper=upper) if isinstance(bound, bytes) else bound
 
 
-def _group(
-    action_id: str,
-    action: Action,
-    inputs: Sequence[InputFile],
-    target_bytes: int,
-    task_bytes: int,
-    cores: int,
-) -> Group:
-    memory = -(-sum(file.decoded for file in inputs) // task_bytes) if action.key else 1
-    return Group(action_id, action, tuple(inputs), target_bytes, memory, cores)
+def _memory_tasks(action: Action, inputs: Sequence[InputFile], task_bytes: int) -> int:
+    return -(-sum(file.decoded for file in inputs) // task_bytes) if action.key else 1
 
 
 def batches(groups: Sequence[Group], commits: int) -> list[list[int]]:

@@ -370,7 +370,11 @@ class _Execution:
             self.table.properties().get(stage.TARGET_SIZE) or stage.DEFAULT_TARGET
         )
         merge = self.request.group_bytes or None
-        return make_groups(action_id, action, files, target, self._task_bytes(), self.cores, merge)
+        shares = dict(zip(self.request.action_ids, self.request.written_shares, strict=False))
+        return make_groups(
+            action_id, action, files, target, self._task_bytes(), self.cores, merge,
+            shares.get(action_id, 1.0),
+        )  # fmt: skip
 
     def _task_bytes(self) -> int:
         if self.request.group_bytes:
@@ -499,9 +503,11 @@ class _Execution:
         return self.stopped
 
     def _cancel_jobs(self, attempt: Attempt, groups: int) -> None:
+        """Also those that a thread is about to start: a write is of several jobs."""
+        context = self.spark.sparkContext._jsc.sc()
         for number in range(groups):
             for step in ("write", "verify"):
-                self.spark.sparkContext.cancelJobGroup(f"{attempt.id}/{number}/{step}")
+                context.cancelJobGroupAndFutureJobs(f"{attempt.id}/{number}/{step}")
 
     # Commits
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ from reconciler.errors import (
     UserError,
     first_line,
 )
+
+ANSWER_SECONDS = 30.0
+"""A JVM that does not tell the time within it counts as ended: its work's outcome is unknown."""
 
 _PATH = re.compile(r"(?:[a-z0-9]+:/|/)[^\s,;'\"]+")
 
@@ -197,17 +201,25 @@ def lost_jvm(error: BaseException) -> bool:
 
 
 def _jvm_answers() -> bool:
-    from py4j.protocol import Py4JError
+    """Asked by a thread of its own: a JVM that only collects garbage accepts the question."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return False
-    try:
+    answered = threading.Event()
+    asking = threading.Thread(target=_ask, args=(gateway, answered), daemon=True)
+    asking.start()
+    asking.join(ANSWER_SECONDS)
+    return answered.is_set()
+
+
+def _ask(gateway: Any, answered: threading.Event) -> None:
+    from py4j.protocol import Py4JError
+
+    with contextlib.suppress(Py4JError, OSError):
         gateway.jvm.java.lang.System.nanoTime()
-    except (Py4JError, OSError):
-        return False
-    return True
+        answered.set()
 
 
 def java_exception(error: BaseException) -> Any | None:

@@ -26,7 +26,7 @@ from reconciler.core.filetable import FileTable
 from reconciler.core.format import utc
 from reconciler.core.interval import Interval
 from reconciler.core.observation import Observation
-from reconciler.core.plan import Plan
+from reconciler.core.plan import WRITTEN, Plan
 from reconciler.core.predicate import Literal, render
 from reconciler.core.schema import Schema
 from reconciler.core.workload import ShapeBatch, Workload
@@ -56,6 +56,7 @@ def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
         "groups": scored.groups,
         "bytesIn": scored.bytes_in,
         "bytesOut": scored.bytes_out,
+        WRITTEN: whole(scored.written_share * 1000),
         "rows": scored.rows,
         "cpuMillis": millis(scored.cpu_seconds),
         "millis": millis(scored.seconds),

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.core.interval import FilesTold, files_after
 from reconciler.core.ledger import trust
 from reconciler.core.plan import ActionState, PlannedAction, Validity, judge
 from reconciler.loop.evidence import change, total_lines, whole, workload_document
@@ -129,13 +130,16 @@ def _totals(
 
 
 def _files_after(now: int, told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Written files may differ by one per group from the simulated count."""
-    read, written, groups = (
-        sum(int(item.get(key, 0)) for item in told) for key in ("filesIn", "filesOut", "groups")
-    )
-    after = now - read + written
-    least = now - read + sum("filesIn" in item for item in told)
-    return {"after": after, "low": max(after - groups, least), "high": after + groups}
+    rewrites = [
+        FilesTold(
+            int(item["filesIn"]), int(item["filesOut"]), int(item["groups"]),
+            item["estimate"] == "sampled",
+        )
+        for item in told
+        if "filesIn" in item
+    ]  # fmt: skip
+    found = files_after(now, rewrites)
+    return {"after": int(found.mid), "low": int(found.low), "high": int(found.high)}
 
 
 def _shapes(proposal: Proposal, planned: Mapping[str, Any], same: bool) -> list[dict[str, Any]]:

@@ -140,10 +140,11 @@ def predicted_and_true(
     before = stored(folder / "before", cut(rows, 8), counted)
     count = len(before.files)
     chunk = np.arange(count) * chunks // count
-    target = int(before.files.bytes.sum() / outputs)
-    rewrite = Rewrite(key, curve, target, 1 << 40, chunk, 1_000)
     pool = build_pool(before, [TIME, DEVICE, TEMP, NOTE])
     assert pool is not None
+    rewrite = Rewrite(key, curve, int(before.files.bytes.sum() / outputs), 1 << 40, chunk, 1_000)
+    size = what_if(pool, rewrite, ()).view.files.bytes.sum()
+    rewrite = replace(rewrite, target_bytes=int(size / outputs))
     outcome = what_if(pool, rewrite, tuple(questions(before).values()))
     told = {
         name: int(reading.files[0]) for name, reading in zip(ASKED, outcome.readings, strict=True)

@@ -144,6 +144,19 @@ def test_sorted_files_take_the_column_bytes_that_were_predicted(tmp_path, files,
     _compare(found, sizes_of(after), actual, within)
 
 
+@pytest.mark.parametrize("files", [1, 3, 7])
+def test_output_files_are_as_many_as_sorted_rows_fill(tmp_path, files):
+    """Not as many as the inputs' bytes would: forty files repeat their dictionaries."""
+    found = world(tmp_path, make_rows(60_000), 1_500, SAMPLED)
+    size = sum(written(found.rows.sort_by("day"), tmp_path / "sorted.parquet").values())
+    assert found.view.files.total_bytes > 1.4 * size
+    key, every = (SortColumn(IDS["day"]),), np.zeros(len(found.view.files), dtype=np.int64)
+    rewrite = Rewrite(key, LEXICOGRAPHIC, size // files, 1 << 40, every)
+    outcome = what_if(_pool(found), rewrite, ())
+    assert outcome.files == files
+    assert outcome.view.files.total_bytes == pytest.approx(size, rel=0.08)
+
+
 def _pool(found: World) -> Pool:
     pool = build_pool(found.view, [IDS[name] for name in SAMPLED])
     assert pool is not None

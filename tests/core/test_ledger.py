@@ -146,6 +146,8 @@ def test_a_rewrite_whose_files_came_out_much_smaller_may_be_done_again():
         wrote("p-3", 1_000, 100, 1),  # no fewer than one
     ]
     assert written_layouts(entries) == {"p-2": frozenset({"one"}), "p-3": frozenset({"one"})}
+    foreseen = replace(entries[0], predicted={"layout": "one", "writtenMilli": 110})
+    assert written_layouts([foreseen]) == {"p-1": frozenset({"one"})}
 
 
 def test_only_the_first_rewrite_of_a_plan_is_taken_to_have_warmed_up_the_jvm():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from reconciler.core.actions import ActionType
 from reconciler.core.execution import Event
 from reconciler.core.plan import Validity
 from reconciler.errors import BlockedError
-from reconciler.jobs import commit
+from reconciler.jobs import commit, rewrite
 from tests.jobs.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -216,6 +217,31 @@ def test_stopping_drops_what_is_not_committed(bench: Bench) -> None:
     assert bench.table(name).currentSnapshot().snapshotId() == head
     assert bench.leftovers(name) == []
     assert bench.ledger.open_intents(request.table_uuid) == ()
+
+
+def test_stopping_also_keeps_jobs_from_starting(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write is of several jobs: one that is between two of them starts no other."""
+    name = _table(bench)
+    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    cancel, cancelled, stop = rewrite._Execution._cancel_jobs, threading.Event(), []
+    attempts: list[str] = []
+
+    def cancelling(execution: Any, attempt: Any, groups: int) -> None:
+        cancel(execution, attempt, groups)
+        attempts.append(attempt.id)
+        cancelled.set()
+
+    def between_two_jobs() -> None:
+        stop.append(1)
+        assert cancelled.wait(60)
+
+    monkeypatch.setattr(rewrite._Execution, "_cancel_jobs", cancelling)
+    assert bench.run(request, _once("start", between_two_jobs), lambda: bool(stop)).stopped
+    tracker = bench.spark.sparkContext.statusTracker()
+    assert list(tracker.getJobIdsForGroup(f"{attempts[0]}/0/write")) == []
+    assert bench.leftovers(name) == []
 
 
 def test_a_second_attempt_on_the_table_is_blocked(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.actions import HILBERT, Action, ActionType
 from reconciler.core.schema import SortColumn
-from reconciler.jobs.group import InputFile, batches, make_groups
+from reconciler.jobs.group import Compression, InputFile, batches, make_groups
 
 MIB = 1 << 20
 SORT = Action(ActionType.CLUSTER, key=(SortColumn(1),))
@@ -36,6 +37,14 @@ def test_small_neighbours_share_a_group() -> None:
     groups = make_groups("a01", SORT, files, 10 * MIB, task_bytes=64 * MIB, cores=2)
     assert _names(groups) == [["a", "b", "c"]]
     assert (groups[0].files, groups[0].tasks) == (1, 1)
+
+
+def test_output_files_are_as_many_as_the_plan_s_share_of_live_bytes_fills() -> None:
+    files = [_file(str(i), 0, 100, 10 * MIB) for i in range(8)]
+    for share, count in ((1.0, 8), (0.7, 6), (0.05, 1)):
+        (group,) = make_groups("a01", SORT, files, 10 * MIB, 1 << 30, 2, written_share=share)
+        assert group.files == count
+        assert replace(group, expected=Compression(0.5)).files == 4
 
 
 def test_constant_files_of_one_value_stay_together() -> None:

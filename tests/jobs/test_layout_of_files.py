@@ -56,6 +56,18 @@ def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
     assert max(groups) < 2 * MIB
 
 
+@pytest.mark.parametrize(("shares", "files"), [((), 4), ((0.5,), 2)])
+def test_a_plan_s_share_decides_how_many_files_are_written(
+    bench: Bench, shares: tuple[float, ...], files: int
+) -> None:
+    """Else a plan that knows how its rows compress foretells other files than are written."""
+    name = _wide(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=total // 4)
+    bench.run(bench.request(name, action, written_shares=shares))
+    assert len(bench.files(name)) == files
+
+
 def test_a_curve_that_spills_is_followed_like_one_in_memory(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

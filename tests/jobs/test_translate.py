@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +19,8 @@ from reconciler.errors import (
     UnavailableError,
     UserError,
 )
-from reconciler.jobs.translate import translate
+from reconciler.jobs import translate as translation
+from reconciler.jobs.translate import lost_jvm, translate
 
 
 class Throwable:
@@ -164,3 +167,20 @@ print(json.dumps(told))
         "exception": ["UnavailableError", "Py4JJavaError"],
     }
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_jvm_that_accepts_a_question_and_never_answers_counts_as_ended(monkeypatch, answers):
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    done = threading.Event()
+    ask = (lambda: 7) if answers else done.wait
+    system = SimpleNamespace(nanoTime=ask)
+    jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(jvm=jvm))
+    monkeypatch.setattr(translation, "ANSWER_SECONDS", 0.1 if not answers else 60.0)
+    try:
+        assert lost_jvm(Py4JError("an error occurred while calling o7.size")) is not answers
+    finally:
+        done.set()

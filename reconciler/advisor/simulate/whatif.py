@@ -43,6 +43,9 @@ MAX_BOUNDED_GROUPS = 64
 MIN_SLICE_ROWS = 8
 REPLICATES = 16
 
+LEAST_SHARE, MOST_SHARE = 0.25, 1.25
+"""Of its inputs' bytes a rewrite is expected to write no less and no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
@@ -62,7 +65,7 @@ class Outcome:
 
     files: data files written. replicates: per bootstrap replicate, per shape, the readings.
     label: "sampled", "bound" (proved from zone maps alone) or "exact". view: of the output, of its
-    first group only where `others` has the rest.
+    first group only where `others` has the rest. written_share: bytes written per live byte read.
     """
 
     readings: tuple[ShapeReading, ...]
@@ -71,14 +74,16 @@ class Outcome:
     view: TableView
     replicates: tuple[tuple[ShapeReading, ...], ...] = ()
     others: tuple[TableView, ...] = ()
+    written_share: float = 1.0
 
 
 def what_if(pool: Pool, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome:
     """Readings of every shape after the rewrite, from the sample."""
     chunk = rewrite.chunk_of_file[pool.file]
     order = row_order(pool, rewrite.key, rewrite.curve, chunk)
-    view, files = _simulated(pool, rewrite, order, pool.weight)
-    return Outcome(tuple(read_layout(view, d) for d in demands), files, "sampled", view)
+    view, cut = _simulated(pool, rewrite, order, pool.weight)
+    readings = tuple(read_layout(view, d) for d in demands)
+    return Outcome(readings, cut.files, "sampled", view, written_share=cut.share)
 
 
 def with_replicates(
@@ -88,11 +93,10 @@ def with_replicates(
     chunk = rewrite.chunk_of_file[pool.file]
     order = row_order(pool, rewrite.key, rewrite.curve, chunk)
     random = np.random.default_rng(seed)
-    written = max(float(outcome.view.files.records.sum()), 1.0)
-    widths = {
-        field: float(known.sum()) / written
-        for field, known in outcome.view.files.column_sizes.items()
-    }
+    written = outcome.view.files
+    records = max(float(written.records.sum()), 1.0)
+    widths = {field: float(known.sum()) / records for field, known in written.column_sizes.items()}
+    told = _Told(widths, outcome.written_share)
     replicates = []
     for _ in range(REPLICATES):
         weight = pool.weight * random.poisson(1.0, len(pool))
@@ -100,48 +104,96 @@ def with_replicates(
         if total <= 0.0:
             continue
         kept = order[weight[order] > 0.0]
-        view, _ = _simulated(pool, rewrite, kept, weight * (pool.weight.sum() / total), widths)
+        view, _ = _simulated(pool, rewrite, kept, weight * (pool.weight.sum() / total), told)
         replicates.append(tuple(read_layout(view, d) for d in demands))
     return replace(outcome, replicates=tuple(replicates))
 
 
-def _simulated(
-    pool: Pool,
-    rewrite: Rewrite,
-    order: Int64,
-    weight: Float64,
-    widths: Mapping[int, float] | None = None,
-) -> tuple[TableView, int]:
-    """The output's files and row groups as a view; and how many real files it stands for.
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an earlier simulation of the same rewrite told. widths: column bytes a row by field.
+    share: bytes written per live byte read."""
 
-    widths: column bytes a row, where an earlier simulation of the same rewrite told them.
+    widths: Mapping[int, float]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """The rows, in their new order, as files and row groups, if `share` of their bytes is written:
+    per_row of each.
+
+    of_file, of_group: first rows, int64[slices]. owner: the file of each row group. files: how many
+    real ones they stand for.
     """
+
+    share: float
+    per_row: float
+    of_file: Int64
+    of_group: Int64
+    owner: Int64
+    files: int
+
+
+def _simulated(
+    pool: Pool, rewrite: Rewrite, order: Int64, weight: Float64, told: _Told | None = None
+) -> tuple[TableView, _Slices]:
+    """The output's files and row groups as a view; and how the rows were cut."""
     rows = weight[order]
-    live = np.maximum(pool.files.records - pool.files.position_deleted, 0)
-    alive = live / np.maximum(pool.files.records, 1)
-    size = float((pool.files.bytes * alive).sum())
-    per_row = size / max(float(rows.sum()), 1e-9)
-    chunk = rewrite.chunk_of_file[pool.file[order]]
-    file, real_files = _cut(chunk, rows * per_row, output_files, rewrite.target_bytes)
-    group, _ = _cut(file, rows * per_row, row_groups_of, rewrite.row_group_bytes)
-    first_of_file = np.flatnonzero(np.diff(file, prepend=-1))
-    first_of_group = np.flatnonzero(np.diff(group, prepend=-1))
-    owner = file[first_of_group].astype(np.int64)
-    first = _lead(rewrite)
-    lead = None if first is None else first.field_id
-    sizes = _group_sizes(pool, rewrite, order, rows, first_of_group, lead, widths)
-    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    cut = _sliced(pool, rewrite, order, rows, 1.0 if told is None else told.share)
+    sizes = _group_sizes(pool, rewrite, order, rows, cut.of_group, told)
+    if told is None:
+        known = {f: float(size.sum()) for f, size in sizes.items() if f in pool.stored.columns}
+        settled = _sliced(pool, rewrite, order, rows, written_share(pool.files, known))
+        if not np.array_equal(settled.of_group, cut.of_group):
+            sizes = _group_sizes(pool, rewrite, order, rows, settled.of_group, told)
+        cut = settled
+    starts = np.flatnonzero(np.diff(cut.owner, prepend=-1))
     whole = {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
-    files = _slices(pool, rewrite, order, rows, per_row, first_of_file, whole)
-    groups = _slices(pool, rewrite, order, rows, per_row, first_of_group, sizes)
+    files = _slices(pool, rewrite, order, rows, cut.per_row, cut.of_file, whole)
+    groups = _slices(pool, rewrite, order, rows, cut.per_row, cut.of_group, sizes)
     view = TableView(
         files,
-        _without_nans(groups, files, owner),
-        owner,
+        _without_nans(groups, files, cut.owner),
+        cut.owner,
         row_group_bytes=rewrite.row_group_bytes,
         open_bytes=rewrite.open_bytes,
     )
-    return view, real_files
+    return view, cut
+
+
+def _sliced(pool: Pool, rewrite: Rewrite, order: Int64, rows: Float64, share: float) -> _Slices:
+    """Cut where the execution would, were `share` of the rows' bytes written."""
+    chunk = rewrite.chunk_of_file[pool.file[order]]
+    per_row = share * _live_bytes(pool.files) / max(float(rows.sum()), 1e-9)
+    file, real_files = _cut(chunk, rows * per_row, output_files, rewrite.target_bytes)
+    group, _ = _cut(file, rows * per_row, row_groups_of, rewrite.row_group_bytes)
+    of_group = np.flatnonzero(np.diff(group, prepend=-1))
+    of_file = np.flatnonzero(np.diff(file, prepend=-1))
+    return _Slices(share, per_row, of_file, of_group, file[of_group].astype(np.int64), real_files)
+
+
+def _live_bytes(files: FileTable) -> float:
+    """Bytes of the rows that are written: not those that are deleted by position."""
+    live = np.maximum(files.records - files.position_deleted, 0)
+    return float((files.bytes * (live / np.maximum(files.records, 1))).sum())
+
+
+def written_share(files: FileTable, sizes: Mapping[int, float]) -> float:
+    """Bytes written per live byte of the files, where columns take `sizes` once written: rows in
+    order compress better than they did, and what many small files repeat is written once. A column
+    that is not among them keeps its bytes."""
+    whole = float(files.total_bytes)
+    told = {f: known for f, known in files.column_sizes.items() if not (known == UNKNOWN).any()}
+    alive = _live_bytes(files) / max(whole, 1.0)
+    now = {field: alive * float(known.sum()) for field, known in told.items()}
+    held = sum(now.values())
+    # Footers are what is left of a file beside its columns: of merged ones next to nothing is.
+    rest = 0.0 if len(told) == len(files.column_sizes) else max(alive * whole - held, 0.0)
+    if held <= 0.0:
+        return 1.0
+    written = rest + sum(sizes.get(field, size) for field, size in now.items())
+    return min(max(written / (rest + held), LEAST_SHARE), MOST_SHARE)
 
 
 def _group_sizes(
@@ -150,14 +202,14 @@ def _group_sizes(
     order: Int64,
     rows: Float64,
     starts: Int64,
-    lead: int | None,
-    widths: Mapping[int, float] | None,
+    told: _Told | None,
 ) -> dict[int, Float64]:
-    """Column bytes per written row group; starts: their first rows. widths: bytes a row by field,
-    where they are known already."""
+    """Column bytes per written row group; starts: their first rows."""
     records = np.add.reduceat(rows, starts)
-    if widths is not None:
-        return {field: width * records for field, width in widths.items()}
+    if told is not None:
+        return {field: width * records for field, width in told.widths.items()}
+    first = _lead(rewrite)
+    lead = None if first is None else first.field_id
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
     size = float(pool.files.bytes.sum()) / total * records
