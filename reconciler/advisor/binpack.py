@@ -22,7 +22,8 @@ from reconciler.advisor.judge import (
     weigh,
 )
 from reconciler.advisor.recluster import allowed, wanted_columns
-from reconciler.advisor.simulate.whatif import Outcome, Rewrite, merged_whole, written_share
+from reconciler.advisor.simulate.stored import stored_columns, written_share
+from reconciler.advisor.simulate.whatif import Outcome, Rewrite, merged_whole
 from reconciler.advisor.situation import Situation
 from reconciler.core import explain
 from reconciler.core.actions import LEXICOGRAPHIC
@@ -133,15 +134,15 @@ def _merged(situation: Situation, rows: Int64) -> Candidate:
 
 
 def _as_merged(now: TableView, runs: Grouping, rewrite: Rewrite) -> tuple[TableView, int, float]:
-    """The files as merged, how many there are, and what they take of the bytes of now."""
-    bins, count = output_file_of(runs, now.files.bytes, rewrite.target_bytes)
-    view = merged_whole(now, bins, rewrite.row_group_bytes)
-    sizes = {f: float(known.sum()) for f, known in view.files.column_sizes.items()}
-    share = written_share(now.files, sizes)
-    settled, fewer = output_file_of(runs, now.files.bytes, rewrite.target_bytes / share)
-    if fewer == count:
-        return view, count, share
-    return merged_whole(now, settled, rewrite.row_group_bytes), fewer, share
+    """The files as merged, how many there are, and what they take of the live bytes of now."""
+    stored, live, limit = stored_columns(now), now.files.live_bytes, rewrite.row_group_bytes
+    bins, count = output_file_of(runs, live, rewrite.target_bytes)
+    view = merged_whole(now, bins, limit, stored)
+    share = written_share(now.files, stored, view.files.column_sizes, count)
+    settled, files = output_file_of(runs, live, rewrite.target_bytes / share)
+    if files != count:
+        view = merged_whole(now, settled, limit, stored)
+    return view, files, share
 
 
 def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejected]:

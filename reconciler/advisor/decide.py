@@ -243,7 +243,10 @@ def _around(now: float, after: float, changed: bool, situation: Situation) -> In
 
 
 def _files_after(situation: Situation, candidates: Sequence[Candidate]) -> Interval:
-    told = [FilesTold(len(c.rows), c.files_out, c.groups, c.label == "sampled") for c in candidates]
+    told = [
+        FilesTold(len(c.rows), c.files_out, c.groups, by_size=c.written_share == 1.0)
+        for c in candidates
+    ]
     return files_after(len(situation.table), told)
 
 
@@ -284,14 +287,13 @@ def _scored(situation: Situation, item: Chosen) -> ScoredAction:
     live = table.records[rows] - table.position_deleted[rows]
     bytes_in = int(table.bytes[rows].sum())
     sums = totals(situation, [candidate])
-    alive = live / np.maximum(table.records[rows], 1)
     return ScoredAction(
         action=_action(situation, item),
         files_in=len(rows),
         files_out=candidate.files_out,
         groups=candidate.groups,
         bytes_in=bytes_in,
-        bytes_out=int((table.bytes[rows] * alive).sum() * candidate.written_share),
+        bytes_out=int(table.live_bytes[rows].sum() * candidate.written_share),
         rows=int(live.sum()),
         cost=candidate.cost,
         saving=candidate.saving,

@@ -70,6 +70,5 @@ def _pool(situation: Situation, rows: Int64, key: tuple[SortColumn, ...]) -> Poo
 def _unchanged(situation: Situation, rows: Int64, rewrite: Rewrite) -> Outcome:
     """Where nothing tells the order of rows: reads as they are, files by size alone."""
     part: TableView = situation.view.take(rows)
-    size = float(part.files.bytes.sum())
-    count = int(output_files(size, rewrite.target_bytes))
+    count = int(output_files(part.files.live_bytes.sum(), rewrite.target_bytes))
     return Outcome(readings_of(situation, rows), count, "none", part)

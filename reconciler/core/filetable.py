@@ -126,6 +126,12 @@ class FileTable:
         return int(self.bytes.sum())
 
     @property
+    def live_bytes(self) -> npt.NDArray[np.float64]:
+        """Bytes of the rows that are not deleted by position, float64[files]."""
+        live = np.maximum(self.records - self.position_deleted, 0)
+        return self.bytes * (live / np.maximum(self.records, 1))
+
+    @property
     def total_records(self) -> int:
         return int(self.records.sum())
 

@@ -18,6 +18,8 @@ from reconciler.core.actions import HILBERT
 from reconciler.core.filetable import Bool, FileTable, Int64
 from reconciler.core.schema import SortColumn
 
+Float64 = npt.NDArray[np.float64]
+
 MAX_GROUP_BYTES = 16 << 30
 """A larger set of overlapping files is cut in order of key midpoints: a conflict loses one part."""
 PACK_TARGETS = 4
@@ -91,11 +93,11 @@ class Grouping:
         numbers[self.order] = self.spread(np.arange(len(self.starts)))
         return numbers
 
-    def totals(self, size: Int64) -> Int64:
+    def totals(self, size: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sums per group of what is given per file."""
         if not len(self.order):
-            return np.zeros(0, dtype=np.int64)
-        return np.add.reduceat(size[self.order], self.starts)
+            return np.zeros(0, dtype=size.dtype)
+        return np.asarray(np.add.reduceat(size[self.order], self.starts))
 
     def spread(self, per_group: npt.NDArray[np.generic]) -> npt.NDArray[Any]:
         """What is given per group, once for each of its files, in `order`."""
@@ -127,12 +129,12 @@ def group_files(
     return _bounded(_merged(_overlapping(files), files.bytes, merge, small), files, max_bytes)
 
 
-def output_file_of(grouping: Grouping, size: Int64, target_bytes: float) -> tuple[Int64, int]:
+def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tuple[Int64, int]:
     """The output file that most of each file's rows go to where whole files follow each other,
     int64[files], numbered through all groups; and how many output files there are."""
     totals = grouping.totals(size)
     wanted = output_files(totals, target_bytes)
-    rows = size[grouping.order].astype(np.float64)
+    rows = size[grouping.order]
     total = grouping.spread(np.maximum(totals, 1))
     upto = np.cumsum(rows)
     before = grouping.spread((upto - rows)[grouping.starts])

@@ -56,13 +56,13 @@ that each have a dictionary, takes less."""
 
 @dataclass(frozen=True, slots=True)
 class FilesTold:
-    """Files that one rewrite reads and is foretold to write, in so many groups. sampled: the number
-    follows from a what-if of its sampled rows, else from the inputs' size."""
+    """Files that one rewrite reads and is foretold to write, in so many groups. by_size: the number
+    follows from the inputs' size, not from how their columns are stored."""
 
     read: int
     written: int
     groups: int
-    sampled: bool
+    by_size: bool
 
 
 def files_after(now: int, told: Sequence[FilesTold]) -> Interval:
@@ -73,7 +73,7 @@ def files_after(now: int, told: Sequence[FilesTold]) -> Interval:
     kept = now - sum(each.read for each in told)
     low = mid = high = float(kept)
     for each in told:
-        fewer = FEWER if each.sampled else FEWER_BY_SIZE
+        fewer = FEWER_BY_SIZE if each.by_size else FEWER
         low += max(1, each.written - max(each.groups, math.ceil(fewer * each.written)))
         mid += each.written
         high += each.written + max(each.groups, math.ceil(MORE * each.written))

@@ -15,7 +15,6 @@ from reconciler.core.budget import Spent
 from reconciler.core.cost import WORK_KINDS, Throughput, ThroughputSample, throughput_from
 from reconciler.core.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.core.interval import Calibration, calibrate
-from reconciler.core.plan import WRITTEN
 
 SHRUNK = 2 / 3
 """Files below this share of the bytes expected would be fewer, were they written again."""
@@ -63,13 +62,17 @@ def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]
 
 
 def _shrank(entries: Sequence[LedgerEntry]) -> bool:
-    """Whether the same rewrite of what came out would write fewer files."""
-    expected = sum(
-        entry.outcome.read_bytes * int(entry.predicted.get(WRITTEN, 1000)) / 1000
-        for entry in entries
-    )
+    """Whether the same rewrite of what came out might write fewer files."""
+    expected = sum(_expected_bytes(entry) for entry in entries)
     written = sum(entry.outcome.written_bytes for entry in entries)
     return sum(entry.outcome.files_out for entry in entries) > 1 and written < SHRUNK * expected
+
+
+def _expected_bytes(entry: LedgerEntry) -> float:
+    """What the plan told would be written of the bytes that were read."""
+    read, told = entry.outcome.read_bytes, entry.predicted
+    size = int(told.get("bytesIn", 0))
+    return read * int(told.get("bytesOut", size)) / size if size > 0 else read
 
 
 @dataclass(frozen=True, slots=True)

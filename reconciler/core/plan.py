@@ -70,6 +70,12 @@ WRITTEN = "writtenMilli"
 number of output files follows from it, for the plan as for the execution."""
 
 
+def written_share(predicted: Mapping[str, Any]) -> float:
+    """WRITTEN as a share; 1 where a plan does not tell, or tells what cannot be."""
+    told = predicted.get(WRITTEN)
+    return told / 1000 if isinstance(told, int) and told > 0 else 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
     """An action within a plan. id: "a01", stable within the plan; predicted: integers only.

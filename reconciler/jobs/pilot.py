@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.core.grouping import output_files
 from reconciler.core.row_groups import PAGE_ROWS
 from reconciler.jobs import arrange, keys, stage
 from reconciler.jobs.group import Compression, Group, InputFile
@@ -40,7 +41,8 @@ def portions(group: Group) -> list[Portion]:
     """What the pilot reads, evenly spaced over the inputs; [] where it would not pay: all becomes
     one file, or the group is too small, or its files too few to read one of them twice."""
     wanted = min(ROWS, max(1, BYTES * group.rows // max(group.bytes, 1)))
-    if group.files == 1 or wanted > ROW_SHARE * group.rows:
+    by_size = output_files(group.live_bytes, group.target_bytes)  # whatever the plan expects
+    if by_size == 1 or wanted > ROW_SHARE * group.rows:
         return []
     inputs = [file for file in group.inputs if file.rows]
     most, bound = -(-wanted * len(inputs) // group.rows), READ_SHARE * group.bytes

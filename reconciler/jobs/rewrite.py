@@ -400,8 +400,7 @@ class _Execution:
         finally:
             for future in futures:
                 future.cancel()
-            if any(not future.done() for future in futures):
-                self._cancel_jobs(attempt, len(groups))
+            self._cancel_jobs(attempt, [i for i, future in enumerate(futures) if not future.done()])
             pool.shutdown(wait=True)
         return conflicts
 
@@ -502,10 +501,11 @@ class _Execution:
             self._say("stopped", "stopping: dropping what is not committed")
         return self.stopped
 
-    def _cancel_jobs(self, attempt: Attempt, groups: int) -> None:
-        """Also those that a thread is about to start: a write is of several jobs."""
+    def _cancel_jobs(self, attempt: Attempt, running: Sequence[int]) -> None:
+        """Of running groups, and the jobs that their threads are about to start: a write is of
+        several. Spark remembers a thousand names: those of other groups would drive these out."""
         context = self.spark.sparkContext._jsc.sc()
-        for number in range(groups):
+        for number in running:
             for step in ("write", "verify"):
                 context.cancelJobGroupAndFutureJobs(f"{attempt.id}/{number}/{step}")
 

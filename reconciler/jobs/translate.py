@@ -23,6 +23,9 @@ from reconciler.errors import (
 ANSWER_SECONDS = 30.0
 """A JVM that does not tell the time within it counts as ended: its work's outcome is unknown."""
 
+_silent: list[Any] = []
+"""Gateways that did not answer in time: none is waited for again, while a lease is held."""
+
 _PATH = re.compile(r"(?:[a-z0-9]+:/|/)[^\s,;'\"]+")
 
 
@@ -205,19 +208,19 @@ def _jvm_answers() -> bool:
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    if gateway is None:
+    if gateway is None or any(gateway is other for other in _silent):
         return False
     answered = threading.Event()
     asking = threading.Thread(target=_ask, args=(gateway, answered), daemon=True)
     asking.start()
     asking.join(ANSWER_SECONDS)
+    if asking.is_alive():
+        _silent.append(gateway)
     return answered.is_set()
 
 
 def _ask(gateway: Any, answered: threading.Event) -> None:
-    from py4j.protocol import Py4JError
-
-    with contextlib.suppress(Py4JError, OSError):
+    with contextlib.suppress(Exception):  # whatever it is, there was no answer
         gateway.jvm.java.lang.System.nanoTime()
         answered.set()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.core.interval import FilesTold, files_after
 from reconciler.core.ledger import trust
-from reconciler.core.plan import ActionState, PlannedAction, Validity, judge
+from reconciler.core.plan import ActionState, PlannedAction, Validity, judge, written_share
 from reconciler.loop.evidence import change, total_lines, whole, workload_document
 from reconciler.loop.propose import Proposal, files_of, head_of
 from reconciler.loop.waiting import waiting
@@ -133,7 +133,7 @@ def _files_after(now: int, told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     rewrites = [
         FilesTold(
             int(item["filesIn"]), int(item["filesOut"]), int(item["groups"]),
-            item["estimate"] == "sampled",
+            by_size=written_share(item) == 1.0,
         )
         for item in told
         if "filesIn" in item

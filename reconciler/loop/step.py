@@ -23,7 +23,7 @@ from reconciler.core.filetable import FileTable, Int64
 from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
 from reconciler.core.ledger import ReadCheck, Reservation
 from reconciler.core.observation import Observation
-from reconciler.core.plan import WRITTEN, Plan, PlannedAction
+from reconciler.core.plan import Plan, PlannedAction, written_share
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.propose import (
     Ports,
@@ -349,7 +349,7 @@ def request_for(
         allow_live_branches=safety.allow_live_branches,
         bytes_limit=min(limits, default=None),
         cpu_limit_seconds=min(cpu, default=None),
-        written_shares=tuple(int(item.predicted.get(WRITTEN, 1000)) / 1000 for item in admitted),
+        written_shares=tuple(written_share(item.predicted) for item in admitted),
     )
 
 

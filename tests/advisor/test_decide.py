@@ -22,6 +22,7 @@ from reconciler.core.actions import (
     wanted_terms,
 )
 from reconciler.core.schema import Field, SortColumn
+from reconciler.jobs.group import InputFile, make_groups
 from tests.advisor.worlds import (
     DATE,
     DAY,
@@ -112,6 +113,31 @@ def test_small_files_are_packed_without_a_workload_and_once():
     after = apply(table, advice)
     assert len(after.files) == advice.files_after.mid
     assert advise(after, NONE).actions == ()
+
+
+@pytest.mark.parametrize("mode", ["None", "Declared", "no bounds"])
+@pytest.mark.parametrize("deleted", [0.0, 0.3, 0.9])
+def test_plan_and_execution_count_files_by_the_rows_that_are_left(deleted, mode):
+    files = _table(rows_per_file=200).file_table()
+    files = replace(files, position_deleted=(files.records * deleted).astype(np.int64))
+    if mode == "no bounds":
+        files, mode = replace(files, columns={}), "None"
+    chosen = replace(SETTINGS, mode=mode, key=(SortColumn(PART),) if mode == "Declared" else ())
+    (item,) = decide(AdviceInput(files, NONE, chosen)).actions
+    key = files.columns[item.action.key[0].field_id] if item.action.key else None
+    inputs = [
+        InputFile(
+            files.path[i], int(files.bytes[i]), int(files.records[i]), 1,
+            int(key.lower[i]) if key else None, int(key.upper[i]) if key else None,
+            live=int(files.live_bytes[i]),
+        )
+        for i in range(len(files))
+        if files.path[i] in item.action.inputs
+    ]  # fmt: skip
+    run = make_groups("a01", item.action, inputs, item.action.target_bytes, 1 << 30, 2)
+    assert item.written_share == 1.0
+    assert (item.groups, item.files_out) == (len(run), sum(group.files for group in run))
+    assert item.bytes_out == pytest.approx(sum(group.live_bytes for group in run), rel=1e-3)
 
 
 def test_a_declared_key_is_clustered_whatever_the_queries_and_says_who_loses():

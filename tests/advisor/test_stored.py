@@ -14,13 +14,21 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.simulate.stored import sampled_domain
+from reconciler.advisor.simulate.stored import (
+    LEAST_SHARE,
+    MOST_SHARE,
+    Stored,
+    sampled_domain,
+    stored_columns,
+    written_share,
+)
 from reconciler.advisor.simulate.whatif import Rewrite, merged_whole, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.sketch import sample_rows
 from reconciler.core.actions import LEXICOGRAPHIC
 from reconciler.core.cost import TableView, table_view
+from reconciler.core.filetable import UNKNOWN
 from reconciler.core.row_groups import PAGE_ROWS
 from reconciler.core.schema import SortColumn
 from tests.conftest import sqlite_catalog
@@ -155,6 +163,45 @@ def test_output_files_are_as_many_as_sorted_rows_fill(tmp_path, files):
     outcome = what_if(_pool(found), rewrite, ())
     assert outcome.files == files
     assert outcome.view.files.total_bytes == pytest.approx(size, rel=0.08)
+
+
+@pytest.mark.parametrize("per_file", [200, 600])
+def test_footers_of_merged_files_are_no_part_of_what_is_written(tmp_path, per_file):
+    rows = make_rows(9_000)
+    found = world(tmp_path, rows, per_file, SAMPLED)
+    view = found.view
+    known = stored_columns(view)
+    sizes = merged_whole(view, np.zeros(len(view.files), dtype=np.int64), 128 << 20).files
+    share = written_share(view.files, known, sizes.column_sizes, 1)
+    written(rows, tmp_path / "merged.parquet")
+    size = (tmp_path / "merged.parquet").stat().st_size
+    assert share == pytest.approx(size / view.files.total_bytes, rel=0.35)
+    half = replace(view.files, position_deleted=view.files.records // 2)
+    merged = {field: size / 2.0 for field, size in sizes.column_sizes.items()}
+    assert written_share(half, known, merged, 1) == pytest.approx(share, abs=0.01)
+
+
+def test_what_no_footer_or_manifest_tells_is_taken_to_keep_its_bytes(tmp_path):
+    """Metrics mode "none" leaves a column out of every manifest entry."""
+    found = world(tmp_path, make_rows(12_000), 600, SAMPLED)
+    files, known = found.view.files, stored_columns(found.view)
+    every = np.zeros(len(files), dtype=np.int64)
+    sizes = merged_whole(found.view, every, 128 << 20).files.column_sizes
+    share = written_share(files, known, sizes, 1)
+    assert share < 0.8
+    note = IDS["note"]
+    untold = {field: size for field, size in files.column_sizes.items() if field != note}
+    once = {**files.column_sizes, note: np.where(every == every[0], UNKNOWN, 0)}
+    for column_sizes in (untold, once):
+        less = written_share(replace(files, column_sizes=column_sizes), known, sizes, 1)
+        assert share < less < 1.0
+    nothing = Stored({}, {}, {})
+    assert written_share(files, nothing, sizes, 1) == 1.0
+    assert written_share(files, known, files.column_sizes, len(files)) == 1.0
+    assert written_share(files, known, {f: n * 9 for f, n in sizes.items()}, 1) == MOST_SHARE
+    assert written_share(files, known, {f: n * 0 for f, n in sizes.items()}, 1) == LEAST_SHARE
+    none = files.take(np.zeros(0, dtype=np.int64))
+    assert written_share(none, known, sizes, 0) == 1.0
 
 
 def _pool(found: World) -> Pool:

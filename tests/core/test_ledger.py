@@ -146,7 +146,7 @@ def test_a_rewrite_whose_files_came_out_much_smaller_may_be_done_again():
         wrote("p-3", 1_000, 100, 1),  # no fewer than one
     ]
     assert written_layouts(entries) == {"p-2": frozenset({"one"}), "p-3": frozenset({"one"})}
-    foreseen = replace(entries[0], predicted={"layout": "one", "writtenMilli": 110})
+    foreseen = replace(entries[0], predicted={"layout": "one", "bytesIn": 10, "bytesOut": 1})
     assert written_layouts([foreseen]) == {"p-1": frozenset({"one"})}
 
 

@@ -228,8 +228,9 @@ def test_stopping_also_keeps_jobs_from_starting(
     cancel, cancelled, stop = rewrite._Execution._cancel_jobs, threading.Event(), []
     attempts: list[str] = []
 
-    def cancelling(execution: Any, attempt: Any, groups: int) -> None:
-        cancel(execution, attempt, groups)
+    def cancelling(execution: Any, attempt: Any, running: list[int]) -> None:
+        assert running == [0]
+        cancel(execution, attempt, running)
         attempts.append(attempt.id)
         cancelled.set()
 

@@ -40,6 +40,9 @@ COMPRESSIBLE = 0.75
 ORDER_FILES = 16
 """Files that are asked whether their rows lie in order."""
 
+LEAST_SHARE, MOST_SHARE = 0.2, 1.25
+"""Of its inputs' live bytes a rewrite is expected to write no less and no more."""
+
 ORDERED = 0.5
 """Neighbours that are nearer than this share of what they would be in no order: rows in order."""
 
@@ -282,3 +285,25 @@ def _spans(files: FileTable, field: int) -> Spans | None:
 def _places(lower: Array, upper: Array) -> tuple[Float64, Float64]:
     codes = np.unique(np.concatenate([lower, upper]), return_inverse=True)[1].reshape(-1)
     return codes[: len(lower)].astype(np.float64), codes[len(lower) :].astype(np.float64)
+
+
+def written_share(
+    files: FileTable, stored: Stored, sizes: Mapping[int, npt.NDArray[np.number]], outputs: int
+) -> float:
+    """Bytes written per live byte of the files, in thousandths, as plans tell it.
+
+    sizes: of columns in the output. Rows in order compress better than they did, and what many
+    files repeat is written once: dictionaries, and footers, which are what files hold beside their
+    columns where the size of each is known. A column of which no footer told keeps its bytes.
+    """
+    live = files.live_bytes
+    whole, alive = float(live.sum()), float(live.sum()) / max(float(files.total_bytes), 1.0)
+    known = {f: n for f, n in files.column_sizes.items() if not (n == UNKNOWN).any()}
+    told = [field for field in stored.columns if field in sizes and field in known]
+    if not told or whole <= 0.0:
+        return 1.0
+    beside = max(whole - alive * sum(float(n.sum()) for n in known.values()), 0.0)
+    repeated = beside if all(f.field_id in known for f in files.schema.fields) else 0.0
+    gone = sum(alive * float(known[field].sum()) - float(sizes[field].sum()) for field in told)
+    gone += repeated * max(1.0 - outputs / len(files), 0.0)
+    return round(min(max(1.0 - gone / whole, LEAST_SHARE), MOST_SHARE), 3)

@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
-from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, stored_columns
+from reconciler.advisor.simulate.stored import (
+    Stored,
+    sampled_domain,
+    slice_domain,
+    stored_columns,
+    written_share,
+)
 from reconciler.core.actions import LEXICOGRAPHIC
 from reconciler.core.column_bytes import RUN_BYTES, bytes_per_row
 from reconciler.core.cost import (
@@ -42,9 +48,6 @@ MAX_BOUNDED_GROUPS = 64
 
 MIN_SLICE_ROWS = 8
 REPLICATES = 16
-
-LEAST_SHARE, MOST_SHARE = 0.25, 1.25
-"""Of its inputs' bytes a rewrite is expected to write no less and no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +144,12 @@ def _simulated(
     """The output's files and row groups as a view; and how the rows were cut."""
     rows = weight[order]
     cut = _sliced(pool, rewrite, order, rows, 1.0 if told is None else told.share)
-    sizes = _group_sizes(pool, rewrite, order, rows, cut.of_group, told)
+    sizes = _group_sizes(pool, rewrite, order, rows, cut, told)
     if told is None:
-        known = {f: float(size.sum()) for f, size in sizes.items() if f in pool.stored.columns}
-        settled = _sliced(pool, rewrite, order, rows, written_share(pool.files, known))
+        share = written_share(pool.files, pool.stored, sizes, cut.files)
+        settled = _sliced(pool, rewrite, order, rows, share)
         if not np.array_equal(settled.of_group, cut.of_group):
-            sizes = _group_sizes(pool, rewrite, order, rows, settled.of_group, told)
+            sizes = _group_sizes(pool, rewrite, order, rows, settled, told)
         cut = settled
     starts = np.flatnonzero(np.diff(cut.owner, prepend=-1))
     whole = {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
@@ -165,7 +168,7 @@ def _simulated(
 def _sliced(pool: Pool, rewrite: Rewrite, order: Int64, rows: Float64, share: float) -> _Slices:
     """Cut where the execution would, were `share` of the rows' bytes written."""
     chunk = rewrite.chunk_of_file[pool.file[order]]
-    per_row = share * _live_bytes(pool.files) / max(float(rows.sum()), 1e-9)
+    per_row = share * float(pool.files.live_bytes.sum()) / max(float(rows.sum()), 1e-9)
     file, real_files = _cut(chunk, rows * per_row, output_files, rewrite.target_bytes)
     group, _ = _cut(file, rows * per_row, row_groups_of, rewrite.row_group_bytes)
     of_group = np.flatnonzero(np.diff(group, prepend=-1))
@@ -173,38 +176,16 @@ def _sliced(pool: Pool, rewrite: Rewrite, order: Int64, rows: Float64, share: fl
     return _Slices(share, per_row, of_file, of_group, file[of_group].astype(np.int64), real_files)
 
 
-def _live_bytes(files: FileTable) -> float:
-    """Bytes of the rows that are written: not those that are deleted by position."""
-    live = np.maximum(files.records - files.position_deleted, 0)
-    return float((files.bytes * (live / np.maximum(files.records, 1))).sum())
-
-
-def written_share(files: FileTable, sizes: Mapping[int, float]) -> float:
-    """Bytes written per live byte of the files, where columns take `sizes` once written: rows in
-    order compress better than they did, and what many small files repeat is written once. A column
-    that is not among them keeps its bytes."""
-    whole = float(files.total_bytes)
-    told = {f: known for f, known in files.column_sizes.items() if not (known == UNKNOWN).any()}
-    alive = _live_bytes(files) / max(whole, 1.0)
-    now = {field: alive * float(known.sum()) for field, known in told.items()}
-    held = sum(now.values())
-    # Footers are what is left of a file beside its columns: of merged ones next to nothing is.
-    rest = 0.0 if len(told) == len(files.column_sizes) else max(alive * whole - held, 0.0)
-    if held <= 0.0:
-        return 1.0
-    written = rest + sum(sizes.get(field, size) for field, size in now.items())
-    return min(max(written / (rest + held), LEAST_SHARE), MOST_SHARE)
-
-
 def _group_sizes(
     pool: Pool,
     rewrite: Rewrite,
     order: Int64,
     rows: Float64,
-    starts: Int64,
+    cut: _Slices,
     told: _Told | None,
 ) -> dict[int, Float64]:
-    """Column bytes per written row group; starts: their first rows."""
+    """Column bytes per written row group."""
+    starts = cut.of_group
     records = np.add.reduceat(rows, starts)
     if told is not None:
         return {field: width * records for field, width in told.widths.items()}
@@ -212,8 +193,7 @@ def _group_sizes(
     lead = None if first is None else first.field_id
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
-    size = float(pool.files.bytes.sum()) / total * records
-    each = records / row_groups_of(size, rewrite.row_group_bytes)
+    each = records / row_groups_of(cut.per_row * records, rewrite.row_group_bytes)
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
@@ -493,11 +473,13 @@ def _added(readings: Sequence[ShapeReading]) -> ShapeReading:
     )
 
 
-def merged_whole(view: TableView, bins: Int64, row_group_bytes: int) -> TableView:
+def merged_whole(
+    view: TableView, bins: Int64, row_group_bytes: int, stored: Stored | None = None
+) -> TableView:
     """The outcome of merging whole files without a sort: bounds are the unions, exactly.
 
-    bins: output file per input file, ascending. Row groups are as coarse as the files, but for the
-    dictionaries that they write.
+    bins: output file per input file, ascending. stored: of the view, if known already. Row groups
+    are as coarse as the files, but for the dictionaries that they write.
     """
     order = np.argsort(bins, kind="stable")
     starts = np.flatnonzero(np.diff(bins[order], prepend=-1))
@@ -516,20 +498,20 @@ def merged_whole(view: TableView, bins: Int64, row_group_bytes: int) -> TableVie
     size = np.add.reduceat(taken.bytes, starts)
     sizes = {field: _sum_known(known, starts) for field, known in taken.column_sizes.items()}
     each = records / row_groups_of(size, row_group_bytes)
-    sizes |= _merged_sizes(view, order, starts, records, each)
+    stored = stored_columns(view) if stored is None else stored
+    sizes |= _merged_sizes(view, stored, order, starts, records, each)
     table = simulated_files(view.files, records, size, columns, sizes)
     return TableView(table, row_group_bytes=1 << 62, open_bytes=view.open_bytes)
 
 
 def _merged_sizes(
-    view: TableView, order: Int64, starts: Int64, records: Int64, each: Float64
+    view: TableView, stored: Stored, order: Int64, starts: Int64, records: Int64, each: Float64
 ) -> dict[int, Int64]:
     """Column bytes per merged file, for the columns whose footers tell how they are stored.
 
     order: input files by output file; starts: first input per output; each: rows of a row group.
     """
-    stored, sizes = stored_columns(view), {}
-    sample = view.sample
+    sizes, sample = {}, view.sample
     for field, column in stored.columns.items():
         if sample is not None and field in sample.values and len(sample) and not column.ordered:
             place = np.argsort(order)[sample.file]
