@@ -1,8 +1,8 @@
 """Sketches: a small joint sample of rows of a data file over the predicate columns.
 
-1,024 systematic rows of one row group (definitions: Sketch), so that what depends on two columns
-at once can be judged. Kept in the state store by file path: a data file never changes. Rows that
-delete files have since removed may be among them.
+1,024 systematic rows of one row group, or of several small ones, so that what depends on two
+columns at once can be judged. Kept in the state store by file path: a data file never changes.
+Rows that delete files have since removed may be among them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ Array = npt.NDArray[Any]
 
 SAMPLE_ROWS = 1024
 READERS = 4
+GROUP_BYTES = 16 << 20
+"""Stored bytes of the wanted columns that a sketch may read for more than one row group."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def sample_rows(
 
 
 def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) -> Sketch:
-    """Systematic rows of one row group, chosen by the path so that it is always the same."""
+    """Systematic rows of a row group, or of several evenly spaced ones where these are small: in a
+    file that is sorted one of them knows nothing of the others' values."""
     with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
         leaves = leaves_by_id(file.schema_arrow, schema)
         present = [field for field in fields if field.field_id in leaves]
@@ -98,17 +101,34 @@ def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) 
         ]
         if not filled:
             return _nulls(fields, 0)
-        group = filled[zlib.crc32(path.encode()) % len(filled)]
-        total = file.metadata.row_group(group).num_rows
+        names = [".".join(leaves[field.field_id].path) for field in present]
+        groups = _chosen_groups(file.metadata, filled, names, path)
+        total = sum(file.metadata.row_group(group).num_rows for group in groups)
         count = min(SAMPLE_ROWS, total)
         place = ((np.arange(count) + 0.5) * total / count).astype(np.int64)
         sketch = _nulls(fields, count)
-        names = [".".join(leaves[field.field_id].path) for field in present]
-        table = file.read_row_group(group, columns=names, use_threads=False) if names else None
+        table = file.read_row_groups(groups, columns=names, use_threads=False) if names else None
         for field in present:
             column = column_at(table, leaves[field.field_id]).take(place)
             sketch.values[field.field_id], sketch.null[field.field_id] = domain_array(field, column)
         return sketch
+
+
+def _chosen_groups(
+    metadata: Any, filled: Sequence[int], names: Sequence[str], path: str
+) -> list[int]:
+    """Evenly spaced row groups, as many as GROUP_BYTES of the wanted columns allow, one at least;
+    by the path, so that they are always the same."""
+    wanted, size = set(names), 0
+    for number in filled:
+        group = metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema in wanted:
+                size += column.total_compressed_size
+    count = max(1, min(len(filled), GROUP_BYTES * len(filled) // max(size, 1)))
+    first = zlib.crc32(path.encode()) % len(filled) if count < len(filled) else 0
+    return sorted(filled[(first + i * len(filled) // count) % len(filled)] for i in range(count))
 
 
 _DTYPES = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BYTES: "S1"}

@@ -12,14 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StructType
 
+from reconciler.catalog import sketch
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.sketch import sample_rows
 from reconciler.catalog.state import StateStore
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.filetable import UNKNOWN
 from reconciler.core.observation import Observation
+from reconciler.core.schema import Field, Schema
 from reconciler.core.values import Kind, encode
 from reconciler.errors import UserError
 from tests.catalog.test_observe import EVERYTHING, rows, simple
@@ -235,3 +238,36 @@ def test_files_without_field_ids_are_matched_by_the_names_their_columns_had(
     assert found.columns[ids["renamed"]].upper.tolist() == [6]
     assert found.columns[ids["s.y"]].upper.tolist() == [2]
     assert sample_rows(config, seen.files, every(seen), [1]).values[1].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize(("allowed", "groups"), [(16 << 20, 8), (0, 1)])
+def test_a_sorted_file_is_sampled_over_its_small_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, groups: int
+) -> None:
+    """One row group of it knows nothing of the others' values: they were taken for not there."""
+    monkeypatch.setattr(sketch, "GROUP_BYTES", allowed)
+    path = str(tmp_path / "sorted.parquet")
+    values = pa.array([None] * 4_000 + list(range(4_000)), pa.int64())
+    pq.write_table(pa.table({"k": values}), path, row_group_size=1_000)
+    schema = Schema(0, (Field(1, "k", "long"),))
+    found = sketch.sketch_file(PyArrowFileIO(), path, schema, schema.fields)
+    assert len(found) == min(sketch.SAMPLE_ROWS, groups * 1_000)
+    seen = set(found.values[1][~found.null[1]] // 1_000)
+    assert len(seen) + (1 if found.null[1].any() else 0) == min(groups, 5)
+    if groups == 8:
+        assert found.null[1].mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_row_groups_of_a_sketch_are_evenly_spaced_and_always_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "wide.parquet")
+    random = np.random.default_rng(1)
+    rows = pa.table({"k": random.random(8_000), "other": random.random(8_000)})
+    pq.write_table(rows, path, row_group_size=1_000, use_dictionary=False, compression="none")
+    metadata = pq.read_metadata(path)
+    monkeypatch.setattr(sketch, "GROUP_BYTES", 33_000)  # of 8,000 bytes each
+    chosen = sketch._chosen_groups(metadata, range(8), ["k"], path)
+    assert chosen in ([0, 2, 4, 6], [1, 3, 5, 7])
+    assert chosen == sketch._chosen_groups(metadata, range(8), ["k"], path)
+    assert len(sketch._chosen_groups(metadata, range(8), ["k", "other"], path)) == 2
