@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.simulate.pool import Pool
@@ -24,11 +23,9 @@ from reconciler.advisor.situation import YEAR_MS, Situation
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.core import explain
 from reconciler.core.cost import ShapeReading, read_shape, rewrite_cost
-from reconciler.core.filetable import FileTable, Int64
+from reconciler.core.filetable import FileTable, Float64, Int64
 from reconciler.core.grouping import extents, group_files
 from reconciler.core.schema import SortColumn
-
-Float64 = npt.NDArray[np.float64]
 
 TENTH_PERCENTILE = 1.2816
 """Standard errors between a mean and its 10th percentile."""

@@ -35,10 +35,8 @@ from reconciler.advisor.wair.signature import candidate_keys, cluster, signature
 from reconciler.core import explain
 from reconciler.core.actions import HILBERT, LEXICOGRAPHIC
 from reconciler.core.cost import ShapeReading, projected_bytes
-from reconciler.core.filetable import Int64
+from reconciler.core.filetable import Float64, Int64
 from reconciler.core.schema import SortColumn
-
-Float64 = npt.NDArray[np.float64]
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Prefixes of a cluster, best files first, tried until one passes."""

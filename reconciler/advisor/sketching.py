@@ -7,14 +7,11 @@ queries read of it. Of the files whose bound beats their cost a stratified sampl
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.advisor.recluster import allowed, is_quiet
 from reconciler.advisor.situation import Situation
-from reconciler.core.filetable import FileTable, Int64
+from reconciler.core.filetable import FileTable, Float64, Int64
 from reconciler.core.values import Kind
-
-Float64 = npt.NDArray[np.float64]
 
 MAX_FILES = 64
 ROUNDING = 1e-4

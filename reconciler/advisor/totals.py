@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
 from reconciler.advisor.judge import Candidate
 from reconciler.advisor.situation import Situation
 from reconciler.core.cost import projected_bytes, row_group_count, scan_amplification
+from reconciler.core.filetable import Float64
 from reconciler.core.interval import Interval
 from reconciler.core.row_groups import row_groups_of
-
-Float64 = npt.NDArray[np.float64]
 
 WORSE = 1.01
 

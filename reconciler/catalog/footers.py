@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from reconciler.core.schema import Field, Schema
 from reconciler.core.values import BOUND_BYTES, Kind, Scalar
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyiceberg.io import FileIO
 
 READERS = 16
@@ -94,36 +95,33 @@ def read_row_groups(
 def read_footer(io: FileIO, path: str, schema: Schema) -> Footer:
     """One file's footer, statistics of the schema's columns only."""
     with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
-        metadata = file.metadata
-        leaves = leaves_by_id(file.schema_arrow, schema)
-        judged = [
-            (
-                field,
-                leaves[field.field_id],
-                unit_of(file.schema.column(leaves[field.field_id].index)),
+        return footer_of(file, leaves_by_id(file.schema_arrow, schema), schema.fields)
+
+
+def footer_of(file: pq.ParquetFile, leaves: Mapping[int, Leaf], fields: Sequence[Field]) -> Footer:
+    """The footer of an open file: sizes of the leaves given, statistics of the fields given."""
+    metadata = file.metadata
+    judged = [
+        (field, leaves[field.field_id], unit_of(file.schema.column(leaves[field.field_id].index)))
+        for field in fields
+        if field.kind is not None
+        and field.field_id in leaves
+        and not leaves[field.field_id].repeated
+    ]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return Footer(
+        metadata.serialized_size + 8,
+        tuple(
+            GroupStats(
+                group.num_rows,
+                group.total_byte_size,
+                chunk_sizes(group, leaves),
+                dictionary_sizes(group, leaves),
+                {field.field_id: _chunk(group, field, leaf, unit) for field, leaf, unit in judged},
             )
-            for field in schema.fields
-            if field.kind is not None
-            and field.field_id in leaves
-            and not leaves[field.field_id].repeated
-        ]
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        return Footer(
-            metadata.serialized_size + 8,
-            tuple(
-                GroupStats(
-                    group.num_rows,
-                    group.total_byte_size,
-                    chunk_sizes(group, leaves),
-                    dictionary_sizes(group, leaves),
-                    {
-                        field.field_id: _chunk(group, field, leaf, unit)
-                        for field, leaf, unit in judged
-                    },
-                )
-                for group in groups
-            ),
-        )
+            for group in groups
+        ),
+    )
 
 
 def _chunk(group: Any, field: Field, leaf: Leaf, unit: str) -> ChunkStats:
@@ -156,7 +154,7 @@ def _assemble(files: FileTable, chosen: list[int], footers: Sequence[Footer]) ->
         records=np.array([group.records for group in groups], dtype=np.int64),
         encoded=np.array([group.encoded for group in groups], dtype=np.int64),
         columns={
-            field.field_id: _bounds(field, groups)
+            field.field_id: zone_map(field, groups)
             for field in files.schema.fields
             if field.kind is not None and any(field.field_id in group.chunks for group in groups)
         },
@@ -185,7 +183,8 @@ _FILLERS: dict[Kind, tuple[Scalar, type[np.generic]]] = {
 _ABSENT = ChunkStats(None, None, UNKNOWN, UNKNOWN, False)
 
 
-def _bounds(field: Field, groups: Sequence[GroupStats]) -> ColumnBounds:
+def zone_map(field: Field, groups: Sequence[GroupStats]) -> ColumnBounds:
+    """Bounds and counts of one column by row group; what the footers do not tell is unknown."""
     chunks = [group.chunks.get(field.field_id, _ABSENT) for group in groups]
     kind = field.kind
     assert kind is not None

@@ -1,8 +1,10 @@
 """Sketches: a small joint sample of rows of a data file over the predicate columns.
 
-1,024 systematic rows of one row group, or of several small ones, so that what depends on two
-columns at once can be judged. Kept in the state store by file path: a data file never changes.
-Rows that delete files have since removed may be among them.
+1,024 systematic rows, so that what depends on two columns at once can be judged. Of a file's row
+groups only some are read, down to one where they are large; for a row group that was not read stand
+rows of the most alike one that was, within the bounds and the counts of its own statistics.
+Kept in the state store by file path: a data file never changes. Rows that delete files have since
+removed may be among them.
 """
 
 from __future__ import annotations
@@ -11,17 +13,17 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.catalog.blobs import pack, unpack
-from reconciler.catalog.footers import MISSING_DATA_FILE
+from reconciler.catalog.footers import MISSING_DATA_FILE, GroupStats, footer_of, zone_map
 from reconciler.catalog.load import data_file_io, translate_io
 from reconciler.catalog.parquet import column_at, domain_array, leaves_by_id, open_parquet
+from reconciler.core.donors import lent_nulls, moved, nearest
 from reconciler.core.execution import CatalogConfig
-from reconciler.core.filetable import FileTable, Int64
+from reconciler.core.filetable import Array, ColumnBounds, FileTable, Int64
 from reconciler.core.sample import RowSample
 from reconciler.core.schema import Field, Schema
 from reconciler.core.values import Kind
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
 
     from reconciler.catalog.state import Store
 
-Array = npt.NDArray[Any]
-
 SAMPLE_ROWS = 1024
 READERS = 4
+VERSION = 2
+"""Of how rows are chosen: sketches kept by another one are taken anew."""
 GROUP_BYTES = 16 << 20
 """Stored bytes of the wanted columns that a sketch may read for more than one row group."""
 
@@ -89,46 +91,81 @@ def sample_rows(
 
 
 def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) -> Sketch:
-    """Systematic rows of a row group, or of several evenly spaced ones where these are small: in a
-    file that is sorted one of them knows nothing of the others' values."""
+    """Systematic rows of the file, read from as many row groups as GROUP_BYTES allows.
+
+    In a file that is sorted, one row group knows nothing of the others' values; their statistics
+    do.
+    """
     with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
         leaves = leaves_by_id(file.schema_arrow, schema)
         present = [field for field in fields if field.field_id in leaves]
-        filled = [
-            number
-            for number in range(file.metadata.num_row_groups)
-            if file.metadata.row_group(number).num_rows
-        ]
-        if not filled:
-            return _nulls(fields, 0)
-        names = [".".join(leaves[field.field_id].path) for field in present]
-        groups = _chosen_groups(file.metadata, filled, names, path)
-        total = sum(file.metadata.row_group(group).num_rows for group in groups)
-        count = min(SAMPLE_ROWS, total)
-        place = ((np.arange(count) + 0.5) * total / count).astype(np.int64)
+        wanted = {field.field_id: leaves[field.field_id] for field in present}
+        groups = footer_of(file, wanted, present).groups
+        filled = np.flatnonzero([group.records for group in groups])
+        count = min(SAMPLE_ROWS, sum(group.records for group in groups))
         sketch = _nulls(fields, count)
-        table = file.read_row_groups(groups, columns=names, use_threads=False) if names else None
+        if not count or not present:
+            return sketch
+        read = _chosen_groups([groups[number] for number in filled], path)
+        table = file.read_row_groups(
+            filled[read].tolist(),
+            columns=[".".join(leaf.path) for leaf in wanted.values()],
+            use_threads=False,
+        )
+        rows = _sampled([groups[number] for number in filled], present, read, count)
         for field in present:
-            column = column_at(table, leaves[field.field_id]).take(place)
-            sketch.values[field.field_id], sketch.null[field.field_id] = domain_array(field, column)
+            column = column_at(table, leaves[field.field_id]).take(rows.place)
+            sketch.values[field.field_id], sketch.null[field.field_id] = rows.stand_in(
+                field, *domain_array(field, column)
+            )
         return sketch
 
 
-def _chosen_groups(
-    metadata: Any, filled: Sequence[int], names: Sequence[str], path: str
-) -> list[int]:
+def _chosen_groups(groups: Sequence[GroupStats], path: str) -> Int64:
     """Evenly spaced row groups, as many as GROUP_BYTES of the wanted columns allow, one at least;
     by the path, so that they are always the same."""
-    wanted, size = set(names), 0
-    for number in filled:
-        group = metadata.row_group(number)
-        for place in range(group.num_columns):
-            column = group.column(place)
-            if column.path_in_schema in wanted:
-                size += column.total_compressed_size
-    count = max(1, min(len(filled), GROUP_BYTES * len(filled) // max(size, 1)))
-    first = zlib.crc32(path.encode()) % len(filled) if count < len(filled) else 0
-    return sorted(filled[(first + i * len(filled) // count) % len(filled)] for i in range(count))
+    size = sum(sum(group.sizes.values()) for group in groups)
+    count = max(1, min(len(groups), GROUP_BYTES * len(groups) // max(size, 1)))
+    first = zlib.crc32(path.encode()) % len(groups) if count < len(groups) else 0
+    return np.sort((first + np.arange(count) * len(groups) // count) % len(groups))
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Sampled rows of a file with a row, in their order. Arrays [sampled rows].
+
+    place: among the rows of the row groups that were read, one after the other. source: the row
+    group that a row was read from; to: the one it stands for. records: rows per row group.
+    """
+
+    place: Int64
+    source: Int64
+    to: Int64
+    records: Int64
+    bounds: dict[int, ColumnBounds]
+
+    def stand_in(self, field: Field, values: Array, null: Array) -> tuple[Array, Array]:
+        """Values and NULL flags that were read, as those of the row groups they stand for."""
+        bounds = self.bounds[field.field_id]
+        here = moved(bounds, values, null, self.source, self.to)
+        return here, lent_nulls(bounds, self.records, null, self.source, self.to)
+
+
+def _sampled(
+    groups: Sequence[GroupStats], fields: Sequence[Field], read: Int64, count: int
+) -> _Sampled:
+    """Evenly spaced rows of all row groups; of one that was not read, those at the same share of
+    the most alike one."""
+    records = np.array([group.records for group in groups], dtype=np.int64)
+    ends = np.cumsum(records)
+    place = ((np.arange(count) + 0.5) * ends[-1] / count).astype(np.int64)
+    to = np.searchsorted(ends, place, side="right")
+    bounds = {field.field_id: zone_map(field, groups) for field in fields}
+    donor = nearest(list(bounds.values()), np.arange(len(groups)), read)
+    source = read[donor[to]]
+    starts = np.cumsum(records[read]) - records[read]
+    inside = (place - (ends - records)[to]) * records[source] // records[to]
+    return _Sampled(starts[donor[to]] + inside, source, to, records, bounds)
 
 
 _DTYPES = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BYTES: "S1"}
@@ -153,7 +190,9 @@ def _stored(
     for path, blobs in store.sketches(table_uuid, paths).items():
         for blob in blobs:
             sketch = _decode(blob)
-            if all(sketch.types.get(field.field_id) == field.type for field in fields):
+            if sketch is not None and all(
+                sketch.types.get(field.field_id) == field.type for field in fields
+            ):
                 found[path] = sketch
     return found
 
@@ -161,11 +200,15 @@ def _stored(
 def _encode(sketch: Sketch) -> bytes:
     arrays = {f"v{key}": value for key, value in sketch.values.items()}
     arrays |= {f"n{key}": value for key, value in sketch.null.items()}
-    return pack({"types": {str(key): kind for key, kind in sketch.types.items()}}, arrays)
+    types = {str(key): kind for key, kind in sketch.types.items()}
+    return pack({"version": VERSION, "types": types}, arrays)
 
 
-def _decode(blob: bytes) -> Sketch:
+def _decode(blob: bytes) -> Sketch | None:
+    """None for a sketch of another VERSION."""
     header, arrays = unpack(blob)
+    if header.get("version") != VERSION:
+        return None
     return Sketch(
         {int(key): kind for key, kind in header["types"].items()},
         {int(name[1:]): array for name, array in arrays.items() if name[0] == "v"},

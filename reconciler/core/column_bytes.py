@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.core.filetable import Float64
 from reconciler.core.row_groups import PAGE_ROWS
-
-Float64 = npt.NDArray[np.float64]
 
 MOST_DISTINCT = 1e15
 """Stands for "no value ever repeats"."""

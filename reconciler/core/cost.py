@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.core.actions import ActionType
-from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Int64
+from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
 from reconciler.core.leaves import SlotLiterals
 from reconciler.core.overlap import covered_share
 from reconciler.core.predicate import TRUE, Predicate
@@ -24,7 +24,6 @@ from reconciler.core.rowfilter import matches
 from reconciler.core.sample import RowGroups, RowSample
 from reconciler.core.schema import Schema
 
-Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
 OPEN_BYTES = 1 << 20

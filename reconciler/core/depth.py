@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from reconciler.core.filetable import Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.core.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.core.schema import Field
 from reconciler.core.values import Kind
-
-Float64 = npt.NDArray[np.float64]
 
 BLUNT_SHARE = 0.5
 """No verdict above this share of rows in files whose truncated bounds are one same prefix."""
@@ -236,7 +233,7 @@ def _unjudged(field: Field, files: int, bounded: int, reason: str) -> ColumnDept
 
 
 def _weighted_share(part: Bool, whole: Bool, rows: Int64) -> float:
-    weight: npt.NDArray[np.float64] = rows.astype(np.float64) + 1e-9
+    weight: Float64 = rows.astype(np.float64) + 1e-9
     return float(weight[part].sum() / weight[whole].sum())
 
 

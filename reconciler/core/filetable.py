@@ -19,6 +19,7 @@ from reconciler.core.schema import PartitionSpec, Schema
 from reconciler.core.values import Kind, Scalar
 
 Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
 
@@ -126,7 +127,7 @@ class FileTable:
         return int(self.bytes.sum())
 
     @property
-    def live_bytes(self) -> npt.NDArray[np.float64]:
+    def live_bytes(self) -> Float64:
         """Bytes of the rows that are not deleted by position, float64[files]."""
         live = np.maximum(self.records - self.position_deleted, 0)
         return self.bytes * (live / np.maximum(self.records, 1))

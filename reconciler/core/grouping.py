@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.core.actions import HILBERT
-from reconciler.core.filetable import Bool, FileTable, Int64
+from reconciler.core.filetable import Bool, FileTable, Float64, Int64
 from reconciler.core.schema import SortColumn
-
-Float64 = npt.NDArray[np.float64]
 
 MAX_GROUP_BYTES = 16 << 30
 """A larger set of overlapping files is cut in order of key midpoints: a conflict loses one part."""

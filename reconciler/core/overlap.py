@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.filetable import ColumnBounds, FileTable
+from reconciler.core.filetable import ColumnBounds, FileTable, Float64
 from reconciler.core.leaves import SlotLiterals
 from reconciler.core.predicate import (
     Always,
@@ -30,7 +30,6 @@ from reconciler.core.predicate import (
 )
 from reconciler.core.values import Kind
 
-Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 

@@ -18,7 +18,7 @@ from reconciler.advisor.situation import look
 from reconciler.advisor.wair.cut import cut
 from reconciler.core.considered import in_partitions, partitions_of
 from reconciler.core.cost import rewrite_cost
-from reconciler.core.filetable import ColumnBounds, FileTable
+from reconciler.core.filetable import ColumnBounds, FileTable, Float64
 from reconciler.core.format import count, iec, utc
 from reconciler.core.interval import UNCALIBRATED
 from reconciler.core.ledger import LedgerEntry, ReadCheck
@@ -30,7 +30,6 @@ from reconciler.report.model import (
     Candidate,
     CutCurve,
     FileSizes,
-    Float64,
     Forecast,
     Investment,
     KeyFiles,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from reconciler.core.filetable import Float64
+
 Int64 = npt.NDArray[np.int64]
 
 

@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StructType
 
 from reconciler.catalog import sketch
-from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.footers import read_footer, read_row_groups
 from reconciler.catalog.sketch import sample_rows
 from reconciler.catalog.state import StateStore
 from reconciler.core.execution import CatalogConfig
@@ -182,6 +182,29 @@ def test_sketches_are_kept_and_files_are_not_opened_again(
     assert again.null[2].tolist() == [False, True, False]
 
 
+def test_sketches_whose_rows_were_chosen_otherwise_are_taken_anew(
+    catalog: Any,
+    look: Look,
+    config: CatalogConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    table.append(simple(table, a=list(range(10_000))))
+    seen, store = look(), StateStore(tmp_path / "state")
+
+    def take() -> list[int]:
+        found = sample_rows(config, seen.files, every(seen), [1], store=store, table_uuid=seen.uuid)
+        return list(found.values[1].tolist())
+
+    first = take()
+    monkeypatch.setattr(sketch, "SAMPLE_ROWS", 10)
+    assert take() == first
+    monkeypatch.setattr(sketch, "VERSION", sketch.VERSION + 1)
+    assert len(take()) == 10
+    assert len(take()) == 10
+
+
 def test_a_missing_data_file_is_named_with_what_to_do(
     catalog: Any, look: Look, config: CatalogConfig
 ) -> None:
@@ -240,22 +263,49 @@ def test_files_without_field_ids_are_matched_by_the_names_their_columns_had(
     assert sample_rows(config, seen.files, every(seen), [1]).values[1].tolist() == [5, 6]
 
 
-@pytest.mark.parametrize(("allowed", "groups"), [(16 << 20, 8), (0, 1)])
-def test_a_sorted_file_is_sampled_over_its_small_row_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, groups: int
+@pytest.mark.parametrize("allowed", [16 << 20, 0])
+def test_a_sorted_file_is_sampled_over_all_its_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
     """One row group of it knows nothing of the others' values: they were taken for not there."""
     monkeypatch.setattr(sketch, "GROUP_BYTES", allowed)
-    path = str(tmp_path / "sorted.parquet")
-    values = pa.array([None] * 4_000 + list(range(4_000)), pa.int64())
-    pq.write_table(pa.table({"k": values}), path, row_group_size=1_000)
-    schema = Schema(0, (Field(1, "k", "long"),))
-    found = sketch.sketch_file(PyArrowFileIO(), path, schema, schema.fields)
-    assert len(found) == min(sketch.SAMPLE_ROWS, groups * 1_000)
-    seen = set(found.values[1][~found.null[1]] // 1_000)
-    assert len(seen) + (1 if found.null[1].any() else 0) == min(groups, 5)
-    if groups == 8:
-        assert found.null[1].mean() == pytest.approx(0.5, abs=0.01)
+    values = [None] * 4_000 + list(range(4_000))
+    names = [None if value is None else f"key-{value:05d}" for value in values]
+    table = pa.table({"k": pa.array(values, pa.int64()), "s": pa.array(names)})
+    found = _sketch_of(tmp_path, table, Field(1, "k", "long"), Field(2, "s", "string"))
+    assert len(found) == sketch.SAMPLE_ROWS
+    for field_id in (1, 2):
+        assert found.null[field_id].tolist() == [True] * 512 + [False] * 512
+    assert found.values[1][512:] == pytest.approx(
+        np.arange(512) * 7.8 + 4, abs=8 if allowed else 1_000
+    )
+    real = {name.encode() for name in names if name is not None}
+    drawn = found.values[2][512:]
+    for number, part in enumerate(np.split(drawn, 4)):
+        low, high = f"key-{number * 1_000:05d}".encode(), f"key-{number * 1_000 + 999:05d}".encode()
+        assert (part >= low).all() and (part <= high).all()
+        assert len(set(part.tolist())) == 128
+        assert allowed == 0 or set(part.tolist()) <= real
+
+
+def test_row_groups_that_hold_the_same_values_lend_each_other_what_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moved by a little, equal values of two row groups would look like different ones."""
+    monkeypatch.setattr(sketch, "GROUP_BYTES", 0)
+    random = np.random.default_rng(3)
+    cities = np.array([f"city {number:03d}" for number in range(200)])
+    price = random.integers(0, 1_000, 20_000) * 100
+    table = pa.table({"city": cities[random.integers(0, 200, 20_000)], "price": price})
+    found = _sketch_of(tmp_path, table, Field(1, "city", "string"), Field(2, "price", "long"))
+    assert set(found.values[1].tolist()) <= {city.encode() for city in cities}
+    assert not (found.values[2] % 100).any()
+
+
+def _sketch_of(tmp_path: Path, table: pa.Table, *fields: Field) -> sketch.Sketch:
+    path = str(tmp_path / "file.parquet")
+    pq.write_table(table, path, row_group_size=1_000)
+    return sketch.sketch_file(PyArrowFileIO(), path, Schema(0, fields), fields)
 
 
 def test_the_row_groups_of_a_sketch_are_evenly_spaced_and_always_the_same(
@@ -265,9 +315,13 @@ def test_the_row_groups_of_a_sketch_are_evenly_spaced_and_always_the_same(
     random = np.random.default_rng(1)
     rows = pa.table({"k": random.random(8_000), "other": random.random(8_000)})
     pq.write_table(rows, path, row_group_size=1_000, use_dictionary=False, compression="none")
-    metadata = pq.read_metadata(path)
+    fields = (Field(1, "k", "double"), Field(2, "other", "double"))
+    one, both = (
+        read_footer(PyArrowFileIO(), path, Schema(0, chosen)).groups
+        for chosen in (fields[:1], fields)
+    )
     monkeypatch.setattr(sketch, "GROUP_BYTES", 33_000)  # of 8,000 bytes each
-    chosen = sketch._chosen_groups(metadata, range(8), ["k"], path)
+    chosen = sketch._chosen_groups(one, path).tolist()
     assert chosen in ([0, 2, 4, 6], [1, 3, 5, 7])
-    assert chosen == sketch._chosen_groups(metadata, range(8), ["k"], path)
-    assert len(sketch._chosen_groups(metadata, range(8), ["k", "other"], path)) == 2
+    assert chosen == sketch._chosen_groups(one, path).tolist()
+    assert len(sketch._chosen_groups(both, path)) == 2

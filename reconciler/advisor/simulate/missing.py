@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.filetable import Bool, ColumnBounds, Int64
+from reconciler.core.filetable import Bool, ColumnBounds, Float64, Int64
 from reconciler.core.values import Kind
-
-Float64 = npt.NDArray[np.float64]
 
 NULL, VALUE, NAN = 0, 1, 2
 """In the order of an ascending sort, as Spark's defaults have it; a descending one is reversed."""

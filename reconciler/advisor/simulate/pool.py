@@ -18,6 +18,7 @@ from reconciler.advisor.simulate.missing import NAN, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, stored_columns
 from reconciler.core.actions import HILBERT
 from reconciler.core.cost import TableView
+from reconciler.core.donors import moved, nearest
 from reconciler.core.filetable import Array, Bool, FileTable, Int64
 from reconciler.core.sample import RowSample
 from reconciler.core.schema import SortColumn
@@ -82,18 +83,18 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
     owners = sample.file[starts]
     lengths = np.diff(np.append(starts, len(sample)))
     chosen = _chosen_files(len(files), max_rows)
-    donor = _donors(files, owners, chosen, columns)
+    donor = nearest([files.columns[column] for column in columns], chosen, owners)
     per_file = max(1, min(max_rows // len(chosen), int(lengths.max())))
     steps = (np.arange(per_file) + 0.5) / per_file
     index = starts[donor][:, None] + (lengths[donor][:, None] * steps).astype(np.int64)
     live = np.maximum(files.records - files.position_deleted, 0).astype(np.float64)
     weight = live[chosen] * (live.sum() / max(live[chosen].sum(), 1.0))
     file = np.repeat(chosen, per_file)
-    foreign = np.repeat(owners[donor] != chosen, per_file)
+    native = np.repeat(owners[donor] == chosen, per_file)
     flat = index.reshape(-1)
-    built = {column: _pool_column(files, sample, column, flat, file, foreign) for column in columns}
+    built = {column: _pool_column(files, sample, column, flat, file) for column in columns}
     return Pool(
-        built, file, np.repeat(weight / per_file, per_file), files, len(owners), ~foreign,
+        built, file, np.repeat(weight / per_file, per_file), files, len(owners), native,
         stored_columns(view),
     )  # fmt: skip
 
@@ -106,33 +107,16 @@ def _chosen_files(files: int, max_rows: int) -> Int64:
     return (np.arange(limit) * files // limit).astype(np.int64)
 
 
-def _donors(files: FileTable, owners: Int64, chosen: Int64, columns: Sequence[int]) -> Int64:
-    """Per chosen file the sketched file (index into owners) with the most alike bounds."""
-    distance = np.zeros((len(chosen), len(owners)), dtype=np.float32)
-    for column in columns:
-        bounds = files.columns[column]
-        for side in (bounds.lower, bounds.upper):
-            rank = np.unique(side, return_inverse=True)[1].reshape(-1)
-            place = (rank / max(rank.max(), 1)).astype(np.float32)
-            distance += np.abs(place[chosen][:, None] - place[owners][None, :])
-    donor = distance.argmin(axis=1)
-    position = np.searchsorted(owners, chosen)
-    mine = (position < len(owners)) & (owners[np.minimum(position, len(owners) - 1)] == chosen)
-    return np.where(mine, position, donor).astype(np.int64)
-
-
 def _pool_column(
-    files: FileTable, sample: RowSample, column: int, index: Int64, file: Int64, foreign: Array
+    files: FileTable, sample: RowSample, column: int, index: Int64, file: Int64
 ) -> PoolColumn:
     bounds = files.columns[column]
     values, null = sample.values[column][index], sample.null[column][index]
     nan = np.isnan(values) & ~null if bounds.kind is Kind.FLOAT else np.zeros_like(null)
-    told = missing(bounds, files.records, null, nan, file, ~foreign)
+    source = sample.file[index]
+    told = missing(bounds, files.records, null, nan, file, source == file)
+    values = moved(bounds, values, null, source, file)
     null = null | nan
-    if foreign.any() and bounds.kind is not Kind.BYTES:
-        values = _moved(
-            bounds.lower, bounds.upper, bounds.bounded, values, sample.file[index], file, foreign
-        )
     distinct, ranks = np.unique(values[~null], return_inverse=True)
     full = np.full(len(values), -1, dtype=np.int64)
     full[~null] = ranks.reshape(-1)
@@ -146,27 +130,6 @@ def _pool_column(
         np.sort(bounds.upper)[-1] if exact else None,
         told,
     )  # fmt: skip
-
-
-def _moved(
-    lower: Array,
-    upper: Array,
-    bounded: Array,
-    values: Array,
-    source: Int64,
-    file: Int64,
-    foreign: Array,
-) -> Array:
-    """Rows of a donor mapped linearly from its bounds into those of the file."""
-    usable = foreign & bounded[source] & bounded[file]
-    from_low, from_high = lower[source].astype(np.float64), upper[source].astype(np.float64)
-    to_low, to_high = lower[file].astype(np.float64), upper[file].astype(np.float64)
-    width = np.where(from_high > from_low, from_high - from_low, 1.0)
-    place = np.clip((values.astype(np.float64) - from_low) / width, 0.0, 1.0)
-    moved = to_low + place * (to_high - to_low)
-    if values.dtype.kind == "i":
-        moved = np.clip(np.rint(moved), to_low, to_high)
-    return np.where(usable, moved, values).astype(values.dtype)
 
 
 def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -> Int64:

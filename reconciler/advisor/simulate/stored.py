@@ -23,11 +23,9 @@ from reconciler.core.column_bytes import (
     extrapolated,
 )
 from reconciler.core.cost import TableView, type_width
-from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Int64
+from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
 from reconciler.core.sample import RowSample
 from reconciler.core.values import Kind
-
-Float64 = npt.NDArray[np.float64]
 
 _Profile = tuple[Float64, Float64, Float64, Float64]
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
@@ -34,14 +33,12 @@ from reconciler.core.cost import (
     read_shape,
     type_width,
 )
-from reconciler.core.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Int64
+from reconciler.core.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.core.grouping import output_files
 from reconciler.core.row_groups import row_groups_of
 from reconciler.core.sample import RowSample
 from reconciler.core.schema import SortColumn
 from reconciler.core.values import Kind
-
-Float64 = npt.NDArray[np.float64]
 
 MAX_BOUNDED_GROUPS = 64
 """More groups than this are not judged by bounds: such a rewrite deserves a sketch first."""
@@ -411,7 +408,7 @@ def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand])
 
 def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
     live = np.maximum(files.records - files.position_deleted, 1)
-    size = int((files.bytes * (live / np.maximum(files.records, 1))).sum())
+    size = int(files.live_bytes.sum())
     count = int(output_files(size, rewrite.target_bytes))
     edges = np.linspace(0.0, float(live.sum()), count + 1)
     lead = rewrite.key[0].field_id

@@ -10,11 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from reconciler.core.filetable import Int64
-
-Float64 = npt.NDArray[np.float64]
+from reconciler.core.filetable import Float64, Int64
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
-from reconciler.core.filetable import Int64
-
-Float64 = npt.NDArray[np.float64]
+from reconciler.core.filetable import Float64, Int64
 
 GRID = 0.01
 EPS = 0.1

@@ -20,8 +20,7 @@ from reconciler.core.cost import (
     projected_bytes,
     read_shape,
 )
-
-Float64 = npt.NDArray[np.float64]
+from reconciler.core.filetable import Float64
 
 
 @dataclass(frozen=True)
