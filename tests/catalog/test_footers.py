@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StructType
 
 from reconciler.catalog import sketch
-from reconciler.catalog.footers import read_footer, read_row_groups
+from reconciler.catalog.footers import read_footer, read_row_groups, zone_map
 from reconciler.catalog.sketch import sample_rows
 from reconciler.catalog.state import StateStore
 from reconciler.core.execution import CatalogConfig
@@ -300,6 +300,51 @@ def test_row_groups_that_hold_the_same_values_lend_each_other_what_they_hold(
     found = _sketch_of(tmp_path, table, Field(1, "city", "string"), Field(2, "price", "long"))
     assert set(found.values[1].tolist()) <= {city.encode() for city in cities}
     assert not (found.values[2] % 100).any()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("statistics", [True, False, ["long", "string"]])
+@pytest.mark.parametrize("group_rows", [300, 1_999])
+def test_rows_of_every_type_are_lent_within_the_bounds_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statistics: Any, group_rows: int
+) -> None:
+    monkeypatch.setattr(sketch, "GROUP_BYTES", 0)
+    random, count = np.random.default_rng(5), 2_000
+    wide = sorted(Decimal(int(x)).scaleb(-2) for x in random.integers(-(10**18), 10**18, count))
+    texts = sorted("é" * int(x * 80) + str(x) if x > 0.3 else "" for x in random.random(count))
+    columns = {
+        "long": pa.array(np.sort(random.integers(-(2**63), 2**63 - 1, count))),
+        "int": pa.array([None] * count, pa.int32()),
+        "double": pa.array(np.where(random.random(count) < 0.1, np.inf, 1e308)),
+        "float": pa.array(np.full(count, np.nan, dtype=np.float32)),
+        "string": pa.array([None if x % 7 == 0 else text for x, text in enumerate(texts)]),
+        "binary": pa.array([bytes(int(x * 4)) + b"\1\0" for x in random.random(count)]),
+        "uuid": pa.array(sorted(random.bytes(16) for _ in range(count)), pa.binary(16)),
+        "decimal(38, 2)": pa.array(wide, pa.decimal128(38, 2)),
+        "date": pa.array(np.sort(random.integers(0, 20_000, count)).astype(np.int32)).cast(
+            pa.date32()
+        ),
+        "timestamp_ns": pa.array(np.sort(random.integers(0, 10**18, count)), pa.timestamp("ns")),
+        "boolean": pa.array(random.random(count) < 0.5),
+    }
+    fields = [Field(number, kind, kind) for number, kind in enumerate(columns, start=1)]
+    path = str(tmp_path / "file.parquet")
+    pq.write_table(pa.table(columns), path, row_group_size=group_rows, write_statistics=statistics)
+    schema = Schema(0, tuple(fields))
+    found = sketch.sketch_file(PyArrowFileIO(), path, schema, fields)
+    groups = read_footer(PyArrowFileIO(), path, schema).groups
+    judged = 0
+    for field in fields:
+        bounds, here = zone_map(field, groups), found.values[field.field_id]
+        assert len(here) == len(found) == sketch.SAMPLE_ROWS
+        here = here[~found.null[field.field_id]]
+        if bounds.bounded.all() and len(here):
+            judged += 1
+            assert (here >= np.sort(bounds.lower)[0]).all(), field
+            assert (here <= np.sort(bounds.upper)[-1]).all(), field
+    assert judged >= (8 if statistics is True else 0)
+    if statistics is True:
+        assert found.null[2].all() and 0.13 < found.null[5].mean() < 0.16
 
 
 def _sketch_of(tmp_path: Path, table: pa.Table, *fields: Field) -> sketch.Sketch:
