@@ -154,8 +154,8 @@ class _Sampled:
 def _sampled(
     groups: Sequence[GroupStats], fields: Sequence[Field], read: Int64, count: int
 ) -> _Sampled:
-    """Evenly spaced rows of all row groups; of one that was not read, those at the same share of
-    the most alike one."""
+    """Evenly spaced rows of all row groups; of one that was not read, those at about the same share
+    of the most alike one, no row twice as long as it has enough."""
     records = np.array([group.records for group in groups], dtype=np.int64)
     ends = np.cumsum(records)
     place = ((np.arange(count) + 0.5) * ends[-1] / count).astype(np.int64)
@@ -164,7 +164,13 @@ def _sampled(
     donor = nearest(list(bounds.values()), np.arange(len(groups)), read)
     source = read[donor[to]]
     starts = np.cumsum(records[read]) - records[read]
-    inside = (place - (ends - records)[to]) * records[source] // records[to]
+    share = (place - (ends - records)[to]) / records[to]
+    inside = np.zeros(count, dtype=np.int64)
+    for group in read:
+        mine = np.flatnonzero(source == group)
+        mine = mine[np.lexsort((to[mine], share[mine]))]
+        step = (np.arange(len(mine)) + 0.5) / max(len(mine), 1)
+        inside[mine] = (step * records[group]).astype(np.int64)
     return _Sampled(starts[donor[to]] + inside, source, to, records, bounds)
 
 

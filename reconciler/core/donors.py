@@ -18,14 +18,14 @@ ALIKE = 0.9
 """Two ranges that share this much of the wider one hold the same values: none is moved, so that
 what is equal in truth stays equal."""
 
-DIGITS = 6
-"""Bytes after a common prefix that make a text a number: 48 bits, exact in float64."""
-
-LARGEST = float(2**63 - 1024)
-"""The largest float64 that is an int64."""
+MOST_STEPS = float(2**64 - 2048)
+"""The largest float64 that is a uint64."""
 
 GOLDEN = 0.6180339887498949
 """Multiples of it, modulo 1, are spread evenly and in no order."""
+
+Ends = tuple[Array, Array, Array, Array]
+"""Per row: bounds of the piece that it was read from, then of the one that it stands for."""
 
 
 def nearest(columns: Sequence[ColumnBounds], pieces: Int64, owners: Int64) -> Int64:
@@ -48,16 +48,24 @@ def nearest(columns: Sequence[ColumnBounds], pieces: Int64, owners: Int64) -> In
 
 
 def lent_nulls(bounds: ColumnBounds, records: Int64, null: Bool, source: Int64, to: Int64) -> Bool:
-    """NULL flags of sampled rows, as many of a lent piece's as it counts.
+    """NULL flags of sampled rows, as many of a lent piece's as it counts, all pieces together.
 
     source, to: per row, the piece that it was read from and the one it stands for; records: rows
-    per piece. What was NULL before stays so first, for the sake of the other columns.
+    per piece. What was NULL before stays so first, for the sake of the other columns. A row that is
+    NULL no more needs a value: `moved` has one where the piece it stands for has bounds.
     """
-    flags = null.copy()
+    flags, owed = null.copy(), 0.0
     for piece in np.unique(to[(source != to) & (bounds.nulls[to] != UNKNOWN)]):
         rows = np.flatnonzero(to == piece)
-        wanted = int(np.rint(len(rows) * bounds.nulls[piece] / max(records[piece], 1)))
+        share = min(float(bounds.nulls[piece]) / max(float(records[piece]), 1.0), 1.0)
+        due = (
+            len(rows) * share + owed
+        )  # few rows of a piece cannot show its share: the next ones do
+        wanted = int(np.clip(np.rint(due), 0, len(rows)))
+        owed = due - wanted
         surplus = int(flags[rows].sum()) - wanted
+        if surplus > 0 and not bounds.bounded[piece]:
+            continue
         others = rows[flags[rows] == (surplus > 0)]
         steps = (np.arange(abs(surplus)) + 0.5) / max(abs(surplus), 1)
         chosen = others[(steps * len(others)).astype(np.int64)]
@@ -68,101 +76,92 @@ def lent_nulls(bounds: ColumnBounds, records: Int64, null: Bool, source: Int64, 
 def moved(bounds: ColumnBounds, values: Array, null: Bool, source: Int64, to: Int64) -> Array:
     """Values of sampled rows, those of lent pieces mapped linearly into that piece's bounds.
 
-    Rows that were NULL where they were read are spread over the bounds. Values stay as they are
-    where a bound is missing.
+    Where the piece that was read tells no place (its rows are NULL, it has one value only, it
+    reaches to infinity), rows are spread over the bounds. Values stay as they are where the piece
+    they stand for has no bounds, or infinite ones.
     """
-    usable = (source != to) & bounds.bounded[to] & (bounds.bounded[source] | null)
-    rows = np.flatnonzero(usable)
+    told = bounds.bounded[source]
+    unknown = null | (np.isnan(values) & ~told) if bounds.kind is Kind.FLOAT else null
+    rows = np.flatnonzero((source != to) & bounds.bounded[to] & (told | unknown))
     if not len(rows):
         return values
-    ends = [
+    ends = (
         bounds.lower[source[rows]], bounds.upper[source[rows]],
         bounds.lower[to[rows]], bounds.upper[to[rows]],
-    ]  # fmt: skip
-    spread = null[rows]
-    if bounds.kind is Kind.BYTES:
-        changed = _moved_texts(values[rows], ends, spread)
-        return _put(values, rows, changed)
-    numbers = [end.astype(np.float64) for end in ends]
-    changed = _moved_numbers(values[rows].astype(np.float64), numbers, spread)
-    if bounds.kind is Kind.INT:
-        changed = np.clip(np.rint(changed), -(2.0**63), LARGEST).astype(np.int64)
-    changed = np.clip(changed, ends[2], ends[3])  # past what float64 holds exactly
-    low, high, to_low, to_high = numbers
-    with np.errstate(invalid="ignore", over="ignore"):
-        kept = np.isfinite(high - low) & np.isfinite(to_high - to_low)
-    return _put(values, rows[kept], changed[kept])
-
-
-def _put(values: Array, rows: Int64, changed: Array) -> Array:
+    )  # fmt: skip
+    spread = unknown[rows] | ~told[rows]
+    changed = _MOVED[bounds.kind](values[rows], ends, spread)
     out = values.astype(np.promote_types(values.dtype, changed.dtype))
     out[rows] = changed
     return out
 
 
-def _places(values: Float64, low: Float64, high: Float64, spread: Bool) -> Float64:
-    width = np.where(high > low, high - low, 1.0)
-    place = np.clip((values - low) / width, 0.0, 1.0)
-    return np.where(spread, (np.arange(len(values)) + 0.5) * GOLDEN % 1.0, place)
+def _anywhere(count: int) -> Float64:
+    return np.mod((np.arange(count, dtype=np.float64) + 0.5) * GOLDEN, 1.0)
 
 
-def _alike(ends: Sequence[Float64]) -> Bool:
+def _moved_integers(values: Array, ends: Ends, spread: Bool) -> Array:
+    """Exact in int64: float64 holds only places and distances."""
     low, high, to_low, to_high = ends
-    shared = np.minimum(high, to_high) - np.maximum(low, to_low)
-    alike: Bool = shared >= ALIKE * np.maximum(high - low, to_high - to_low)
-    return alike
+    width, to_width = _apart(low, high), _apart(to_low, to_high)
+    shared = _apart(np.maximum(low, to_low), np.minimum(high, to_high))
+    spread = spread | ((width == 0) & (to_width > 0))
+    alike = (shared >= ALIKE * np.maximum(width, to_width)) & ~spread
+    place = np.clip(_apart(low, values) / np.maximum(width, 1.0), 0.0, 1.0)
+    place = np.where(spread, _anywhere(len(values)), place)
+    steps = np.minimum(np.rint(place * to_width), MOST_STEPS).astype(np.uint64)
+    steps = np.minimum(steps, to_high.view(np.uint64) - to_low.view(np.uint64))
+    there = (to_low.view(np.uint64) + steps).view(np.int64)
+    return np.where(alike, np.clip(values, to_low, to_high), there)
 
 
-def _moved_numbers(values: Float64, ends: Sequence[Float64], spread: Bool) -> Float64:
+def _apart(low: Int64, high: Int64) -> Float64:
+    """high - low without overflow; -1 where high is below."""
+    distance: Float64 = (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
+    distance[high < low] = -1.0
+    return distance
+
+
+def _moved_floats(values: Array, ends: Ends, spread: Bool) -> Array:
+    low, high, to_low, to_high = (end / 2.0 for end in ends)  # halves: a width may overflow
+    with np.errstate(invalid="ignore", over="ignore"):
+        width, to_width = high - low, to_high - to_low
+        shared = np.minimum(high, to_high) - np.maximum(low, to_low)
+        spread = spread | ~np.isfinite(width) | ((width == 0) & (to_width > 0))
+        alike = (shared >= ALIKE * np.maximum(width, to_width)) & ~spread
+        place = np.clip((values / 2.0 - low) / np.where(width > 0.0, width, 1.0), 0.0, 1.0)
+        place = np.where(spread, _anywhere(len(values)), place)
+        there = np.where(alike, values, ends[2] + 2.0 * (place * to_width))
+    there = np.where(np.isfinite(to_width), there, values)
+    return np.clip(there, ends[2], ends[3])
+
+
+def _moved_texts(values: Array, ends: Ends, spread: Bool) -> Array:
+    """As whole numbers of as many bytes as the longest text has, exactly: what differs after long
+    common beginnings still differs afterwards."""
+    width = max(array.dtype.itemsize for array in (values, *ends))
+    numbers = [_numbers(array, width) for array in (values, *ends)]
+    places = _anywhere(len(values))
+    made = [
+        _between(value, four, float(place), bool(unknown))
+        for place, unknown, value, *four in zip(places, spread, *numbers, strict=True)
+    ]
+    return np.array([number.to_bytes(width, "big") for number in made], dtype=f"S{width}")
+
+
+def _numbers(texts: Array, width: int) -> list[int]:
+    known = {text: int.from_bytes(text.ljust(width, b"\0"), "big") for text in set(texts.tolist())}
+    return [known[text] for text in texts.tolist()]
+
+
+def _between(value: int, ends: Sequence[int], anywhere: float, spread: bool) -> int:
     low, high, to_low, to_high = ends
-    with np.errstate(
-        invalid="ignore", over="ignore"
-    ):  # infinite widths: left as they are by the caller
-        place = _places(values, low, high, spread)
-        there = to_low + place * (to_high - to_low)
-        return np.where(_alike(ends) & ~spread, np.clip(values, to_low, to_high), there)
+    width, to_width = high - low, to_high - to_low
+    if spread or (width == 0 and to_width > 0):
+        return to_low + (int(anywhere * (1 << 53)) * to_width >> 53)
+    if min(high, to_high) - max(low, to_low) >= ALIKE * max(width, to_width):
+        return min(max(value, to_low), to_high)
+    return to_low + min(max(value - low, 0), width) * to_width // max(width, 1)
 
 
-def _moved_texts(values: Array, ends: Sequence[Array], spread: Bool) -> Array:
-    """As numbers after what each piece's bounds have in common; the ends themselves are exact."""
-    low, high, to_low, to_high = ends
-    own, other = _common(low, high), _common(to_low, to_high)
-    first, last = _digits(to_low, other), _digits(to_high, other)
-    place = _places(_digits(values, own), _digits(low, own), _digits(high, own), spread)
-    made = _text(to_low, other, np.rint(first + place * (last - first)))
-    made = np.where(place <= 0.0, to_low, np.where(place >= 1.0, to_high, made))
-    made = np.where(made < to_low, to_low, np.where(made > to_high, to_high, made))
-    both = np.minimum(np.minimum(own, other), _common(low, to_low))
-    same = _alike([_digits(end, both) for end in ends]) & ~spread
-    inside = np.where(values < to_low, to_low, np.where(values > to_high, to_high, values))
-    return np.where(same, inside, made)
-
-
-def _matrix(texts: Array, width: int) -> Array:
-    """uint8[n, width], filled with zeros."""
-    padded = np.ascontiguousarray(texts.astype(f"S{width}"))
-    return padded.view(np.uint8).reshape(len(texts), width)
-
-
-def _common(left: Array, right: Array) -> Int64:
-    """Length of the common prefix, row by row."""
-    width = max(left.dtype.itemsize, right.dtype.itemsize, 1)
-    same = _matrix(left, width) == _matrix(right, width)
-    return np.where(same.all(axis=1), width, same.argmin(axis=1)).astype(np.int64)
-
-
-def _digits(texts: Array, after: Int64) -> Float64:
-    """The DIGITS bytes from `after` on as a number, row by row."""
-    width = texts.dtype.itemsize + 2 * DIGITS + int(after.max(initial=0))
-    chosen = np.take_along_axis(_matrix(texts, width), after[:, None] + np.arange(DIGITS), axis=1)
-    return chosen.astype(np.float64) @ 256.0 ** np.arange(DIGITS - 1, -1, -1)
-
-
-def _text(like: Array, after: Int64, digits: Float64) -> Array:
-    """The first `after` bytes of `like`, then the number's bytes."""
-    width = int(after.max(initial=0)) + DIGITS
-    out = _matrix(like, max(width, like.dtype.itemsize))[:, :width].copy()
-    out[np.arange(width)[None, :] >= after[:, None]] = 0
-    parts = (digits.astype(np.int64)[:, None] >> (8 * np.arange(DIGITS - 1, -1, -1))) & 255
-    np.put_along_axis(out, after[:, None] + np.arange(DIGITS), parts.astype(np.uint8), axis=1)
-    return np.ascontiguousarray(out).view(f"S{width}").reshape(-1)
+_MOVED = {Kind.INT: _moved_integers, Kind.FLOAT: _moved_floats, Kind.BYTES: _moved_texts}

@@ -302,6 +302,17 @@ def test_row_groups_that_hold_the_same_values_lend_each_other_what_they_hold(
     assert not (found.values[2] % 100).any()
 
 
+@pytest.mark.parametrize("allowed", [16 << 20, 30_000, 0])
+def test_no_row_of_a_file_is_sampled_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    """Repetitions would be taken for few distinct values, and these for small columns."""
+    monkeypatch.setattr(sketch, "GROUP_BYTES", allowed)
+    number = np.random.default_rng(4).permutation(64_000)
+    found = _sketch_of(tmp_path, pa.table({"id": number}), Field(1, "id", "long"))
+    assert len(np.unique(found.values[1])) >= (1_024 if allowed else 990)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("statistics", [True, False, ["long", "string"]])
 @pytest.mark.parametrize("group_rows", [300, 1_999])

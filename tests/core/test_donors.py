@@ -43,6 +43,10 @@ def lent(draw, values):
     return list(lower), list(upper), inside, np.array(flags)
 
 
+def finite(low, high):
+    return np.isfinite(high / 2 - low / 2) and high / 2 > low / 2
+
+
 @given(st.one_of(lent(integers), lent(floats), lent(texts)))
 def test_moved_rows_lie_within_the_bounds_of_the_piece_and_keep_their_order(drawn):
     lower, upper, rows, null = drawn
@@ -51,11 +55,10 @@ def test_moved_rows_lie_within_the_bounds_of_the_piece_and_keep_their_order(draw
     values = np.array(rows, dtype)
     source, to = np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
     found = moved(bounds, values, null, source, to)
-    if bounds.kind is Kind.FLOAT and not np.isfinite([*lower, *upper]).all():
-        assert found.tolist() == values.tolist()
-        return
     low, high = bounds.lower[1], bounds.upper[1]
     assert ((found >= low) & (found <= high)).all()
+    if lower[0] == upper[0] or (bounds.kind is Kind.FLOAT and not finite(lower[0], upper[0])):
+        return  # no place is told: rows are spread
     ranks = np.unique(found[~null], return_inverse=True)[1].reshape(-1)
     by_value = np.argsort(values[~null], kind="stable")
     assert (np.diff(ranks[by_value]) >= 0).all()
@@ -101,6 +104,82 @@ def test_values_stay_where_a_bound_is_missing():
     for known in ([True, False], [False, True]):
         bounds = bounds_of([0, 100], [10, 200], known=known)
         assert moved(bounds, values, null, source, to).tolist() == [1, 2]
+
+
+@given(st.one_of(lent(integers), lent(floats), lent(texts)))
+def test_rows_lent_to_a_piece_of_the_same_bounds_are_the_same(drawn):
+    lower, upper, rows, null = drawn
+    dtype = {int: np.int64, float: np.float64, bytes: np.bytes_}[type(rows[0])]
+    bounds = bounds_of(np.array([lower[0]] * 2, dtype), np.array([upper[0]] * 2, dtype))
+    values, where = np.array(rows, dtype), np.zeros(len(rows), np.int64)
+    found = moved(bounds, values, null, where, where + 1)
+    if dtype is not np.float64 or np.isfinite(upper[0] / 2 - lower[0] / 2):
+        assert found[~null].tolist() == values[~null].tolist()
+
+
+def test_large_integers_are_moved_exactly():
+    low = 2**60
+    bounds = bounds_of([low, low + 100], [low + 50, low + 200])
+    values = low + np.arange(0, 51, 10)
+    found = moved(bounds, values, np.zeros(6, bool), np.zeros(6, np.int64), np.ones(6, np.int64))
+    assert (found - low).tolist() == [100, 120, 140, 160, 180, 200]
+
+
+def test_texts_that_differ_late_differ_afterwards():
+    names = np.array([f"user-{number:06d}".encode() for number in range(0, 99_900, 100)])
+    bounds = bounds_of([b"admin", b"guest"], [b"user-099900", b"user-999999"])
+    count = len(names)
+    where = np.zeros(count, np.int64)
+    found = moved(bounds, names, np.zeros(count, bool), where, where + 1)
+    assert len(set(found.tolist())) == count
+    assert found.dtype.itemsize == len("user-099900")
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [([7, 0], [7, 1_000]), ([7.0, 0.0], [np.inf, 1_000.0]), ([b"x", b"a"], [b"x", b"z"])],
+)
+def test_a_piece_that_tells_no_place_is_spread_over_the_bounds(lower, upper):
+    bounds = bounds_of(lower, upper)
+    values = np.full(16, bounds.lower[0])
+    where = np.zeros(16, np.int64)
+    found = moved(bounds, values, np.zeros(16, bool), where, where + 1)
+    assert len(set(found.tolist())) == 16
+
+
+def test_rows_that_are_not_a_number_in_a_piece_without_bounds_are_spread():
+    bounds = bounds_of([0.0, 5.0], [0.0, 6.0], known=[False, True])
+    where = np.zeros(8, np.int64)
+    found = moved(bounds, np.full(8, np.nan), np.zeros(8, bool), where, where + 1)
+    assert ((found >= 5.0) & (found <= 6.0)).all()
+
+
+@pytest.mark.parametrize("share", [0.03, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize("rows", [1, 2, 16])
+def test_few_rows_of_many_pieces_hold_together_as_many_nulls_as_are_counted(share, rows):
+    pieces = 1_000
+    nulls = [0] + [int(share * 500)] * pieces
+    bounds = bounds_of([0] * (pieces + 1), [9] * (pieces + 1), nulls=nulls)
+    to = np.repeat(np.arange(1, pieces + 1), rows)
+    records = np.full(pieces + 1, 500)
+    null = np.zeros(len(to), bool)
+    for flags in (null, ~null):
+        found = lent_nulls(bounds, records, flags, np.zeros_like(to), to)
+        assert found.mean() == pytest.approx(share, abs=0.002)
+
+
+def test_a_piece_without_bounds_has_no_value_to_lend():
+    bounds = bounds_of([0, 0], [0, 0], nulls=[100, 0], known=[False, False])
+    null = np.ones(4, bool)
+    where = np.zeros(4, np.int64)
+    assert lent_nulls(bounds, np.array([100, 100]), null, where, where + 1).all()
+
+
+def test_more_nulls_than_rows_are_all_rows():
+    bounds = bounds_of([0, 0], [9, 9], nulls=[0, 300])
+    for flags in (np.ones(4, bool), np.zeros(4, bool)):
+        where = np.zeros(4, np.int64)
+        assert lent_nulls(bounds, np.array([100, 100]), flags, where, where + 1).all()
 
 
 @pytest.mark.parametrize(("nulls", "expected"), [(0, 0), (25, 2), (100, 8), (UNKNOWN, 4)])

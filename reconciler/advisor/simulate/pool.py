@@ -115,7 +115,8 @@ def _pool_column(
     nan = np.isnan(values) & ~null if bounds.kind is Kind.FLOAT else np.zeros_like(null)
     source = sample.file[index]
     told = missing(bounds, files.records, null, nan, file, source == file)
-    values = moved(bounds, values, null, source, file)
+    if bounds.kind is not Kind.BYTES:  # text by text, for every candidate: it would take too long
+        values = moved(bounds, values, null, source, file)
     null = null | nan
     distinct, ranks = np.unique(values[~null], return_inverse=True)
     full = np.full(len(values), -1, dtype=np.int64)
