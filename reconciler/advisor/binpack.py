@@ -31,7 +31,7 @@ from reconciler.core.cost import TableView, read_shape
 from reconciler.core.depth import depth_of, value_ranges
 from reconciler.core.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.core.filetable import Bool, Int64
-from reconciler.core.grouping import Grouping, output_file_of
+from reconciler.core.grouping import Grouping, arrival_order, output_file_of, places
 from reconciler.core.schema import SortColumn
 
 ORDERED = 0.5
@@ -121,10 +121,11 @@ def _veto(
 
 
 def _merged(situation: Situation, rows: Int64) -> Candidate:
-    """Whole files one after the other, in the order of their paths."""
+    """Whole files one after the other, in order of arrival."""
     rewrite = plan_rewrite(situation, rows, (), LEXICOGRAPHIC)
     files = situation.table.take(rows)
-    order = np.lexsort((files.path.astype(str), rewrite.chunk_of_file))
+    arrival = places(arrival_order(files.path, files.sequence))
+    order = np.lexsort((arrival, rewrite.chunk_of_file))
     starts = np.flatnonzero(np.diff(rewrite.chunk_of_file[order], prepend=-1))
     runs = Grouping(order, starts)
     view, count, share = _as_merged(situation.view.take(rows), runs, rewrite)

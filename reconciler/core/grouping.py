@@ -26,39 +26,56 @@ SMALL_SHARE = 0.75
 """A file below this share of the target size is small, a candidate for bin-packing."""
 
 
+def arrival_order(path: npt.NDArray[Any], sequence: Int64) -> Int64:
+    """Indexes of the files in order of arrival, int64[files]: by data sequence number, those of one
+    commit by path, in which writers number them.
+
+    Rows of equal keys keep this order, so that what queries ask of recent rows stays together.
+    """
+    return np.lexsort((path.astype(np.str_), sequence)).astype(np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Extents:
     """What grouping looks at, one entry a file.
 
-    path: str[files], for an order that is always the same. bytes: int64[files], stored. low, high:
-    int64[files], ranks of the bounds of the key's first column among all of these bounds.
-    bounded: bool[files], False where a file may hold any key.
+    arrival: int64[files], place of each file in `arrival_order`. bytes: int64[files], stored.
+    low, high: int64[files], ranks of the bounds of the key's first column among all of these
+    bounds. bounded: bool[files], False where a file may hold any key.
     """
 
-    path: npt.NDArray[np.str_]
+    arrival: Int64
     bytes: Int64
     low: Int64
     high: Int64
     bounded: Bool
 
     def __len__(self) -> int:
-        return len(self.path)
+        return len(self.arrival)
 
 
 def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
     """The files of a table by the first column of the key; all alike without a key."""
     column = table.columns.get(key[0].field_id) if key else None
+    arrival = places(arrival_order(table.path, table.sequence))
     if column is None:
-        return unbounded(table.path.astype(str), table.bytes)
+        return unbounded(arrival, table.bytes)
     ranks = np.unique(np.concatenate((column.lower, column.upper)), return_inverse=True)[1]
     low, high = np.split(ranks.reshape(-1).astype(np.int64), 2)
-    return Extents(table.path.astype(str), table.bytes, low, high, column.bounded)
+    return Extents(arrival, table.bytes, low, high, column.bounded)
 
 
-def unbounded(path: npt.NDArray[np.str_], size: Int64) -> Extents:
+def unbounded(arrival: Int64, size: Int64) -> Extents:
     """Files whose keys are not known, or do not matter."""
-    zeros = np.zeros(len(path), dtype=np.int64)
-    return Extents(path, size, zeros, zeros, np.zeros(len(path), dtype=np.bool_))
+    zeros = np.zeros(len(arrival), dtype=np.int64)
+    return Extents(arrival, size, zeros, zeros, np.zeros(len(arrival), dtype=np.bool_))
+
+
+def places(order: Int64) -> Int64:
+    """Where each index stands in an order of all of them."""
+    found = np.empty_like(order)
+    found[order] = np.arange(len(order))
+    return found
 
 
 def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
@@ -73,8 +90,8 @@ def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Files in groups. order: int64[files], indexes of the files, group after group.
-    starts: int64[groups], where in `order` each group begins."""
+    """Files in groups. order: int64[files], indexes of the files, group after group, those of a
+    group in order of arrival. starts: int64[groups], where in `order` each group begins."""
 
     order: Int64
     starts: Int64
@@ -111,20 +128,22 @@ def group_files(
     merge_bytes: int | None = None,
     max_bytes: int = MAX_GROUP_BYTES,
 ) -> Grouping:
-    """Groups in key order; every file is in exactly one.
+    """Groups in key order, the files of each in order of arrival; every file is in exactly one.
 
     With a key, files whose key ranges overlap belong together, and neighbours that are less than
     PACK_TARGETS files are merged. Along a curve every file may overlap every other. Without a key a
-    group is a run of files in order of their paths. merge_bytes: neighbours are not merged beyond
+    group is a run of files in order of arrival. merge_bytes: neighbours are not merged beyond
     it, PACK_TARGETS targets by default.
     """
     merge = PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
     if not keyed:
         return _runs(files, merge, target_bytes)
     if curve == HILBERT:
-        return _bounded(_whole(files), files, max_bytes)
-    small = min(SMALL_SHARE * target_bytes, merge)
-    return _bounded(_merged(_overlapping(files), files.bytes, merge, small), files, max_bytes)
+        found = _whole(files)
+    else:
+        small = min(SMALL_SHARE * target_bytes, merge)
+        found = _merged(_overlapping(files), files.bytes, merge, small)
+    return _as_arrived(_bounded(found, files, max_bytes), files)
 
 
 def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tuple[Int64, int]:
@@ -143,8 +162,13 @@ def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tu
     return found, int(wanted.sum())
 
 
+def _as_arrived(groups: Grouping, files: Extents) -> Grouping:
+    number = groups.spread(np.arange(len(groups.starts)))
+    return Grouping(groups.order[np.lexsort((files.arrival[groups.order], number))], groups.starts)
+
+
 def _whole(files: Extents) -> Grouping:
-    order = np.argsort(files.path, kind="stable").astype(np.int64)
+    order = np.argsort(files.arrival, kind="stable").astype(np.int64)
     return Grouping(order, np.zeros(min(len(order), 1), dtype=np.int64))
 
 
@@ -152,7 +176,7 @@ def _overlapping(files: Extents) -> Grouping:
     """Connected components of files whose key ranges overlap; touching ends do not connect."""
     if not len(files) or not files.bounded.all():
         return _whole(files)
-    order = np.lexsort((files.path, files.high, files.low)).astype(np.int64)
+    order = np.lexsort((files.arrival, files.high, files.low)).astype(np.int64)
     low, high = files.low[order], files.high[order]
     reach = np.maximum.accumulate(high)
     # Equal constant files (low == high == reach) share their value with the component.
@@ -190,7 +214,7 @@ def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
         piece = slice(int(components.starts[number]), int(ends[number]))
         own = order[piece]
         middle = np.where(files.bounded[own], files.low[own] + files.high[own], last)
-        own = own[np.lexsort((files.path[own], middle))]
+        own = own[np.lexsort((files.arrival[own], middle))]
         order[piece] = own
         size = files.bytes[own].astype(np.float64)
         parts = int(-(-size.sum() // limit))
@@ -200,7 +224,7 @@ def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
 
 
 def _runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
-    """Runs of at most `limit` bytes in order of path; a small rest joins the last run."""
+    """Runs of at most `limit` bytes in order of arrival; a small rest joins the last run."""
     order = _whole(files).order
     starts: list[int] = []
     held = 0

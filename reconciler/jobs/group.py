@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from reconciler.core.actions import Action
-from reconciler.core.grouping import Extents, group_files, output_files
+from reconciler.core.grouping import Extents, arrival_order, group_files, output_files, places
 from reconciler.core.values import Scalar, cut_bound
 
 MEMORY_SHARE = 0.6 * 0.8
@@ -34,7 +34,7 @@ class InputFile:
     decoded: bytes in memory. low, high: bounds of the first key column in its domain, None where
     unknown, so that the file may hold any key. span: the same as scores (`keys.score`), nulls
     and NaN included; infinite where they cannot be told from the manifest. live: bytes without the
-    rows that are deleted, None where none are.
+    rows that are deleted, None where none are. sequence: its data sequence number.
     """
 
     path: str
@@ -45,6 +45,7 @@ class InputFile:
     high: Scalar | None = None
     span: tuple[float, float] = (-math.inf, math.inf)
     live: int | None = None
+    sequence: int = 0
 
     @property
     def bounded(self) -> bool:
@@ -65,7 +66,8 @@ class Compression:
 class Group:
     """A part of one action that is read, written, verified and committed as a whole.
 
-    target_bytes: of an output file. memory_tasks: in how many tasks its rows fit their memory.
+    inputs: in order of arrival, which rows of equal keys keep. target_bytes: of an output file.
+    memory_tasks: in how many tasks its rows fit their memory.
     cores: how many tasks run side by side. planned_share: bytes written per live byte read, as the
     plan expects. expected: what this execution knows better, None until it does.
     """
@@ -169,8 +171,10 @@ def _extents(inputs: Sequence[InputFile]) -> Extents:
     highs = [_as_kept(file.high, upper=True) for file in inputs]
     bounds = {bound for bound in (*lows, *highs) if bound is not None}
     rank: dict[Scalar | None, int] = {b: number for number, b in enumerate(sorted(bounds))}
+    paths = np.array([file.path for file in inputs], dtype=np.str_)
+    sequences = np.array([file.sequence for file in inputs], dtype=np.int64)
     return Extents(
-        np.array([file.path for file in inputs], dtype=np.str_),
+        places(arrival_order(paths, sequences)),
         np.array([file.bytes for file in inputs], dtype=np.int64),
         np.array([rank.get(low, 0) for low in lows], dtype=np.int64),
         np.array([rank.get(high, 0) for high in highs], dtype=np.int64),

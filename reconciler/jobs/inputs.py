@@ -129,8 +129,11 @@ def describe(
         live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
         decoded = int(file.size * live * expansion)
         described.append(
-            InputFile(path, file.size, file.rows, decoded, low, high, span, int(file.size * live))
-        )
+            InputFile(
+                path, file.size, file.rows, decoded, low, high, span, int(file.size * live),
+                file.sequence,
+            )
+        )  # fmt: skip
     return described
 
 

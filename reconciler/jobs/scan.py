@@ -36,15 +36,17 @@ PATH_COLUMN = 2147483546
 class TaskFile:
     """One data file as its manifest entry describes it.
 
-    format: in capitals. size: of the file in bytes. deleted: rows deleted by position, as far as
-    delete files name this file alone. By field id, for the requested columns only:
-    lower, upper: bounds, single-value serialised; nulls, nans: counts; sizes: stored bytes.
+    format: in capitals. size: of the file in bytes. sequence: data sequence number. deleted: rows
+    deleted by position, as far as delete files name this file alone. By field id, for the
+    requested columns only: lower, upper: bounds, single-value serialised; nulls, nans: counts;
+    sizes: stored bytes.
     """
 
     path: str
     format: str
     size: int
     rows: int
+    sequence: int = 0
     encrypted: bool = False
     deletes: Deletes = NO_DELETES
     deleted: int = 0
@@ -174,17 +176,30 @@ def _type(spark: Any, returns: str, *parameters: str) -> Any:
 
 
 def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
-    """Every task as Iceberg's own JSON of its file, and of its deletes where it has some."""
+    """Every task as Iceberg's own JSON of its file, and of its deletes where it has some; and the
+    sequence number, which that leaves out."""
     lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
     tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
     to_json = iceberg.once(spark, "json", lambda: _function(spark, _task_json(spark)))
+    to_number = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
     joining = spark._jvm.java.util.stream.Collectors.joining("\n")
     chunks = lists.partition(tasks, CHUNK)
     for number in range(int(chunks.size())):
-        text = chunks.get(number).stream().map(to_json).collect(joining)
+        chunk = chunks.get(number)
         # Not splitlines(): Iceberg's JSON leaves U+0085, U+2028 and their like as they are.
-        for line in text.split("\n"):
-            yield _task_file(json.loads(line))
+        lines = chunk.stream().map(to_json).collect(joining).split("\n")
+        sequences = chunk.stream().map(to_number).collect(joining).split("\n")
+        for line, sequence in zip(lines, sequences, strict=True):
+            yield _task_file(json.loads(line), int(sequence))
+
+
+def _task_sequence(spark: Any) -> Any:
+    """FileScanTask -> data sequence number as text."""
+    handles, long = spark._jvm.java.lang.invoke.MethodHandles, "java.lang.Long"
+    file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
+    number_of = iceberg.method(spark, "org.apache.iceberg.ContentFile", "dataSequenceNumber", long)
+    text_of = iceberg.method(spark, long, "toString", _STRING)
+    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
 
 
 def _task_json(spark: Any) -> Any:
@@ -219,13 +234,14 @@ def _task_json(spark: Any) -> Any:
     return handles.guardWithTest(handles.filterReturnValue(list_of, is_empty), short, whole)
 
 
-def _task_file(body: Mapping[str, Any]) -> TaskFile:
+def _task_file(body: Mapping[str, Any], sequence: int) -> TaskFile:
     file = body.get("data-file", body)
     return TaskFile(
         path=file["file-path"],
         format=str(file["file-format"]).upper(),
         size=int(file["file-size-in-bytes"]),
         rows=int(file["record-count"]),
+        sequence=sequence,
         encrypted=file.get("key-metadata") is not None,
         deletes=_deletes(body.get("delete-files", ())),
         deleted=_deleted_rows(file["file-path"], body.get("delete-files", ())),

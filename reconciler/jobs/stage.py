@@ -21,6 +21,7 @@ LINEAGE = ("_row_id", "_last_updated_sequence_number")
 NO_ROW_ID = -(1 << 62)
 """First row id of a file that is read back: rows without an id of their own come out negative."""
 DEFAULT_TARGET = 512 * 1024 * 1024
+DEFAULT_ROW_GROUP = 128 * 1024 * 1024
 WHOLE_FILE = 1 << 40
 """More bytes than any file has."""
 
@@ -74,9 +75,11 @@ def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
 def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
     """The rows of a staged set, deletes applied; with row lineage columns from format 3 on.
 
-    split_bytes: what one task reads; 0 leaves it to the table's properties.
+    They come in the order of the tasks as they were staged: with a lookback of one, a split is
+    full before the next begins. split_bytes: what one task reads; 0 leaves it to the table's
+    properties.
     """
-    reader = spark.read.format("iceberg")
+    reader = spark.read.format("iceberg").option("lookback", "1")
     if split_bytes:
         reader = reader.option("split-size", str(split_bytes))
     return reader.load(set_id)

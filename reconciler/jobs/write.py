@@ -81,7 +81,7 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
         _job_group(attempt, group, f"{base}/write")
         with arrange.Source(spark, table, base, tasks, hashed) as source:
             group = _informed(attempt, table, base, group, source)
-            frame, roll = arrange.arranged(source, group), roll_bytes(group, _columns(table))
+            frame, roll = arrange.arranged(source, group), roll_bytes(group, *_shape(table))
             stage.write(frame, f"{base}/out", group.action.spec_id, roll)
             files = tuple(new_files())
             expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
@@ -172,11 +172,13 @@ def _job_group(attempt: Attempt, group: Group, name: str) -> None:
     attempt.spark.sparkContext.setJobGroup(name, description)
 
 
-def _columns(table: Any) -> int:
-    return int(table.schema().columns().size())
+def _shape(table: Any) -> tuple[int, int]:
+    """How many columns a table has, and the size at which its writer ends a row group."""
+    row_group = table.properties().get(stage.ROW_GROUP)
+    return int(table.schema().columns().size()), int(row_group or stage.DEFAULT_ROW_GROUP)
 
 
-def roll_bytes(group: Group, columns: int) -> int:
+def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
     """File size at which a task begins its next file.
 
     A task of f files (`Group.begins`) gets f equal parts and slack s, in parts: what it has may be
@@ -191,13 +193,14 @@ def roll_bytes(group: Group, columns: int) -> int:
     if per_task == 1:
         return max(int(2.0 * part), OPEN_BYTES)
     slack = (1.0 - balance.SHORT_SHARE) / (2 * per_task - 1)
-    return int(part * (1.0 + slack) + min(_open_bytes(group, columns), part))
+    return int(part * (1.0 + slack) + min(_open_bytes(group, columns, row_group_bytes), part))
 
 
-def _open_bytes(group: Group, columns: int) -> float:
+def _open_bytes(group: Group, columns: int, row_group_bytes: int) -> float:
     """What compression takes off the pages that are open when a file is ended: full ones, since
-    that is when they count most."""
-    open_rows = min(PAGE_ROWS, group.rows / group.files)
+    that is when they count most, or all of a row group that ends before its first pages do."""
+    row_group_rows = row_group_bytes / (BUFFERED_VALUE * columns)
+    open_rows = min(PAGE_ROWS, group.rows / group.files, row_group_rows)
     if group.expected is not None and group.expected.page_bytes is not None:
         return group.expected.page_bytes * open_rows / PAGE_ROWS
     return open_rows * max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))

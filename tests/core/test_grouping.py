@@ -44,7 +44,7 @@ def sized(*sizes: int) -> Extents:
     """Files of those sizes that do not overlap, in key order."""
     ranks = np.arange(len(sizes), dtype=np.int64) * 2
     return Extents(
-        np.array([f"{i:03d}" for i in range(len(sizes))]), np.array(sizes, dtype=np.int64),
+        np.arange(len(sizes)), np.array(sizes, dtype=np.int64),
         ranks, ranks + 1, np.ones(len(sizes), dtype=np.bool_),
     )  # fmt: skip
 
@@ -65,12 +65,13 @@ def test_the_plan_and_the_execution_group_alike(
     spans: list[tuple[int, int, int]], keyed: bool, curve: str
 ) -> None:
     table = table_of(files_of(spans), ("long",))
+    table = replace(table, sequence=np.array([(7 * i) % 5 for i in range(len(table))]))
     key = KEY if keyed else ()
     column = table.columns[1]
     inputs = [
         InputFile(
             str(table.path[i]), int(table.bytes[i]), int(table.records[i]), 1,
-            int(column.lower[i]), int(column.upper[i]),
+            int(column.lower[i]), int(column.upper[i]), sequence=int(table.sequence[i]),
         )
         for i in range(len(table))
     ]  # fmt: skip
@@ -80,6 +81,8 @@ def test_the_plan_and_the_execution_group_alike(
     assert [[str(table.path[i]) for i in group] for group in planned.members] == [
         [file.path for file in group.inputs] for group in run
     ]
+    arrivals = [[(file.sequence, file.path) for file in group.inputs] for group in run]
+    assert arrivals == [sorted(group) for group in arrivals]
     assert [group.files for group in run] == [
         int(output_files(table.bytes[group].sum(), TARGET)) for group in planned.members
     ]
@@ -155,7 +158,7 @@ def test_an_overlapping_set_is_never_split_for_its_number_of_files() -> None:
     """A table that overlaps everywhere is one sort, however many files: the plan must know it."""
     count = 5_000
     files = Extents(
-        np.array([f"{i:05d}" for i in range(count)]), np.full(count, 1 << 20, dtype=np.int64),
+        np.arange(count), np.full(count, 1 << 20, dtype=np.int64),
         np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64),
         np.ones(count, dtype=np.bool_),
     )  # fmt: skip
@@ -166,11 +169,11 @@ def test_an_overlapping_set_is_never_split_for_its_number_of_files() -> None:
 def test_a_set_larger_than_a_group_may_be_is_cut_at_midpoints() -> None:
     low = np.array([30, 10, 20, 0], dtype=np.int64)
     files = Extents(
-        np.array(list("abcd")), np.full(4, 10, dtype=np.int64), low, low + 100,
+        np.arange(4), np.full(4, 10, dtype=np.int64), low, low + 100,
         np.ones(4, dtype=np.bool_),
     )  # fmt: skip
     groups = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=1, max_bytes=20)
-    assert members(groups) == [[3, 1], [2, 0]]
+    assert members(groups) == [[1, 3], [0, 2]]
 
 
 @pytest.mark.parametrize(
@@ -183,8 +186,7 @@ def test_a_set_larger_than_a_group_may_be_is_cut_at_midpoints() -> None:
     ],
 )
 def test_without_a_key_runs_are_of_a_few_files(sizes: list[int], groups: list[list[int]]) -> None:
-    path = np.array([f"{i:03d}" for i in range(len(sizes))])
-    files = unbounded(path, np.array(sizes, dtype=np.int64))
+    files = unbounded(np.arange(len(sizes)), np.array(sizes, dtype=np.int64))
     found = group_files(files, keyed=False, curve=LEXICOGRAPHIC, target_bytes=100)
     assert members(found) == groups
 

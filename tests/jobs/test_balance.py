@@ -168,7 +168,7 @@ def test_a_run_that_is_too_large_for_one_file_becomes_equal_parts(
             f"hash(id), unhex(sha2(concat(id, '-{number}'), 512)) FROM range(30000)"
         )
     target = sum(_sizes(bench, name)) // 3
-    monkeypatch.setattr(write, "roll_bytes", lambda group, columns: int(1.3 * target))
+    monkeypatch.setattr(write, "roll_bytes", lambda group, *shape: int(1.3 * target))
     monkeypatch.setattr(Group, "tasks", 1)
     keyed = {"curve": curve} if curve else {}
     columns = ("id", "v") if curve else ()

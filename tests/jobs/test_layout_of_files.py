@@ -56,6 +56,93 @@ def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
     assert max(groups) < 2 * MIB
 
 
+def test_a_small_target_is_met_where_row_groups_end_before_their_first_pages(bench: Bench) -> None:
+    """What is open when a file is ended is a row group at most, not a page of 20,000 rows."""
+    name = _wide(bench)
+    action = bench.action(
+        name, ActionType.CLUSTER, "id", target_bytes=MIB // 2, row_group_bytes=MIB // 8
+    )
+    bench.run(bench.request(name, action))
+    sizes = [file.file_size_in_bytes for file in bench.files(name)]
+    assert max(sizes) < 1.25 * MIB / 2
+    assert min(sizes) > 0.5 * MIB / 2
+    assert min(footer.num_row_groups for footer in _footers(bench, name)) >= 3
+
+
+SPLITS = (
+    "'read.split.adaptive-size.enabled'='false', 'read.split.target-size'='60000', "
+    "'read.split.open-file-cost'='1'"
+)
+
+
+def _arrivals(bench: Bench) -> str:
+    """Fourteen appends of unequal sizes, in files whose names tell nothing, with counted rows. They
+    are read in many splits."""
+    name = bench.create("store bigint, shelf bigint, arrived bigint, note string", SPLITS)
+    start = 0
+    for number in range(14):
+        rows = 600 + 500 * (number % 3)
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ pmod(id, 3), "
+            f"pmod(id * 7, 5), id, md5(string(id)) FROM range({start}, {start + rows})"
+        )
+        start += rows
+    return name
+
+
+def _written(bench: Bench, name: str, *columns: str) -> list[list[Any]]:
+    """The rows of each file in their order."""
+    written = []
+    for file in bench.files(name):
+        read = pq.read_table(file.file_path.removeprefix("file:"))
+        written.append(list(zip(*(read[column].to_pylist() for column in columns), strict=True)))
+    return written
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_rows_of_equal_keys_stay_in_order_of_arrival(
+    bench: Bench, parts: int, direction: str
+) -> None:
+    """So that a window of recent rows reads few row groups of each value, as the what-if tells."""
+    name = _arrivals(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    key = f"store {direction}"
+    action = bench.action(name, ActionType.CLUSTER, key, target_bytes=total // parts)
+    bench.run(bench.request(name, action))
+    sign = -1 if direction == "desc" else 1
+    written = [
+        [(sign * store, arrived) for store, arrived in file]
+        for file in _written(bench, name, "store", "arrived")
+    ]
+    assert len(written) >= parts
+    rows = [row for file in sorted(written) for row in file]
+    assert rows == sorted(rows)
+
+
+def test_rows_of_one_cell_of_a_curve_stay_in_order_of_arrival(bench: Bench) -> None:
+    name = _arrivals(bench)
+    bench.run(bench.request(name, bench.action(
+        name, ActionType.CLUSTER, "store", "shelf", curve=HILBERT, target_bytes=8 * MIB
+    )))  # fmt: skip
+    (rows,) = _written(bench, name, "store", "shelf", "arrived")
+    for cell in {row[:2] for row in rows}:
+        arrived = [row[2] for row in rows if row[:2] == cell]
+        assert arrived == sorted(arrived)
+
+
+def test_files_merged_without_a_key_follow_each_other_as_they_arrived(bench: Bench) -> None:
+    name = _arrivals(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    bench.run(bench.request(name, bench.action(
+        name, ActionType.BIN_PACK, target_bytes=total // 5
+    )))  # fmt: skip
+    written = _written(bench, name, "arrived")
+    assert len(written) >= 3
+    rows = [row for file in sorted(written) for row in file]
+    assert rows == sorted(rows)
+
+
 @pytest.mark.parametrize(("shares", "files"), [((), 4), ((0.5,), 2)])
 def test_a_plan_s_share_decides_how_many_files_are_written(
     bench: Bench, shares: tuple[float, ...], files: int

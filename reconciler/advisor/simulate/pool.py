@@ -20,6 +20,7 @@ from reconciler.core.actions import HILBERT
 from reconciler.core.cost import TableView
 from reconciler.core.donors import moved, nearest
 from reconciler.core.filetable import Array, Bool, FileTable, Int64
+from reconciler.core.grouping import arrival_order, places
 from reconciler.core.sample import RowSample
 from reconciler.core.schema import SortColumn
 from reconciler.core.values import Kind
@@ -136,20 +137,22 @@ def _pool_column(
 def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -> Int64:
     """Row numbers in the order a rewrite would write them; chunk: execution group per row.
 
-    NULLs sort first when ascending and last when descending, NaN the other way, as in Spark.
+    NULLs sort first when ascending and last when descending, NaN the other way, as in Spark. Rows
+    of equal keys, and all without a key, stay in order of arrival.
     """
+    arrival = places(arrival_order(pool.files.path, pool.files.sequence))[pool.file]
     if not key:
-        return np.lexsort((np.arange(len(pool)), pool.file, chunk))
+        return np.lexsort((arrival, chunk))
     ranks = [pool.columns[c.field_id].places for c in key]
     if curve == HILBERT:
         bits = min(HILBERT_BITS, 64 // len(key))
         spread = np.stack([even_ranks(rank, bits) for rank in ranks])
-        return np.lexsort((hilbert_index(spread, bits), chunk))
+        return np.lexsort((arrival, hilbert_index(spread, bits), chunk))
     signed = [
         -rank if column.direction == "desc" else rank
         for rank, column in zip(ranks, key, strict=True)
     ]
-    return np.lexsort((*reversed(signed), chunk))
+    return np.lexsort((arrival, *reversed(signed), chunk))
 
 
 def even_ranks(ranks: Int64, bits: int) -> Int64:
