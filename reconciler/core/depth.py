@@ -178,6 +178,28 @@ def sweep(pieces: Pieces, rows: Int64) -> Depth:
     return Depth(float((along * weight).sum() / weight.sum()), int(depth.max()))
 
 
+def spanned(ranges: Ranges, chosen: Int64, rows: Int64) -> Float64:
+    """The share of the chosen files' rows that lies within each one's range, float64[chosen].
+
+    Every file's rows are spread evenly over its range, as in `sweep`.
+    """
+    pieces = elementary(ranges.first[chosen], ranges.last[chosen], ranges.place)
+    start, end, size = pieces.start, pieces.end, len(pieces.width)
+    weight = np.maximum(rows[chosen].astype(np.float64), 1e-9)
+    length = _sums(pieces.width)
+    span = length[end + 1] - length[start]
+
+    def spread(each: Float64) -> Float64:
+        change = np.bincount(start, each, size + 1) - np.bincount(end + 1, each, size + 1)
+        return np.asarray(np.cumsum(change[:size]))
+
+    wide = span > 0
+    mass = spread(np.where(wide, weight / np.where(wide, span, 1.0), 0.0)) * pieces.width
+    mass += spread(np.where(wide, 0.0, weight / (end - start + 1)))
+    upto = _sums(np.maximum(mass, 0.0))
+    return np.asarray((upto[end + 1] - upto[start]) / max(upto[-1], 1e-300))
+
+
 def _sums(values: Float64) -> Float64:
     """Prefix sums that begin with 0, so that [b] - [a] is the sum of a to b - 1."""
     return np.concatenate(([0.0], np.cumsum(values)))

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.core.actions import HILBERT
-from reconciler.core.depth import Pieces, Ranges, depth_of, elementary, sweep, value_ranges
+from reconciler.core.depth import (
+    Pieces,
+    Ranges,
+    depth_of,
+    elementary,
+    spanned,
+    sweep,
+    value_ranges,
+)
 from reconciler.core.filetable import Array, Bool, FileTable, Int64, Partition
 from reconciler.core.grouping import SMALL_SHARE
 from reconciler.core.schema import SortColumn
@@ -355,7 +363,7 @@ def _hilbert_drift(
     depth, limit = depths[worst], limits[worst]
     if depth <= HILBERT_SLACK * limit:
         return []
-    wide = files[_wide(ranges, files)]
+    wide = files[_wide(table, ranges, files)]
     share = float(table.bytes[wide].sum()) / max(float(table.bytes[files].sum()), 1.0)
     if share >= UNSORTED_SHARE:
         reason = f"depth {depth:.1f}, a Hilbert curve of {count} files has about {limit:.1f}"
@@ -378,16 +386,17 @@ def _hilbert_limit(ranges: Ranges, files: Int64, dimensions: int) -> float:
     return max(count ** (1.0 - 1.0 / dimensions), count / values)
 
 
-def _wide(ranges: Sequence[Ranges], files: Int64) -> Bool:
-    """Files that span more than twice their part, n^(-1/d), of some key's distinct bounds."""
-    part = HILBERT_SLACK * len(files) ** (-1.0 / len(ranges))
+def _wide(table: FileTable, ranges: Sequence[Ranges], files: Int64) -> Bool:
+    """Files that span more than twice their part of all rows, n^(-1/d), along some key.
+
+    By rows, not by distinct bounds: of n files that all span nearly everything, half of the bounds
+    lie before any of the rows, and the other half after them.
+    """
+    rows = np.maximum(table.records, 0)
     wide = np.zeros(len(files), dtype=np.bool_)
     for one in ranges:
-        distinct = np.unique(np.concatenate((one.first[files], one.last[files])))
-        span = np.searchsorted(distinct, one.last[files]) - np.searchsorted(
-            distinct, one.first[files]
-        )
-        wide |= span > part * max(len(distinct) - 1, 1)
+        part = HILBERT_SLACK * _hilbert_limit(one, files, len(ranges)) / len(files)
+        wide |= (spanned(one, files, rows) > part) & ~one.single[files]
     return wide
 
 

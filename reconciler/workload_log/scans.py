@@ -9,7 +9,7 @@ rejects the null-extended rows, which makes the join an inner one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -96,9 +96,9 @@ class _Walk:
         if with_ is None:
             return env
         env = dict(env)
-        recursive = bool(with_.args.get("recursive"))
+        declared = bool(with_.args.get("recursive"))
         for cte in with_.expressions:
-            env[cte.alias.lower()] = _Cte(cte, dict(env), recursive)
+            env[cte.alias.lower()] = _Cte(cte, dict(env), declared or _names_itself(cte, env))
         return env
 
     def _set_operation(
@@ -210,6 +210,16 @@ class _Walk:
                 self.query(query, env, [], frozenset() if plain else None)
 
 
+def _names_itself(cte: exp.CTE, env: Mapping[str, _Cte]) -> bool:
+    """Recursive without the word, as many engines have it. A table of that name that is known was
+    given another one before; an earlier CTE of that name is what is meant then."""
+    name = cte.alias.lower()
+    tables = cte.this.find_all(exp.Table)
+    return name not in env and any(
+        table.name.lower() == name and not table.args.get("db") for table in tables
+    )
+
+
 def _decorated(node: exp.Expr) -> bool:
     return any(node.args.get(name) for name in ("joins", "sample", "pivots", "laterals"))
 
@@ -275,7 +285,10 @@ class _Block:
     def _clauses(self, needed: frozenset[str] | None) -> list[exp.Expr]:
         """The parts of the SELECT whose columns are read, without the FROM items."""
         select = self.select
-        clauses = [select.args[name] for name in _CLAUSES if select.args.get(name)]
+        clauses: list[exp.Expr] = []
+        for name in _CLAUSES:
+            clause = select.args.get(name)
+            clauses += clause if isinstance(clause, list) else [clause] if clause else []
         clauses += select.args.get("laterals") or []
         clauses += [
             join.args["on"] for join in select.args.get("joins") or [] if join.args.get("on")

@@ -30,21 +30,27 @@ class TableSchemas(Protocol):
 class NameIndex:
     """Full names, found by any suffix that only one of them ends in; never guessed.
 
-    Names compare without case, as engines do.
+    Names compare without case, as engines do, but where that leaves several.
     """
 
     def __init__(self, names: Iterable[tuple[str, ...]]):
-        full = list(names)
+        self._spellings: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for name in names:
+            self._spellings.setdefault(_fold(name), []).append(name)
         self._by_suffix: dict[tuple[str, ...], tuple[str, ...] | None] = {}
-        for name in full:
-            for start in range(len(name)):
-                suffix = _fold(name[start:])
-                self._by_suffix[suffix] = None if suffix in self._by_suffix else name
-        for name in full:  # a whole name is meant even where a longer one ends in it
-            self._by_suffix[_fold(name)] = name
+        for folded in self._spellings:
+            for start in range(len(folded)):
+                suffix = folded[start:]
+                self._by_suffix[suffix] = None if suffix in self._by_suffix else folded
+        for folded in self._spellings:  # a whole name is meant even where a longer one ends in it
+            self._by_suffix[folded] = folded
 
     def find(self, parts: tuple[str, ...]) -> tuple[str, ...] | None:
-        return self._by_suffix.get(_fold(parts))
+        folded = self._by_suffix.get(_fold(parts))
+        spellings = [] if folded is None else self._spellings[folded]
+        if len(spellings) > 1:
+            spellings = [name for name in spellings if name[-len(parts) :] == parts]
+        return spellings[0] if len(spellings) == 1 else None
 
 
 class SchemaMap:

@@ -277,6 +277,40 @@ def test_a_wide_append_to_a_hilbert_table_waits() -> None:
     assert not any(d.rewrite for d in decided([*files, wide()], TWO, HILBERT))
 
 
+@pytest.mark.parametrize(
+    ("count", "keys"),
+    [(5, 2), (6, 2), (8, 2), (30, 2), (9, 3), (12, 3), (40, 3), (20, 4), (24, 4), (47, 4)],
+)
+def test_files_that_all_span_every_key_are_clustered_however_few(count: int, keys: int) -> None:
+    """Above 2^d files, where a curve can do anything. Half of their distinct bounds lie before any
+    row and half after, so that by bounds each seems to span no more than half."""
+    draw = np.random.default_rng(count)
+    files = [
+        File(tuple(tuple(row) for row in draw.integers(0, 10**6, (40, keys)).tolist()))
+        for _ in range(count)
+    ]
+    key = tuple(SortColumn(number + 1) for number in range(keys))
+    (only,) = declared_drift(table_of(files, ("long",) * keys), key, HILBERT, MIN_FILES)
+    assert only.rewrite
+    assert len(only.files) == count
+
+
+def test_wide_appends_are_told_from_files_that_share_a_flag() -> None:
+    """No curve parts the values of a flag further than in two: spanning both is not unsorted."""
+    draw = np.random.default_rng(3)
+    rows = [(int(at), int(flag)) for at, flag in zip(
+        draw.integers(0, 10**6, 4000), draw.integers(0, 2, 4000), strict=True
+    )]  # fmt: skip
+    base = [File(tuple(rows[i] for i in piece)) for piece in np.array_split(
+        np.argsort([at for at, _ in rows]), 100
+    )]  # fmt: skip
+    appended = [
+        File(tuple((int(at), int(at) % 2) for at in draw.integers(0, 10**6, 40))) for _ in range(24)
+    ]
+    found = [d for d in decided([*base, *appended], TWO, HILBERT) if d.rewrite]
+    assert [d.files.tolist() for d in found] == [list(range(100, 124))]
+
+
 def test_hilbert_leaves_files_out_whose_second_key_has_no_bounds() -> None:
     files = spread(30)
     table = table_of(files, ("long", "long"))

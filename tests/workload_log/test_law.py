@@ -173,6 +173,10 @@ def derived(draw: st.DrawFn) -> str:
         f" (SELECT y.n FROM {other} y WHERE y.k = x.k AND y.p > 0.5) q ON TRUE WHERE {inner}",
         f"SELECT x.k, e AS n, {rest} FROM {table} x, unnest([x.n, 1]) AS u(e) WHERE {inner}",
         f"SELECT * REPLACE (x.k + 1 AS k) FROM {table} x WHERE {inner}",
+        f"SELECT x.k, x.n, x.p, x.s, x.d, x.ts, sum(x.f) OVER w AS f, x.b FROM {table} x"
+        f" WHERE {inner} WINDOW w AS (PARTITION BY x.k, x.s)",
+        f"SELECT x.k, count(*) OVER w AS n, {rest} FROM {table} x WHERE {inner}"
+        " WINDOW w AS (PARTITION BY x.k), v AS (PARTITION BY x.n)",
         f"SELECT * FROM {table} INTERSECT ALL SELECT * FROM {other} x WHERE {inner}",
         f"SELECT * FROM {table} EXCEPT ALL SELECT * FROM {other} x WHERE {inner}",
         f"SELECT * FROM {table} UNION BY NAME SELECT * FROM {other} x WHERE {inner}",

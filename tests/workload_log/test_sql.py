@@ -396,3 +396,33 @@ def test_names_are_found_by_unique_suffix_only() -> None:
     assert index.find(("A", "T")) == ("c", "a", "t")
     assert index.find(("b", "u")) == ("b", "u")
     assert index.find(("x", "t")) is None
+
+
+def test_names_that_differ_in_case_only_are_told_apart_or_not_at_all() -> None:
+    index = NameIndex([("c", "a", "t"), ("c", "a", "T"), ("c", "a", "u"), ("c", "b", "U")])
+    assert index.find(("c", "a", "T")) == ("c", "a", "T")
+    assert index.find(("a", "t")) == ("c", "a", "t")
+    assert index.find(("A", "t")) is None
+    assert index.find(("u",)) is None  # two schemas: a guess, whatever its case
+
+
+@pytest.mark.parametrize("dialect", ["trino", "spark", "duckdb", "postgres", "snowflake"])
+def test_named_windows_read_what_they_name_and_keep_the_conditions(dialect: str) -> None:
+    (found,) = demands(
+        "SELECT i, sum(l) OVER w FROM db.t WHERE i = 3 WINDOW w AS (PARTITION BY s ORDER BY d),"
+        " v AS (PARTITION BY b)",
+        dialect,
+    )
+    assert render(found.predicate, found.table.schema, found.literals) == "i = 3"
+    names = {field.field_id: field.name for field in found.table.schema.fields}
+    assert {names[field] for field in found.projection} == {"i", "l", "s", "d", "b"}
+
+
+@pytest.mark.parametrize("dialect", ["snowflake", "tsql", "oracle", "spark", "duckdb"])
+def test_a_cte_that_names_itself_is_recursive_without_the_word(dialect: str) -> None:
+    (found,) = demands(
+        "WITH x AS (SELECT i k FROM db.t WHERE i = 1 UNION ALL SELECT x.k + 1 FROM x WHERE x.k < 4)"
+        " SELECT * FROM x WHERE k > 2",
+        dialect,
+    )
+    assert render(found.predicate, found.table.schema, found.literals) == "i = 1"
