@@ -73,6 +73,10 @@ class TableDamagedError(UserError):
     """A file that the table's metadata refers to is missing, or is not what it should be."""
 
 
+class StateError(UserError):
+    """The state directory, or the tables of the shared state, cannot be used."""
+
+
 class KeyNotFoundError(UserError):
     """A clustering key of the policy is no column of the table, or one without an order."""
 

@@ -173,6 +173,8 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[s
     alpha = float(situation.alpha[candidate.rows].max(initial=settings.alpha))
     low, cost = candidate.saving_low, candidate.cost
     if low <= settings.alpha * cost:
+        if low < 0.0 < candidate.saving:
+            return explain.BELOW_COST, explain.torn(low, candidate.saving, cost)
         return explain.BELOW_COST, explain.short_of(low, cost, settings.alpha)
     if low <= alpha * cost:
         why = explain.SENTENCES[explain.RECENTLY_WRITTEN]

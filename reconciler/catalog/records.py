@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import UserError
+from reconciler.errors import StateError, UserError
 
 LOCK_WAIT_SECONDS = 30.0
 
@@ -169,8 +169,8 @@ class Records:
             db.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (key, json.dumps(value)))
 
 
-def _unusable(path: Path, error: Exception) -> UserError:
-    return UserError(
+def _unusable(path: Path, error: Exception) -> StateError:
+    return StateError(
         f"the state in {path.parent} cannot be used",
         details=(f"{type(error).__name__}: {error}",),
         do="make the directory writable, or point LAYOUTCTL_STATE to another one",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.catalog.records import Records
-from reconciler.errors import UserError, first_line
+from reconciler.errors import StateError, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -362,7 +362,7 @@ def _translated(directory: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SQLAlchemyError, CommitFailedException) as error:
-        raise UserError(
+        raise StateError(
             f"the state tables in {directory} cannot be used",
             details=(f"{type(error).__name__}: {first_line(error)}",),
             do="check the disk and its permissions, or point LAYOUTCTL_STATE to another directory",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -74,6 +75,8 @@ def main() -> None:
         # The reader of a pipe went away: not an error, and Python's own exit must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_OK
+    except SystemExit as ended:
+        code = EXIT_OK if _reader_went_away() else ended.code
     except Exception as error:
         code = _unexpected(error)
     sys.exit(code if isinstance(code, int) else EXIT_OK)
@@ -92,6 +95,14 @@ def _unexpected(error: Exception) -> int:
     _say("  This is a fault of layoutctl, not of your table.")
     _say("  do: run it again with LAYOUTCTL_TRACEBACK=1 and report what it prints")
     return EXIT_INTERNAL
+
+
+def _reader_went_away() -> bool:
+    """Whether rich or click ended the process because the pipe it wrote help to is closed: rich
+    turns stdout to the null device, click leaves a wrapper of a private type behind."""
+    if "PacifyFlush" in type(sys.stdout).__name__:
+        return True
+    return os.path.samestat(os.fstat(sys.stdout.fileno()), Path(os.devnull).stat())
 
 
 def _usage_errors() -> tuple[type[Any], ...]:

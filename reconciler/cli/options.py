@@ -26,7 +26,7 @@ CatalogName = Annotated[
 ]
 Format = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", help="For the catalog to answer.")
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For the catalog to answer.")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Everything, nothing cut.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]

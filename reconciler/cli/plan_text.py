@@ -42,7 +42,7 @@ def render_plan(
     sections = [
         _headline(document, name, preview, width),
         _actions(document, verbose, width),
-        _totals(evidence, width) if document["actions"] else [],
+        _totals(evidence, width) if document["actions"] else _missed(evidence, width),
         _shapes(evidence, verbose, width),
         _cost(document, evidence, width) if document["actions"] else [],
         _rejected(evidence, verbose, width),
@@ -150,6 +150,16 @@ def _totals(evidence: Mapping[str, Any], width: int) -> list[str]:
              note or "-"]
         )  # fmt: skip
     return tabulate(rows, "lrrrl", width, indent=INDENT, gap="   " if width >= WIDEST else "  ")
+
+
+def _missed(evidence: Mapping[str, Any], width: int) -> list[str]:
+    """Objectives that fail though nothing is to be done."""
+    rows = [
+        [item["name"], item["message"]]
+        for item in evidence.get("objectives", ())
+        if item["state"] in ("failing", "unreachable")
+    ]
+    return ["OBJECTIVES MISSED", *tabulate(rows, "ll", width, indent=INDENT)] if rows else []
 
 
 def _value(line: Mapping[str, Any], key: str) -> str:

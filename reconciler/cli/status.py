@@ -76,15 +76,18 @@ def register(app: typer.Typer) -> None:
 
 
 def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
-    """One table's line as data; an error is a state of its own and hides no other table."""
+    """One table's line as data; an error is a state of its own and hides no other table, but for
+    one of the state directory, which is no table's."""
     from reconciler.core.observation import quoted_name
-    from reconciler.errors import ReconcilerError
+    from reconciler.errors import ReconcilerError, StateError
     from reconciler.loop.step import Approvals, judge_gate, state_of
 
     name = quoted_name((step.target.catalog.name, *step.target.identifier))
     try:
         proposal = step.propose(actor)
         gate = judge_gate(step, proposal, actor, Approvals())
+    except StateError:
+        raise
     except ReconcilerError as error:
         return _failed(name, error)
     state = state_of(proposal, gate)

@@ -104,9 +104,22 @@ def times_cost(saving: float, cost: float) -> str:
     """`0.4x of what it costs`: how plans compare a saving with its cost."""
     if cost <= 0.0:
         return "at no cost"
+    return f"would {'save' if saving >= 0.0 else 'lose'} {_times(saving, cost)} of what it costs"
+
+
+def torn(low: float, expected: float, cost: float) -> str:
+    """A saving that is expected, but too uncertain. low: its 10th percentile, which decides."""
+    if cost <= 0.0:
+        return "at no cost"
+    return (
+        f"would save {_times(expected, cost)} of what it costs on average, and lose "
+        f"{_times(low, cost)} in one case of ten, which decides"
+    )
+
+
+def _times(saving: float, cost: float) -> str:
     ratio = abs(saving) / cost
-    digits = f"{ratio:.1f}" if ratio >= 0.1 else f"{ratio:.2g}"
-    return f"would {'save' if saving >= 0.0 else 'lose'} {digits}x of what it costs"
+    return f"{ratio:.1f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
 
 
 def short_of(saving: float, cost: float, needed: float) -> str:

@@ -230,7 +230,7 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
         item for item in proposal.advice.objectives if item.state in ("failing", "unreachable")
     ]
     if failing:
-        told = [item.message for item in failing] + ([waits] if waits else [])
+        told = [f"{item.name}: {item.message}" for item in failing] + ([waits] if waits else [])
         return TableState(IDLE, "ObjectiveUnreachable", "; ".join(told))
     return TableState(CONVERGED, "", f"nothing to do now; {waits}" if waits else NOTHING)
 

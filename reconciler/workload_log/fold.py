@@ -222,7 +222,7 @@ def parse_date(text: str) -> dt.date | None:
 
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.(\d{1,6})0*)?)?))?"
-    r"\s*(Z|UTC|GMT|[+-]\d{2}:?\d{2}|[A-Z][A-Za-z_]+/[A-Za-z_/]+)?"
+    r"\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?|[A-Z][A-Za-z_]+/[A-Za-z_/]+)?"
 )
 
 
@@ -249,7 +249,7 @@ def _zone(name: str) -> dt.tzinfo:
     if name[0] in "+-":
         sign = 1 if name[0] == "+" else -1
         digits = name[1:].replace(":", "")
-        return dt.timezone(sign * dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:])))
+        return dt.timezone(sign * dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0)))
     return named_zone(name)
 
 

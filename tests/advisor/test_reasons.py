@@ -88,6 +88,14 @@ def test_a_saving_that_is_short_shows_of_what(saving, needed, says):
     assert explain.short_of(saving, 1.0, needed) == says
 
 
+def test_a_saving_too_uncertain_to_count_on_is_not_called_a_loss():
+    told = explain.torn(-1.4, 4.5, 1.0)
+    assert told == (
+        "would save 4.5x of what it costs on average, and lose 1.4x in one case of ten, "
+        "which decides"
+    )
+
+
 @pytest.mark.parametrize(
     ("table", "work", "settings", "what"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -610,6 +611,28 @@ def test_a_table_that_cannot_be_planned_stalls_with_the_operators_reasons(
     monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "another"))
     (row,) = json.loads(cli("status", name, "-o", "json")[1])["items"]
     assert (row["state"], row["reason"]) == ("Stalled", "TableDamaged")
+
+
+def test_a_state_that_cannot_be_used_is_no_fault_of_a_table(cli, scattered, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "file" / "state"))
+    code, out, err = cli("status", name_of(scattered))
+    assert (code, out) == (1, "")
+    assert "cannot be used" in err and "LAYOUTCTL_STATE" in err
+
+
+def test_an_objective_that_fails_is_named_where_nothing_is_to_be_done(cli, scattered, tmp_path):
+    spec = {
+        "objectives": {"maxFileCount": 1},
+        "layout": {"files": {"minInputFiles": 100}, "clustering": {"mode": "None"}},
+    }
+    layouts = policy_file(tmp_path / "p.yaml", scattered, **spec)
+    code, out, _ = cli("plan", name_of(scattered), "-f", layouts)
+    assert code == 0 and "nothing to do" in out
+    assert re.search(r"OBJECTIVES MISSED\n +maxFileCount +\d+ against 1;", out)
+    (row,) = json.loads(cli("status", "-f", layouts, "-o", "json")[1])["items"]
+    assert row["reason"] == "ObjectiveUnreachable"
+    assert row["message"].startswith("maxFileCount: ")
 
 
 def test_a_dead_catalog_is_worth_a_retry(cli, monkeypatch):

@@ -128,3 +128,11 @@ def test_validate_imports_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["--help", "plan --help", "schema"])
+def test_a_reader_that_goes_away_is_no_error(arguments: str) -> None:
+    command = f"{sys.executable} -m reconciler.cli.main {arguments}"
+    shell = f"{command} | head -c 1 > /dev/null; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
