@@ -376,6 +376,9 @@ def _compare(operand: _Operand, op: str, const: Const, binding: Binding) -> Tree
     return _compare_bytes(field, op, const.value)
 
 
+MOST_RANGES = 32
+"""Of a list of days or months, say."""
+
 _STRICT_TYPES = ("", "trino", "presto", "athena", "bigquery")
 """Where a number never compares with a string."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
@@ -555,9 +558,11 @@ def _in(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False)
         raise NotPushed("subquery")
     items = _items(node)
     operand = _operand(node.this, schema, binding)
-    if operand is None or operand.unit or not items:
+    if operand is None or not items:
         raise NotPushed("not a column")
     consts = [fold(item, binding) for item in items]
+    if operand.unit:
+        return _in_truncated(operand, consts, binding, negated)
     if negated and any(const.value is None for const in consts):
         return FALSE
     field = operand.field
@@ -574,6 +579,14 @@ def _in(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False)
                 raise NotPushed("not exact in single precision")
             found.update(equal.literal)
     return _membership(field, found, negated)
+
+
+def _in_truncated(operand: _Operand, consts: list[Const], binding: Binding, negated: bool) -> Tree:
+    """`trunc(column) IN (...)` as one range for each; a list that is long would be a shape each."""
+    if len(consts) > MOST_RANGES:
+        raise NotPushed("too many ranges")
+    op = "!=" if negated else "="
+    return branch(negated, [_compare(operand, op, const, binding) for const in consts])
 
 
 def _items(node: exp.Expr) -> list[exp.Expr]:

@@ -66,6 +66,13 @@ CONDITIONS = [
     ("d < DATE '2024-01-31' + INTERVAL '1' MONTH", "d < 2024-02-29"),
     ("CAST(ts AS DATE) = DATE '2024-01-01'",
      "ts >= 2024-01-01T00:00:00Z AND ts < 2024-01-02T00:00:00Z"),
+    ("CAST(ts AS DATE) IN (DATE '2024-01-01', DATE '2024-01-03')",
+     "(ts >= 2024-01-01T00:00:00Z AND ts < 2024-01-02T00:00:00Z) OR "
+     "(ts >= 2024-01-03T00:00:00Z AND ts < 2024-01-04T00:00:00Z)"),
+    ("year(d) NOT IN (2024, 2025)",
+     "(d >= 2025-01-01 OR d < 2024-01-01) AND (d >= 2026-01-01 OR d < 2025-01-01)"),
+    ("year(d) IN (NULL)", "FALSE"), ("year(d) NOT IN (2024, NULL)", "FALSE"),
+    ("year(d) IN (" + ", ".join(map(str, range(1990, 2023))) + ")", "TRUE"),
     ("year(d) = 2024", "d >= 2024-01-01 AND d < 2025-01-01"),
     ("date_trunc('month', d) > DATE '2024-01-15'", "d >= 2024-02-01"),
     ("date_trunc('month', d) = DATE '2024-01-15'", "FALSE"),
