@@ -22,7 +22,7 @@ from reconciler.advisor.declared import declared_candidates
 from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import is_quiet, recluster
-from reconciler.advisor.situation import Situation, look
+from reconciler.advisor.situation import REFUSED_FILES, Situation, look, refused_files
 from reconciler.advisor.sketching import files_to_sketch
 from reconciler.advisor.totals import (
     amplification,
@@ -88,10 +88,18 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
 
 
 def _refused_whole(situation: Situation) -> list[Rejected]:
-    if not situation.refused:
-        return []
-    every = np.arange(len(situation.table), dtype=np.int64)
-    return [rejected(situation, "rewrite", explain.NOT_REWRITABLE, situation.refused, every)]
+    """What no decision looks at, by why."""
+    if situation.refused:
+        every = np.arange(len(situation.table), dtype=np.int64)
+        return [rejected(situation, "rewrite", explain.NOT_REWRITABLE, situation.refused, every)]
+    turned = []
+    for why, mask in zip(REFUSED_FILES, refused_files(situation.table), strict=True):
+        rows = np.flatnonzero(mask)
+        if len(rows):
+            files = "1 file" if len(rows) == 1 else f"{len(rows):,} files"
+            message = f"{files} {why}: not supported yet"
+            turned.append(rejected(situation, "rewrite", explain.NOT_REWRITABLE, message, rows))
+    return turned
 
 
 def _held_back(situation: Situation) -> list[Rejected]:

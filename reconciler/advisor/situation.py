@@ -86,8 +86,36 @@ def _refused(given: AdviceInput) -> str:
     schema = given.table.schema
     if reserved := schema.reserved:
         return f"columns are named like Iceberg's own: {', '.join(reserved)}"
+    if alike := schema.ambiguous:
+        return f"names of columns differ in case only: {', '.join(alike)}"
     columns = [f"{field.name} ({field.type})" for field in schema.unwritable]
     return f"Spark cannot write the types of {', '.join(columns)}" if columns else ""
+
+
+REFUSED_FILES = (
+    "of another format than Parquet",
+    "encrypted",
+    "with equality deletes",
+    "of a partition spec whose column was dropped",
+)
+
+
+def refused_files(table: FileTable) -> npt.NDArray[np.bool_]:
+    """bool[REFUSED_FILES, files]: what cannot be rewritten, by why."""
+    known = table.schema.by_id
+    gone = [
+        number
+        for number, spec in table.specs.items()
+        if any(f.transform != "void" and f.source_id not in known for f in spec.fields)
+    ]
+    return np.stack(
+        (
+            ~table.parquet,
+            table.encrypted,
+            table.equality_deletes > 0,
+            np.isin(table.spec_id, gone),
+        )
+    )
 
 
 def look(given: AdviceInput) -> Situation:
@@ -117,9 +145,7 @@ def look(given: AdviceInput) -> Situation:
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
         yearly_mean=window_reads * YEAR_MS / span,
         refused=refused,
-        rewritable=(
-            table.parquet & ~table.encrypted & (table.equality_deletes == 0) & (not refused)
-        ),
+        rewritable=~np.logical_or.reduce(refused_files(table)) & np.bool_(not refused),
         recent=table.layout_written & (table.added_ms >= 0) & (age < settings.horizon_ms),
         groups=tuple(table.groups()) if len(table) else (),
         taken=np.zeros(len(table), dtype=np.bool_),

@@ -11,6 +11,7 @@ import difflib
 import gzip
 import logging
 import os
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from reconciler.errors import (
     TableDamagedError,
     TableNotFoundError,
     UnavailableError,
+    UnsupportedError,
     UserError,
     first_line,
 )
@@ -80,7 +82,8 @@ def load_table(
             return None
         except (ValidationError, ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             location = _metadata_location(catalog, identifier) if config.type == "sql" else ""
-            raise _undecodable(identifier, location, error) if location else error from error
+            told = bool(location) or _UNKNOWN_TYPE.search(str(error)) is not None
+            raise _undecodable(identifier, location, error) if told else error from error
 
     if len(identifier) > 1:
         table = within(load, timeout, config)
@@ -108,7 +111,18 @@ def _metadata_location(catalog: Any, identifier: tuple[str, ...]) -> str:
         return ""
 
 
+_UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'")
+"""How pyiceberg refuses a column type that it does not know, such as variant."""
+
+
 def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -> UserError:
+    unknown = _UNKNOWN_TYPE.search(str(error))
+    if unknown:
+        return UnsupportedError(
+            f'table "{quoted_name(identifier)}" has a type that is not supported: {unknown[1]}',
+            details=("Its metadata cannot be read with such a column. The table is as it was.",),
+            do="leave it out of the policy (tables.exclude)",
+        )
     return TableDamagedError(
         f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}',
         details=("The file is truncated or no table metadata; its catalog points to it.",
@@ -366,7 +380,10 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
 
 @contextlib.contextmanager
 def translate_io(subject: str, do: str) -> Iterator[None]:
-    """Errors of reading one metadata or data file as errors that name the file."""
+    """Errors of reading one metadata or data file as errors that name the file.
+
+    What decoders throw at garbage is anything: sizes below zero, streams that are no streams.
+    """
     import pyarrow as pa
 
     try:
@@ -375,7 +392,8 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise TableDamagedError(f"{subject} does not exist", do=do) from error
-    except (OSError, ValueError, KeyError, IndexError, EOFError, pa.ArrowException) as error:
+    except (OSError, ValueError, LookupError, EOFError, ArithmeticError, SystemError, TypeError,
+            MemoryError, zlib.error, pa.ArrowException) as error:  # fmt: skip
         if isinstance(error, OSError) and not isinstance(error, (PermissionError, EOFError)):
             raise UnavailableError(
                 f"{subject} cannot be read", details=(first_line(error),), do=do

@@ -10,8 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from reconciler.catalog.assemble import FileTableParts, assemble
 from reconciler.catalog.avro import Container, CorruptContainer, decode_together, parse_container
@@ -40,6 +42,7 @@ from reconciler.core.values import BOUND_BYTES
 from reconciler.errors import TableDamagedError, first_line
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
@@ -161,7 +164,7 @@ class ManifestReader:
         if snapshot is None:
             return []
         with translate_io(f'the manifest list "{snapshot.manifest_list}"', CORRUPT_LIST):
-            return list(snapshot.manifests(self._io))
+            return list(snapshot.manifests(cast("FileIO", _CheckedInputs(self._io))))
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
         """All entries of the manifests, those of status 2 (deleted) included; None without any."""
@@ -215,6 +218,28 @@ def _parse(path: str, data: bytes) -> Container:
     """Outside the readers' threads: many tiny decompressions would only fight for the lock."""
     with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
         return parse_container(data)
+
+
+class _CheckedInputs:
+    """Avro files for pyiceberg, the containers of which were looked at: its decoder is native code,
+    and random bytes can end the process."""
+
+    def __init__(self, io: FileIO) -> None:
+        self._io = io
+
+    def new_input(self, location: str) -> _CheckedInput:
+        return _CheckedInput(self._io.new_input(location))
+
+
+@dataclass(frozen=True)
+class _CheckedInput:
+    file: InputFile
+
+    def open(self, seekable: bool = True) -> BytesIO:
+        with self.file.open(seekable) as stream:
+            data = bytes(stream.read())
+        parse_container(data)
+        return BytesIO(data)
 
 
 CORRUPT_MANIFEST = (

@@ -429,10 +429,10 @@ def report_list(
 
 def _exit_code(run: _Run, result: StepResult) -> int:
     from reconciler import errors
-    from reconciler.loop.step import BLOCKED, PENDING
+    from reconciler.loop.step import BLOCKED, CONVERGED, PENDING
 
     last = _last_execution(run)
-    if last is not None and not last.done:
+    if last is not None and not last.done and result.state.state != CONVERGED:
         return errors.EXIT_UNAVAILABLE
     cut_short = result.state.state == BLOCKED and (
         last is None or run.until_converged or result.gate.count < len(result.before.pending)

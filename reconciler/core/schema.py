@@ -6,6 +6,7 @@ dotted name; elements of lists and maps have no usable bounds and are listed as 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,6 +65,12 @@ class Schema:
         """Top-level columns that are named like metadata columns."""
         tops = dict.fromkeys(field.name.partition(".")[0] for field in self.fields)
         return tuple(name for name in tops if name in METADATA_COLUMNS)
+
+    @property
+    def ambiguous(self) -> tuple[str, ...]:
+        """Columns whose names differ in case only: Spark, as it starts, cannot tell them apart."""
+        folded = Counter(field.name.lower() for field in self.fields)
+        return tuple(field.name for field in self.fields if folded[field.name.lower()] > 1)
 
     @property
     def unwritable(self) -> tuple[Field, ...]:

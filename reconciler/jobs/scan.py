@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.jobs import iceberg
+from reconciler.jobs.translate import java_exception
 
 CHUNK = 2_000
 """Tasks that are described by one text."""
@@ -91,7 +92,7 @@ class ScanTasks(Mapping[str, TaskFile]):
         spark = self._spark
         rewrite = "org.apache.iceberg.RewriteFiles"
         tasks = iceberg.java_values(self._tasks)
-        file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
+        file_of = iceberg.method(spark, _TASK, "file", _FILE)
         remove = iceberg.method(
             spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DataFile"
         ).bindTo(update)
@@ -115,6 +116,10 @@ class ScanTasks(Mapping[str, TaskFile]):
 
 _OBJECT = "java.lang.Object"
 _TASK = "org.apache.iceberg.ContentScanTask"
+_FILE_TASK = "org.apache.iceberg.FileScanTask"
+_FILE = "org.apache.iceberg.ContentFile"
+_SPEC = "org.apache.iceberg.PartitionSpec"
+_PARSER = "org.apache.iceberg.ContentFileParser"
 _CONSUMER = "java.util.function.Consumer"
 _PREDICATE = "java.util.function.Predicate"
 
@@ -150,8 +155,8 @@ def scan_tasks(
 
 def _task_path(spark: Any) -> Any:
     """FileScanTask -> path, as a MethodHandle."""
-    file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
-    path_of = iceberg.method(spark, "org.apache.iceberg.ContentFile", "location", _STRING)
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    path_of = iceberg.method(spark, _FILE, "location", _STRING)
     return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file_of, path_of)
 
 
@@ -160,7 +165,7 @@ _STRING = "java.lang.String"
 
 def _delete_stream(spark: Any) -> Any:
     """FileScanTask -> stream of its delete files, as a MethodHandle."""
-    list_of = iceberg.method(spark, "org.apache.iceberg.FileScanTask", "deletes", "java.util.List")
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
     stream_of = iceberg.method(
         spark, "java.util.Collection", "stream", "java.util.stream.Stream"
     ).asType(_type(spark, "java.util.stream.Stream", "java.util.List"))
@@ -180,24 +185,90 @@ def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
     sequence number, which that leaves out."""
     lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
     tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
-    to_json = iceberg.once(spark, "json", lambda: _function(spark, _task_json(spark)))
     to_number = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
-    joining = spark._jvm.java.util.stream.Collectors.joining("\n")
     chunks = lists.partition(tasks, CHUNK)
     for number in range(int(chunks.size())):
         chunk = chunks.get(number)
-        # Not splitlines(): Iceberg's JSON leaves U+0085, U+2028 and their like as they are.
-        lines = chunk.stream().map(to_json).collect(joining).split("\n")
-        sequences = chunk.stream().map(to_number).collect(joining).split("\n")
-        for line, sequence in zip(lines, sequences, strict=True):
-            yield _task_file(json.loads(line), int(sequence))
+        sequences = _lines(spark, chunk, to_number)
+        for body, sequence in zip(_bodies(spark, chunk), sequences, strict=True):
+            yield _task_file(body, int(sequence))
+
+
+def _lines(spark: Any, chunk: Any, to_text: Any) -> list[str]:
+    """One line of text for each task, brought over together."""
+    joining = spark._jvm.java.util.stream.Collectors.joining("\n")
+    # Not splitlines(): Iceberg's JSON leaves U+0085, U+2028 and their like as they are.
+    return str(chunk.stream().map(to_text).collect(joining)).split("\n")
+
+
+def _bodies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
+    """What Iceberg prints of each task.
+
+    It prints no file of a partition spec whose fields were all dropped (a table of format version 1
+    keeps them, as void), and none of a spec whose column was dropped. The partition is not asked
+    for here: then copies that have none are printed.
+    """
+    to_json = iceberg.once(spark, "json", lambda: _function(spark, _task_json(spark)))
+    try:
+        return [json.loads(line) for line in _lines(spark, chunk, to_json)]
+    except Exception as error:
+        if java_exception(error) is None:
+            raise
+        return _bodies_of_copies(spark, chunk)
+
+
+def _bodies_of_copies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
+    core = spark._jvm.org.apache.iceberg
+    nowhere = core.PartitionSpec.unpartitioned()
+    to_json = iceberg.once(spark, "copied json", lambda: _function(spark, _copy_json(spark)))
+    bodies = [{"data-file": json.loads(line)} for line in _lines(spark, chunk, to_json)]
+    is_whole = iceberg.once(spark, "whole", lambda: _function(spark, _task_has_no_deletes(spark)))
+    for number, whole in enumerate(_lines(spark, chunk, is_whole)):
+        if whole == "false":
+            copies = [
+                core.FileMetadata.deleteFileBuilder(nowhere).copy(file).build()
+                for file in iceberg.each(chunk.get(number).deletes())
+            ]
+            bodies[number]["delete-files"] = [
+                json.loads(core.ContentFileParser.toJson(copy, nowhere)) for copy in copies
+            ]
+    return bodies
+
+
+def _copy_json(spark: Any) -> Any:
+    """FileScanTask -> JSON of its file as if it were of no partition."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    builder, data_file = "org.apache.iceberg.DataFiles$Builder", "org.apache.iceberg.DataFile"
+    nowhere = spark._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+    begun = iceberg.static_method(
+        spark, "org.apache.iceberg.DataFiles", "builder", builder, _SPEC
+    ).bindTo(nowhere)
+    copied = handles.foldArguments(
+        iceberg.method(spark, builder, "copy", builder, data_file), begun
+    )
+    copy = handles.filterReturnValue(copied, iceberg.method(spark, builder, "build", data_file))
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    copy_of = handles.filterReturnValue(file_of, copy.asType(_type(spark, data_file, _FILE)))
+    printed = iceberg.static_method(spark, _PARSER, "toJson", _STRING, _FILE, _SPEC)
+    where = iceberg.java_array(spark, _OBJECT, [nowhere])
+    to_json = handles.insertArguments(printed, 1, where)
+    return handles.filterReturnValue(copy_of, to_json.asType(_type(spark, _STRING, data_file)))
+
+
+def _task_has_no_deletes(spark: Any) -> Any:
+    """FileScanTask -> "true" or "false"."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
+    is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
+    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "boolean")
+    return handles.filterReturnValue(handles.filterReturnValue(list_of, is_empty), text_of)
 
 
 def _task_sequence(spark: Any) -> Any:
     """FileScanTask -> data sequence number as text."""
     handles, long = spark._jvm.java.lang.invoke.MethodHandles, "java.lang.Long"
-    file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
-    number_of = iceberg.method(spark, "org.apache.iceberg.ContentFile", "dataSequenceNumber", long)
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    number_of = iceberg.method(spark, _FILE, "dataSequenceNumber", long)
     text_of = iceberg.method(spark, long, "toString", _STRING)
     return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
 
@@ -210,26 +281,23 @@ def _task_json(spark: Any) -> Any:
     handles = spark._jvm.java.lang.invoke.MethodHandles
     whole = iceberg.static_method(
         spark, "org.apache.iceberg.ScanTaskParser", "toJson", _STRING,
-        "org.apache.iceberg.FileScanTask",
+        _FILE_TASK,
     )  # fmt: skip
     file_json = iceberg.static_method(
-        spark, "org.apache.iceberg.ContentFileParser", "toJson", _STRING,
-        "org.apache.iceberg.ContentFile", "org.apache.iceberg.PartitionSpec",
+        spark, _PARSER, "toJson", _STRING,
+        _FILE, _SPEC,
     )  # fmt: skip
-    task = "org.apache.iceberg.FileScanTask"
-    file_of = iceberg.method(spark, _TASK, "file", "org.apache.iceberg.ContentFile")
-    spec_of = iceberg.method(
-        spark, "org.apache.iceberg.PartitionScanTask", "spec", "org.apache.iceberg.PartitionSpec"
-    )
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    spec_of = iceberg.method(spark, "org.apache.iceberg.PartitionScanTask", "spec", _SPEC)
     filters = iceberg.java_array(
         spark, "java.lang.invoke.MethodHandle",
-        [file_of.asType(_type(spark, "org.apache.iceberg.ContentFile", task)),
-         spec_of.asType(_type(spark, "org.apache.iceberg.PartitionSpec", task))],
+        [file_of.asType(_type(spark, _FILE, _FILE_TASK)),
+         spec_of.asType(_type(spark, _SPEC, _FILE_TASK))],
     )  # fmt: skip
     both = handles.filterArguments(file_json, 0, filters)
     order = spark.sparkContext._gateway.new_array(spark._jvm.int, 2)  # the task, twice
-    short = handles.permuteArguments(both, _type(spark, _STRING, task), order)
-    list_of = iceberg.method(spark, task, "deletes", "java.util.List")
+    short = handles.permuteArguments(both, _type(spark, _STRING, _FILE_TASK), order)
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
     is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
     return handles.guardWithTest(handles.filterReturnValue(list_of, is_empty), short, whole)
 

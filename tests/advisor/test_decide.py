@@ -21,7 +21,7 @@ from reconciler.core.actions import (
     layout_of,
     wanted_terms,
 )
-from reconciler.core.schema import Field, SortColumn
+from reconciler.core.schema import Field, PartitionField, PartitionSpec, SortColumn
 from reconciler.jobs.group import InputFile, make_groups
 from tests.advisor.worlds import (
     DATE,
@@ -268,7 +268,35 @@ def test_files_with_equality_deletes_or_encryption_are_never_inputs():
         assert not refused & set(item.action.inputs)
 
 
-@pytest.mark.parametrize("why", ["at (time)", "encrypted", "_pos"])
+def test_files_that_no_decision_looks_at_are_told_by_why():
+    table, work = _table(), _selective()
+    files = table.file_table()
+    number = np.arange(len(files))
+    old = PartitionSpec(7, (PartitionField(98, 1000, "identity", "gone"),))
+    marked = replace(
+        files,
+        parquet=number > 1,
+        encrypted=number == 2,
+        specs={**files.specs, 7: old},
+        spec_id=np.where(number == 3, 7, files.spec_id),
+    )
+    sample = table.sample(np.arange(len(files)), 128)
+    advice = decide(AdviceInput(marked, work, SETTINGS, table.row_groups(), sample))
+    told = {item.message: item.inputs for item in _of_reason(advice, explain.NOT_REWRITABLE)}
+    assert told == {
+        "2 files of another format than Parquet: not supported yet": tuple(files.path[:2]),
+        "1 file encrypted: not supported yet": (files.path[2],),
+        "1 file of a partition spec whose column was dropped: not supported yet": (files.path[3],),
+    }
+    planned = {path for item in advice.actions for path in item.action.inputs}
+    assert planned and not planned & set(files.path[:4])
+
+
+def _of_reason(advice, reason):
+    return [item for item in advice.rejected if item.reason == reason]
+
+
+@pytest.mark.parametrize("why", ["at (time)", "encrypted", "_pos", "Part"])
 def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
     table, work = _table(), _selective()
     files, settings = table.file_table(), replace(SETTINGS, target_explicit=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import random
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ from reconciler.core.execution import CatalogConfig
 from reconciler.core.filetable import UNKNOWN
 from reconciler.core.observation import Observation
 from reconciler.core.values import Kind, decode_wide_decimal
-from reconciler.errors import ReconcilerError, UserError
+from reconciler.errors import ReconcilerError, UnsupportedError, UserError
 from tests.catalog.reference import assert_same
 
 Look = Callable[..., Observation]
@@ -375,6 +376,36 @@ def test_a_bad_manifest_is_named_with_what_to_do(catalog: Any, look: Look, damag
         look()
     assert path.name in raised.value.what
     assert raised.value.do
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_garbage_in_place_of_a_manifest_list_is_named(catalog: Any, look: Look, seed: int) -> None:
+    """Decoders meet sizes below zero and streams that are none, and say so in many ways."""
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
+    table.append(simple(table, a=[1]))
+    path = Path(table.current_snapshot().manifest_list.removeprefix("file://"))
+    draw, data = random.Random(seed), bytearray(path.read_bytes())
+    if seed % 2:
+        data = bytearray(draw.randbytes(500))
+    else:
+        at = draw.randrange(len(data) - 40)
+        data[at : at + 32] = draw.randbytes(32)
+    path.write_bytes(bytes(data))
+    _forget_manifests()
+    try:
+        look()
+    except ReconcilerError as error:
+        assert path.name in error.what or "manifest" in error.what
+        assert error.exit_code in (1, 5)
+
+
+def test_a_column_type_that_is_not_known_is_no_damage(catalog: Any, look: Look) -> None:
+    table = catalog.create_table("sales.t", pa.schema([("a", pa.int64()), ("v", pa.string())]))
+    table.append(simple(table, a=[1], v=["x"]))
+    path = Path(table.metadata_location.removeprefix("file://"))
+    path.write_text(path.read_text().replace('"type":"string"', '"type":"variant"'))
+    with pytest.raises(UnsupportedError, match="a type that is not supported: variant"):
+        look()
 
 
 def test_a_missing_manifest_list_is_named(catalog: Any, look: Look) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from py4j.clientserver import JavaClient
@@ -99,6 +100,48 @@ def test_statistics_are_found_under_the_name_that_a_column_had_then(bench: Bench
         bench.spark, bench.table(name), _head(bench, name), _paths(bench, name), [2, 4]
     )
     assert [set(file.lower) for file in found.values()] == [{2}]
+
+
+@pytest.mark.parametrize(("version", "dropped"), [(1, False), (1, True), (2, True)])
+def test_files_are_described_whatever_became_of_their_spec(
+    bench: Bench, iceberg_catalog: Any, version: int, dropped: bool
+) -> None:
+    """Iceberg prints neither files of a spec of void fields nor of a column that was dropped."""
+    merge = "'write.delete.mode'='merge-on-read', 'write.distribution-mode'='none'"
+    name = bench.create("id bigint, g int", f"'format-version'='{version}', {merge}", "g")
+    bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 1 FROM range(50)")
+    if version > 1:
+        bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
+    table = iceberg_catalog.load_table(("jobs", name))
+    with table.update_spec() as spec:
+        spec.remove_field("g")
+    if dropped:
+        with table.update_schema(allow_incompatible_changes=True) as schema:
+            schema.delete_column("g")
+    bench.sql(f"REFRESH TABLE {bench.full(name)}")
+    columns = "id" if dropped else "id, 2"
+    for _ in range(2):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT {columns} FROM range(50)")
+    files = {row.file_path: row for row in bench.files(name)}
+    found = scan_tasks(bench.spark, bench.table(name), _head(bench, name), list(files), [1])
+    assert list(found) == sorted(files)
+    for path, file in found.items():
+        row = files[path]
+        assert (file.size, file.rows) == (row.file_size_in_bytes, row.record_count)
+        low = row.readable_metrics["id"].lower_bound
+        assert inputs.decode_bound("long", file.lower[1]) == low
+        old = row.spec_id == 0
+        assert bool(file.deletes.positions) == (old and version > 1)
+        assert file.format == "PARQUET" and not file.deletes.equality
+    assert sum(file.deleted for file in found.values()) == (5 if version > 1 else 0)
+    assert len({file.sequence for file in found.values()}) == (3 if version > 1 else 1)
+    before = bench.rows(name)
+    current = max(row.spec_id for row in files.values())
+    inside = tuple(sorted(path for path, row in files.items() if row.spec_id == current))
+    action = bench.action(name, ActionType.CLUSTER, "id", inputs=inside, spec_id=current)
+    assert bench.run(bench.request(name, action)).done
+    assert bench.rows(name) == before
+    assert len(bench.files(name)) == len(files) - len(inside) + 1
 
 
 def test_only_live_files_are_found(bench: Bench) -> None:
