@@ -161,6 +161,14 @@ def _corrupt(doing: str, text: str) -> ReconcilerError:
     )
 
 
+def _bad_codec(doing: str, text: str) -> ReconcilerError:
+    return UserError(
+        f"could not {doing}: its property write.parquet.compression-codec cannot be used",
+        details=(_tail(text), "The table was left as it was."),
+        do="correct the property: zstd, gzip, snappy, lz4 or uncompressed",
+    )
+
+
 _DISK_FULL = r"No space left on device|Disk quota exceeded"
 # Java's FileNotFoundException names a file that may not be opened, too.
 _NOT_WRITABLE = r"Read-only file system|Permission denied|Mkdirs failed to create"
@@ -181,7 +189,9 @@ _TRANSLATIONS = (
     (r"NoSuchTableException|TABLE_OR_VIEW_NOT_FOUND", _no_table),
     (r"ChecksumException|is not a Parquet file|ParquetDecodingException|Failed to fetch file"
      r"|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic|AvroRuntimeException"
-     r"|can not read class|did not reach the end of stream", _corrupt),
+     r"|can not read class|did not reach the end of stream|footer is too large"
+     r"|corrupted file: the footer|TProtocolException|TTransportException", _corrupt),
+    (r"Unsupported compression codec", _bad_codec),
     (r"SQLiteException|UncheckedSQLException|SQLTransientException|ConnectException"
      r"|UnknownHostException|SocketTimeout|ServiceFailure|ServiceUnavailable|RESTException",
      _catalog_down),

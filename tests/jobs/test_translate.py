@@ -15,6 +15,7 @@ from reconciler.errors import (
     InternalError,
     MemoryExhaustedError,
     ReconcilerError,
+    TableDamagedError,
     TableNotFoundError,
     UnavailableError,
     UserError,
@@ -68,6 +69,12 @@ LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the ru
         (LOST + "Reason: exited with exit code 143(SIGTERM)", UnavailableError),
         (ABORTED + "software.amazon.awssdk...S3Exception: Access Denied (Service: S3, Status "
          "Code: 403)", AccessDeniedError),
+        (ABORTED + "java.lang.RuntimeException: footer is too large: 3041094211to be read",
+         TableDamagedError),
+        (ABORTED + "java.lang.RuntimeException: corrupted file: the footer index is not within the "
+         "file: 7", TableDamagedError),
+        (ABORTED + "java.lang.IllegalArgumentException: Unsupported compression codec: superzip",
+         UserError),
         (ABORTED + "something new", InternalError),
     ],
 )  # fmt: skip
