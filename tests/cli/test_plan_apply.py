@@ -9,13 +9,15 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
 
+from reconciler.cli import apply as cli_apply
 from reconciler.cli import main as cli_main
 from reconciler.core.plan import plan_from_document
 from reconciler.loop.local import LocalActor
@@ -669,3 +671,19 @@ def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path):
     code, _, err = cli("explain", name_of(scattered), "--file", "no-such-file")
     assert code == 1
     assert "0 live data files" in err
+
+
+@pytest.mark.parametrize(
+    ("done", "state", "code"),
+    [(True, "Converged", 0), (False, "Converged", 0), (False, "Pending", 5), (False, "Idle", 5)],
+)
+def test_a_conflict_that_left_nothing_to_do_is_no_failure(done: bool, state: str, code: int):
+    """Whoever replaced the rows meanwhile may have laid them out well."""
+    run = SimpleNamespace(
+        steps=[SimpleNamespace(result=SimpleNamespace(done=done))], until_converged=True
+    )
+    result = SimpleNamespace(
+        state=SimpleNamespace(state=state), gate=SimpleNamespace(count=0),
+        before=SimpleNamespace(pending=()),
+    )  # fmt: skip
+    assert cli_apply._exit_code(cast(Any, run), cast(Any, result)) == code
