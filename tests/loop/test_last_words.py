@@ -20,6 +20,7 @@ CAUSES = {
     errors.TableNotFoundError: Cause.USER_ERROR,
     errors.TableDamagedError: Cause.USER_ERROR,
     errors.KeyNotFoundError: Cause.USER_ERROR,
+    errors.StateError: Cause.USER_ERROR,
     errors.StalePlanError: Cause.CONFLICT,
     errors.BlockedError: Cause.UNAVAILABLE,
     errors.VetoError: Cause.USER_ERROR,
