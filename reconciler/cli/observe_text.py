@@ -26,7 +26,7 @@ from reconciler.cli.terminal import (
     wrapped,
 )
 from reconciler.core.depth import ColumnDepth, rank_columns
-from reconciler.core.drift import TARGET_PROPERTY, auto_target_bytes, small_files
+from reconciler.core.drift import auto_target_bytes, declared_target_bytes, small_files
 from reconciler.core.format import ago, count, iec, percent
 from reconciler.core.observation import Observation, quoted_name
 
@@ -109,14 +109,14 @@ def short_id(snapshot_id: int) -> str:
 
 
 def _deletes(seen: Observation) -> list[str]:
-    load, rows = seen.deletes, max(seen.files.total_records, 1)
+    load, rows = seen.deletes, seen.files.total_records
     parts = []
     if load.position_files:
-        share = percent(load.position_rows / rows, 2)
-        parts.append(f"{plural(load.position_files, 'position-delete file')} ({share} rows)")
+        share = _deleted(load.position_rows, rows)
+        parts.append(f"{plural(load.position_files, 'position-delete file')} ({share})")
     if load.vectors:
-        share = percent(load.vector_rows / rows, 2)
-        parts.append(f"{plural(load.vectors, 'deletion vector')} ({share} rows)")
+        share = _deleted(load.vector_rows, rows)
+        parts.append(f"{plural(load.vectors, 'deletion vector')} ({share})")
     if load.equality_files:
         hit = int((seen.files.equality_deletes > 0).sum())
         parts.append(
@@ -125,12 +125,17 @@ def _deletes(seen: Observation) -> list[str]:
     return parts
 
 
+def _deleted(deleted: int, rows: int) -> str:
+    """Delete files may outlive the data files whose rows they hide."""
+    return f"{percent(deleted / rows, 2)} rows" if rows else f"{count(deleted)} rows"
+
+
 def _sizes(seen: Observation, width: int) -> list[str]:
     """File sizes in four bins against the target; 0.75 of it is where a file stops being small."""
     if not len(seen.files):
         return []
     target = auto_target_bytes(seen.files, seen.properties)
-    origin = "table property" if seen.properties.get(TARGET_PROPERTY) else "by table size"
+    origin = "table property" if declared_target_bytes(seen.properties) else "by table size"
     limits = (target // 32, target // 4, target * 3 // 4)
     bins = np.digitize(seen.files.bytes, limits)
     labels = _bin_labels(limits)

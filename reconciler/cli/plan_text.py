@@ -67,6 +67,8 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int)
         lines += wrapped(left, width, indent=INDENT)
     if waits:
         lines += wrapped(f"Waiting: {waits}", width, indent=INDENT)
+    if evidence.get("refused"):
+        lines += wrapped(f"Refused: {evidence['refused']}", width, indent=INDENT)
     return lines + wrapped(_workload_line(evidence), width, indent=INDENT)
 
 

@@ -122,7 +122,7 @@ def _row(
     actor: LocalActor,
 ) -> dict[str, Any]:
     from reconciler.loop.local import spent_since
-    from reconciler.loop.waiting import waiting
+    from reconciler.loop.waiting import refused, waiting
 
     now = step.clock()
     waits = waiting(proposal.advice, proposal.observation, step.policy)
@@ -138,6 +138,7 @@ def _row(
         "scanAmplification": amplification,
         "scanAmplificationObjective": None if limit is None else str(limit),
         "waiting": waits.document() if waits else None,
+        "refused": refused(proposal.observation, step.policy) if proposal.pending else "",
         "pendingBytes": sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending),
         "spentBytes": spent_since(proposal.history.entries, now - DAY),
         "budgetBytes": _budget_limit(gate),
@@ -193,13 +194,14 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
 
 
 def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> str:
-    """One line a table; where the reasons do not fit beside the numbers, they stand below."""
+    """One line a table; reasons that do not fit beside the numbers stand below, and so do refusals,
+    which no number tells."""
     from reconciler.cli.terminal import UNLIMITED, blocks, tabulate, wrapped
 
     table = [["TABLE", "STATE", "WHY", "AMPL", "PENDING", "SPENT 24 h", "SINCE"]]
     table += [_cells(row, now) for row in rows]
     lines = tabulate(table, "lllrrrr", UNLIMITED)
-    if max(map(len, lines)) <= width:
+    if max(map(len, lines)) <= width and not any(row.get("refused") for row in rows):
         return "\n".join(lines)
     head, *numbers = blocks([[*cells[:2], *cells[3:]] for cells in table], "llrrrr", width)
     lines = head

@@ -75,12 +75,17 @@ def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
     PTO, Algorithm 4 (the rule of a human expert):
     TFS = size / min(max(partitions, 10000), max(10 * partitions, 30)), within 32 and 512 MiB.
     """
-    declared = _positive(properties.get(TARGET_PROPERTY))
+    declared = declared_target_bytes(properties)
     if declared:
         return declared
     partitions = max(len(np.unique(table.partition)), 1)
     files = min(max(partitions, 10_000), max(10 * partitions, 30))
     return min(max(table.total_bytes // files, 32 * MIB), 512 * MIB)
+
+
+def declared_target_bytes(properties: Mapping[str, str]) -> int:
+    """The table's own target, 0 where it has none that can be used."""
+    return _positive(properties.get(TARGET_PROPERTY))
 
 
 def auto_row_group_bytes(table: FileTable, properties: Mapping[str, str], target_bytes: int) -> int:

@@ -15,7 +15,7 @@ from reconciler.core.ledger import trust
 from reconciler.core.plan import ActionState, PlannedAction, Validity, judge, written_share
 from reconciler.loop.evidence import change, total_lines, whole, workload_document
 from reconciler.loop.propose import Proposal, files_of, head_of
-from reconciler.loop.waiting import waiting
+from reconciler.loop.waiting import refused, waiting
 
 SUMS = ("filesOut", "groups", "bytesOut", "rows", "cpuMillis", "millis", "saving", "cost")
 """Predictions of an action that shrink with its inputs."""
@@ -33,6 +33,9 @@ def shown_document(proposal: Proposal) -> dict[str, Any]:
     evidence.pop("waiting", None)
     if held is not None:
         evidence["waiting"] = held.document() | {"text": held.text()}
+    refusal = refused(proposal.observation, proposal.policy) if proposal.pending else ""
+    if refusal:
+        evidence["refused"] = refusal
     document["evidence"] = evidence
     if not proposal.frozen:
         return document

@@ -35,7 +35,7 @@ from reconciler.loop.propose import (
     with_footer,
 )
 from reconciler.loop.settings import budgets_of
-from reconciler.loop.waiting import waiting
+from reconciler.loop.waiting import refused, waiting
 
 CONVERGED = "Converged"
 PENDING = "Pending"
@@ -221,9 +221,11 @@ def plan_policy_key(plan: Plan) -> str | None:
 def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
     """Converged = no action admitted or blocked after gate and floor, and no failing objective."""
     if proposal.pending:
+        against = refused(proposal.observation, proposal.policy)
+        refusal = f"; {against}" if against else ""
         if decision is not None and decision.reason and not decision.open:
-            return TableState(BLOCKED, decision.reason, decision.message)
-        return TableState(PENDING, "TablesPending", _to_do(len(proposal.pending)))
+            return TableState(BLOCKED, decision.reason, decision.message + refusal)
+        return TableState(PENDING, "TablesPending", _to_do(len(proposal.pending)) + refusal)
     held = waiting(proposal.advice, proposal.observation, proposal.policy)
     waits = held.text() if held else ""
     failing = [

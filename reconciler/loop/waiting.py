@@ -1,4 +1,4 @@
-"""What waits for nothing but time, and until when.
+"""What a plan waits for: for nothing but time, until when; or for someone, for what.
 
 A table whose only work is held back by the quiet period is Converged (nothing is admitted or
 blocked), but not for long; who reads "nothing to do" is told what comes next, and when. Nothing
@@ -15,6 +15,7 @@ from typing import Any
 from reconciler.advisor.advice import HORIZON_MS, Advice, Rejected
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.core import explain
+from reconciler.core.branches import live_branch
 from reconciler.core.filetable import Partition
 from reconciler.core.format import iec, utc
 from reconciler.core.observation import Observation
@@ -92,6 +93,17 @@ def quiet_ends(
         return _whole_second(max(changes) + period) if changes else None
 
     return [end(item) for item in rejected]
+
+
+def refused(observation: Observation, policy: TableLayoutPolicy) -> str:
+    """Why `apply` would refuse the table as it stands, and what to do; "" where it would not."""
+    live = "" if policy.spec.safety.allow_live_branches else live_branch(observation)
+    if not live:
+        return ""
+    return (
+        f"apply refuses while {live} is live: publish or drop it, "
+        "or set spec.safety.allowLiveBranches: true"
+    )
 
 
 def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> int | None:

@@ -150,6 +150,7 @@ def _body(document: Document, limit: int) -> list[str]:
     return [
         _begun(document),
         _waiting(evidence),
+        _refused(evidence),
         _actions(document, limit),
         _totals(evidence),
         _slower(evidence, limit),
@@ -175,6 +176,12 @@ def _waiting(evidence: Mapping[str, Any]) -> str:
     """What only the quiet period holds back."""
     text = (evidence.get("waiting") or {}).get("text", "")
     return f"**Waiting:** {_text(text)}." if text else ""
+
+
+def _refused(evidence: Mapping[str, Any]) -> str:
+    """What stands on the table's side against doing any of it."""
+    text = evidence.get("refused", "")
+    return f"**Refused:** {_text(text)}." if text else ""
 
 
 def _actions(document: Document, limit: int) -> str:

@@ -674,13 +674,20 @@ def _substituted(condition: exp.Expr, by: exp.Column) -> exp.Expr:
 
 
 def _group_keys(select: exp.Select) -> list[exp.Expr] | None:
-    """The GROUP BY keys; None if there is no grouping by plain keys (rollup, cube, ALL)."""
+    """The GROUP BY keys; None if there is no grouping by plain keys (rollup, cube).
+
+    ALL means every item of the SELECT that is no aggregate.
+    """
     group = select.args.get("group")
     if group is None:
         return None
-    special = ("grouping_sets", "cube", "rollup", "totals", "all")
-    if any(group.args.get(name) for name in special) or not group.expressions:
+    special = ("grouping_sets", "cube", "rollup", "totals")
+    every = bool(group.args.get("all"))
+    if any(group.args.get(name) for name in special) or bool(group.expressions) == every:
         return None
+    if every:
+        items = [item.unalias() for item in select.expressions]
+        return [item for item in items if item.find(exp.AggFunc, exp.Window, exp.Query) is None]
     if any(node.find(exp.Rollup, exp.Cube, exp.GroupingSets) for node in group.expressions):
         return None
     return list(group.expressions)

@@ -19,7 +19,7 @@ import yaml
 
 from reconciler.cli import observe_text
 from reconciler.cli.main import build
-from reconciler.core.observation import Observation
+from reconciler.core.observation import DeleteLoad, Observation
 from reconciler.core.predicate import Comparison, Ref
 from reconciler.core.workload import Fragment
 from reconciler.errors import EXIT_USER, ReconcilerError
@@ -62,6 +62,23 @@ def test_shares_and_files_of_the_size_bins_add_up() -> None:
     files = [int(re.search(r"B +([\d,]+) ", line)[1].replace(",", ""))  # type: ignore[index]
              for line in lines[start + 1 : start + 5]]  # fmt: skip
     assert sum(files) == len(seen.files)
+
+
+def test_deletes_that_outlive_all_rows_are_counted_and_no_share_of_them() -> None:
+    seen = replace(
+        observations.empty(), deletes=DeleteLoad(position_files=2, position_rows=9_000, bytes=1)
+    )
+    text = observe_text.render_table(seen, NOW_MS, NONE)
+    assert "2 position-delete files (9,000 rows)" in text
+
+
+@pytest.mark.parametrize(
+    ("size", "origin"), [("1048576", "table property"), ("64MB", "by table size")]
+)
+def test_a_target_that_cannot_be_used_is_not_the_tables(size: str, origin: str) -> None:
+    properties = {"write.target-file-size-bytes": size}
+    seen = replace(observations.lineitem(), properties=properties)
+    assert f"({origin})" in observe_text.render_table(seen, NOW_MS, NONE)
 
 
 def test_many_tables_are_ordered_worst_first() -> None:

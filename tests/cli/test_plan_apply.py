@@ -482,6 +482,22 @@ def test_a_catalog_that_takes_no_commits_is_one_error_and_no_conflict(
     assert "conflict" not in out + err
 
 
+def test_what_apply_would_refuse_is_told_with_the_plan(cli, scattered, tmp_path):
+    with scattered.transaction() as change:
+        change.set_properties({"write.wap.enabled": "true"})
+    scattered.manage_snapshots().create_branch(
+        scattered.current_snapshot().snapshot_id, "audit"
+    ).commit()
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    _, out, _ = cli("plan", "-f", policy, name_of(scattered))
+    assert "Refused: apply refuses while branch audit is live" in out
+    _, out, _ = cli("status", "-f", policy)
+    assert "apply refuses while branch audit is live" in " ".join(out.split())
+    allowed = declared("day", safety={"allowLiveBranches": True})
+    policy = policy_file(tmp_path / "p.yaml", scattered, **allowed)
+    assert "Refused" not in cli("plan", "-f", policy, name_of(scattered))[1]
+
+
 def test_a_stale_plan_is_not_run(cli, scattered, tmp_path):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0

@@ -144,6 +144,8 @@ def derived(draw: st.DrawFn) -> str:
         f"SELECT x.k, {grouped}, bool_or(x.b) AS b FROM {table} x GROUP BY x.k, x.s"
         f" HAVING x.k > 2 OR x.s = 'abc' OR count(*) > 3",
         f"SELECT x.k, {grouped}, bool_or(x.b) AS b FROM {table} x GROUP BY ROLLUP (x.k, x.s)",
+        f"SELECT x.k, {grouped}, bool_or(x.b) AS b FROM {table} x GROUP BY ALL"
+        f" HAVING x.k > 2 OR x.s = 'abc'",
         f"SELECT max(x.k) AS k, max(x.n) AS n, 1.0 AS p, 'abc' AS s, min(x.d) AS d,"
         f" max(x.ts) AS ts, 0.75 AS f, TRUE AS b FROM {table} x WHERE {inner}",
         "SELECT x.k, row_number() OVER"

@@ -249,6 +249,11 @@ DERIVED = [
     ("duckdb", "SELECT l FROM (SELECT * FROM db.t USING SAMPLE 9 ROWS) WHERE i = 3", "TRUE"),
     ("trino", "SELECT l AS i, i AS l FROM db.t GROUP BY i, l HAVING i > 2", "TRUE"),
     ("trino", "SELECT i, max(l) AS l FROM db.t GROUP BY i HAVING i > 2 AND l > 3", "i > 2"),
+    ("duckdb", "SELECT l AS i, i AS l FROM db.t GROUP BY ALL HAVING i > 2", "TRUE"),
+    ("duckdb", "SELECT l, max(i) AS i FROM (SELECT * FROM db.t WHERE l = 4) GROUP BY ALL"
+     " HAVING l < 9", "l = 4 AND l < 9"),
+    ("snowflake", "SELECT * FROM (SELECT i, max(l) AS l, p + max(l) AS p FROM db.t GROUP BY ALL)"
+     " WHERE i = 3 AND l = 4 AND p = 5", "i = 3"),
     ("clickhouse", "SELECT l AS i FROM db.t WHERE i = 3 AND p > 1", "p > 1.00"),
     ("postgres", "SELECT l FROM db.t WHERE i BETWEEN SYMMETRIC 5 AND 2",
      "(i BETWEEN 2 AND 5) OR (i BETWEEN 5 AND 2)"),
