@@ -121,14 +121,19 @@ def java_values(java_map: Any) -> Any:
 
 
 def method_type(spark: Any, returns: str, *parameters: str) -> Any:
-    """A java.lang.invoke.MethodType of class names ("boolean" is the only primitive known)."""
+    """A java.lang.invoke.MethodType of class names; of primitives, PRIMITIVES are known."""
     kind = spark._jvm.java.lang.invoke.MethodType
     classes = java_list(spark, [_class_of(spark, name) for name in parameters])
     return kind.methodType(_class_of(spark, returns), classes)
 
 
+PRIMITIVES = {"boolean": "Boolean", "int": "Integer"}
+"""With the class whose TYPE they are."""
+
+
 def _class_of(spark: Any, name: str) -> Any:
-    return spark._jvm.java.lang.Boolean.TYPE if name == "boolean" else java_class(spark, name)
+    boxed = PRIMITIVES.get(name)
+    return getattr(spark._jvm.java.lang, boxed).TYPE if boxed else java_class(spark, name)
 
 
 def method(spark: Any, owner: str, name: str, returns: str, *parameters: str) -> Any:

@@ -50,7 +50,10 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
             f"has columns of types that Spark cannot write: {', '.join(foreign)}",
             "leave it out of the policy (tables.exclude)",
         )
+    broken = _specs_without_their_columns(table)
     for path, file in files.items():
+        if file.spec_id in broken:
+            raise _refusal(name, f"has dropped the column that partitions {path}", None)
         if file.format != "PARQUET":
             raise _refusal(name, f"has a {file.format} data file: {path}", None)
         if file.encrypted:
@@ -65,6 +68,19 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
 
 def _names(schema: Any) -> list[str]:
     return [str(field.name()) for field in iceberg.each(schema.columns())]
+
+
+def _specs_without_their_columns(table: Any) -> frozenset[int]:
+    """Ids of partition specs a column of which is dropped: Iceberg prints no file of theirs."""
+    schema = table.schema()
+    return frozenset(
+        int(spec.specId())
+        for spec in iceberg.java_values(table.specs())
+        if any(
+            not field.transform().isVoid() and schema.findField(field.sourceId()) is None
+            for field in iceberg.each(spec.fields())
+        )
+    )
 
 
 def _columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:

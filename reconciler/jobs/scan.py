@@ -37,7 +37,8 @@ PATH_COLUMN = 2147483546
 class TaskFile:
     """One data file as its manifest entry describes it.
 
-    format: in capitals. size: of the file in bytes. sequence: data sequence number. deleted: rows
+    format: in capitals. size: of the file in bytes. spec_id: of its partition. sequence: data
+    sequence number. deleted: rows
     deleted by position, as far as delete files name this file alone. By field id, for the
     requested columns only: lower, upper: bounds, single-value serialised; nulls, nans: counts;
     sizes: stored bytes.
@@ -47,6 +48,7 @@ class TaskFile:
     format: str
     size: int
     rows: int
+    spec_id: int = 0
     sequence: int = 0
     encrypted: bool = False
     deletes: Deletes = NO_DELETES
@@ -182,16 +184,17 @@ def _type(spark: Any, returns: str, *parameters: str) -> Any:
 
 def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
     """Every task as Iceberg's own JSON of its file, and of its deletes where it has some; and the
-    sequence number, which that leaves out."""
+    sequence number, which that leaves out, and the partition spec, which copies do not have."""
     lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
     tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
-    to_number = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
+    to_sequence = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
+    to_spec = iceberg.once(spark, "spec", lambda: _function(spark, _task_spec(spark)))
     chunks = lists.partition(tasks, CHUNK)
     for number in range(int(chunks.size())):
         chunk = chunks.get(number)
-        sequences = _lines(spark, chunk, to_number)
-        for body, sequence in zip(_bodies(spark, chunk), sequences, strict=True):
-            yield _task_file(body, int(sequence))
+        specs, sequences = _lines(spark, chunk, to_spec), _lines(spark, chunk, to_sequence)
+        for body, spec_id, sequence in zip(_bodies(spark, chunk), specs, sequences, strict=True):
+            yield _task_file(body, int(spec_id), int(sequence))
 
 
 def _lines(spark: Any, chunk: Any, to_text: Any) -> list[str]:
@@ -273,6 +276,15 @@ def _task_sequence(spark: Any) -> Any:
     return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
 
 
+def _task_spec(spark: Any) -> Any:
+    """FileScanTask -> id of its file's partition spec as text."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    number_of = iceberg.method(spark, _FILE, "specId", "int")
+    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "int")
+    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
+
+
 def _task_json(spark: Any) -> Any:
     """FileScanTask -> JSON: of the whole task if it has deletes, else of its file (much shorter).
 
@@ -302,13 +314,14 @@ def _task_json(spark: Any) -> Any:
     return handles.guardWithTest(handles.filterReturnValue(list_of, is_empty), short, whole)
 
 
-def _task_file(body: Mapping[str, Any], sequence: int) -> TaskFile:
+def _task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile:
     file = body.get("data-file", body)
     return TaskFile(
         path=file["file-path"],
         format=str(file["file-format"]).upper(),
         size=int(file["file-size-in-bytes"]),
         rows=int(file["record-count"]),
+        spec_id=spec_id,
         sequence=sequence,
         encrypted=file.get("key-metadata") is not None,
         deletes=_deletes(body.get("delete-files", ())),

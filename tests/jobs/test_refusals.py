@@ -76,6 +76,22 @@ def test_a_type_that_spark_does_not_know(bench: Bench, iceberg_catalog: Any) -> 
     assert table.current_snapshot().snapshot_id == request.base_snapshot_id
 
 
+def test_a_partition_column_that_was_dropped_after_the_plan(
+    bench: Bench, iceberg_catalog: Any
+) -> None:
+    name = bench.create("id bigint, g int", "'format-version'='2'", "g")
+    for _ in range(2):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 1 FROM range(50)")
+    request = _request(bench, name)
+    table = iceberg_catalog.load_table(("jobs", name))
+    with table.update_spec() as spec:
+        spec.remove_field("g")
+    with table.update_schema(allow_incompatible_changes=True) as schema:
+        schema.delete_column("g")
+    bench.sql(f"REFRESH TABLE {bench.full(name)}")
+    assert "has dropped the column that partitions" in _refused(bench, request, UserError)
+
+
 def test_a_column_that_is_named_like_one_of_icebergs_own(
     bench: Bench, iceberg_catalog: Any
 ) -> None:

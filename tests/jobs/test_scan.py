@@ -130,6 +130,7 @@ def test_files_are_described_whatever_became_of_their_spec(
         assert (file.size, file.rows) == (row.file_size_in_bytes, row.record_count)
         low = row.readable_metrics["id"].lower_bound
         assert inputs.decode_bound("long", file.lower[1]) == low
+        assert file.spec_id == row.spec_id
         old = row.spec_id == 0
         assert bool(file.deletes.positions) == (old and version > 1)
         assert file.format == "PARQUET" and not file.deletes.equality
