@@ -37,6 +37,7 @@ from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
 from reconciler.jobs import (
     cleanup,
     commit,
+    damage,
     fence,
     iceberg,
     inputs,
@@ -421,7 +422,13 @@ class _Execution:
         group = replace(group, expected=self._expected(group))
         self.started[number] = group
         own = tasks.subset(file.path for file in group.inputs)
-        written = write.rewrite_group(attempt, number, group, own)
+        try:
+            written = write.rewrite_group(attempt, number, group, own)
+        except Exception as error:
+            named = damage.pinpointed(attempt, number, own, error)
+            if named is None:
+                raise
+            raise named from error
         self.written.append(_Done.of(written))
         self.on_event(
             Event(

@@ -38,10 +38,9 @@ class TaskFile:
     """One data file as its manifest entry describes it.
 
     format: in capitals. size: of the file in bytes. spec_id: of its partition. sequence: data
-    sequence number. deleted: rows
-    deleted by position, as far as delete files name this file alone. By field id, for the
-    requested columns only: lower, upper: bounds, single-value serialised; nulls, nans: counts;
-    sizes: stored bytes.
+    sequence number. deleted: rows deleted by position, as far as delete files name this file alone.
+    By field id, for the requested columns only: lower, upper: bounds, single-value serialised;
+    nulls, nans: counts; sizes: stored bytes.
     """
 
     path: str

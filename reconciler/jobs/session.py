@@ -153,6 +153,8 @@ def launch_settings(conf: Mapping[str, str], app: str, master: str) -> dict[str,
         # A curve is a literal of 65,536 numbers in the text of each plan that is kept.
         "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.maxPlanStringLength": "65536",
+        # A bit that flipped in a page must not be written anew under a checksum that fits it.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     }
     fixed = {
         "spark.app.name": f"{SPARK_APP_PREFIX} {app}",

@@ -23,6 +23,9 @@ from reconciler.errors import (
 ANSWER_SECONDS = 30.0
 """A JVM that does not tell the time within it counts as ended: its work's outcome is unknown."""
 
+LEFT_ALONE = "The table was left as it was."
+RESTORE = "restore the file, or roll the table back to a snapshot that does not need it"
+
 _silent: list[Any] = []
 """Gateways that did not answer in time: none is waited for again, while a lease is held."""
 
@@ -83,7 +86,7 @@ def _missing_file(doing: str, text: str) -> ReconcilerError:
     return TableDamagedError(
         f"could not {doing}: a file that the table refers to is missing: {name}",
         details=("The table was left as it was; its snapshots cannot be read completely.",),
-        do="restore the file, or roll the table back to a snapshot that does not need it",
+        do=RESTORE,
     )
 
 
@@ -156,15 +159,15 @@ def _catalog_down(doing: str, text: str) -> ReconcilerError:
 def _corrupt(doing: str, text: str) -> ReconcilerError:
     return TableDamagedError(
         f"could not {doing}: a file of the table cannot be read",
-        details=(_tail(text), "The table was left as it was."),
-        do="restore the file, or roll the table back to a snapshot that does not need it",
+        details=(_tail(text), LEFT_ALONE),
+        do=RESTORE,
     )
 
 
 def _bad_codec(doing: str, text: str) -> ReconcilerError:
     return UserError(
         f"could not {doing}: its property write.parquet.compression-codec cannot be used",
-        details=(_tail(text), "The table was left as it was."),
+        details=(_tail(text), LEFT_ALONE),
         do="correct the property: zstd, gzip, snappy, lz4 or uncompressed",
     )
 
@@ -190,7 +193,8 @@ _TRANSLATIONS = (
     (r"ChecksumException|is not a Parquet file|ParquetDecodingException|Failed to fetch file"
      r"|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic|AvroRuntimeException"
      r"|can not read class|did not reach the end of stream|footer is too large"
-     r"|corrupted file: the footer|TProtocolException|TTransportException", _corrupt),
+     r"|corrupted file: the footer|TProtocolException|TTransportException"
+     r"|Data corruption detected|FAILED_TO_UNCOMPRESS|DataFormatException|ZipException", _corrupt),
     (r"Unsupported compression codec", _bad_codec),
     (r"SQLiteException|UncheckedSQLException|SQLTransientException|ConnectException"
      r"|UnknownHostException|SocketTimeout|ServiceFailure|ServiceUnavailable|RESTException",

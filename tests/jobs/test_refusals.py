@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from pyiceberg.types import LongType, TimeType
 
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import ExecutionRequest
-from reconciler.errors import BlockedError, ReconcilerError, UserError
+from reconciler.errors import BlockedError, ReconcilerError, TableDamagedError, UserError
+from reconciler.jobs.damage import first_unreadable
 from tests.jobs.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -176,7 +178,36 @@ def test_a_truncated_data_file(bench: Bench, checksums: bool) -> None:
     if not checksums:
         (lost.parent / f".{lost.name}.crc").unlink()
     text = _refused(bench, request, UserError)
-    assert "cannot be read" in text
+    assert "cannot be read" in text and str(lost) in text
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8])
+def test_a_bit_that_flipped_is_found_and_its_file_named(bench: Bench, share: float) -> None:
+    """Most such pages decode: only their checksum tells."""
+    name = bench.create("id bigint, s string, d double")
+    for _ in range(5):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, uuid(), rand() FROM range(3000)")
+    request = _request(bench, name)
+    damaged = Path(request.actions[0].inputs[2].removeprefix("file:"))
+    content = bytearray(damaged.read_bytes())
+    content[int(len(content) * share)] ^= 1
+    damaged.write_bytes(content)
+    (damaged.parent / f".{damaged.name}.crc").unlink()
+    assert f"{damaged} cannot be read" in _refused(bench, request, TableDamagedError)
+
+
+def test_a_file_is_found_by_halves() -> None:
+    paths = [f"{number:02d}" for number in range(64)]
+    for bad in paths:
+        asked: list[int] = []
+
+        def readable(some: Sequence[str], bad: str = bad, asked: list[int] = asked) -> bool:
+            asked.append(len(some))
+            return bad not in some
+
+        assert first_unreadable(paths, readable) == bad
+        assert asked == [64, 32, 16, 8, 4, 2, 1]
+    assert first_unreadable(paths, lambda some: True) is None
 
 
 def test_a_plan_of_other_files(bench: Bench) -> None:

@@ -1,0 +1,68 @@
+"""Which input of a group cannot be read: errors of Spark and Parquet seldom name the file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
+from reconciler.jobs import stage
+from reconciler.jobs.scan import NO_DELETES, ScanTasks
+from reconciler.jobs.translate import LEFT_ALONE, RESTORE, translate
+from reconciler.jobs.write import Attempt
+
+
+def pinpointed(
+    attempt: Attempt, number: int, tasks: ScanTasks, error: Exception
+) -> TableDamagedError | None:
+    """The error of group `number` with the file that it is about, found by reading its inputs
+    about once more; None if it is about none, or names it already.
+
+    A missing file stays as it is told: another writer may have removed it, which is a conflict.
+    """
+    doing = f"rewrite {attempt.name}"
+    if isinstance(error, ReconcilerError) or "NotFound" in str(error):
+        return None
+    told = translate(error, doing)
+    paths = sorted(tasks)
+    if not _may_be_damage(told) or any(path in told.render() for path in paths):
+        return None
+
+    def readable(some: Sequence[str]) -> bool:
+        set_id = f"{attempt.id}/{number}/damage"
+        with stage.staged(attempt.spark, attempt.table, set_id, tasks.java_tasks(some)):
+            try:
+                stage.read(attempt.spark, set_id).write.format("noop").mode("overwrite").save()
+            except Exception as again:
+                if not _may_be_damage(translate(again, doing)):
+                    raise
+                return False
+        return True
+
+    path = None
+    with contextlib.suppress(Exception):  # of a run that is being stopped, for one
+        path = first_unreadable(paths, readable)
+    if path is None:
+        return None
+    or_deletes = ", or a delete file on it," if tasks[path].deletes != NO_DELETES else ""
+    details = told.details if isinstance(told, TableDamagedError) else (*told.details, LEFT_ALONE)
+    return TableDamagedError(
+        f"could not {doing}: {path}{or_deletes} cannot be read", details=details, do=RESTORE
+    )
+
+
+def _may_be_damage(told: ReconcilerError) -> bool:
+    """A decoder of garbage ends in about any error; a job that was cancelled is none of them."""
+    if isinstance(told, InternalError):
+        return "cancelled" not in told.render().lower()
+    return type(told) is TableDamagedError
+
+
+def first_unreadable(paths: Sequence[str], readable: Callable[[Sequence[str]], bool]) -> str | None:
+    """The first path that cannot be read, by halves; None if all of them can."""
+    if readable(paths):
+        return None
+    while len(paths) > 1:
+        half = len(paths) // 2
+        paths = paths[half:] if readable(paths[:half]) else paths[:half]
+    return paths[0]
