@@ -82,11 +82,18 @@ def _read_metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
         if count < 0:  # a negative count is followed by the block's size in bytes
             count = -count
             _, at = _read_long(data, at)
+        if count > len(data):
+            raise CorruptContainer(f"its header has {count} entries")
         for _ in range(count):
-            size, at = _read_long(data, at)
-            key, at = data[at : at + size].decode(), at + size
-            size, at = _read_long(data, at)
-            metadata[key], at = data[at : at + size], at + size
+            key, at = _read_bytes(data, at)
+            metadata[key.decode()], at = _read_bytes(data, at)
+
+
+def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _read_long(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise CorruptContainer(f"a text of {size} bytes near byte {at}")
+    return data[at : at + size], at + size
 
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:

@@ -432,7 +432,8 @@ def _exit_code(run: _Run, result: StepResult) -> int:
     from reconciler.loop.step import BLOCKED, CONVERGED, PENDING
 
     last = _last_execution(run)
-    if last is not None and not last.done and result.state.state != CONVERGED:
+    converged = result.state.state == CONVERGED and not _waits(result.after)
+    if last is not None and not last.done and not converged:
         return errors.EXIT_UNAVAILABLE
     cut_short = result.state.state == BLOCKED and (
         last is None or run.until_converged or result.gate.count < len(result.before.pending)
@@ -442,6 +443,13 @@ def _exit_code(run: _Run, result: StepResult) -> int:
     if run.until_converged and result.state.state == PENDING:
         return errors.EXIT_UNAVAILABLE
     return errors.EXIT_OK
+
+
+def _waits(proposal: Proposal) -> bool:
+    """Work is left, but for the quiet period that another writer's commit began."""
+    from reconciler.loop.waiting import waiting
+
+    return waiting(proposal.advice, proposal.observation, proposal.policy) is not None
 
 
 def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """The console script. Ends the process with one of the documented exit codes."""
+    unread = _is_unread()
     try:
         code = build()(standalone_mode=False)
     except ReconcilerError as error:
@@ -76,7 +77,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_OK
     except SystemExit as ended:
-        code = EXIT_OK if _reader_went_away() else ended.code
+        code = EXIT_OK if _reader_went_away() and not unread else ended.code
     except Exception as error:
         code = _unexpected(error)
     sys.exit(code if isinstance(code, int) else EXIT_OK)
@@ -102,7 +103,15 @@ def _reader_went_away() -> bool:
     turns stdout to the null device, click leaves a wrapper of a private type behind."""
     if "PacifyFlush" in type(sys.stdout).__name__:
         return True
-    return os.path.samestat(os.fstat(sys.stdout.fileno()), Path(os.devnull).stat())
+    return _is_unread()
+
+
+def _is_unread() -> bool:
+    """Whether stdout is closed, or the null device."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), Path(os.devnull).stat())
+    except (AttributeError, OSError):
+        return True
 
 
 def _usage_errors() -> tuple[type[Any], ...]:

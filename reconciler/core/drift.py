@@ -392,16 +392,18 @@ def _hilbert_limit(ranges: Ranges, files: Int64, dimensions: int) -> float:
 
 
 def _wide(table: FileTable, ranges: Sequence[Ranges], files: Int64) -> Bool:
-    """Files that span more than twice their part of all rows, n^(-1/d), along some key.
+    """Files that span more than twice their part of all rows along some key: n^(-1/d) of n files,
+    w^(1/d) of one that has a share w of the rows, whichever is more.
 
     By rows, not by distinct bounds: of n files that all span nearly everything, half of the bounds
     lie before any of the rows, and the other half after them.
     """
     rows = np.maximum(table.records, 0)
+    own = (rows[files] / max(int(rows[files].sum()), 1)) ** (1.0 / len(ranges))
     wide = np.zeros(len(files), dtype=np.bool_)
     for one in ranges:
-        part = HILBERT_SLACK * _hilbert_limit(one, files, len(ranges)) / len(files)
-        wide |= (spanned(one, files, rows) > part) & ~one.single[files]
+        part = np.maximum(_hilbert_limit(one, files, len(ranges)) / len(files), own)
+        wide |= (spanned(one, files, rows) > HILBERT_SLACK * part) & ~one.single[files]
     return wide
 
 

@@ -69,8 +69,14 @@ class Schema:
     @property
     def ambiguous(self) -> tuple[str, ...]:
         """Columns whose names differ in case only: Spark, as it starts, cannot tell them apart."""
-        folded = Counter(field.name.lower() for field in self.fields)
-        return tuple(field.name for field in self.fields if folded[field.name.lower()] > 1)
+        # Fields are leaves: what they lie in is named by what their own names begin with.
+        names = dict.fromkeys(
+            ".".join(parts[:depth])
+            for parts in (field.name.split(".") for field in self.fields)
+            for depth in range(1, len(parts) + 1)
+        )
+        folded = Counter(name.lower() for name in names)
+        return tuple(name for name in names if folded[name.lower()] > 1)
 
     @property
     def unwritable(self) -> tuple[Field, ...]:

@@ -50,13 +50,20 @@ class Source:
     def __exit__(self, *error: object) -> None:
         self._staged.close()
 
-    def read(self, paths: Sequence[str]) -> Any:
-        """The rows of some inputs, not observed."""
+    def read(self, paths: Sequence[str], *, in_order: bool = False) -> Any:
+        """The rows of some inputs, not observed. in_order: by one task, file after file; else in as
+        many splits as the table's properties make, in no order."""
         set_id = f"{self._base}/in-{self._sets}"
         self._sets += 1
         chosen = self._tasks.java_tasks(paths)
         self._staged.enter_context(stage.staged(self.spark, self.table, set_id, chosen))
+        if in_order:
+            return stage.read(self.spark, set_id, stage.WHOLE_FILE).coalesce(1)
         return stage.read(self.spark, set_id)
+
+    def may_hold_nulls(self, field_id: int) -> bool:
+        """Whether some input has a NULL in the column, or does not tell."""
+        return any(file.nulls.get(field_id, 1) > 0 for file in self._tasks.values())
 
     def observed(self, frame: Any, schema: Any) -> Any:
         """The same rows; their fingerprint over `schema` is gathered when they are read.
@@ -116,14 +123,17 @@ def arranged(source: Source, group: Group) -> Any:
     """The frame to write."""
     if not group.action.key:
         return _packed(source, group)
-    whole = source.read([file.path for file in group.inputs])
-    key = keys.resolve(source.table.schema(), whole.schema, group.action.key)
+    paths = [file.path for file in group.inputs]
     if group.tasks == 1 and group.action.curve != HILBERT:
-        rows = source.observed(whole, whole.schema).coalesce(1)
-        return rows.sortWithinPartitions(*keys.order(key))
+        rows = source.read(paths, in_order=True)
+        key = keys.resolve(source.table.schema(), rows.schema, group.action.key)
+        return source.observed(rows, rows.schema).sortWithinPartitions(*_order(source, group, key))
+    whole = source.read(paths)
+    key = keys.resolve(source.table.schema(), whole.schema, group.action.key)
     cut = _fit(source, group, whole, key)
     if cut.slices == 1:
-        return cut.sorted(source.observed(whole, whole.schema).coalesce(1), group.spills)
+        rows = source.read(paths, in_order=True)
+        return cut.sorted(source.observed(rows, rows.schema), group.spills)
     choices = [cut.files_of(group.inputs, number) for number in range(cut.slices)]
     reread = sum(file.bytes for chosen in choices for file in chosen) / max(group.bytes, 1)
     if reread > MAX_REREAD:
@@ -139,9 +149,9 @@ def arranged(source: Source, group: Group) -> Any:
 
 
 def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], spills: bool) -> Any:
-    rows = source.read([file.path for file in chosen])
+    rows = source.read([file.path for file in chosen], in_order=True)
     mine = source.observed(rows.where(cut.holds(number)), rows.schema)
-    return cut.sorted(mine.coalesce(1), spills)
+    return cut.sorted(mine, spills)
 
 
 def _packed(source: Source, group: Group) -> Any:
@@ -152,19 +162,33 @@ def _packed(source: Source, group: Group) -> Any:
     for file in group.inputs:
         runs[bisect.bisect_right(ends, seen + file.bytes / 2)].append(file.path)
         seen += file.bytes
-    frames = [source.read(run) for run in runs if run]
-    return stage.union([source.observed(frame, frame.schema).coalesce(1) for frame in frames])
+    frames = [source.read(run, in_order=True) for run in runs if run]
+    return stage.union([source.observed(frame, frame.schema) for frame in frames])
+
+
+def _order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> list[Any]:
+    """The sort of the key's columns.
+
+    Spark sorts a single column of numbers by radix, and moves a row to the end of its array for
+    each NULL that it meets: rows of equal keys would lose their order. A second expression keeps
+    it from that.
+    """
+    order = keys.order(key)
+    if len(key) == 1 and source.may_hold_nulls(group.action.key[0].field_id):
+        order.append(key[0].column.isNull())
+    return order
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """How the rows of a group are ordered and divided.
 
-    scores: what tells a row's place in the key. along: what the cuts are of, the scores or the
-    position along the curve (Hilbert). cuts: tuples of these at which a new slice begins.
+    order: of the key, used without a curve. scores: what tells a row's place in the key. along:
+    what the cuts are of, the scores or the position along the curve (Hilbert). cuts: tuples of
+    these at which a new slice begins.
     """
 
-    key: tuple[keys.KeyColumn, ...]
+    order: tuple[Any, ...]
     scores: tuple[Any, ...]
     curve: keys.Curve | None
     along: tuple[Any, ...]
@@ -236,7 +260,7 @@ class Cut:
 
         # Along a curve, ties are not broken by the key: comparing whole rows costs more than the
         # rest of the sort, and a cell is far smaller than a row group.
-        return keys.order(self.key) if self.curve is None else [f.asc(along[0])]
+        return list(self.order) if self.curve is None else [f.asc(along[0])]
 
     def files_of(self, inputs: Sequence[InputFile], number: int) -> list[InputFile]:
         """Inputs that can hold rows of a slice; all of them along a curve."""
@@ -259,9 +283,15 @@ def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ..
         if len(cuts) == 1:
             cuts = [(float(keys.aligned(int(cuts[0][0]), along)),)]
         position = keys.curve_position(source.spark, columns, curve)
-        return Cut(key, columns, curve, (position,), tuple(cuts))
+        return Cut((), columns, curve, (position,), tuple(cuts))
     tuples = [tuple(row) for row in scores.T.tolist()]
-    return Cut(key, columns, None, columns, tuple(keys.slice_cuts(tuples, group.begins)))
+    return Cut(
+        tuple(_order(source, group, key)),
+        columns,
+        None,
+        columns,
+        tuple(keys.slice_cuts(tuples, group.begins)),
+    )
 
 
 def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[bytes, ...]:

@@ -25,7 +25,7 @@ def pinpointed(
         return None
     told = translate(error, doing)
     paths = sorted(tasks)
-    if not _may_be_damage(told) or any(path in told.render() for path in paths):
+    if not _may_be_damage(error, told) or any(path in told.render() for path in paths):
         return None
 
     def readable(some: Sequence[str]) -> bool:
@@ -34,7 +34,7 @@ def pinpointed(
             try:
                 stage.read(attempt.spark, set_id).write.format("noop").mode("overwrite").save()
             except Exception as again:
-                if not _may_be_damage(translate(again, doing)):
+                if not _may_be_damage(again, translate(again, doing)):
                     raise
                 return False
         return True
@@ -51,8 +51,13 @@ def pinpointed(
     )
 
 
-def _may_be_damage(told: ReconcilerError) -> bool:
-    """A decoder of garbage ends in about any error; a job that was cancelled is none of them."""
+def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
+    """A decoder of garbage ends in about any error; what Spark says before it reads is none of
+    them, nor is the end of a job that was cancelled."""
+    from pyspark.errors import AnalysisException
+
+    if isinstance(error, AnalysisException):
+        return False
     if isinstance(told, InternalError):
         return "cancelled" not in told.render().lower()
     return type(told) is TableDamagedError

@@ -23,7 +23,7 @@ NO_ROW_ID = -(1 << 62)
 DEFAULT_TARGET = 512 * 1024 * 1024
 DEFAULT_ROW_GROUP = 128 * 1024 * 1024
 WHOLE_FILE = 1 << 40
-"""More bytes than any file has."""
+"""More bytes than any file has, or the inputs of a task."""
 
 
 def data_location(table: Any) -> str:
@@ -75,11 +75,11 @@ def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
 def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
     """The rows of a staged set, deletes applied; with row lineage columns from format 3 on.
 
-    They come in the order of the tasks as they were staged: with a lookback of one, a split is
-    full before the next begins. split_bytes: what one task reads; 0 leaves it to the table's
-    properties.
+    split_bytes: what one task reads; 0 leaves it to the table's properties. Only one task reads in
+    the order in which files were staged: of two splits that are being filled, Iceberg ends the
+    heavier one first.
     """
-    reader = spark.read.format("iceberg").option("lookback", "1")
+    reader = spark.read.format("iceberg")
     if split_bytes:
         reader = reader.option("split-size", str(split_bytes))
     return reader.load(set_id)

@@ -193,7 +193,8 @@ _TRANSLATIONS = (
     (r"ChecksumException|is not a Parquet file|ParquetDecodingException|Failed to fetch file"
      r"|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic|AvroRuntimeException"
      r"|can not read class|did not reach the end of stream|footer is too large"
-     r"|corrupted file: the footer|TProtocolException|TTransportException"
+     # Parquet's own Thrift: a metastore that is away speaks of the same classes elsewhere.
+     r"|corrupted file: the footer|parquet\.\S*thrift\.\S*T(?:Protocol|Transport)Exception"
      r"|Data corruption detected|FAILED_TO_UNCOMPRESS|DataFormatException|ZipException", _corrupt),
     (r"Unsupported compression codec", _bad_codec),
     (r"SQLiteException|UncheckedSQLException|SQLTransientException|ConnectException"

@@ -117,6 +117,9 @@ def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for n in named if n and n not in known | own))
 
 
+SPELLED = "spelled"
+"""Under which a folded identifier keeps how the query spells it."""
+
 _DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}
 
 
@@ -216,7 +219,7 @@ class SqlReader:
         _fold_names(query)
         _tell_namesakes_apart(query)
         for node in _real_tables(query):
-            parts = tuple(part.name for part in node.parts)
+            parts = tuple(part.meta.get(SPELLED, part.name) for part in node.parts)
             table = self._resolve(parts, levels)
             if table is not None:
                 _rename_table(query, node, f"layoutctl_t{len(known)}")
@@ -253,6 +256,7 @@ class SqlReader:
 
     def _reads_metadata(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> bool:
         """`t.files`, `t.branch_x` or `"t$files"` of a table that is known."""
+        parts = tuple(part.lower() for part in parts)
         base, dollar, _ = parts[-1].partition("$")
         if dollar:
             return base != "" and self._resolve((*parts[:-1], base), levels) is not None
@@ -359,6 +363,7 @@ def _columns(schema: Schema) -> dict[str, str]:
 def _fold_names(query: exp.Expr) -> None:
     """Names compare without case, as Iceberg's engines do by default."""
     for identifier in query.find_all(exp.Identifier):
+        identifier.meta[SPELLED] = identifier.name  # tables may differ in case only
         identifier.set("this", identifier.name.lower())
         identifier.set("quoted", True)
 

@@ -135,6 +135,19 @@ def test_a_cut_file_is_corrupt_and_never_shorter(tmp_path: Path, cut: int) -> No
         avro.parse_container(plain[:cut])
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\x80" * 6 + b"\x01" + b"\x03" + b"\0" * 64,  # 2^41 entries, the first of -2 bytes
+        b"\x02\x01" + b"\0" * 64,  # one entry, the name of which has -1 bytes
+        b"\x02\x7e" + b"\0" * 8,  # a name of 63 bytes where eight are left
+    ],
+)
+def test_a_header_of_garbage_is_refused_at_once(header: bytes) -> None:
+    with pytest.raises(avro.CorruptContainer):
+        avro.parse_container(avro.MAGIC + header)
+
+
 COUNTS = st.none() | st.dictionaries(st.integers(1, 6), st.integers(0, 2**40), max_size=6)
 BOUNDS = st.none() | st.dictionaries(st.integers(1, 6), st.binary(max_size=80), max_size=6)
 

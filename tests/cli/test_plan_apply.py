@@ -691,15 +691,21 @@ def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path):
 
 @pytest.mark.parametrize(
     ("done", "state", "code"),
-    [(True, "Converged", 0), (False, "Converged", 0), (False, "Pending", 5), (False, "Idle", 5)],
-)
-def test_a_conflict_that_left_nothing_to_do_is_no_failure(done: bool, state: str, code: int):
-    """Whoever replaced the rows meanwhile may have laid them out well."""
+    [(True, "Converged", 0), (False, "Converged", 0), (False, "Pending", 5), (False, "Idle", 5),
+     (False, "Waiting", 5)],
+)  # fmt: skip
+def test_a_conflict_that_left_nothing_to_do_is_no_failure(
+    done: bool, state: str, code: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever replaced the rows meanwhile may have laid them out well, or begun a quiet period."""
+    waits = state == "Waiting"
+    monkeypatch.setattr(cli_apply, "_waits", lambda proposal: waits)
+    state = "Converged" if waits else state
     run = SimpleNamespace(
         steps=[SimpleNamespace(result=SimpleNamespace(done=done))], until_converged=True
     )
     result = SimpleNamespace(
         state=SimpleNamespace(state=state), gate=SimpleNamespace(count=0),
-        before=SimpleNamespace(pending=()),
+        before=SimpleNamespace(pending=()), after=None,
     )  # fmt: skip
     assert cli_apply._exit_code(cast(Any, run), cast(Any, result)) == code

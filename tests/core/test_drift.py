@@ -295,6 +295,24 @@ def test_files_that_all_span_every_key_are_clustered_however_few(count: int, key
     assert len(only.files) == count
 
 
+@pytest.mark.parametrize("appends", [6, 12, 40])
+def test_a_file_of_many_rows_may_span_as_much_as_its_share_of_them(appends: int) -> None:
+    """However many small files are beside it, a quarter of a curve spans half of each of two axes:
+    small appends to large, well clustered files are clustered by themselves."""
+    draw = np.random.default_rng(1)
+
+    def within(count: int, x: int, y: int, side: int) -> File:
+        rows = draw.integers((x, y), (x + side, y + side), (count, 2))
+        return File(tuple(tuple(row) for row in rows.tolist()))
+
+    half = 500_000
+    base = [within(4000, x, y, half) for x in (0, half) for y in (0, half)]
+    table = table_of([*base, *(within(40, 0, 0, 2 * half) for _ in range(appends))], ("long",) * 2)
+    table.bytes[:] = table.records * 1000
+    chosen = [d for d in declared_drift(table, TWO, HILBERT, MIN_FILES) if d.rewrite]
+    assert all(min(d.files.tolist()) >= len(base) for d in chosen)
+
+
 def test_wide_appends_are_told_from_files_that_share_a_flag() -> None:
     """No curve parts the values of a flag further than in two: spanning both is not unsorted."""
     draw = np.random.default_rng(3)

@@ -143,6 +143,45 @@ def test_files_merged_without_a_key_follow_each_other_as_they_arrived(bench: Ben
     assert rows == sorted(rows)
 
 
+def _by_one_append_each(bench: Bench, store: str, *rows: int) -> str:
+    """Files that are read in splits of at most two of them."""
+    properties = SPLITS.replace("60000", "40000")
+    name = bench.create("store bigint, arrived bigint, note string", properties)
+    start = 0
+    for count in rows:
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ {store}, id, "
+            f"md5(string(id)) FROM range({start}, {start + count})"
+        )
+        start += count
+    return name
+
+
+@pytest.mark.parametrize("kind", [ActionType.BIN_PACK, ActionType.CLUSTER])
+def test_a_large_file_does_not_overtake_a_small_one(bench: Bench, kind: ActionType) -> None:
+    """Where both do not fit a split, Iceberg ends the heavier one first."""
+    name = _by_one_append_each(bench, "1", 600, 1600, 600, 1600)
+    key = ("store",) if kind is ActionType.CLUSTER else ()
+    bench.run(bench.request(name, bench.action(name, kind, *key, target_bytes=8 * MIB)))
+    (rows,) = _written(bench, name, "arrived")
+    assert rows == sorted(rows)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_nulls_do_not_disturb_the_order_of_arrival(bench: Bench, parts: int) -> None:
+    name = _by_one_append_each(bench, "if(id % 4 = 3, null, id % 2)", 700, 900, 800)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    bench.run(bench.request(name, bench.action(
+        name, ActionType.CLUSTER, "store", target_bytes=total // parts
+    )))  # fmt: skip
+    files = _written(bench, name, "store", "arrived")
+    for store in (None, 0, 1):
+        for file in files:
+            arrived = [row[1] for row in file if row[0] == store]
+            assert arrived == sorted(arrived)
+    assert sum(map(len, files)) == 2400
+
+
 @pytest.mark.parametrize(("shares", "files"), [((), 4), ((0.5,), 2)])
 def test_a_plan_s_share_decides_how_many_files_are_written(
     bench: Bench, shares: tuple[float, ...], files: int

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.types import LongType, TimeType
+from pyiceberg.types import LongType, NestedField, StructType, TimeType
 
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import ExecutionRequest
@@ -76,6 +76,18 @@ def test_a_type_that_spark_does_not_know(bench: Bench, iceberg_catalog: Any) -> 
         bench.run(request)
     table = iceberg_catalog.load_table(("jobs", name))
     assert table.current_snapshot().snapshot_id == request.base_snapshot_id
+
+
+def test_names_that_differ_in_case_only(bench: Bench, iceberg_catalog: Any) -> None:
+    """Of structs too, though their fields are named differently."""
+    name = _table(bench)
+    request = _request(bench, name)
+    with iceberg_catalog.load_table(("jobs", name)).update_schema(case_sensitive=True) as update:
+        for number, column in enumerate(("st", "St")):
+            field = NestedField(number, f"f{number}", LongType(), required=False)
+            update.add_column(column, StructType(field))
+    with pytest.raises(UserError, match=r"differ in case only: St, st"):
+        bench.run(request)
 
 
 def test_a_partition_column_that_was_dropped_after_the_plan(

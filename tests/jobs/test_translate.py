@@ -73,6 +73,10 @@ LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the ru
          TableDamagedError),
         (ABORTED + "java.lang.RuntimeException: corrupted file: the footer index is not within the "
          "file: 7", TableDamagedError),
+        (ABORTED + "org.apache.iceberg.shaded.org.apache.parquet.shaded.org.apache.thrift.protocol."
+         "TProtocolException: Required field 'x' was not present", TableDamagedError),
+        ("Could not connect to meta store: org.apache.thrift.transport.TTransportException: "
+         "java.net.ConnectException: Connection refused", UnavailableError),
         (ABORTED + "java.lang.IllegalArgumentException: Unsupported compression codec: superzip",
          UserError),
         (ABORTED + "something new", InternalError),

@@ -419,6 +419,14 @@ def test_names_that_differ_in_case_only_are_told_apart_or_not_at_all() -> None:
     assert index.find(("u",)) is None  # two schemas: a guess, whatever its case
 
 
+@pytest.mark.parametrize("sql", ["SELECT i FROM db.T", 'SELECT x.i FROM cat.db."T" AS x'])
+def test_a_query_gets_the_table_of_its_own_spelling(sql: str) -> None:
+    named = {("cat", "db", "t"): TABLES["t"], ("cat", "db", "T"): TABLES["o"]}
+    found = extract(sql + " WHERE i = 3", "duckdb", SchemaMap(named), EVENT_MS)
+    assert not isinstance(found, Skipped)
+    assert [one.table.uuid for one in found] == [TABLES["o"].uuid]
+
+
 @pytest.mark.parametrize("dialect", ["trino", "spark", "duckdb", "postgres", "snowflake"])
 def test_named_windows_read_what_they_name_and_keep_the_conditions(dialect: str) -> None:
     (found,) = demands(
