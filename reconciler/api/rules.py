@@ -21,8 +21,7 @@ class Rule:
 
     holds: takes the value at path. unchanged: takes the old and the new value, for immutables.
     reads: what `holds` reads below path, `[]` for the items too; asks: of what it only asks whether
-    it is there. Where one of them is broken, the rule says nothing. item: of a map that breaks the
-    rule, the key that does.
+    it is there. Where one of them is broken, the rule says nothing.
     """
 
     kind: str
@@ -33,15 +32,10 @@ class Rule:
     unchanged: Callable[[Object, Object], bool] | None = None
     reads: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
-    item: Callable[[Object], str] | None = None
 
 
 def _same(*names: str) -> Callable[[Object, Object], bool]:
     return lambda old, new: all(old.get(name) == new.get(name) for name in names)
-
-
-def _names_of_classes(properties: Object) -> list[str]:
-    return [key for key in properties if key.endswith("impl")]
 
 
 RULES: tuple[Rule, ...] = (
@@ -113,8 +107,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         CATALOG, "spec.properties", "", "no property may name a class to load",
-        lambda it: not _names_of_classes(it),
-        item=lambda it: _names_of_classes(it)[0],
+        lambda it: not any(key.endswith("impl") for key in it),
     ),
 )  # fmt: skip
 
@@ -144,8 +137,7 @@ def violations(
             continue
         for at, value in _values(body, rule.path):
             if _can_be_judged(rule, at, broken, meant) and not rule.holds(value):
-                field = (*at, rule.item(value)) if rule.item else _field(rule, at)
-                yield Violation(rule, at, field)
+                yield Violation(rule, at, _field(rule, at))
 
 
 def _can_be_judged(rule: Rule, at: Path, broken: Collection[Path], meant: Collection[Path]) -> bool:
