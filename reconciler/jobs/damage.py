@@ -21,11 +21,12 @@ def pinpointed(
     A missing file stays as it is told: another writer may have removed it, which is a conflict.
     """
     doing = f"rewrite {attempt.name}"
-    if isinstance(error, ReconcilerError) or "NotFound" in str(error):
+    if isinstance(error, ReconcilerError):
         return None
-    told = translate(error, doing)
-    paths = sorted(tasks)
-    if not _may_be_damage(error, told) or any(path in told.render() for path in paths):
+    told, paths = translate(error, doing), sorted(tasks)
+    if not _may_be_damage(error, told) or "NotFound" in str(error):
+        return None
+    if any(path in told.render() for path in paths):
         return None
 
     def readable(some: Sequence[str]) -> bool:
