@@ -42,7 +42,7 @@ def pinpointed(
 
     path = None
     with contextlib.suppress(Exception):  # of a run that is being stopped, for one
-        path = first_unreadable(paths, readable)
+        path = first_unreadable(paths, readable, surely=isinstance(told, TableDamagedError))
     if path is None:
         return None
     or_deletes = ", or a delete file on it," if tasks[path].deletes != NO_DELETES else ""
@@ -64,11 +64,21 @@ def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
     return type(told) is TableDamagedError
 
 
-def first_unreadable(paths: Sequence[str], readable: Callable[[Sequence[str]], bool]) -> str | None:
-    """The first path that cannot be read, by halves; None if all of them can."""
+def first_unreadable(
+    paths: Sequence[str], readable: Callable[[Sequence[str]], bool], *, surely: bool
+) -> str | None:
+    """The first path that cannot be read, by halves; None if all of them can.
+
+    surely: the error speaks of damage. Any other may come of the storage: a file is blamed only if
+    another one can be read.
+    """
     if readable(paths):
         return None
-    while len(paths) > 1:
-        half = len(paths) // 2
-        paths = paths[half:] if readable(paths[:half]) else paths[:half]
-    return paths[0]
+    left = paths
+    while len(left) > 1:
+        half = left[: len(left) // 2]
+        left = left[len(half) :] if readable(half) else half
+    if len(paths) > 1 and readable(left):
+        return None
+    others = [path for path in paths if path != left[0]][:1]
+    return left[0] if surely or (others and readable(others)) else None

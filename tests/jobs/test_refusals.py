@@ -208,7 +208,8 @@ def test_a_bit_that_flipped_is_found_and_its_file_named(bench: Bench, share: flo
     assert f"{damaged} cannot be read" in _refused(bench, request, TableDamagedError)
 
 
-def test_a_file_is_found_by_halves() -> None:
+@pytest.mark.parametrize("surely", [True, False])
+def test_a_file_is_found_by_halves(surely: bool) -> None:
     paths = [f"{number:02d}" for number in range(64)]
     for bad in paths:
         asked: list[int] = []
@@ -217,9 +218,15 @@ def test_a_file_is_found_by_halves() -> None:
             asked.append(len(some))
             return bad not in some
 
-        assert first_unreadable(paths, readable) == bad
-        assert asked == [64, 32, 16, 8, 4, 2, 1]
-    assert first_unreadable(paths, lambda some: True) is None
+        assert first_unreadable(paths, readable, surely=surely) == bad
+        assert sum(asked) <= 2 * 64 + 1
+    assert first_unreadable(paths, lambda some: True, surely=surely) is None
+    assert first_unreadable(paths[:1], lambda some: False, surely=True) == "00"
+
+
+def test_no_file_is_blamed_for_a_storage_that_reads_none() -> None:
+    assert first_unreadable(["a", "b", "c"], lambda some: False, surely=False) is None
+    assert first_unreadable(["a"], lambda some: False, surely=False) is None
 
 
 def test_a_plan_of_other_files(bench: Bench) -> None:
