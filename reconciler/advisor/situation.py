@@ -86,8 +86,8 @@ def _refused(given: AdviceInput) -> str:
     schema = given.table.schema
     if reserved := schema.reserved:
         return f"columns are named like Iceberg's own: {', '.join(reserved)}"
-    if alike := schema.ambiguous:
-        return f"names of columns differ in case only: {', '.join(alike)}"
+    if schema.alike:
+        return f"names of columns differ in case only: {', '.join(schema.alike)}"
     columns = [f"{field.name} ({field.type})" for field in schema.unwritable]
     return f"Spark cannot write the types of {', '.join(columns)}" if columns else ""
 

@@ -49,7 +49,8 @@ def parse_container(data: bytes) -> Container:
         return _parse(data)
     except CorruptContainer:
         raise
-    except (IndexError, ValueError, KeyError, zlib.error, pa.ArrowException, OSError) as error:
+    except (IndexError, ValueError, KeyError, OverflowError, zlib.error, pa.ArrowException,
+            OSError) as error:  # fmt: skip
         raise CorruptContainer(str(error) or type(error).__name__) from error
 
 

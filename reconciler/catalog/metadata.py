@@ -5,12 +5,20 @@ The only place that knows how pyiceberg names them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.actions import sort_term
 from reconciler.core.observation import RefInfo, SnapshotInfo
-from reconciler.core.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
+from reconciler.core.schema import (
+    Field,
+    PartitionField,
+    PartitionSpec,
+    Schema,
+    SortColumn,
+    names_alike,
+)
 
 
 def schema_of(metadata: Any) -> Schema:
@@ -19,7 +27,8 @@ def schema_of(metadata: Any) -> Schema:
     fields: list[Field] = []
     for member in schema.fields:
         _leaves(member.field_id, member.name, member.field_type, member.required, False, fields)
-    return Schema(schema.schema_id, tuple(fields), _name_mapping(metadata))
+    alike = names_alike(json.loads(schema.model_dump_json()))
+    return Schema(schema.schema_id, tuple(fields), _name_mapping(metadata), alike)
 
 
 def _name_mapping(metadata: Any) -> tuple[tuple[tuple[str, ...], int], ...]:

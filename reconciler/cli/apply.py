@@ -432,9 +432,10 @@ def _exit_code(run: _Run, result: StepResult) -> int:
     from reconciler.loop.step import BLOCKED, CONVERGED, PENDING
 
     last = _last_execution(run)
-    converged = result.state.state == CONVERGED and not _waits(result.after)
-    if last is not None and not last.done and not converged:
-        return errors.EXIT_UNAVAILABLE
+    if last is not None and not last.done:
+        left = result.state.state != CONVERGED
+        if left or _waiting(result.after) > _waiting(result.before):
+            return errors.EXIT_UNAVAILABLE
     cut_short = result.state.state == BLOCKED and (
         last is None or run.until_converged or result.gate.count < len(result.before.pending)
     )
@@ -445,11 +446,13 @@ def _exit_code(run: _Run, result: StepResult) -> int:
     return errors.EXIT_OK
 
 
-def _waits(proposal: Proposal) -> bool:
-    """Work is left, but for the quiet period that another writer's commit began."""
+def _waiting(proposal: Proposal) -> int:
+    """Rewrites held back by the quiet period alone, such as the one that another writer's commit
+    begins which was in conflict with ours."""
     from reconciler.loop.waiting import waiting
 
-    return waiting(proposal.advice, proposal.observation, proposal.policy) is not None
+    held = waiting(proposal.advice, proposal.observation, proposal.policy)
+    return held.rewrites if held else 0
 
 
 def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str, Any]:

@@ -7,8 +7,10 @@ dotted name; elements of lists and maps have no usable bounds and are listed as 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from reconciler.core.values import Kind, kind_of
 
@@ -38,11 +40,13 @@ class Field:
 @dataclass(frozen=True)
 class Schema:
     """name_mapping: (path of names, field id) of the columns of files that were written without
-    field ids ("Column Projection" of the Iceberg specification); () where the table has none."""
+    field ids ("Column Projection" of the Iceberg specification); () where the table has none.
+    alike: `names_alike`."""
 
     schema_id: int
     fields: tuple[Field, ...]
     name_mapping: tuple[tuple[tuple[str, ...], int], ...] = ()
+    alike: tuple[str, ...] = ()
 
     @cached_property
     def by_id(self) -> dict[int, Field]:
@@ -67,18 +71,6 @@ class Schema:
         return tuple(name for name in tops if name in METADATA_COLUMNS)
 
     @property
-    def ambiguous(self) -> tuple[str, ...]:
-        """Columns whose names differ in case only: Spark, as it starts, cannot tell them apart."""
-        # Fields are leaves: what they lie in is named by what their own names begin with.
-        names = dict.fromkeys(
-            ".".join(parts[:depth])
-            for parts in (field.name.split(".") for field in self.fields)
-            for depth in range(1, len(parts) + 1)
-        )
-        folded = Counter(name.lower() for name in names)
-        return tuple(name for name in names if folded[name.lower()] > 1)
-
-    @property
     def unwritable(self) -> tuple[Field, ...]:
         """Columns of types that Spark, which writes what is rewritten, has no counterpart of."""
         return tuple(
@@ -88,6 +80,22 @@ class Schema:
     def name_of(self, field_id: int) -> str:
         field = self.by_id.get(field_id)
         return field.name if field else f"(dropped column {field_id})"
+
+
+def names_alike(body: Any, within: str = "") -> tuple[str, ...]:
+    """Columns, and fields of one struct, whose names differ in case only: Spark, as it starts,
+    cannot tell them apart. body: a schema or a type of it, as the Iceberg specification writes them
+    in JSON ("Appendix C"); within: the name of what holds it, with a dot at its end."""
+    if not isinstance(body, Mapping):
+        return ()
+    fields = body.get("fields", ())
+    folded = Counter(str(field["name"]).lower() for field in fields)
+    found = [f"{within}{f['name']}" for f in fields if folded[str(f["name"]).lower()] > 1]
+    for field in fields:
+        found += names_alike(field["type"], f"{within}{field['name']}.")
+    for part in ("element", "key", "value"):
+        found += names_alike(body.get(part), f"{within}{part}.")
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

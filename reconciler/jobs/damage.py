@@ -60,7 +60,7 @@ def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
     if isinstance(error, AnalysisException):
         return False
     if isinstance(told, InternalError):
-        return "cancelled" not in told.render().lower()
+        return not any("cancelled" in detail.lower() for detail in told.details)
     return type(told) is TableDamagedError
 
 
@@ -81,4 +81,6 @@ def first_unreadable(
     if len(paths) > 1 and readable(left):
         return None
     others = [path for path in paths if path != left[0]][:1]
-    return left[0] if surely or (others and readable(others)) else None
+    if surely or (others and readable(others) and not readable(left)):
+        return left[0]
+    return None

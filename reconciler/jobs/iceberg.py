@@ -120,13 +120,6 @@ def java_values(java_map: Any) -> Any:
     return get_method(java_map, "values")()
 
 
-def java_keys(java_map: Any) -> Any:
-    """The map's java.util.Set of keys."""
-    from py4j.java_gateway import get_method
-
-    return get_method(java_map, "keySet")()
-
-
 def method_type(spark: Any, returns: str, *parameters: str) -> Any:
     """A java.lang.invoke.MethodType of class names; of primitives, PRIMITIVES are known."""
     kind = spark._jvm.java.lang.invoke.MethodType

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reconciler.core.schema import METADATA_COLUMNS, SortColumn
+from reconciler.core.schema import METADATA_COLUMNS, SortColumn, names_alike
 from reconciler.core.values import Scalar
 from reconciler.errors import UnsupportedError
 from reconciler.jobs import iceberg
@@ -44,7 +44,8 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
             f"has columns that are named like Iceberg's own: {', '.join(reserved)}",
             "rename them, or leave it out of the policy (tables.exclude)",
         )
-    alike = _names_alike(spark, table.schema())
+    parser = spark._jvm.org.apache.iceberg.SchemaParser
+    alike = names_alike(json.loads(str(parser.toJson(table.schema()))))
     if alike:
         raise _refusal(
             name,
@@ -76,14 +77,6 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
 
 def _names(schema: Any) -> list[str]:
     return [str(field.name()) for field in iceberg.each(schema.columns())]
-
-
-def _names_alike(spark: Any, schema: Any) -> list[str]:
-    """Names of fields, nested ones with dots, that Spark, as it starts, cannot tell apart."""
-    by_name = spark._jvm.org.apache.iceberg.types.TypeUtil.indexByName(schema.asStruct())
-    names = str(spark._jvm.java.lang.String.join("\0", iceberg.java_keys(by_name))).split("\0")
-    folded = Counter(name.lower() for name in names)
-    return sorted(name for name in names if folded[name.lower()] > 1)
 
 
 def _specs_without_their_columns(table: Any) -> frozenset[int]:

@@ -195,7 +195,8 @@ _TRANSLATIONS = (
      r"|can not read class|did not reach the end of stream|footer is too large"
      # Parquet's own Thrift: a metastore that is away speaks of the same classes elsewhere.
      r"|corrupted file: the footer|parquet\.\S*thrift\.\S*T(?:Protocol|Transport)Exception"
-     r"|Data corruption detected|FAILED_TO_UNCOMPRESS|DataFormatException|ZipException", _corrupt),
+     r"|Data corruption detected|FAILED_TO_UNCOMPRESS|DataFormatException"
+     r"|ZipException: (?:invalid|incorrect|unknown compression)|gzip stream CRC", _corrupt),
     (r"Unsupported compression codec", _bad_codec),
     (r"SQLiteException|UncheckedSQLException|SQLTransientException|ConnectException"
      r"|UnknownHostException|SocketTimeout|ServiceFailure|ServiceUnavailable|RESTException",

@@ -11,7 +11,7 @@ import difflib
 import logging
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -219,7 +219,7 @@ class SqlReader:
         _fold_names(query)
         _tell_namesakes_apart(query)
         for node in _real_tables(query):
-            parts = tuple(part.meta.get(SPELLED, part.name) for part in node.parts)
+            parts = _levels(node.parts, spelled=True)
             table = self._resolve(parts, levels)
             if table is not None:
                 _rename_table(query, node, f"layoutctl_t{len(known)}")
@@ -400,24 +400,40 @@ def _rename_table(query: exp.Expr, node: exp.Table, key: str) -> None:
 
 
 def _tell_namesakes_apart(query: exp.Expr) -> None:
-    """`a.t JOIN b.t`: tables of one name get aliases, as their columns are written `a.t.column`."""
+    """`a.t JOIN b.t`: tables of one name get aliases, as their columns are written `a.t.column`.
+
+    Those whose names differ in case only are told apart by how the query spells them.
+    """
     for select in query.find_all(exp.Select):
         joins = select.args.get("joins") or []
         items = [item.this for item in (select.args.get("from_"), *joins) if item is not None]
         names = Counter(item.alias_or_name for item in items)
-        for item in items:
-            own = isinstance(item, exp.Table) and not item.alias and len(item.parts) > 1
-            if not own or names[item.name] == 1:
-                continue
-            levels = [part.name for part in item.parts]
-            alias = exp.to_identifier(f"layoutctl_{'_'.join(levels)}", quoted=True)
+        tables = [
+            item
+            for item in items
+            if isinstance(item, exp.Table)
+            and not item.alias
+            and len(item.parts) > 1
+            and names[item.name] > 1
+        ]
+        folded = Counter(_levels(item.parts) for item in tables)
+        for number, item in enumerate(tables):
+            spelled = folded[_levels(item.parts)] > 1
+            levels = _levels(item.parts, spelled)
+            name = "_".join(("layoutctl", *_levels(item.parts), *([str(number)] * spelled)))
+            alias = exp.to_identifier(name, quoted=True)
             for column in select.find_all(exp.Column):
-                qualifier = [part.name for part in column.parts[:-1]]
+                qualifier = _levels(column.parts[:-1], spelled)
                 if len(qualifier) > 1 and qualifier == levels[-len(qualifier) :]:
                     column.set("table", alias.copy())
                     column.set("db", None)
                     column.set("catalog", None)
             item.set("alias", exp.TableAlias(this=alias))
+
+
+def _levels(parts: Iterable[exp.Expr], spelled: bool = False) -> tuple[str, ...]:
+    """Of a folded name. spelled: as the query spells them."""
+    return tuple(part.meta.get(SPELLED, part.name) if spelled else part.name for part in parts)
 
 
 def _hide_ambiguous(query: exp.Expr, columns: dict[str, dict[str, str]], dialect: str) -> None:

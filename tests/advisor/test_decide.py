@@ -304,8 +304,8 @@ def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
         settings = replace(settings, properties={"encryption.key-id": "k1"})
     else:
         odd = Field(99, "at", "time") if why == "at (time)" else Field(99, why, "long")
-        fields = (*files.schema.fields, odd)
-        files = replace(files, schema=replace(files.schema, fields=fields))
+        fields, alike = (*files.schema.fields, odd), ("part", why) if why == "Part" else ()
+        files = replace(files, schema=replace(files.schema, fields=fields, alike=alike))
     advice = _decided(table, files, work, settings)
     assert not advice.actions
     assert advice.rejected[0].reason == explain.NOT_REWRITABLE

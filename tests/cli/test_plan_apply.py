@@ -698,9 +698,9 @@ def test_a_conflict_that_left_nothing_to_do_is_no_failure(
     done: bool, state: str, code: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Whoever replaced the rows meanwhile may have laid them out well, or begun a quiet period."""
-    waits = state == "Waiting"
-    monkeypatch.setattr(cli_apply, "_waits", lambda proposal: waits)
-    state = "Converged" if waits else state
+    begun = 2 if state == "Waiting" else 1
+    monkeypatch.setattr(cli_apply, "_waiting", lambda proposal: begun if proposal is None else 1)
+    state = "Converged" if state == "Waiting" else state
     run = SimpleNamespace(
         steps=[SimpleNamespace(result=SimpleNamespace(done=done))], until_converged=True
     )

@@ -427,6 +427,18 @@ def test_a_query_gets_the_table_of_its_own_spelling(sql: str) -> None:
     assert [one.table.uuid for one in found] == [TABLES["o"].uuid]
 
 
+def test_tables_that_differ_in_case_only_are_joined_without_aliases() -> None:
+    named = {("cat", "db", "t"): TABLES["t"], ("cat", "db", "T"): TABLES["o"]}
+    sql = (
+        "SELECT count(*) FROM cat.db.T JOIN cat.db.t ON cat.db.T.i = cat.db.t.i "
+        "WHERE cat.db.t.l = 7 AND cat.db.T.k = 'a'"
+    )
+    found = extract(sql, "duckdb", SchemaMap(named), EVENT_MS)
+    assert not isinstance(found, Skipped)
+    told = {one.table.uuid: render(one.predicate, one.table.schema, one.literals) for one in found}
+    assert told == {TABLES["o"].uuid: "k = a", TABLES["t"].uuid: "l = 7"}
+
+
 @pytest.mark.parametrize("dialect", ["trino", "spark", "duckdb", "postgres", "snowflake"])
 def test_named_windows_read_what_they_name_and_keep_the_conditions(dialect: str) -> None:
     (found,) = demands(
