@@ -149,10 +149,11 @@ def judge_objectives(
             _plain("maxSmallFilePercent", wanted.max_small_file_percent, small_now, small_after)
         )
     if wanted.max_deleted_rows_percent is not None:
-        deleted = 100.0 * float(table.position_deleted.sum()) / max(table.total_records, 1)
-        judged.append(
-            _plain("maxDeletedRowsPercent", wanted.max_deleted_rows_percent, deleted, deleted)
-        )
+        deleted = table.position_deleted
+        gone = int(deleted[situation.taken].sum())
+        now = 100.0 * float(deleted.sum()) / max(table.total_records, 1)
+        after = 100.0 * float(deleted.sum() - gone) / max(table.total_records - gone, 1)
+        judged.append(_plain("maxDeletedRowsPercent", wanted.max_deleted_rows_percent, now, after))
     if wanted.max_file_count is not None:
         judged.append(_plain("maxFileCount", float(wanted.max_file_count), len(table), files_after))
     return tuple(judged)

@@ -249,6 +249,7 @@ class _Run:
         self.quiet = quiet
         self.started = time.monotonic()
         self.steps: list[StepResult] = []
+        self.done_before = False
 
     def say(self, text: str) -> None:
         sys.stderr.write(text + "\n")
@@ -269,6 +270,8 @@ class _Run:
         if self.actor.resume(self.step.target, proposal.observation, self.on_event):
             proposal = self.step.propose(self.actor)
         self._show(proposal)
+        if self.plan is not None and not self._asked(proposal) and not self.until_converged:
+            return self._done_before(proposal)
         approvals = self._approvals(proposal)
         if not self.until_converged:
             result = run_step(
@@ -280,6 +283,18 @@ class _Run:
             self.step, self.actor, approvals, self.on_event, should_stop,
             self.steps.append, proposal,
         )  # fmt: skip
+
+    def _asked(self, proposal: Proposal) -> bool:
+        """Whether it is the saved plan; once that is done, another one is proposed."""
+        return self.plan is not None and proposal.plan.id == self.plan.id
+
+    def _done_before(self, proposal: Proposal) -> StepResult:
+        """What was reviewed is all that runs: a plan that nobody has seen waits."""
+        from reconciler.core.gate import Gate
+        from reconciler.loop.step import StepResult, state_of
+
+        self.done_before = True
+        return StepResult(proposal, Gate(0, "", ""), None, proposal, state_of(proposal, None))
 
     def _show(self, proposal: Proposal) -> None:
         """What is about to be approved: a saved plan in one line, any other in full.
@@ -294,7 +309,10 @@ class _Run:
         asks = sys.stdin.isatty() and not (self.yes or self.auto_approve)
         if self.quiet and not asks:
             return
-        if proposal.pending and (asks or (self.plan is None and not proposal.frozen)):
+        unseen = not self._asked(proposal) and not proposal.frozen
+        if self.plan is not None and not self.until_converged:
+            asks, unseen = asks and self._asked(proposal), False
+        if proposal.pending and (asks or unseen):
             document = budgeted(
                 proposal, judge_gate(self.step, proposal, self.actor, Approvals(everything=True))
             )
@@ -310,14 +328,15 @@ class _Run:
 
         if self.auto_approve:
             return Approvals(everything=True)
-        given = Approvals(proposal.plan.id if self.yes else "")
+        shown = proposal.plan if self.plan is None else self.plan
+        given = Approvals(shown.id if self.yes else "")
         if not proposal.pending:
             return given
         decision = judge_gate(self.step, proposal, self.actor, given)
         asks = decision.reason == "AwaitingApproval" and not self.yes and sys.stdin.isatty()
         if asks and _confirmed(proposal):
             given = Approvals(proposal.plan.id)
-        if given.plan_id:
+        if given.plan_id == proposal.plan.id:
             self.actor.put_plan(proposal.plan)
             self.actor.store.approve(proposal.plan.id, policy_key(self.step.policy))
         return given
@@ -432,6 +451,8 @@ def _exit_code(run: _Run, result: StepResult) -> int:
     from reconciler.loop.step import BLOCKED, CONVERGED, PENDING
 
     last = _last_execution(run)
+    if run.done_before:
+        return errors.EXIT_OK
     if last is not None and not last.done:
         left = result.state.state != CONVERGED
         if left or _waiting(result.after) > _waiting(result.before):

@@ -185,7 +185,11 @@ def plan_from_document(body: Any) -> Plan:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
             "this is not a plan document",
-            details=(f"{type(error).__name__}: {error}",),
+            details=(
+                f"It has no {error}."
+                if isinstance(error, KeyError)
+                else f"{type(error).__name__}: {error}",
+            ),
             do="write one with: layoutctl plan TABLE --out FILE",
         ) from error
     actual = plan_id(plan.table_uuid, plan.policy_hash, [item.action for item in plan.actions])

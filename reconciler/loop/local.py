@@ -6,6 +6,7 @@ everything before it needs no JVM.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from reconciler.core.cost import projected_bytes
 from reconciler.core.execution import CatalogConfig, Event, ExecutionRequest, ExecutionResult
 from reconciler.core.ledger import LedgerEntry, charged
 from reconciler.core.observation import Observation
+from reconciler.core.schema import Field
+from reconciler.errors import ReconcilerError
 from reconciler.loop.propose import Proposal, Target
 from reconciler.loop.reading import Reader, rho_key
 
@@ -77,7 +80,10 @@ class LocalActor(Reader):
         )
 
     def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
-        """Reads a part of the table by the commonest projection, a few times in a table's life."""
+        """Reads a part of the table by the commonest projection, a few times in a table's life.
+
+        What cannot be measured is not: the table has been rewritten, and its run has not failed.
+        """
         observation, shapes = after.observation, after.evidence.workload.shapes
         known = list(self.store.note(rho_key(observation.uuid)) or ())
         known_shapes = [batch for batch in shapes if not batch.full_scan and batch.projection]
@@ -86,15 +92,19 @@ class LocalActor(Reader):
         from reconciler.jobs.read_cost import measure_rho
 
         commonest = max(known_shapes, key=lambda b: (float(b.weight.sum()), b.shape_id))
-        sizes = projected_bytes(observation.files, commonest.projection)
-        measured = measure_rho(
-            self.spark,
-            after.target.catalog,
-            after.target.identifier,
-            result,
-            dict(zip(map(str, observation.files.path), sizes.tolist(), strict=True)),
-            [observation.schema.name_of(field) for field in commonest.projection],
-        )
+        known_fields = observation.schema.by_id
+        projection = [field for field in commonest.projection if field in known_fields]
+        sizes = projected_bytes(observation.files, projection)
+        measured = None
+        with contextlib.suppress(ReconcilerError):
+            measured = measure_rho(
+                self.spark,
+                after.target.catalog,
+                after.target.identifier,
+                result,
+                dict(zip(map(str, observation.files.path), sizes.tolist(), strict=True)),
+                list(dict.fromkeys(_selectable(known_fields[field]) for field in projection)),
+            )
         if measured is not None:
             self.store.set_note(rho_key(observation.uuid), [*known, measured.ratio])
 
@@ -120,3 +130,8 @@ def spent_since(entries: Sequence[LedgerEntry], since: dt.datetime) -> int:
     """Bytes read for rewriting since a moment."""
     start = int(since.timestamp() * 1000)
     return int(np.sum([e.outcome.read_bytes for e in entries if e.at_ms >= start], dtype=np.int64))
+
+
+def _selectable(field: Field) -> str:
+    """The column that holds a leaf: below a list or a map, the whole of it is read."""
+    return field.name.partition(".")[0] if field.repeated else field.name

@@ -516,3 +516,24 @@ def test_the_same_inputs_give_the_same_advice():
     assert repr(first.actions) == repr(second.actions)
     assert repr(first.rejected) == repr(second.rejected)
     assert first.read_after == second.read_after
+
+
+def test_rows_that_a_rewrite_drops_count_as_gone_afterwards():
+    table, work = _table(), _selective()
+    files = table.file_table()
+    files = replace(files, position_deleted=files.records // 50)
+    wanted = replace(
+        SETTINGS, target_explicit=True, objectives=Objectives(max_deleted_rows_percent=0.0)
+    )
+    advice = _decided(table, files, work, wanted)
+    rewritten = {path for item in advice.actions for path in item.action.inputs}
+    left = np.array([path not in rewritten for path in files.path])
+    (judged,) = advice.objectives
+    assert rewritten
+    assert judged.now == pytest.approx(
+        100 * files.position_deleted.sum() / files.records.sum(), rel=1e-6
+    )
+    still = files.position_deleted[left].sum()
+    live = files.records.sum() - files.position_deleted[~left].sum()
+    assert judged.after == pytest.approx(100 * still / live, rel=1e-6)
+    assert (judged.state == "met") == (still == 0)

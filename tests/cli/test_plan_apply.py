@@ -482,6 +482,27 @@ def test_a_catalog_that_takes_no_commits_is_one_error_and_no_conflict(
     assert "conflict" not in out + err
 
 
+@pytest.mark.spark
+def test_a_saved_plan_that_is_done_runs_no_other(cli, with_spark, scattered, tmp_path):
+    """What was reviewed is what runs, and --yes approves no plan that it does not show."""
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0
+    assert cli("apply", "plan.json", "--yes")[0] == 0
+    rows = scattered.refresh().scan().to_arrow()
+    for number in range(8):
+        scattered.append(rows.slice(number * 500, 1_000))
+    before = scattered.refresh().metadata_location
+    code, out, err = cli("apply", "plan.json", "--yes")
+    assert (code, scattered.refresh().metadata_location) == (0, before)
+    assert "is done: all of its inputs were rewritten by it" in err
+    assert "Nothing was done: 1 action to do" in out
+    code, out, err = cli("apply", "plan.json", "--yes", "--until-converged")
+    assert (code, scattered.refresh().metadata_location) == (3, before)
+    assert "cluster by day" in err and "AwaitingApproval" in out
+    code, out, _ = cli("apply", "plan.json", "--auto-approve", "--until-converged")
+    assert code == 0 and scattered.refresh().metadata_location != before
+
+
 def test_what_apply_would_refuse_is_told_with_the_plan(cli, scattered, tmp_path):
     with scattered.transaction() as change:
         change.set_properties({"write.wap.enabled": "true"})
@@ -702,8 +723,9 @@ def test_a_conflict_that_left_nothing_to_do_is_no_failure(
     monkeypatch.setattr(cli_apply, "_waiting", lambda proposal: begun if proposal is None else 1)
     state = "Converged" if state == "Waiting" else state
     run = SimpleNamespace(
-        steps=[SimpleNamespace(result=SimpleNamespace(done=done))], until_converged=True
-    )
+        steps=[SimpleNamespace(result=SimpleNamespace(done=done))], until_converged=True,
+        done_before=False,
+    )  # fmt: skip
     result = SimpleNamespace(
         state=SimpleNamespace(state=state), gate=SimpleNamespace(count=0),
         before=SimpleNamespace(pending=()), after=None,
