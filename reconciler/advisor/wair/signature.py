@@ -104,6 +104,12 @@ def anchor(centroid: Float64) -> tuple[int, ...]:
     return best
 
 
+LEAST_ALONE = 0.2
+"""Share of `least_share` from which a column is tried alone. One with little to save may be the
+order that the files have, which a rewrite for other reasons (deletes, many files) had better keep: a
+sorted column also takes fewer bytes, which no pruning tells."""
+
+
 def candidate_keys(
     centroid: Float64, served: Float64 | None = None, least_share: float = 0.05
 ) -> list[tuple[int, ...]]:
@@ -111,16 +117,19 @@ def candidate_keys(
 
     served: float64[columns], what the present order of the files spares the queries on a column,
     as a share of what could be saved. A new key scatters such a column, so it is tried as the
-    partner of the best ones: its queries have nothing to save and no share in the signature.
+    partner of the best ones: its queries have nothing to save and no share in the signature. And
+    alone: where files are opened or rows are deleted for nothing, the order that they have may do.
     """
     total = max(float(centroid.sum()), 1e-12)
     ranked = [int(i) for i in np.argsort(-centroid, kind="stable") if centroid[i] > 0]
     useful = [i for i in ranked if centroid[i] / total >= least_share] or ranked[:1]
     keys = [anchor(centroid)] if useful else []
-    keys += [(i,) for i in useful[:6]]
+    alone = [i for i in ranked if centroid[i] / total >= LEAST_ALONE * least_share] or useful
+    keys += [(i,) for i in alone[:6]]
     keys += [tuple(pair) for pair in combinations(useful[:4], 2)]
     if served is not None:
         guarded = [int(i) for i in np.argsort(-served, kind="stable") if served[i] >= least_share]
         partners = [i for i in guarded if i not in useful[:4]][:2]
         keys += [(first, partner) for first in useful[:3] for partner in partners]
+        keys += [(partner,) for partner in partners]
     return list(dict.fromkeys(keys))
