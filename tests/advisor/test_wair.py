@@ -178,7 +178,9 @@ def test_anchors_name_a_single_column_or_a_blend_by_falling_contribution():
 
 def test_the_order_that_files_have_is_tried_alone_though_little_is_left_to_save_by_it():
     """Where deletes are to be removed, any other key scatters what its queries find together."""
-    assert candidate_keys(np.array([0.0, 1.0, 0.03])) == [(1,), (2,)]
-    assert candidate_keys(np.array([0.0, 1.0, 0.005])) == [(1,)]
+    little, none = np.array([0.0, 1.0, 0.03]), np.zeros(3)
+    assert candidate_keys(little) == [(1,)]
+    assert candidate_keys(little, none) == [(1,), (2,)]
+    assert candidate_keys(np.array([0.0, 1.0, 0.005]), none) == [(1,)]
     served = np.array([0.4, 0.0, 0.0])
     assert candidate_keys(np.array([0.0, 1.0, 0.005]), served) == [(1,), (1, 0), (0,)]

@@ -105,9 +105,9 @@ def anchor(centroid: Float64) -> tuple[int, ...]:
 
 
 LEAST_ALONE = 0.2
-"""Share of `least_share` from which a column is tried alone. One with little to save may be the
-order that the files have, which a rewrite for other reasons (deletes, many files) had better keep: a
-sorted column also takes fewer bytes, which no pruning tells."""
+"""Share of `least_share` from which a column is tried alone, where `served` is given. One with
+little to save may be the order that the files have, which a rewrite for other reasons (deletes,
+many files) had better keep: a sorted column also takes fewer bytes, which no pruning tells."""
 
 
 def candidate_keys(
@@ -124,7 +124,8 @@ def candidate_keys(
     ranked = [int(i) for i in np.argsort(-centroid, kind="stable") if centroid[i] > 0]
     useful = [i for i in ranked if centroid[i] / total >= least_share] or ranked[:1]
     keys = [anchor(centroid)] if useful else []
-    alone = [i for i in ranked if centroid[i] / total >= LEAST_ALONE * least_share] or useful
+    least_alone = least_share * (1.0 if served is None else LEAST_ALONE)
+    alone = [i for i in ranked if centroid[i] / total >= least_alone] or useful
     keys += [(i,) for i in alone[:6]]
     keys += [tuple(pair) for pair in combinations(useful[:4], 2)]
     if served is not None:
