@@ -7,6 +7,7 @@ it; credentials that a document must not hold are taken from the later ones unde
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def _with_credentials(first: CatalogConfig, later: CatalogConfig) -> CatalogConf
         for name, value in later.properties.items()
         if is_secret(name) and name not in first.properties
     }
-    return CatalogConfig(first.name, first.type, {**extra, **first.properties}, first.source)
+    return dataclasses.replace(first, properties={**extra, **first.properties})
 
 
 def resolve_catalog(
@@ -145,7 +146,7 @@ def _named(name: str, catalogs: Sequence[FoundCatalog]) -> CatalogConfig:
             do="use a REST or an SQL catalog",
         )
     config = chosen[0].config
-    return CatalogConfig(name, config.type, config.properties, config.source)
+    return dataclasses.replace(config, name=name)
 
 
 def _listing(catalogs: Sequence[FoundCatalog]) -> tuple[str, ...]:
@@ -248,7 +249,8 @@ def _from_variables(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
 
 
 def _config(name: str, properties: Mapping[str, str], source: str) -> CatalogConfig:
-    return CatalogConfig(name, infer_type(properties) or "unknown", dict(properties), source)
+    kind = infer_type(properties) or "unknown"
+    return CatalogConfig(name, kind, dict(properties), source, own=True)
 
 
 def _from_document(document: IcebergCatalog) -> CatalogConfig:
@@ -328,7 +330,9 @@ def _from_spark_defaults(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
             kind = own.get("type") or own.get("catalog-impl", "unknown").rpartition(".")[2]
             yield CatalogConfig(name, kind, {}, "spark-defaults.conf")
         else:
-            yield CatalogConfig(name, properties["type"], properties, "spark-defaults.conf")
+            yield CatalogConfig(
+                name, properties["type"], properties, "spark-defaults.conf", own=True
+            )
 
 
 def _java_properties(text: str) -> dict[str, str]:

@@ -52,14 +52,13 @@ def connect(config: CatalogConfig, timeout: float = 30.0) -> Catalog:
         )
 
     def build() -> Catalog:
-        from pyiceberg.catalog import load_catalog
+        from reconciler.catalog.border import open_catalog
 
         quiet_pyiceberg()
-
-        kind = {"type": config.type}
+        properties = pyiceberg_properties(config)
         if config.type == "sql":
-            kind["init_catalog_tables"] = "false"
-        return load_catalog(config.name, **{**pyiceberg_properties(config), **kind})
+            properties["init_catalog_tables"] = "false"
+        return open_catalog(config.name, config.type, properties, own=config.own)
 
     return within(build, timeout, config)
 
@@ -158,9 +157,9 @@ def data_file_io(
     catalog = connect(config, timeout)
     if identifier is not None:
         return load_table(catalog, config, identifier, timeout).io
-    from pyiceberg.io import load_file_io
+    from reconciler.catalog.border import file_io
 
-    return load_file_io(dict(catalog.properties), catalog.properties.get("warehouse"))
+    return file_io(catalog.properties, catalog.properties.get("warehouse"))
 
 
 def list_namespaces(catalog: Catalog, config: CatalogConfig, timeout: float) -> list[Any]:
@@ -307,6 +306,8 @@ def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) ->
     thread = threading.Thread(target=run, daemon=True, name="catalog call")
     thread.start()
     thread.join(timeout)
+    if errors and not isinstance(errors[0], Exception):
+        raise _ended(errors[0], config) from errors[0]
     if errors:
         raise _translated(errors[0], config) from errors[0]
     if not results:
@@ -316,6 +317,18 @@ def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) ->
             do="check that it runs and can be reached, or give it longer with --timeout",
         )
     return results[0]
+
+
+def _ended(error: BaseException, config: CatalogConfig) -> UnavailableError:
+    """Foreign code tried to end the process, or panicked: it ends this call only.
+
+    A user's Ctrl-C never arrives here: Python raises it in the main thread.
+    """
+    return UnavailableError(
+        f"a call of catalog {describe(config)} was cut short by the code that it ran",
+        details=(_where(config), type(error).__name__),
+        do="check what the catalog and its tables name, then try again",
+    )
 
 
 def address(config: CatalogConfig) -> str:
@@ -331,7 +344,7 @@ def _where(config: CatalogConfig) -> str:
 
 
 def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
-    if isinstance(error, (ReconcilerError, KeyboardInterrupt, SystemExit)):
+    if isinstance(error, ReconcilerError):
         return error
     if isinstance(error, (FileNotFoundError, PermissionError)):
         return TableDamagedError(

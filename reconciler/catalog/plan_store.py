@@ -174,10 +174,10 @@ class PlanStore:
 
     def _file_io(self, uri: str) -> FileIO:
         if self._io is None:
-            from pyiceberg.io import load_file_io
+            from reconciler.catalog.border import file_io
 
             catalog = connect(self._config, self._timeout)
-            self._io = load_file_io(dict(catalog.properties), uri)
+            self._io = file_io(catalog.properties, uri)
         return self._io
 
     def _run(self, work: Callable[[], Result], what: str, margin: float = 1.0) -> Result:

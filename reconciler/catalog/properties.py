@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from reconciler.api.catalog_properties import CATALOG_PROPERTIES, is_secret
+from reconciler.api.catalog_properties import BY_NAME, CATALOG_PROPERTIES, is_secret
 from reconciler.core.execution import CatalogConfig
 from reconciler.errors import UserError
 
@@ -30,8 +30,12 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def pyiceberg_properties(config: CatalogConfig) -> dict[str, str]:
-    """The properties for `pyiceberg.catalog.load_catalog`."""
-    properties = dict(config.properties)
+    """The properties for pyiceberg. Only a person's own configuration has others than listed."""
+    properties = {
+        name: value
+        for name, value in config.properties.items()
+        if config.own or (name in BY_NAME and config.type in BY_NAME[name].types)
+    }
     properties["type"] = config.type
     match = _SQLITE.match(properties.get("uri", ""))
     if match:

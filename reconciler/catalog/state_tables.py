@@ -250,12 +250,12 @@ class LocalBackend:
 
     def _open(self) -> Any:
         if self._catalog is None:
-            from pyiceberg.catalog.sql import SqlCatalog
+            from reconciler.catalog.border import GuardedSqlCatalog
 
             quiet_pyiceberg()
             with self._records.transaction():
                 self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._catalog = SqlCatalog(
+                self._catalog = GuardedSqlCatalog(
                     "layoutctl",
                     uri=f"sqlite:///{self.directory}/tables.db?timeout=30",
                     warehouse=f"file://{self.directory}",

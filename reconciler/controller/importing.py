@@ -159,7 +159,7 @@ def run(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], b
         return _run(handle, Run(until, version, done=before.done), cache, held)
     except ReconcilerError as error:
         return replace(known or Run(), error=error.what, more=False)
-    except Exception as error:  # a reader's fault must not end imports for good
+    except BaseException as error:  # no fault of a reader ends imports for good, or the process
         log.exception("the import of %s failed", handle.owner())
         text = f"the import failed ({type(error).__name__})"
         return replace(known or Run(), error=text, more=False)

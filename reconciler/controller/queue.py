@@ -298,7 +298,7 @@ class DueQueue:
         result = Result(failed=True)
         try:
             loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(executor, reconcile, key)
+            result = await loop.run_in_executor(executor, _contained, reconcile, key)
         except Exception:
             log.exception("the reconcile of %s %s/%s failed", *key)
         finally:
@@ -307,6 +307,19 @@ class DueQueue:
             with self._lock:
                 self._schedule.done(key, now, failed=result.failed, due=due)
             self._reporter(key, result, now - started)
+
+
+def _contained(reconcile: Callable[[Key], Result], key: Key) -> Result:
+    """The result of one reconcile, in a worker thread: nothing that it raises ends the process.
+
+    SystemExit and the panics of native code are no Exception and would end the event loop. A
+    user's Ctrl-C never arrives here: Python raises it in the main thread.
+    """
+    try:
+        return reconcile(key)
+    except BaseException:
+        log.exception("the reconcile of %s %s/%s failed", *key)
+        return Result(failed=True)
 
 
 def _monotonic(due: float, now: float) -> float:

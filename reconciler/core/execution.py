@@ -25,12 +25,15 @@ class CatalogConfig:
     name: the name both sides use; it is data in SQL catalogs. type: "sql" | "rest".
     properties: pyiceberg's spelling, secrets included; never print or store them.
     source: where it was found, for messages ("--catalog", ".pyiceberg.yaml", ...).
+    own: from the local configuration of the person who runs us: only such properties may name a
+    class to load.
     """
 
     name: str
     type: str
     properties: Mapping[str, str] = field(repr=False)
     source: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
