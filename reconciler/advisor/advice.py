@@ -1,7 +1,7 @@
-"""What the advisor is given and what it returns: values only.
+"""The input and the result of the advisor, as plain values.
 
-`decide.decide(AdviceInput) -> Advice` is the advisor's one entry; the loop freezes a plan from the
-advice, the CLI prints it (plan, explain), the ledger keeps its predictions.
+`decide.decide(AdviceInput) -> Advice` is the only entry of the advisor. The loop freezes a plan
+from the advice, the CLI prints it (plan, explain), and the ledger keeps its predictions.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ NO_OBJECTIVES = Objectives()
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """What reclustering cost and saved so far, in bytes of reading (Eq. 2 and 5), from the ledger.
+    """Cost and savings of past reclustering, in bytes of reading (Eq. 2 and 5), from the ledger.
 
     spent: rho x input bytes of past rewrites, conflicts included. realised: bytes that later
-    queries read less (negative: more) by the zone maps before against after.
+    queries read less (negative: more), computed from the zone maps before and after.
     """
 
     spent: float = 0.0
@@ -66,20 +66,21 @@ NO_DEBT = Debt()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the decisions are tuned by, resolved from policy, table and ledger.
+    """All parameters of the decisions, resolved from policy, table and ledger.
 
     mode, key, curve, apply_to_writes: spec.layout.clustering; key is empty unless Declared.
     target_bytes, row_group_bytes: resolved sizes; target_explicit, row_group_explicit: the policy
-        names the size, so it is also set as a table property.
+    names the size, so it is also set as a table property.
     properties: the table's present properties.
     sort_terms: the table's present default sort order (actions.sort_term).
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
-    now_ms: when the decision is made; only hysteresis looks at it. horizon_ms: payback horizon.
-    open_bytes: what opening a file is worth in bytes read.
-    debt_share: of a year's reading that reclustering may owe at most (Eq. 2's cost_limit).
+    now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
+    open_bytes: cost of opening a file, in bytes read.
+    debt_share: limit of the debt of reclustering, as a share of a year's reading (Eq. 2's
+    cost_limit).
     retention_ms: rows' remaining life from now, None where unlimited.
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
-    written: by plan, the layouts that one action of it wrote (ledger.written_layouts).
+    written: per plan, the layouts that each of its actions wrote (ledger.written_layouts).
     """
 
     mode: str = "WorkloadAware"
@@ -127,8 +128,8 @@ class AdviceInput:
 class ShapeEffect:
     """One shape over the recorded window, before and after. bytes_*: of the whole window.
 
-    files_*: data files opened per query. gain_per_ms: saved bytes-equivalent per millisecond at
-    the shape's rate, negative for a loser. worse: reads at least 1 % more bytes than before.
+    files_*: data files opened per query. gain_per_ms: saved bytes-equivalent per millisecond at the
+    shape's rate, negative if it reads more. worse: reads at least 1 % more bytes than before.
     """
 
     shape_id: str
@@ -143,14 +144,14 @@ class ShapeEffect:
 
 @dataclass(frozen=True, slots=True)
 class ScoredAction:
-    """An action with its what-if. Bytes and seconds are estimates unless `label` says exact.
+    """An action with its what-if. Bytes and seconds are estimates unless `label` is "exact".
 
-    saving: bytes-equivalent of reading that it saves over the horizon (files opened included);
-    saving_low: its 10th percentile, what the gate looks at. cost: rho x input bytes.
-    written_share: of the live bytes of its inputs, bytes_out.
-    evidence: "drift" (needs no workload), "objective" or "workload". label: of the what-if,
-    "exact" | "sampled" | "bound" | "none" (no fragments). extra_storage: until snapshots expire.
-    payback_hours: None where it never pays back or no workload is known.
+    saving: bytes-equivalent of reading saved over the horizon (files opened included); saving_low:
+    its 10th percentile, which the gate compares. cost: rho x input bytes.
+    written_share: bytes_out per live byte of its inputs.
+    evidence: "drift" (needs no workload), "objective" or "workload". label: of the what-if, "exact"
+    | "sampled" | "bound" | "none" (no fragments). extra_storage: until snapshots expire.
+    payback_hours: None if it never pays back or no workload is known.
     """
 
     action: Action
@@ -184,11 +185,11 @@ class ScoredAction:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A candidate that was considered and not done. reason: one of `core.explain`'s constants.
+    """A candidate that was considered and not planned. reason: one of `core.explain`'s constants.
 
-    files, bytes: what it would have rewritten; inputs: their paths, empty where it is about none.
-    saving, saving_low, cost: bytes-equivalent over the horizon; NaN where not estimated.
-    read_after: of the window with this candidate instead, NaN where not simulated.
+    files, bytes: what it would have rewritten; inputs: their paths, empty if it concerns no files.
+    saving, saving_low, cost: bytes-equivalent over the horizon; NaN if not estimated. read_after:
+    bytes read in the window with this candidate instead, NaN if not simulated.
     """
 
     title: str
@@ -217,12 +218,12 @@ class ObjectiveJudgement:
 
 @dataclass(frozen=True)
 class Advice:
-    """Actions by net saving per cost (metadata changes first), and everything a plan prints.
+    """Actions by net saving per cost (metadata changes first), and everything that a plan prints.
 
-    shapes: per shape over the window; read_now, read_after: the window's planned bytes.
-    amplification_*: (all scans with a prunable predicate); amplification_label: exact | sampled
-    | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change
-    the decision.
+    shapes: per shape over the window; read_now, read_after: planned bytes of the window.
+    amplification_*: over all scans with a prunable predicate; amplification_label: exact | sampled
+    | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change the
+    decision.
     """
 
     actions: tuple[ScoredAction, ...]

@@ -1,8 +1,8 @@
-"""Decision: which small files to merge, with neighbours in key order (definitions: Small).
+"""Decides which small files to merge with neighbours in key order (definitions: Small).
 
-Size tiers come from core.drift. With fragments, a merge that makes queries read more than its
-fewer files are worth is vetoed; under a trusted workload it also has to pay back, unless an
-objective on file count or size forces it. Without a workload it is planned as drift.
+Size tiers come from core.drift. If fragments are known, a merge is vetoed when queries would read
+more and fewer opened files do not make up for it. With a trusted workload it also has to pay back,
+unless an objective on file count or size forces it. Without a workload it is planned as drift.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from reconciler.core.grouping import Grouping, arrival_order, output_file_of, pl
 from reconciler.core.schema import SortColumn
 
 ORDERED = 0.5
-"""A column orders the files when a value lies in at most this share of them."""
+"""A column orders the files if at most this share of them contains a given value."""
 
 
 def bin_pack_candidates(
     situation: Situation, forced: bool, spent: float
 ) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
-    """(candidate, why) per set to merge, and what is left alone. forced: by an objective."""
+    """Return (candidate, why) per set to merge, and what is left alone. forced: by an objective."""
     settings = situation.settings
     key, curve = packing_key(situation)
     free = allowed(situation)
@@ -66,7 +66,7 @@ def bin_pack_candidates(
 
 
 def packing_key(situation: Situation) -> tuple[tuple[SortColumn, ...], str]:
-    """The Declared key, else the filtered (or any) column that orders the files best, else none."""
+    """Return the Declared key, else the (filtered) column that orders the files best, else none."""
     settings = situation.settings
     if settings.mode == "Declared" and settings.key:
         return settings.key, settings.curve
@@ -93,7 +93,7 @@ def _best(
     forced: bool,
     spent: float,
 ) -> tuple[Candidate, tuple[str, str] | None]:
-    """In key order, or keeping the files' own order where only that passes."""
+    """Merge in key order, or in the files' own order if only that passes."""
     first: tuple[Candidate, tuple[str, str] | None] | None = None
     for wanted, way in [(key, curve), ((), LEXICOGRAPHIC)] if key else [((), LEXICOGRAPHIC)]:
         candidate = (
@@ -121,7 +121,7 @@ def _veto(
 
 
 def _merged(situation: Situation, rows: Int64) -> Candidate:
-    """Whole files one after the other, in order of arrival."""
+    """Concatenate whole files in order of arrival."""
     rewrite = plan_rewrite(situation, rows, (), LEXICOGRAPHIC)
     files = situation.table.take(rows)
     arrival = places(arrival_order(files.path, files.sequence))
@@ -135,7 +135,7 @@ def _merged(situation: Situation, rows: Int64) -> Candidate:
 
 
 def _as_merged(now: TableView, runs: Grouping, rewrite: Rewrite) -> tuple[TableView, int, float]:
-    """The files as merged, how many there are, and what they take of the live bytes of now."""
+    """Return the merged files, their number, and their share of the live bytes of `now`."""
     stored, live, limit = stored_columns(now), now.files.live_bytes, rewrite.row_group_bytes
     bins, count = output_file_of(runs, live, rewrite.target_bytes)
     view = merged_whole(now, bins, limit, stored)
@@ -147,7 +147,7 @@ def _as_merged(now: TableView, runs: Grouping, rewrite: Rewrite) -> tuple[TableV
 
 
 def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejected]:
-    """Small files that are not merged, as one line per reason."""
+    """Return the small files that are not merged, one entry per reason."""
     settings = situation.settings
     turned = []
     few = [d for d in refused if len(d.files) < settings.min_input_files]
@@ -164,14 +164,14 @@ def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejec
 
 
 def small_files_mask(situation: Situation) -> Bool:
-    """bool[files]: small and mergeable, in the sense of the objectives."""
+    """bool[files]: small and mergeable, as the objectives count them."""
     settings = situation.settings
     key, _ = packing_key(situation)
     return small_mask(situation.table, settings.target_bytes, settings.min_input_files, key=key)
 
 
 def forced_by_objectives(situation: Situation) -> bool:
-    """An objective on file count or on small files fails now."""
+    """Whether an objective on file count or on small files fails now."""
     wanted = situation.settings.objectives
     count = len(situation.table)
     if wanted.max_file_count is not None and count > wanted.max_file_count:

@@ -1,8 +1,8 @@
-"""The advisor's entry: an ordered tuple of decisions over one frozen input, and their arbitration.
+"""The entry of the advisor: runs an ordered tuple of decisions over one frozen input.
 
-Each decision is a pure function that proposes candidates and says what it turned down; a later
-decision sees which files an earlier one took, so that no two actions share an input. The same
-input gives the same advice, byte for byte.
+Each decision is a pure function that proposes candidates and reports what it rejected. A later
+decision sees which files an earlier one took, so that no two actions share an input. The same input
+gives the same advice, byte for byte.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Chosen:
-    """A candidate with the action type it is carried out as, and what speaks for it."""
+    """A candidate with its action type and the evidence for it."""
 
     candidate: Candidate
     type: ActionType
@@ -62,9 +62,10 @@ Decision = Callable[[Situation], Verdict]
 
 
 def decide(given: AdviceInput) -> Advice:
-    """Everything that a plan of this table needs."""
+    """Return everything that a plan of this table needs."""
     situation = look(given)
-    # Also of files that an action takes below: without a sample it was chosen by bounds alone.
+    # Includes files that an action takes below: without a sample the action was chosen by bounds
+    # alone.
     wanted = files_to_sketch(situation)
     verdict, situation = _decided(situation)
     turned = (*_refused_whole(situation), *_held_back(situation), *verdict.rejected)
@@ -72,7 +73,9 @@ def decide(given: AdviceInput) -> Advice:
 
 
 def _decided(situation: Situation) -> tuple[Verdict, Situation]:
-    """Every decision in its turn, and the situation with what they took and spent."""
+    """Run every decision in order; return the verdict, and the situation with files taken and cost
+    spent.
+    """
     chosen: list[Chosen] = []
     turned: list[Rejected] = []
     for decision in DECISIONS:
@@ -88,7 +91,7 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
 
 
 def _refused_whole(situation: Situation) -> list[Rejected]:
-    """What no decision looks at, by why."""
+    """Return the files that no decision considers, by reason."""
     if situation.refused:
         every = np.arange(len(situation.table), dtype=np.int64)
         return [rejected(situation, "rewrite", explain.NOT_REWRITABLE, situation.refused, every)]
@@ -103,7 +106,7 @@ def _refused_whole(situation: Situation) -> list[Rejected]:
 
 
 def _held_back(situation: Situation) -> list[Rejected]:
-    """What would be done now, were it not for the quiet period."""
+    """Return what would be planned now without the quiet period."""
     quiet = is_quiet(situation)
     if not quiet.any():
         return []
@@ -121,7 +124,8 @@ def _waits(situation: Situation, item: Chosen) -> Rejected:
 
 
 def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
-    """Whatever the estimates say, a rewrite of just what the same rewrite left changes nothing."""
+    """Drop rewrites of exactly the files that the same rewrite produced: they would change
+    nothing."""
     chosen: list[Chosen] = []
     turned = list(verdict.rejected)
     for item in verdict.chosen:
@@ -144,7 +148,7 @@ def _repeats(situation: Situation, item: Chosen) -> bool:
 
 
 def workload_aware(situation: Situation) -> Verdict:
-    """Recluster what pays back under the recorded workload (WAIR)."""
+    """Recluster files where it pays back under the recorded workload (WAIR)."""
     if situation.settings.mode != "WorkloadAware":
         return Verdict((), ())
     nothing = np.zeros(0, dtype=np.int64)
@@ -164,7 +168,7 @@ def workload_aware(situation: Situation) -> Verdict:
 
 
 def declared(situation: Situation) -> Verdict:
-    """Cluster what has drifted from the Declared key."""
+    """Cluster files that have drifted from the Declared key."""
     if situation.settings.mode != "Declared" or not situation.settings.key:
         return Verdict((), ())
     found, turned = declared_candidates(situation)
@@ -182,7 +186,7 @@ def bin_pack(situation: Situation) -> Verdict:
 
 
 DECISIONS: tuple[Decision, ...] = (declared, workload_aware, bin_pack)
-"""In this order: what is declared, what pays back, what is left of small files."""
+"""Declared keys first, then what pays back, then the remaining small files."""
 
 
 def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rejected]) -> Advice:
@@ -236,7 +240,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
 
 
 def _small_percent(situation: Situation, files_after: int) -> tuple[float, float]:
-    """Percent of files that are small and mergeable, now and after the actions."""
+    """Return the percentage of files that are small and mergeable, now and after the actions."""
     small = small_files_mask(situation)
     left = small & ~situation.taken
     now = 100.0 * float(small.sum()) / max(len(small), 1)
@@ -244,7 +248,9 @@ def _small_percent(situation: Situation, files_after: int) -> tuple[float, float
 
 
 def _around(now: float, after: float, changed: bool, situation: Situation) -> Interval:
-    """What is not changed is as certain as now; the changed part has the calibrated interval."""
+    """Return the interval around `after`: the unchanged part is certain, the rest has the
+    calibrated width.
+    """
     if not changed:
         return Interval(now, now, now, "exact")
     return situation.settings.calibration.around(after)
@@ -275,7 +281,7 @@ def _unscored(action: Action) -> ScoredAction:
 
 
 def _timed(situation: Situation, scored: Sequence[ScoredAction]) -> list[ScoredAction]:
-    """With what each takes in this order: the first of a kind warms up the JVM."""
+    """Set the actions' times in this order: the first of a kind also warms up the JVM."""
     model, seen = situation.settings.throughput, set[str]()
     timed = []
     for item in scored:
@@ -289,7 +295,8 @@ def _timed(situation: Situation, scored: Sequence[ScoredAction]) -> list[ScoredA
 
 
 def _scored(situation: Situation, item: Chosen) -> ScoredAction:
-    """Without its times, which depend on its place in the plan (`_timed`)."""
+    """Return the scored action without its times, which depend on its place in the plan
+    (`_timed`)."""
     table, candidate = situation.table, item.candidate
     rows = candidate.rows
     live = table.records[rows] - table.position_deleted[rows]
@@ -334,7 +341,7 @@ def _action(situation: Situation, item: Chosen) -> Action:
 
 
 def _payback(situation: Situation, cost: float, saving: float) -> float | None:
-    """Hours until the savings at the workload's rates equal the cost."""
+    """Return the hours until the savings at the workload's rates equal the cost."""
     if cost <= 0.0 or saving <= 0.0:
         return None
     return cost / (saving / (situation.settings.horizon_ms * situation.life)) / HOUR_MS

@@ -1,7 +1,7 @@
-"""Decision: which files to cluster by the Declared key (definitions: Declared drift).
+"""Decides which files to cluster by the Declared key (definitions: Declared drift).
 
-Drift decides; the what-if only says who loses. Each set that drift names is its own action: sorted
-together with another set, its files could straddle what lies between them.
+Drift decides; the what-if only shows which queries lose. Each drifted set is its own action: if two
+sets were sorted together, output files could span the range between them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIN_FILES = 2
 def declared_candidates(
     situation: Situation,
 ) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
-    """(candidate, why) per drifted set, and what is left alone."""
+    """Return (candidate, why) per drifted set, and what is left alone."""
     settings = situation.settings
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
@@ -38,7 +38,7 @@ def declared_candidates(
         if not decision.rewrite:
             turned.append(rejected(situation, title, explain.DRIFT_WAITS, decision.reason, rows))
         elif len(rows) < MIN_FILES:
-            if not quiet[decision.files].any():  # told with all that waits
+            if not quiet[decision.files].any():  # reported with everything that waits
                 reason = explain.NOT_REWRITABLE
                 turned.append(rejected(situation, title, reason, "", decision.files))
         else:
@@ -51,7 +51,9 @@ def declared_candidates(
 def declared_what_if(
     situation: Situation, rows: Int64, key: tuple[SortColumn, ...], curve: str
 ) -> Candidate:
-    """The rewrite with what each shape reads afterwards, as far as sample or bounds tell."""
+    """Return the rewrite with what each shape reads afterwards, estimated from the sample or from
+    bounds.
+    """
     rewrite = plan_rewrite(situation, rows, key, curve)
     before = readings_of(situation, rows)
     outcome = simulate(situation, rows, rewrite, _pool(situation, rows, key))
@@ -68,7 +70,7 @@ def _pool(situation: Situation, rows: Int64, key: tuple[SortColumn, ...]) -> Poo
 
 
 def _unchanged(situation: Situation, rows: Int64, rewrite: Rewrite) -> Outcome:
-    """Where nothing tells the order of rows: reads as they are, files by size alone."""
+    """Assume unchanged reads and files by size alone, because nothing shows the order of rows."""
     part: TableView = situation.view.take(rows)
     count = int(output_files(part.files.live_bytes.sum(), rewrite.target_bytes))
     return Outcome(readings_of(situation, rows), count, "none", part)

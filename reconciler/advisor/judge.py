@@ -1,7 +1,8 @@
-"""Scores one candidate rewrite by its what-if, and says whether it passes the gate and the floor.
+"""Scores one candidate rewrite by its what-if, and decides whether it passes the gate and the
+floor.
 
 definitions: Gate and Floor; WAIR section 4.3, Eq. 2, 4 and 5. Every action type is scored by the
-same function; which verdicts bind it is the decision's to say.
+same function; each decision chooses which of the verdicts bind it.
 """
 
 from __future__ import annotations
@@ -28,21 +29,23 @@ from reconciler.core.grouping import extents, group_files
 from reconciler.core.schema import SortColumn
 
 TENTH_PERCENTILE = 1.2816
-"""Standard errors between a mean and its 10th percentile."""
+"""Number of standard errors between a mean and its 10th percentile."""
 
 FLOOR = 0.001
-"""An action saves at least this share of the yearly read cost of the partition that it rewrites.
+"""An action must save at least this share of the yearly read cost of the partition it rewrites.
 
-Not of the whole table's: of a table with a partition a day no action could ever save that much,
-and the more days it has, the less would be done for each.
+It is not a share of the whole table's cost: in a table with a partition a day no action could save
+that much, and the more days the table has, the less would be done for each.
 """
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rewrite of the files `rows` (ascending) by a key, with what each shape reads before and
-    after it. saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes.
-    written: the files that it would write; row_group_bytes: stored size of a full row group there;
+    """A rewrite of the files `rows` (ascending) by a key, with each shape's reading before and
+    after it.
+
+    saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes. written: the
+    files that it would write; row_group_bytes: stored size of a full row group there;
     written_share: bytes written per live byte of its files.
     """
 
@@ -67,7 +70,7 @@ class Candidate:
 
 
 def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
-    """What each shape reads from these files now."""
+    """Return what each shape reads from these files now."""
     if len(rows) == len(situation.table):
         return situation.savings.readings
     part = situation.view.take(rows)
@@ -77,7 +80,7 @@ def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
 def plan_rewrite(
     situation: Situation, rows: Int64, key: tuple[SortColumn, ...], curve: str
 ) -> Rewrite:
-    """The rewrite as the execution will run it: the same groups, in key order."""
+    """Return the rewrite as the execution will run it: the same groups, in key order."""
     settings = situation.settings
     files = situation.table.take(rows)
     groups = group_files(
@@ -92,7 +95,7 @@ def plan_rewrite(
 def simulate(
     situation: Situation, rows: Int64, rewrite: Rewrite, pool: Pool | None
 ) -> Outcome | None:
-    """The what-if from the sample, else what bounds alone prove, else None."""
+    """Return the what-if from the sample, else from bounds, else None."""
     keyed = all(c.field_id in pool.columns for c in rewrite.key) if pool else False
     if pool is not None and keyed:
         return what_if(pool, rewrite, situation.demands)
@@ -106,7 +109,7 @@ def weigh(
     before: tuple[ShapeReading, ...],
     outcome: Outcome,
 ) -> Candidate:
-    """The candidate with its saving and the saving's 10th percentile over the bootstrap."""
+    """Return the candidate with its saving and the saving's 10th percentile over the bootstrap."""
     gains = shape_gains(situation, before, outcome.readings)
     saving = low = float(gains.sum())
     if outcome.replicates:
@@ -134,7 +137,7 @@ def weigh(
 def sharpen(
     situation: Situation, candidate: Candidate, rewrite: Rewrite, outcome: Outcome, pool: Pool
 ) -> Candidate:
-    """The same candidate with the sample's own error."""
+    """Return the same candidate with the sample's own error included."""
     drawn = with_replicates(outcome, pool, rewrite, situation.demands, situation.settings.seed)
     return weigh(situation, candidate.rows, rewrite, candidate.before, drawn)
 
@@ -142,11 +145,11 @@ def sharpen(
 def shape_gains(
     situation: Situation, before: tuple[ShapeReading, ...], after: tuple[ShapeReading, ...]
 ) -> Float64:
-    """Per shape: expected executions x (read now - read after), files opened included.
+    """Per shape, return expected executions x (read now - read after), files opened included.
 
     A shape that loses counts at the greater of its present and its mean rate over the window: a
-    workload that left for a while may come back, and a layout that it has is not given up for one
-    that only the last days asked for (design: First do no harm).
+    workload that paused may come back, and a layout that serves it is not given up for one that
+    only the last days asked for (design: First do no harm).
     """
     gains = np.zeros(len(situation.demands))
     for number, demand in enumerate(situation.demands):
@@ -158,14 +161,16 @@ def shape_gains(
 
 
 def _rate_error(situation: Situation, gains: Float64) -> float:
-    """Standard error of the summed gains from the rates alone: n recorded executions of a shape
-    estimate its rate to within 1 / sqrt(n)."""
+    """Return the standard error of the summed gains that comes from the rates alone.
+
+    n recorded executions of a shape estimate its rate to within 1 / sqrt(n).
+    """
     counts = np.array([max(float(d.weight.sum()), 1.0) for d in situation.demands])
     return float(np.sqrt((gains**2 / counts).sum())) if len(counts) else 0.0
 
 
 def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[str, str] | None:
-    """The reason constant and numbers why the candidate does not pass, None when it does.
+    """Return the reason constant and a message if the candidate does not pass, None if it does.
 
     spent: cost of the plan's actions already chosen.
     """
@@ -195,7 +200,8 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[s
 
 
 def _yearly_of_partition(situation: Situation, rows: Int64) -> float:
-    """Bytes-equivalent that a year of the workload reads of the one partition that holds rows."""
+    """Return the bytes-equivalent that a year of the workload reads of the one partition of
+    `rows`."""
     partition = situation.table.partition
     own = np.flatnonzero(partition == partition[rows[0]])
     if len(own) == len(partition):
@@ -208,20 +214,25 @@ def _yearly_of_partition(situation: Situation, rows: Int64) -> float:
 
 
 def debt_room(situation: Situation) -> float:
-    """Eq. 2: what reclustering may still owe. The limit is a share of a year's reading, so that
-    whatever the workload turns into, the loss against doing nothing stays within that share."""
+    """Return the debt that reclustering may still take on (Eq. 2).
+
+    The limit is a share of a year's reading: however the workload changes, the loss compared with
+    doing nothing stays within that share.
+    """
     settings = situation.settings
     return spending_limit(settings.debt.outstanding, cost_limit(situation), None)
 
 
 def cost_limit(situation: Situation) -> float:
-    """Eq. 2's limit: a share of a year's reading, by the lower of present and mean rate: a burst
-    must not raise what may be lost."""
+    """Return Eq. 2's limit: a share of a year's reading, at the lower of present and mean rate.
+
+    A burst of queries must not raise the possible loss.
+    """
     return situation.settings.debt_share * min(situation.yearly, situation.yearly_mean)
 
 
 def spending_room(situation: Situation) -> float:
-    """Eq. 2 and, where the policy has an allowance, Eq. 5."""
+    """Return what Eq. 2 and, if the policy has an allowance, Eq. 5 leave to spend."""
     settings = situation.settings
     credit = None
     if settings.allowance is not None:
@@ -234,7 +245,7 @@ def spending_room(situation: Situation) -> float:
 
 
 def _file_reading(situation: Situation) -> float:
-    """Mean cost of one file read by one query: the unit of Eq. 5's allowance c."""
+    """Return the mean cost of one file read by one query: the unit of Eq. 5's allowance c."""
     opened = cost = 0.0
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
         weight = demand.weight + demand.executions
@@ -251,7 +262,7 @@ def rejected(
     rows: Int64,
     candidate: Candidate | None = None,
 ) -> Rejected:
-    """What "CONSIDERED, NOT DONE" shows for a candidate."""  # fmt: skip
+    """Return the entry that "CONSIDERED, NOT DONE" shows for a candidate."""  # fmt: skip
     table = situation.table
     return Rejected(
         title=title,

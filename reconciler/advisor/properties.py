@@ -1,8 +1,8 @@
-"""Decisions about metadata: sizes of files and row groups, and the sort order of writers.
+"""Decides about metadata: sizes of files and row groups, and the sort order of writers.
 
-A size is written only when the policy names it, so that other writers keep it; a sort order only
-for Declared keys with applyToWrites, because a sorted table makes every writer shuffle (design:
-Never surprise writers).
+A size is set only if the policy names it, so that other writers use it too. A sort order is set
+only for Declared keys with applyToWrites, because a sorted table makes every writer shuffle
+(design: Never surprise writers).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ TARGET_SIZE = "write.target-file-size-bytes"
 
 
 def set_properties(settings: Settings) -> tuple[Action, ...]:
-    """The sizes that the policy names as table properties, those that differ, as one action."""
+    """Return one action that sets the sizes named by the policy, where the table's properties
+    differ.
+    """
     wanted = {}
     if settings.row_group_explicit:
         wanted[ROW_GROUP_SIZE] = str(settings.row_group_bytes)
@@ -35,7 +37,8 @@ def set_properties(settings: Settings) -> tuple[Action, ...]:
 
 
 def set_sort_order(settings: Settings) -> tuple[Action, ...]:
-    """The Declared key as the table's sort order, for writers to follow."""
+    """Return the action that makes the Declared key the table's sort order, for writers to
+    follow."""
     if settings.mode != "Declared" or not settings.apply_to_writes or not settings.key:
         return ()
     if has_order(settings.sort_terms, settings.key):

@@ -1,8 +1,8 @@
-"""Decision: which files to recluster, by which key (WAIR sections 3.3, 4.2 and 4.4).
+"""Decides which files to recluster, and by which key (WAIR sections 3.3, 4.2 and 4.4).
 
-Boundary files with their savings, Algorithm 2's cut, clusters of one savings signature, per
-cluster the best single column or Hilbert pair by what-if. The paper's numbers propose; only a
-what-if whose lower bound passes the gate acts.
+Boundary files are ordered by their savings and cut by Algorithm 2; the chosen files are clustered
+by savings signature; per cluster the what-if picks the best single column or Hilbert pair. The
+paper's formulas only propose: an action needs a what-if whose lower bound passes the gate.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from reconciler.core.filetable import Float64, Int64
 from reconciler.core.schema import SortColumn
 
 FRACTIONS = (1.0, 0.5, 0.25)
-"""Prefixes of a cluster, best files first, tried until one passes."""
+"""Prefixes of a cluster, best files first, that are tried until one passes."""
 
 SERVED = 1.25
-"""Scan amplification at which a layout is said to serve its queries."""
+"""Scan amplification up to which a layout counts as serving its queries."""
 
 QUICK_ROWS, FULL_ROWS = 4_096, 32_768
 FINALISTS = 2
 MAX_PARTITIONS = 48
-"""Partitions judged per decision once an action was found; the next plan judges the others."""
+"""Maximum partitions judged once an action was found; the next plan judges the others."""
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """candidates that pass, best first, and what was turned down."""
+    """candidates that pass, best first, and the rejected ones."""
 
     candidates: tuple[Candidate, ...]
     rejected: tuple[Rejected, ...]
 
 
 def recluster(situation: Situation) -> Proposals:
-    """Candidates that pass the gate, no two on one file."""
+    """Return the candidates that pass the gate; no two share a file."""
     saving = np.where(allowed(situation), situation.savings.saving * situation.life, 0.0)
     chosen = cut(saving, situation.cost, situation.alpha, spending_room(situation))
     candidates: list[Candidate] = []
@@ -89,13 +89,13 @@ def is_quiet(situation: Situation) -> npt.NDArray[np.bool_]:
 
 
 def wanted_columns(situation: Situation) -> list[int]:
-    """Columns that some query filters on."""
+    """Return the columns that some query filters on."""
     schema = situation.table.schema
     return sorted({c for d in situation.demands for c in predicate_columns(d.predicate, schema)})
 
 
 def _partitions(situation: Situation, chosen: Int64, saving: Float64) -> Iterator[Int64]:
-    """The chosen files per (spec, partition), most net saving first, each best file first."""
+    """Yield the chosen files per (spec, partition): partitions by net saving, files best first."""
     if not len(chosen):
         return
     partition = situation.table.partition[chosen]
@@ -110,7 +110,7 @@ def _partitions(situation: Situation, chosen: Int64, saving: Float64) -> Iterato
 def _partition(
     situation: Situation, rows: Int64, saving: Float64, spent: float
 ) -> tuple[list[Candidate], list[Rejected]]:
-    """The better of: one action for all chosen files, or one per savings signature."""
+    """Return the better of one action for all chosen files and one action per savings signature."""
     vectors, columns = _signatures(situation, rows)
     labels = cluster(vectors)
     together = _best_of(situation, rows, vectors, columns, spent)
@@ -147,7 +147,7 @@ def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
 def _best_of(
     situation: Situation, rows: Int64, vectors: Float64, columns: list[int], spent: float
 ) -> tuple[list[Candidate], list[Rejected]]:
-    """The best key for the files, or for the best half or quarter of them."""
+    """Return the best key for all of the files, or for the best half or quarter of them."""
     if not columns:
         return [], []
     refused: list[Rejected] = []
@@ -188,7 +188,9 @@ def _no_sample(situation: Situation, candidate: Candidate, rows: Int64) -> tuple
 def _ranked(
     situation: Situation, rows: Int64, centroid: Float64, columns: list[int], spent: float
 ) -> list[Candidate]:
-    """All candidate keys by what-if, best first; the finalists judged on the full sample."""
+    """Return all candidate keys by what-if, best first; the finalists are judged on the full
+    sample.
+    """
     part = situation.view.take(rows)
     wanted = wanted_columns(situation)
     quick = build_pool(part, wanted, QUICK_ROWS)
@@ -208,7 +210,7 @@ def _ranked(
     finalists = [_judged(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
     finalists.sort(key=lambda item: -item[0].net)
     best, played = finalists[0]
-    # The sample's own error only lowers the bound: who is refused without it is refused with it.
+    # The sample's own error only lowers the bound: what is refused without it is refused with it.
     if played is not None and refusal(situation, best, spent) is None:
         best = sharpen(situation, best, *played, full)
     others = [candidate for candidate, _ in finalists[1:]]
@@ -216,8 +218,11 @@ def _ranked(
 
 
 def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Float64:
-    """Per column, bytes that its queries need not read of these files as they lie now, over all
-    that could be saved of them; a shape's bytes are shared by its predicate columns (4.4)."""
+    """Return, per column, the share of the possible saving that the present layout already gives.
+
+    It is the bytes that the column's queries skip in these files now, over all bytes that could be
+    saved. A shape's bytes are split equally over its predicate columns (4.4).
+    """
     schema = situation.table.schema
     served = np.zeros(len(columns))
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
@@ -240,7 +245,8 @@ def _tried(
 def _judged(
     situation: Situation, candidate: Candidate, pool: Pool, before: tuple[ShapeReading, ...]
 ) -> tuple[Candidate, tuple[Rewrite, Outcome] | None]:
-    """The same key by the full sample, and what was played; None where that says no more."""
+    """Return the same key judged on the full sample, and its simulation; None if that adds
+    nothing."""
     rewrite = plan_rewrite(situation, candidate.rows, candidate.key, candidate.curve)
     outcome = simulate(situation, candidate.rows, rewrite, pool)
     if outcome is None or outcome.label == "bound":
@@ -253,7 +259,7 @@ def _key_text(situation: Situation, candidate: Candidate) -> str:
 
 
 def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:
-    """Boundary files beyond the cut, with what they would save of what they cost."""
+    """Return the boundary files beyond the cut, with their saving relative to their cost."""
     rest = np.setdiff1d(chosen.order, chosen.chosen)
     if not len(rest):
         return []
@@ -264,7 +270,7 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
     )
     if chosen.truncated:
         reason = explain.DEBT
-    else:  # a file beyond the cut saves more than this alpha only where its own is twice that
+    else:  # beyond the cut a file saves more than this alpha only if its own alpha is twice that
         reason = explain.RECENTLY_WRITTEN if total > alpha * cost else explain.BELOW_COST
     if reason != explain.BELOW_COST:
         message += f"; {explain.SENTENCES[reason]}"
@@ -274,8 +280,11 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
 
 
 def _window_moved(situation: Situation) -> bool:
-    """Moving queries read these files in the recorded window and will not over the horizon, and
-    most of what a layout could have spared the recorded queries was theirs."""
+    """Whether most of the possible saving belongs to moving windows that leave the data.
+
+    Moving queries read these files in the recorded window but will not over the horizon, and they
+    account for most of what a layout could have saved the recorded queries.
+    """
     recorded = expected = spared = spared_moving = 0.0
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
         needless = max(float(demand.weight @ (reading.bytes - reading.matching)), 0.0)
@@ -289,8 +298,9 @@ def _window_moved(situation: Situation) -> bool:
 
 
 def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejected]:
-    """The reasons with the one that explains them first: the queries need all they read, their
-    window has moved past the data, or the layout serves them already."""
+    """Return the rejections, preceded by the reason that explains them all: the queries need all
+    they read, their window has moved past the data, or the layout already serves them.
+    """
     everything = needed = 0.0
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
         whole = float(projected_bytes(situation.table, demand.projection).sum())

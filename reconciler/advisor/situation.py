@@ -1,4 +1,4 @@
-"""One frozen look at a table under its workload: what every decision reads, computed once."""
+"""One frozen view of a table under its workload, computed once and read by every decision."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ YEAR_MS = 365 * 86_400_000
 
 @dataclass(frozen=True)
 class Situation:
-    """The input with its readings. taken: bool[files], inputs of an earlier decision's actions;
-    spent: their cost.
+    """The advisor's input with the values derived from it.
 
-    yearly: bytes-equivalent that a year of the workload reads at present rates; yearly_mean: at
-    the mean rate of the recorded window. refused: why no file of the table can be rewritten
-    faithfully, "" where some may be. rewritable: bool[files], formats and deletes that a rewrite
-    handles. recent: written by us within the horizon.
+    taken: bool[files], inputs of an earlier decision's actions; spent: their cost.
+    yearly: bytes-equivalent that a year of the workload reads at present rates; yearly_mean: at the
+    mean rate of the recorded window.
+    refused: why no file of the table can be rewritten faithfully, "" if some can.
+    rewritable: bool[files], files whose format and deletes a rewrite can handle.
+    recent: bool[files], written by us within the horizon.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
     """
 
@@ -54,24 +55,25 @@ class Situation:
 
     @property
     def life(self) -> float:
-        """Share of the horizon that rows of this table live (retention)."""
+        """Share of the horizon for which rows of this table live (retention)."""
         horizon, retention = self.settings.horizon_ms, self.settings.retention_ms
         return 1.0 if retention is None else min(1.0, max(retention, 0) / horizon)
 
     @property
     def per_window(self) -> float:
-        """Horizons per recorded window: turns its executions into those of a horizon's mean."""
+        """Horizons per recorded window: converts executions in the window to a mean per horizon."""
         span = self.given.workload.until_ms - self.given.workload.since_ms
         return self.settings.horizon_ms / max(span, MIN_SPAN_MS)
 
     @property
     def trusted(self) -> bool:
-        """The workload explains enough to act on."""
+        """Whether the workload explains enough of the recorded bytes to act on it."""
         return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
 
     @property
     def alpha(self) -> npt.NDArray[np.float64]:
-        """Eq. 4's alpha per file: twice for what we wrote within the horizon (hysteresis)."""
+        """Eq. 4's alpha per file, doubled for files that we wrote within the horizon
+        (hysteresis)."""
         return np.where(self.recent, 2.0, 1.0) * self.settings.alpha
 
     @property
@@ -101,7 +103,7 @@ REFUSED_FILES = (
 
 
 def refused_files(table: FileTable) -> npt.NDArray[np.bool_]:
-    """bool[REFUSED_FILES, files]: what cannot be rewritten, by why."""
+    """Return bool[REFUSED_FILES, files]: files that cannot be rewritten, by reason."""
     known = table.schema.by_id
     gone = [
         number

@@ -1,7 +1,8 @@
-"""Which files to sketch: only those whose sample could change a decision (design: Sketches).
+"""Decides which files to sketch: only those whose sample could change a decision (design:
+Sketches).
 
-The saving is bounded from zone maps first: no layout can save more of a file than what boundary
-queries read of it. Of the files whose bound beats their cost a stratified sample is taken.
+Zone maps bound the saving first: no layout can save more of a file than what boundary queries read
+of it. A stratified sample is taken of the files whose bound exceeds their cost.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ ROUNDING = 1e-4
 
 
 def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
-    """Row numbers of files to sketch, ascending; empty where no sample could change anything.
+    """Return the row numbers of files to sketch, ascending; empty if no sample could change
+    anything.
 
-    Files that already have sampled rows count towards the limit and are not named again. What the
-    quiet period holds back comes after all that may be rewritten now: it is only to be told.
+    Files that already have sampled rows count towards the limit and are not returned again. Files
+    that the quiet period holds back come after all that may be rewritten now, because they are only
+    reported.
     """
     if not situation.trusted:
         return np.zeros(0, dtype=np.int64)
@@ -41,9 +44,9 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
 
 
 def saving_bound(situation: Situation) -> Float64:
-    """At most what queries read of each boundary file over the horizon, float64[files].
+    """Return an upper bound of each file's saving over the horizon, in bytes, float64[files].
 
-    A file that bounds show to be needed whole saves nothing; of any other at most all is saved.
+    It is all that queries read of the file, if some query needs only a part of it; else 0.
     """
     bound = np.zeros(len(situation.table))
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
@@ -54,7 +57,8 @@ def saving_bound(situation: Situation) -> Float64:
 
 
 def _stratified(situation: Situation, rows: Int64, limit: int) -> Int64:
-    """Evenly spaced files, ordered by partition and by the column that the savings come from."""
+    """Return evenly spaced files, ordered by partition and by the column with the greatest
+    saving."""
     if len(rows) <= limit:
         return rows.astype(np.int64)
     rank = _midpoint_rank(situation.table, _leading_column(situation))[rows]
@@ -64,7 +68,8 @@ def _stratified(situation: Situation, rows: Int64, limit: int) -> Int64:
 
 
 def _leading_column(situation: Situation) -> int:
-    """The filtered column with the greatest saving, by equal shares of each query's columns."""
+    """Return the filtered column with the greatest saving, split equally over each query's
+    columns."""
     from reconciler.advisor.simulate.demand import predicate_columns
 
     total: dict[int, float] = {}
@@ -77,7 +82,9 @@ def _leading_column(situation: Situation) -> int:
 
 
 def _midpoint_rank(table: FileTable, field_id: int) -> Int64:
-    """Rank of each file by the middle of its bounds: by number, for bytes by the two ranks' sum."""
+    """Return the rank of each file by the middle of its bounds; for bytes by the sum of the two
+    ranks.
+    """
     column = table.columns.get(field_id)
     if column is None:
         return np.zeros(len(table), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The table before and after the chosen actions: per shape, in total, and against objectives.
+"""Computes the table before and after the chosen actions: per shape, in total, and for objectives.
 
 Numbers are of the recorded window (definitions: measured bytes are planned bytes). After = now
 minus what the actions' inputs contribute plus what their simulated outputs would.
@@ -33,7 +33,7 @@ class Totals:
 
 
 def totals(situation: Situation, candidates: Sequence[Candidate]) -> Totals:
-    """Per query, what is read and opened before and after the candidates."""
+    """Return, per query, the bytes read and files opened before and after the candidates."""
     now = situation.savings.readings
     after_bytes = [reading.bytes.copy() for reading in now]
     after_files = [reading.files.copy() for reading in now]
@@ -60,7 +60,7 @@ def window_bytes(situation: Situation, per_query: Sequence[Float64]) -> float:
 
 
 def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]:
-    """Per shape over the window, the dearest first."""
+    """Return the effect per shape over the window, the most expensive first."""
     effects = []
     for number, demand in enumerate(situation.demands):
         queries = float(demand.weight.sum())
@@ -82,17 +82,17 @@ def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]
 
 
 def amplification(situation: Situation, bytes_read: Sequence[Float64]) -> float:
-    """Scan amplification of the window on the layout as it is."""
+    """Return the window's scan amplification on the present layout."""
     return amplification_after(situation, bytes_read, ())
 
 
 def amplification_after(
     situation: Situation, bytes_read: Sequence[Float64], candidates: Sequence[Candidate]
 ) -> float:
-    """Scan amplification of the window on the layout that the candidates leave.
+    """Return the window's scan amplification on the layout that the candidates leave.
 
-    A few matching rows cost a row group of that layout, not of this one; and matching rows are
-    stored as the rest of the files that they will be in.
+    Both terms use that layout, not the present one: a few matching rows cost one of its row groups,
+    and matching rows are stored as densely as the rest of their new files.
     """
     kept = np.ones(len(situation.table), dtype=np.bool_)
     for candidate in candidates:
@@ -119,7 +119,7 @@ def _groups_written(made: Candidate) -> float:
 
 
 def amplification_label(situation: Situation) -> str:
-    """exact needs every footer and row; a sample says sampled; bounds alone say bound."""
+    """Return "sampled" if some file was sketched, else "bound"."""
     if situation.view.sample is None or not len(situation.view.sample):
         return "bound"
     sketched = len(np.unique(situation.view.sample.file))
@@ -134,8 +134,11 @@ def judge_objectives(
     small_after: float,
     files_after: int,
 ) -> tuple[ObjectiveJudgement, ...]:
-    """Every given objective against now and after. small_*: percent of files that can be merged
-    and are not: what cannot be reduced does not fail an objective."""
+    """Judge every given objective against now and after.
+
+    small_*: percentage of files that are small and mergeable; files that cannot be merged do not
+    fail an objective.
+    """
     wanted: Objectives = situation.settings.objectives
     table = situation.table
     judged = []

@@ -1,8 +1,9 @@
 """The queries that decisions are judged by: recorded ones, and moving windows at future times.
 
-A fixed query is itself in the recorded window and over the horizon. A moving one (`now() - 7 days`)
-is itself in the window, and over the horizon it is replayed at future times, so that data which
-leaves it earns nothing (definitions: Moving literal, Gate; design: Judgement).
+A fixed query counts as recorded, both in the window and over the horizon. A moving one (`now() - 7
+days`) counts as recorded in the window, and over the horizon it is replayed at future times, so
+that data which it will no longer read saves nothing (definitions: Moving literal, Gate; design:
+Judgement).
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ REPLAY_TIMES = 7
 """Future instants per horizon at which a moving window is evaluated: one a day by default."""
 
 MAX_QUERIES = 2_000
-"""Distinct queries per table that decisions evaluate; more are represented by neighbours."""
+"""Maximum distinct queries per table that decisions evaluate; similar ones are merged beyond
+that."""
 
 
 def demands(workload: Workload, schema: Schema, horizon_ms: int) -> tuple[Demand, ...]:
-    """One Demand per shape, in the workload's order, with equal literals merged."""
+    """Return one Demand per shape, in the workload's order, with equal literals merged."""
     if workload.empty:
         return ()
     total = sum(len(batch) for batch in workload.shapes)
@@ -86,7 +88,7 @@ def _join(pieces: Sequence[SlotLiterals]) -> SlotLiterals:
 
 
 def _merge(demand: Demand) -> Demand:
-    """Queries with equal literals become one, in the order of their literals."""
+    """Merge queries with equal literals, in the order of their literals."""
     if not demand.literals:
         return Demand(
             demand.shape_id, demand.predicate, demand.projection, (),
@@ -113,7 +115,7 @@ def _codes(values: SlotLiterals) -> npt.NDArray[np.int64]:
 
 
 def _thin(demand: Demand, limit: int) -> Demand:
-    """At most `limit` queries: runs of neighbours in literal order, each by its heaviest."""
+    """Keep at most `limit` queries: the heaviest of each run of neighbours in literal order."""
     count = len(demand)
     if count <= limit:
         return demand
@@ -131,7 +133,8 @@ def _thin(demand: Demand, limit: int) -> Demand:
 
 
 def predicate_columns(predicate: Predicate, schema: Schema) -> tuple[int, ...]:
-    """Columns of the predicate that could be a clustering key: an ordered domain, in order."""
+    """Return the columns of the predicate that could be a clustering key: those with an ordered
+    domain."""
     return tuple(
         field_id
         for field_id in fields_of(predicate)

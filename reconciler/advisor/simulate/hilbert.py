@@ -1,7 +1,7 @@
 """The Hilbert curve over ranks, vectorised, for what-ifs of multi-column clustering.
 
-Columns are ranked first: raw values of unequal width would let one column decide the curve alone.
-The transform is J. Skilling's (Programming the Hilbert curve, 2004).
+It runs over ranks, because with raw values the column with the widest range would decide the curve
+alone. The transform is J. Skilling's (Programming the Hilbert curve, 2004).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ UInt64 = npt.NDArray[np.uint64]
 
 
 def hilbert_index(ranks: npt.NDArray[np.int64], bits: int) -> UInt64:
-    """Position along the curve. ranks: int64[columns, rows] in [0, 2^bits); columns*bits <= 64."""
+    """Return the position along the curve. ranks: int64[columns, rows] in [0, 2^bits); columns*bits
+    <= 64."""
     columns = len(ranks)
     if columns * bits > 64:
         raise ValueError("a Hilbert index has at most 64 bits")

@@ -1,8 +1,8 @@
-"""NULL, value, NaN: which of them the files and row groups of a rewrite may hold.
+"""Estimates which of NULL, value and NaN the files and row groups of a rewrite may hold.
 
-For the what-if (definitions: What-if). What a slice holds is told by its sampled rows; where these
-are too few to tell, by the counts of the files that the rows come from. A rewrite counts what it
-writes, so a class that no input holds is in no output either.
+For the what-if (definitions: What-if). The sampled rows of a slice show what it holds; if they are
+too few, the counts of the files that the rows come from decide. A rewrite writes exact counts, so a
+class that no input holds is in no output either.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from reconciler.core.filetable import Bool, ColumnBounds, Float64, Int64
 from reconciler.core.values import Kind
 
 NULL, VALUE, NAN = 0, 1, 2
-"""In the order of an ascending sort, as Spark's defaults have it; a descending one is reversed."""
+"""In the order of an ascending sort with Spark's defaults; a descending sort reverses it."""
 
 CLASSES = (NULL, VALUE, NAN)
 
 TELLING = 5.0
-"""Rows of a class expected among a slice's sampled ones: as many and none seen, there is none.
-(Evenly mixed, such a slice is missed once in e^5 = 148 times.)"""
+"""If this many sampled rows of a class are expected in a slice and none is seen, it holds none.
+
+(A slice that holds the class, evenly mixed, is missed once in e^5 = 148 times.)
+"""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What a column's sampled rows are. Arrays have shape [rows] or [3, rows], by class.
+    """The classes of a column's sampled rows. Arrays have shape [rows] or [3, rows], by class.
 
-    of: the row's own class. share: of the rows of its file that are of a class. possible: its file
-    may hold the class. own: the row was sampled of its own file, not lent by another.
+    of: the row's own class. share: share of each class in the row's file. possible: its file may
+    hold the class. own: the row was sampled from its own file, not borrowed from another.
     """
 
     of: npt.NDArray[np.int8]
@@ -42,7 +44,8 @@ class Missing:
 def missing(
     column: ColumnBounds, records: Int64, null: Bool, nan: Bool, file: Int64, own: Bool
 ) -> Missing:
-    """null, nan, own: per sampled row; file: its row of the file table; records: rows per file."""
+    """Return the classes. null, nan, own: per sampled row; file: row of the file table; records:
+    per file."""
     of = np.where(null, NULL, np.where(nan, NAN, VALUE)).astype(np.int8)
     floats = column.kind is Kind.FLOAT
     nans = column.nans if floats else np.zeros_like(column.nans)
@@ -53,7 +56,7 @@ def missing(
     nan_share = np.where(nans < 0, seen[NAN], known_nan / rows)
     share = np.stack([null_share, np.maximum(1.0 - null_share - nan_share, 0.0), nan_share])
     possible = np.stack([column.nulls != 0, known_null + known_nan < records, nans != 0])
-    if len(np.unique(file)) < len(records):  # files without a row here are spoken for by the others
+    if len(np.unique(file)) < len(records):  # unsampled files: use the mean
         share = np.broadcast_to(share.mean(axis=1, keepdims=True), share.shape)
         possible = np.broadcast_to(possible.any(axis=1, keepdims=True), possible.shape)
     return Missing(of, share[:, file], possible[:, file], own)
@@ -61,8 +64,10 @@ def missing(
 
 @dataclass(frozen=True)
 class Held:
-    """Per slice, what it may hold. Arrays [3, slices], by class; rows: estimated, none where the
-    class is not held and all where no other is."""
+    """The classes that each slice may hold. Arrays [3, slices], by class.
+
+    rows: estimated; 0 if the class is not held, all rows if no other class is.
+    """
 
     may: Bool
     rows: Int64
@@ -77,10 +82,11 @@ def held(
     chunk: Int64,
     sorted_by: str,
 ) -> Held:
-    """What each slice of the rows in `order` may hold; starts: first rows of the slices.
+    """Return the classes that each slice of the rows in `order` may hold; starts: first rows of the
+    slices.
 
-    chunk: execution group per ordered row. sorted_by: "asc" or "desc" where this column leads the
-    sort, "" where the slices are not in its order.
+    chunk: execution group per ordered row. sorted_by: "asc" or "desc" if this column leads the
+    sort, "" if the slices are not in its order.
     """
     of, possible = rows.of[order], rows.possible[:, order]
     mine = np.stack([of == wanted for wanted in CLASSES]) & possible
@@ -100,8 +106,11 @@ def held(
 def _between(
     of: npt.NDArray[np.int8], possible: Bool, starts: Int64, chunk: Int64, reverse: bool
 ) -> Bool:
-    """In key order a slice holds what lies between its neighbour rows of the same group; the first
-    slice of a group from its least class on, the last up to its greatest."""
+    """Return which classes key order allows per slice.
+
+    A slice holds the classes between its neighbour rows of the same group; the first slice of a
+    group starts at its lowest class, the last one ends at its highest.
+    """
     place = 2 - of if reverse else of
     ends = np.append(starts[1:], len(of)) - 1
     before, after = np.maximum(starts - 1, 0), np.minimum(ends + 1, len(of) - 1)

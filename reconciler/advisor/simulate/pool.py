@@ -1,8 +1,8 @@
-"""The rows of a group of files, represented by a joint sample, ready to be put in any order.
+"""The rows of a group of files, represented by a joint sample that can be sorted by any key.
 
-definitions: What-if. Files that were not sketched are represented by the rows of the most alike
-sketched file, moved into the file's own bounds. Values are kept as dense ranks, so that sorting,
-cutting and bounding work on integers for every type.
+definitions: What-if. A file that was not sketched borrows the rows of the most similar sketched
+file, moved into its own bounds. Values are kept as dense ranks, so that sorting, cutting and
+bounding work on integers for every type.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from reconciler.core.schema import SortColumn
 from reconciler.core.values import Kind
 
 MAX_POOL = 32_768
-"""Rows of one pool: more sharpen no decision and cost time."""
+"""Maximum rows of one pool: more rows cost time and make no decision more precise."""
 
 HILBERT_BITS = 16
 FREQUENT = 0.01
-"""A value with this share of the pool is seen in every slice that holds it: no widening past."""
+"""A value with this share of the pool is sampled in every slice that holds it: no widening past
+it."""
 
 
 @dataclass(frozen=True)
 class PoolColumn:
     """ranks: int64[rows], -1 for NULL and NaN. distinct: values by rank. share: of rows by rank.
 
-    least, greatest: the exact bounds over the files, None where a file has none. missing: which
-    rows are NULL or NaN, and which files may hold either.
+    least, greatest: the exact bounds over the files, None if a file has none. missing: which rows
+    are NULL or NaN, and which files may hold either.
     """
 
     kind: Kind
@@ -51,15 +52,16 @@ class PoolColumn:
 
     @property
     def places(self) -> Int64:
-        """The ranks as a sort has them: NULL before all values, NaN after them."""
+        """Return the ranks in sort order: NULL before all values, NaN after them."""
         return np.where(self.missing.of == NAN, len(self.distinct), self.ranks)
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Sampled rows of a group. file: row of the group's file table; weight: rows stood for.
+    """Sampled rows of a group. file: row of the group's file table; weight: rows that it
+    represents.
 
-    native: rows that were sampled of their own file. stored: what the group's columns take now.
+    native: the row was sampled from its own file. stored: present sizes of the group's columns.
     """
 
     columns: dict[int, PoolColumn]
@@ -75,7 +77,7 @@ class Pool:
 
 
 def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:
-    """The pool of a view's files over the given columns, None where no file was sketched."""
+    """Return the pool of a view's files over the given columns, None if no file was sketched."""
     sample, files = view.sample, view.files
     if sample is None or not len(sample) or not len(files):
         return None
@@ -101,7 +103,7 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
 
 
 def _chosen_files(files: int, max_rows: int) -> Int64:
-    """All files, or a systematic sample of them that leaves each at least 16 rows."""
+    """Return all files, or a systematic sample of them that leaves each at least 16 rows."""
     limit = max(1, max_rows // 16)
     if files <= limit:
         return np.arange(files, dtype=np.int64)
@@ -116,14 +118,14 @@ def _pool_column(
     nan = np.isnan(values) & ~null if bounds.kind is Kind.FLOAT else np.zeros_like(null)
     source = sample.file[index]
     told = missing(bounds, files.records, null, nan, file, source == file)
-    if bounds.kind is not Kind.BYTES:  # text by text, for every candidate: it would take too long
+    if bounds.kind is not Kind.BYTES:  # byte strings are moved one by one: too slow
         values = moved(bounds, values, null, source, file)
     null = null | nan
     distinct, ranks = np.unique(values[~null], return_inverse=True)
     full = np.full(len(values), -1, dtype=np.int64)
     full[~null] = ranks.reshape(-1)
     share = np.bincount(ranks.reshape(-1), minlength=max(len(distinct), 1)) / max(len(values), 1)
-    if not len(distinct):  # NULL in every sampled row: no row has the rank of this value
+    if not len(distinct):  # every sampled row is NULL: no row has the rank of this value
         distinct = np.zeros(1, dtype=values.dtype)
     exact = bool(bounds.bounded.all())
     return PoolColumn(
@@ -135,10 +137,11 @@ def _pool_column(
 
 
 def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -> Int64:
-    """Row numbers in the order a rewrite would write them; chunk: execution group per row.
+    """Return the row numbers in the order a rewrite would write them; chunk: execution group per
+    row.
 
     NULLs sort first when ascending and last when descending, NaN the other way, as in Spark. Rows
-    of equal keys, and all without a key, stay in order of arrival.
+    with equal keys, and all rows without a key, stay in order of arrival.
     """
     arrival = places(arrival_order(pool.files.path, pool.files.sequence))[pool.file]
     if not key:
@@ -156,7 +159,7 @@ def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -
 
 
 def even_ranks(ranks: Int64, bits: int) -> Int64:
-    """Ranks by row count, spread over the curve's grid; equal values stay equal."""
+    """Return ranks by row count, spread over the curve's grid; equal values stay equal."""
     ordered = np.sort(ranks)
     place = np.searchsorted(ordered, ranks, side="left")
     return (place * ((1 << bits) - 1) // max(len(ranks) - 1, 1)).astype(np.int64)

@@ -1,8 +1,8 @@
-"""Replays days of appends and queries under a policy, and counts what everything cost.
+"""Replays days of appends and queries under a policy, and adds up all costs.
 
-The yardstick of every policy (WAIR section 6): reading by the queries plus rho times the bytes
-rewritten, against a twin of the table that nobody touches. Debt and realised savings are kept as
-the ledger would keep them (Eq. 2 and 5).
+The measure of every policy (WAIR section 6): bytes read by queries plus rho times the bytes
+rewritten, compared with a copy of the table that is never rewritten. Debt and realised savings are
+kept as the ledger keeps them (Eq. 2 and 5).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Replay:
-    """Costs per step in bytes of reading: by queries, by rewrites, and by queries on the untouched
-    twin. table: as it is at the end."""
+    """Costs per step in bytes of reading: of queries, of rewrites, and of queries on the copy that
+    is never rewritten. table: the final state."""
 
     read: npt.NDArray[np.float64]
     rewritten: npt.NDArray[np.float64]
@@ -49,14 +49,14 @@ class Replay:
 
     @property
     def ratio(self) -> float:
-        """Total cost against doing nothing."""
+        """Total cost divided by that of doing nothing."""
         return float((self.read.sum() + self.rewritten.sum()) / max(self.untouched.sum(), 1.0))
 
 
 def replay(
     table: SimulatedTable, steps: Sequence[Step], policy: Policy, settings: Settings
 ) -> Replay:
-    """Every step: append, query, decide, rewrite. The decision sees only queries of the past."""
+    """Run every step: append, query, decide, rewrite. The decision sees only past queries."""
     twin = table
     log: list[Fragment] = []
     read: list[float] = []
@@ -70,7 +70,8 @@ def replay(
         read.append(reading(table, step.queries, settings))
         untouched.append(reading(twin, step.queries, settings))
         log = [f for f in log if f.event_ms >= step.now_ms - HISTORY_MS] + list(step.queries)
-        # A loss is not owed twice: what a layout costs its readers must not forbid its repair.
+        # A loss is not counted as debt as well: slower queries must not prevent the repair of a
+        # layout.
         realised = sum(max(0.0, u - r) for u, r in zip(untouched, read, strict=True))
         debt = Debt(sum(rewritten), realised)
         now = replace(settings, now_ms=step.now_ms, debt=debt)
@@ -83,7 +84,7 @@ def replay(
 def carry_out(
     table: SimulatedTable, actions: Sequence[Action], settings: Settings
 ) -> tuple[SimulatedTable, float]:
-    """The table after the actions, and rho x the bytes that they rewrote."""
+    """Return the table after the actions, and rho x the bytes that they rewrote."""
     cost = 0.0
     for action in actions:
         size = dict(zip(table.file_table().path, table.file_table().bytes, strict=True))
@@ -93,7 +94,7 @@ def carry_out(
 
 
 def reading(table: SimulatedTable, queries: Sequence[Fragment], settings: Settings) -> float:
-    """Read cost of the queries as recorded, from exact footers."""
+    """Return the read cost of the recorded queries, from exact footers."""
     view = table_view(
         table.file_table(), table.row_groups(), None, settings.row_group_bytes, settings.open_bytes
     )
@@ -104,7 +105,7 @@ def reading(table: SimulatedTable, queries: Sequence[Fragment], settings: Settin
 def ours(
     table: SimulatedTable, workload: Workload, settings: Settings, rows_per_file: int = 128
 ) -> Sequence[Action]:
-    """This advisor, with exact footers and a sample of every file."""
+    """The policy of this advisor, with exact footers and a sample of every file."""
     files = table.file_table()
     sample = table.sample(np.arange(len(files)), rows_per_file)
     advice = decide(AdviceInput(files, workload, settings, table.row_groups(), sample))
@@ -112,5 +113,5 @@ def ours(
 
 
 def untouched(table: SimulatedTable, workload: Workload, settings: Settings) -> Sequence[Action]:
-    """No reclustering at all."""
+    """The policy that never reclusters."""
     return ()

@@ -1,8 +1,10 @@
-"""What the columns of a group of files take now, and how many values their slices will hold.
+"""Present sizes of the columns of a group of files, and the number of distinct values of its
+slices.
 
-Feeds `core.column_bytes` from three sources: column sizes of the manifests, dictionary sizes of the
-footers, and the joint sample, which only has the columns that queries filter on. Of the others, the
-index of the dictionary tells the distinct values, and bounds tell how far the files share them.
+Input for `core.column_bytes`, from three sources: column sizes in the manifests, dictionary sizes
+in the footers, and the joint sample, which has only the columns that queries filter on. For the
+other columns the size of the dictionary index gives the distinct values, and bounds show how far
+files share them.
 """
 
 from __future__ import annotations
@@ -30,27 +32,27 @@ from reconciler.core.values import Kind
 _Profile = tuple[Float64, Float64, Float64, Float64]
 
 LEAST_ROWS = 32
-"""Sampled rows of a slice below which the whole group's speak for it."""
+"""With fewer sampled rows than this, a slice uses the estimate of the whole group."""
 
 COMPRESSIBLE = 0.75
-"""Numbers in order, as a dictionary has them, are stored in less than this share of their width."""
+"""Sorted numbers, as in a dictionary, are stored in less than this share of their width."""
 
 ORDER_FILES = 16
-"""Files that are asked whether their rows lie in order."""
+"""Number of files checked for being in order."""
 
 LEAST_SHARE, MOST_SHARE = 0.2, 1.25
-"""Of its inputs' live bytes a rewrite is expected to write no less and no more."""
+"""Limits of the estimate: bytes written per live byte of the inputs."""
 
 ORDERED = 0.5
-"""Neighbours that are nearer than this share of what they would be in no order: rows in order."""
+"""Rows are in order if neighbours are closer than this share of their distance in random order."""
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Where each file's values lie: first and last place on a common scale, float64[files].
+    """The range of each file's values: first and last place on a common scale, float64[files].
 
-    mean: of the files' spans, weighted by rows. discrete: places are values, so that a span bounds
-    the number of distinct ones; else they are only ranks among the bounds.
+    mean: of the files' ranges, weighted by rows. discrete: places are values, so that a range
+    bounds the number of distinct values; else they are only ranks among the bounds.
     """
 
     first: Float64
@@ -59,12 +61,13 @@ class Spans:
     discrete: bool
 
     def reach(self, file: Int64, starts: Int64) -> Float64:
-        """Span of each slice's files together; file: per row, starts: first row per slice."""
+        """Return the joint range of each slice's files; file: per row, starts: first row per
+        slice."""
         last = np.maximum.reduceat(self.last[file], starts)
         return last - np.minimum.reduceat(self.first[file], starts) + 1.0
 
     def most(self, file: Int64, starts: Int64) -> Float64:
-        """At most so many distinct values per slice."""
+        """Return an upper bound of the distinct values per slice."""
         if self.discrete:
             return self.reach(file, starts)
         return np.full(len(starts), MOST_DISTINCT)
@@ -72,9 +75,10 @@ class Spans:
 
 @dataclass(frozen=True)
 class Stored:
-    """columns, spans: by field id; a column whose footers do not tell has none.
+    """columns, spans: by field id; a column has no entry if its footers do not give dictionary
+    sizes.
 
-    domain: by field id, the values that one row group draws from.
+    domain: by field id, the number of values from which one row group draws.
     """
 
     columns: Mapping[int, StoredColumn]
@@ -83,7 +87,7 @@ class Stored:
 
 
 def stored_columns(view: TableView) -> Stored:
-    """Every column of the view with known sizes and known dictionary sizes."""
+    """Return every column of the view with known sizes and known dictionary sizes."""
     columns: dict[int, StoredColumn] = {}
     domain: dict[int, float] = {}
     spans: dict[int, Spans] = {}
@@ -129,9 +133,10 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
             distinct = min(distinct, most)
     ordered, skew = _sampled_order(view.sample, field)
     if ordered and share > 0.0:
-        # Rows a fixed step apart are never of the same run: the sample tells too many values. But a
-        # dictionary that would hardly be compressed, were there no more values than runs, has more:
-        # where each row follows the one before it, the index is what compresses well.
+        # Rows a fixed step apart are never of the same run, so the sample shows too many values.
+        # But if a dictionary of only as many values as there are runs would hardly be compressed,
+        # there are more values: where each row follows the one before it, the index is what
+        # compresses well.
         runs = distinct_from_runs(mean_rows, here * (1.0 - share) * mean_rows)
         incompressible = COMPRESSIBLE if span is not None and span.discrete else 1.0
         if here * share * mean_rows <= incompressible * runs * width:
@@ -152,7 +157,8 @@ def _raw_type(view: TableView, field: int) -> str:
 
 
 def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
-    """Mean distinct values of a row group, from the rows sampled of each sketched file."""
+    """Return the mean distinct values of a row group, from the rows sampled from each sketched
+    file."""
     sample = view.sample
     if sample is None or field not in sample.values or not len(sample):
         return None
@@ -165,10 +171,10 @@ def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
 
 
 def _sampled_order(sample: RowSample | None, field: int) -> tuple[bool, float]:
-    """Whether rows lie in the column's order within their files, and the skew of its values.
+    """Return whether rows are in the column's order within their files, and the skew of its values.
 
-    Sampled rows come in physical order. Neighbours in no order are a third of the ranks apart on
-    average; in order, next to nothing.
+    Sampled rows come in physical order. In random order, neighbours are a third of the ranks apart
+    on average; in the column's order, almost nothing.
     """
     if sample is None or field not in sample.values or len(sample) < LEAST_ROWS:
         return False, 1.0
@@ -188,15 +194,17 @@ def _sampled_order(sample: RowSample | None, field: int) -> tuple[bool, float]:
 
 
 def _shuffle(rows: int) -> Int64:
-    """The same order without order for every run: plans are functions of their inputs."""
+    """Return a shuffled order that is the same in every run: plans are functions of their
+    inputs."""
     return np.random.default_rng(rows).permutation(rows)
 
 
 def sampled_domain(ranks: Int64, native: Bool, starts: Int64, rows: Float64) -> Float64:
-    """The values that each slice of `rows` rows draws from, by the rows sampled of it.
+    """Return the number of values from which each slice of `rows` rows draws, estimated from its
+    sample.
 
-    ranks: of the values in physical order, -1 for NULL. native: rows really sampled of their file,
-    not stood in for. starts: first sampled row per slice. float64[slices].
+    ranks: of the values in physical order, -1 for NULL. native: rows sampled from their own file,
+    not borrowed. starts: first sampled row per slice. float64[slices].
     """
     number = np.zeros(len(ranks), dtype=np.int64)
     number[starts] = 1
@@ -215,16 +223,20 @@ def sampled_domain(ranks: Int64, native: Bool, starts: Int64, rows: Float64) -> 
 
 
 def _mostly_once(profile: _Profile) -> Bool:
-    """Slices most of whose values were seen once: what they draw from is a guess."""
+    """Return the slices where most values were seen once: their estimate is a guess."""
     _, once, _, valued = profile
     found: Bool = 2.0 * once > valued
     return found
 
 
 def _may_draw_from(profile: _Profile, domain: float) -> Bool:
-    """Whether most of a slice's values were seen once, and no more of its rows are repetitions than
-    of rows drawn from that domain, give or take two standard deviations: a few hundred rows without
-    a repetition only say "many values"."""
+    """Return whether the slice's sample is consistent with `domain` although it shows few
+    repetitions.
+
+    Most of its values were seen once, and it has no more repeated rows than rows drawn from that
+    domain would have, within two standard deviations: a few hundred rows without a repetition only
+    show that there are many values.
+    """
     seen, _, _, valued = profile
     expected = valued - distinct_in(np.full(len(valued), domain), valued)
     most = expected + 2.0 * np.sqrt(expected) + 1.0
@@ -233,7 +245,10 @@ def _may_draw_from(profile: _Profile, domain: float) -> Bool:
 
 
 def _domain(profile: _Profile, sampled: Float64, rows: Float64) -> Float64:
-    """Per slice, from the profile of its rows with a value; sampled: with those without one."""
+    """Return the domain size per slice, from the profile of its rows with a value.
+
+    sampled: number of sampled rows, including those without a value.
+    """
     seen, once, twice, valued = profile
     filled = np.maximum(rows * valued / np.maximum(sampled, 1.0), 1.0)
     distinct = np.maximum(extrapolated(seen, once, twice, valued, filled), 1.0)
@@ -241,7 +256,7 @@ def _domain(profile: _Profile, sampled: Float64, rows: Float64) -> Float64:
 
 
 def _profile(number: Int64, ranks: Int64, slices: int) -> _Profile:
-    """Per slice: distinct values, those seen once, twice, and rows."""
+    """Return, per slice, the distinct values, those seen once, those seen twice, and the rows."""
     top = int(ranks.max(initial=0)) + 1
     codes, counts = np.unique(number * top + ranks, return_counts=True)
     owner = codes // top
@@ -254,10 +269,11 @@ def _profile(number: Int64, ranks: Int64, slices: int) -> _Profile:
 
 
 def slice_domain(stored: Stored, field: int, file: Int64, starts: Int64) -> Float64:
-    """The values that slices draw from, for a column without a sample, float64[slices].
+    """Return the number of values from which slices of a column without a sample draw,
+    float64[slices].
 
     file: row of the file table per row in physical order; starts: first row per slice. Files side
-    by side on the column's scale add their values up; files over the same range share them.
+    by side on the column's scale add up their values; files over the same range share them.
     """
     base = np.full(len(starts), stored.domain[field])
     spans = stored.spans.get(field)
@@ -288,11 +304,11 @@ def _places(lower: Array, upper: Array) -> tuple[Float64, Float64]:
 def written_share(
     files: FileTable, stored: Stored, sizes: Mapping[int, npt.NDArray[np.number]], outputs: int
 ) -> float:
-    """Bytes written per live byte of the files, in thousandths, as plans tell it.
+    """Return the bytes written per live byte of the files, rounded to thousandths as in plans.
 
-    sizes: of columns in the output. Rows in order compress better than they did, and what many
-    files repeat is written once: dictionaries, and footers, which are what files hold beside their
-    columns where the size of each is known. A column of which no footer told keeps its bytes.
+    sizes: of columns in the output. Sorted rows compress better, and what many files repeat is
+    written once: dictionaries, and footers, which are the part of a file beside its columns if the
+    size of each column is known. A column without footer information keeps its bytes.
     """
     live = files.live_bytes
     whole, alive = float(live.sum()), float(live.sum()) / max(float(files.total_bytes), 1.0)

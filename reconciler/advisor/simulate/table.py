@@ -1,8 +1,8 @@
-"""An in-memory table whose rows, files and zone maps are real: what plans are checked against.
+"""An in-memory table with real rows, files and zone maps, on which plans are checked.
 
-Actions are really applied (rows sorted, cut and bounded exactly), so that properties can be proved
-without an engine: a plan after convergence is empty, predictions hold, shifts do little harm. Also
-the replay of WAIR's protocol (section 6.2.1) runs on it.
+Actions are really applied (rows sorted, cut and bounded exactly), so that properties can be tested
+without an engine: a plan after convergence is empty, predictions hold, workload shifts do little
+harm. The replay of WAIR's protocol (section 6.2.1) also runs on it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reconciler.core.schema import PartitionSpec, Schema, SortColumn
 
 @dataclass(frozen=True)
 class SimulatedFile:
-    """rows: row numbers in physical order. group_rows: rows of a row group at most."""
+    """rows: row numbers in physical order. group_rows: maximum rows of a row group."""
 
     path: str
     rows: Int64
@@ -55,7 +55,7 @@ class SimulatedTable:
     def append(
         self, values: Mapping[int, Array], rows_per_file: int, added_ms: int, group_rows: int
     ) -> SimulatedTable:
-        """New rows in their order, cut into files."""
+        """Return the table with new rows, in their order, cut into files."""
         start = len(self)
         count = len(next(iter(values.values())))
         joined = {
@@ -75,7 +75,7 @@ class SimulatedTable:
         return replace(self, values=joined, files=self.files + new, written=self.written + len(new))
 
     def file_table(self) -> FileTable:
-        """The table as its manifests would describe it, with exact bounds."""
+        """Return the table as its manifests would describe it, with exact bounds."""
         count = len(self.files)
         records = np.array([len(f.rows) for f in self.files], dtype=np.int64)
         zeros = np.zeros(count, dtype=np.int64)
@@ -106,7 +106,7 @@ class SimulatedTable:
         )
 
     def row_groups(self) -> RowGroups:
-        """Every file's footer."""
+        """Return every file's footer."""
         pieces: list[Int64] = []
         owner: list[int] = []
         for number, file in enumerate(self.files):
@@ -124,7 +124,7 @@ class SimulatedTable:
         )
 
     def sample(self, files: Sequence[int] | Int64, rows_per_file: int = 1024) -> RowSample:
-        """Systematic rows of the given files."""
+        """Return a systematic sample of the given files' rows."""
         picked: list[Int64] = []
         owner: list[Int64] = []
         weight: list[npt.NDArray[np.float64]] = []
@@ -144,7 +144,7 @@ class SimulatedTable:
         )
 
     def apply(self, action: Action, now_ms: int) -> SimulatedTable:
-        """The table after a rewrite. Rows are carried along, never changed."""
+        """Return the table after a rewrite. Rows are moved, never changed."""
         if not action.type.rewrites:
             return self
         inputs = set(action.inputs)
@@ -197,7 +197,8 @@ class SimulatedTable:
         ]
 
     def _column_sizes(self, pieces: Sequence[Int64], ours: Sequence[bool]) -> dict[int, Int64]:
-        """Stored bytes per piece: a value a row; in what we wrote, a value a run if shorter."""
+        """Return the stored bytes per piece: one value per row; in our files one per run, if that
+        is smaller."""
         if not pieces:
             return {f.field_id: np.zeros(0, dtype=np.int64) for f in self.schema.fields}
         order = np.concatenate(pieces)

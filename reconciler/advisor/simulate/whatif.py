@@ -1,9 +1,10 @@
-"""What queries would read after a rewrite: the one guard of every action (definitions: What-if).
+"""Estimates what queries would read after a rewrite; every action is judged by it (definitions:
+What-if).
 
-The group's sampled rows are put in the key's order, cut at the target size into files and again
-into row groups; bounds per slice are widened by one rank; then all queries are evaluated on the
+The group's sampled rows are sorted by the key and cut at the target size into files and again into
+row groups; bounds per slice are widened by one rank; then all queries are evaluated on the
 simulated files exactly as on real ones. Utilization alone is optimistic (WAIR section 4.1): a file
-that overlaps nothing gains nothing from being sorted, and one key spoils the others.
+that overlaps nothing gains nothing from being sorted, and one key undoes the clustering by others.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from reconciler.core.schema import SortColumn
 from reconciler.core.values import Kind
 
 MAX_BOUNDED_GROUPS = 64
-"""More groups than this are not judged by bounds: such a rewrite deserves a sketch first."""
+"""Rewrites with more groups than this are not judged by bounds: they are worth a sketch first."""
 
 MIN_SLICE_ROWS = 8
 REPLICATES = 16
@@ -63,9 +64,9 @@ class Rewrite:
 class Outcome:
     """The simulated table of a rewrite's output and what each shape reads from it.
 
-    files: data files written. replicates: per bootstrap replicate, per shape, the readings.
-    label: "sampled", "bound" (proved from zone maps alone) or "exact". view: of the output, of its
-    first group only where `others` has the rest. written_share: bytes written per live byte read.
+    files: data files written. replicates: per bootstrap replicate, per shape, the readings. label:
+    "sampled", "bound" (proved from zone maps alone) or "exact". view: the output; only its first
+    group if `others` has the rest. written_share: bytes written per live byte read.
     """
 
     readings: tuple[ShapeReading, ...]
@@ -78,7 +79,7 @@ class Outcome:
 
 
 def what_if(pool: Pool, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome:
-    """Readings of every shape after the rewrite, from the sample."""
+    """Return the readings of every shape after the rewrite, from the sample."""
     chunk = rewrite.chunk_of_file[pool.file]
     order = row_order(pool, rewrite.key, rewrite.curve, chunk)
     view, cut = _simulated(pool, rewrite, order, pool.weight)
@@ -89,7 +90,8 @@ def what_if(pool: Pool, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome:
 def with_replicates(
     outcome: Outcome, pool: Pool, rewrite: Rewrite, demands: Sequence[Demand], seed: int
 ) -> Outcome:
-    """The same with a seeded bootstrap of the sampled rows: how far the sample itself may err."""
+    """Return the same outcome with a seeded bootstrap of the sampled rows, which shows the sample's
+    error."""
     chunk = rewrite.chunk_of_file[pool.file]
     order = row_order(pool, rewrite.key, rewrite.curve, chunk)
     random = np.random.default_rng(seed)
@@ -111,7 +113,7 @@ def with_replicates(
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What an earlier simulation of the same rewrite told. widths: column bytes a row by field.
+    """Results of an earlier simulation of the same rewrite. widths: column bytes per row, by field.
     share: bytes written per live byte read."""
 
     widths: Mapping[int, float]
@@ -120,11 +122,11 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class _Slices:
-    """The rows, in their new order, as files and row groups, if `share` of their bytes is written:
-    per_row of each.
+    """The rows, in their new order, cut into files and row groups, if `share` of their bytes is
+    written.
 
-    of_file, of_group: first rows, int64[slices]. owner: the file of each row group. files: how many
-    real ones they stand for.
+    per_row: of each. of_file, of_group: first rows, int64[slices]. owner: the file of each row
+    group. files: how many real files they represent.
     """
 
     share: float
@@ -138,7 +140,7 @@ class _Slices:
 def _simulated(
     pool: Pool, rewrite: Rewrite, order: Int64, weight: Float64, told: _Told | None = None
 ) -> tuple[TableView, _Slices]:
-    """The output's files and row groups as a view; and how the rows were cut."""
+    """Return the output's files and row groups as a view, and how the rows were cut."""
     rows = weight[order]
     cut = _sliced(pool, rewrite, order, rows, 1.0 if told is None else told.share)
     sizes = _group_sizes(pool, rewrite, order, rows, cut, told)
@@ -163,7 +165,7 @@ def _simulated(
 
 
 def _sliced(pool: Pool, rewrite: Rewrite, order: Int64, rows: Float64, share: float) -> _Slices:
-    """Cut where the execution would, were `share` of the rows' bytes written."""
+    """Cut the rows where the execution would, if `share` of their bytes were written."""
     chunk = rewrite.chunk_of_file[pool.file[order]]
     per_row = share * float(pool.files.live_bytes.sum()) / max(float(rows.sum()), 1e-9)
     file, real_files = _cut(chunk, rows * per_row, output_files, rewrite.target_bytes)
@@ -181,7 +183,7 @@ def _group_sizes(
     cut: _Slices,
     told: _Told | None,
 ) -> dict[int, Float64]:
-    """Column bytes per written row group."""
+    """Return the column bytes per written row group."""
     starts = cut.of_group
     records = np.add.reduceat(rows, starts)
     if told is not None:
@@ -213,7 +215,8 @@ def _group_sizes(
 
 
 def _slice_domain(pool: Pool, field: int, order: Int64, starts: Int64, rows: Float64) -> Float64:
-    """The values that each slice draws from: by its sampled rows, else by bounds."""
+    """Return the number of values from which each slice draws: from its sampled rows, else from
+    bounds."""
     column = pool.columns.get(field)
     if column is None or not pool.native.any() or pool.stored.columns[field].ordered:
         return slice_domain(pool.stored, field, pool.file[order], starts)
@@ -223,16 +226,17 @@ def _slice_domain(pool: Pool, field: int, order: Int64, starts: Int64, rows: Flo
 
 
 def _reach(pool: Pool, field: int, order: Int64, starts: Int64) -> Float64 | None:
-    """From the least to the greatest whole number that each slice may hold, by bounds."""
+    """Return the width of the range of whole numbers that each slice may hold, from bounds."""
     spans = pool.stored.spans.get(field)
     return spans.reach(pool.file[order], starts) if spans is not None and spans.discrete else None
 
 
 def _sorted_bytes(pool: Pool, field_id: int) -> float:
-    """Stored bytes of a column once rows are sorted by it: a run a value, whatever its length.
+    """Return the stored bytes of a column when rows are sorted by it: one value per run of any
+    length.
 
-    Distinct values of the whole from those of the sample by the bias-corrected form of Anne
-    Chao's estimator ("Nonparametric Estimation of the Number of Classes in a Population").
+    The distinct values of the whole are estimated from the sample by the bias-corrected form of
+    Anne Chao's estimator ("Nonparametric Estimation of the Number of Classes in a Population").
     """
     ranks = pool.columns[field_id].ranks
     seen = np.bincount(ranks[ranks >= 0])
@@ -245,10 +249,10 @@ def _sorted_bytes(pool: Pool, field_id: int) -> float:
 def _cut(
     parent: Int64, size: Float64, count_of: Callable[[Float64, float], Int64], wanted_bytes: int
 ) -> tuple[Int64, int]:
-    """Equal slices of each parent, as many as `count_of` says: slice per row, and the true count.
+    """Return the slice per row, and the true count of slices: each parent is cut into equal slices.
 
-    parent: ascending slice per row. Where the sample is too thin for the true count, slices are
-    coarser, which overstates what is read.
+    parent: ascending slice per row. count_of: number of slices of a parent. If the sample is too
+    thin for the true count, slices are coarser, which overstates what is read.
     """
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     total = np.add.reduceat(size, starts)
@@ -296,7 +300,7 @@ def _slice_bounds(
     holds: Held,
     direction: str,
 ) -> ColumnBounds:
-    """direction: of the sort where this column leads it, else empty."""
+    """Return the bounds per slice. direction: of the sort if this column leads it, else empty."""
     ranks = column.ranks[order]
     null = ranks < 0
     top = len(column.distinct)
@@ -305,7 +309,7 @@ def _slice_bounds(
     present = high >= 0
     low, high = np.minimum(low, max(top - 1, 0)), np.maximum(high, 0)
     if direction:
-        # In key order the neighbour rows are the next slices' own: no gap is wider than that.
+        # In key order the neighbour rows belong to the next slices: no gap is wider than that.
         before = ranks[np.maximum(starts - 1, 0)]
         ends = np.append(starts[1:], len(ranks))
         after = ranks[np.minimum(ends, len(ranks) - 1)]
@@ -334,12 +338,13 @@ def _slice_bounds(
 
 
 def _lead(rewrite: Rewrite) -> SortColumn | None:
-    """The column in whose order the slices follow each other."""
+    """Return the column in whose order the slices follow each other."""
     return rewrite.key[0] if rewrite.key and rewrite.curve == LEXICOGRAPHIC else None
 
 
 def _without_nans(groups: FileTable, files: FileTable, owner: Int64) -> FileTable:
-    """Row groups as footers tell of them: Parquet counts no NaN, only a file's manifest does."""
+    """Return the row groups as footers describe them: Parquet has no NaN counts, only manifests
+    have."""
     columns = {}
     for field, column in groups.columns.items():
         none = files.columns[field].nans[owner] == 0
@@ -354,7 +359,8 @@ def simulated_files(
     columns: dict[int, ColumnBounds],
     column_sizes: dict[int, Int64],
 ) -> FileTable:
-    """A file table of files that do not exist, in the partition of `base` (all of one)."""
+    """Return a file table of files that do not exist, in the partition of `base` (one
+    partition)."""
     count = len(records)
     zeros, unknown = np.zeros(count, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64)
     return replace(
@@ -380,12 +386,13 @@ def simulated_files(
 
 
 def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome | None:
-    """An upper bound of what is read after a sort by the key's first column, proved from bounds.
+    """Return an upper bound of the reading after a sort by the key's first column, proved from
+    bounds.
 
-    A value of rank r is at least the r-th smallest with all rows at their file's lower bound, and
-    at most the r-th smallest with all at the upper; NULLs are sorted before all values, NaN after
-    them. Other columns keep the group's bounds. None where nothing can be proved: a Hilbert curve,
-    a column without bounds or NULL counts, several groups' mixing.
+    A value of rank r is at least the r-th smallest if all rows are at their file's lower bound, and
+    at most the r-th smallest if all are at the upper bound; NULLs are sorted before all values, NaN
+    after them. Other columns keep the group's bounds. None if nothing can be proved: a Hilbert
+    curve, a column without bounds or NULL counts, or rows of several groups that mix.
     """
     if rewrite.curve != LEXICOGRAPHIC or not rewrite.key:
         return None
@@ -423,7 +430,7 @@ def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
                 column.upper, _values_at_least(files, column), edges[1:] - nulls_first + gone
             )
         else:
-            # numpy has no minimum of byte strings, but sorts them
+            # numpy sorts byte strings but has no minimum for them
             lower = np.repeat(np.sort(column.lower)[:1], count)
             upper = np.repeat(np.sort(column.upper)[-1:], count)
         nulls = -1 if (column.nulls < 0).any() else int(column.nulls.sum())
@@ -444,7 +451,8 @@ def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
 
 
 def _values_at_least(files: FileTable, column: ColumnBounds) -> Int64:
-    """Rows per file that surely have a value: neither deleted nor NULL, nor perhaps NaN."""
+    """Return the rows per file that surely have a value: not deleted, not NULL, not possibly
+    NaN."""
     nans = np.zeros_like(column.nans)
     if column.kind is Kind.FLOAT:
         nans = np.where(column.nans < 0, files.records, column.nans)
@@ -452,7 +460,7 @@ def _values_at_least(files: FileTable, column: ColumnBounds) -> Int64:
 
 
 def _rank_values(values: Array, rows: Int64, positions: Float64) -> Array:
-    """values[rank] when every row of a file has the file's value; positions: row ranks."""
+    """Return values[rank] if every row of a file has the file's value; positions: row ranks."""
     order = np.argsort(values, kind="stable")
     upto = np.cumsum(rows[order])
     place = np.searchsorted(upto, positions, side="left")
@@ -473,10 +481,10 @@ def _added(readings: Sequence[ShapeReading]) -> ShapeReading:
 def merged_whole(
     view: TableView, bins: Int64, row_group_bytes: int, stored: Stored | None = None
 ) -> TableView:
-    """The outcome of merging whole files without a sort: bounds are the unions, exactly.
+    """Return the result of merging whole files without a sort: bounds are the exact unions.
 
     bins: output file per input file, ascending. stored: of the view, if known already. Row groups
-    are as coarse as the files, but for the dictionaries that they write.
+    are as coarse as the files, except for the dictionaries that they write.
     """
     order = np.argsort(bins, kind="stable")
     starts = np.flatnonzero(np.diff(bins[order], prepend=-1))
@@ -504,7 +512,7 @@ def merged_whole(
 def _merged_sizes(
     view: TableView, stored: Stored, order: Int64, starts: Int64, records: Int64, each: Float64
 ) -> dict[int, Int64]:
-    """Column bytes per merged file, for the columns whose footers tell how they are stored.
+    """Return the column bytes per merged file, for columns whose footers show how they are stored.
 
     order: input files by output file; starts: first input per output; each: rows of a row group.
     """
@@ -522,7 +530,7 @@ def _merged_sizes(
 
 
 def _merged_domain(sample: RowSample, field: int, output: Int64, rows: Float64) -> Float64:
-    """Like `sampled_domain`, for outputs of which some may have no sampled row."""
+    """Like `sampled_domain`, for outputs some of which may have no sampled row."""
     ranks = np.unique(sample.values[field], return_inverse=True)[1].reshape(-1)
     ranks = np.where(sample.null[field], -1, ranks)
     by_output = np.argsort(output, kind="stable")
@@ -535,8 +543,11 @@ def _merged_domain(sample: RowSample, field: int, output: Int64, rows: Float64) 
 
 
 def _union(column: ColumnBounds, starts: Int64) -> tuple[Array, Array, Bool, Bool]:
-    """lower, upper, has_lower, has_upper of whole files merged. A file whose rows are all NULL or
-    all NaN has no bounds and widens none; byte strings have no minimum in numpy, their codes do."""
+    """Return lower, upper, has_lower, has_upper of merged whole files.
+
+    A file whose rows are all NULL or all NaN has no bounds and widens none. numpy has no minimum of
+    byte strings, so their codes are compared.
+    """
     nans = column.nans if column.kind is Kind.FLOAT else np.zeros_like(column.nans)
     known = (column.values > 0) & (column.nulls >= 0) & (nans >= 0)
     void = known & (column.nulls + nans == column.values)

@@ -15,7 +15,8 @@ from reconciler.core.values import Scalar
 
 
 def boundary_files(files: FileTable, demand: Demand) -> Bool:
-    """bool[queries, files]: the query reads the file, and not certainly all of it."""
+    """Return bool[queries, files]: the query reads the file, and perhaps needs only a part of
+    it."""
     if not demand.prunable:
         return np.zeros((len(demand), len(files)), dtype=np.bool_)
     whole = contained(
@@ -26,9 +27,9 @@ def boundary_files(files: FileTable, demand: Demand) -> Bool:
 
 
 def greedy_boundaries(column: ColumnBounds, left: Scalar, right: Scalar) -> tuple[Int64, Int64]:
-    """Algorithm 1: the files that cover l, then those that cover r, as two sets to recluster.
+    """Return the files that cover l and those that cover r, as two sets to recluster (Algorithm 1).
 
-    Files with a degenerate range are skipped, and the second set leaves out the first's files.
+    Files with a degenerate range are skipped, and the second set leaves out files of the first.
     """
     wide = column.bounded & (column.lower != column.upper)
     covers_left = wide & _covers(column, left)

@@ -1,7 +1,8 @@
-"""Which files are worth reclustering: the cut of WAIR's Algorithm 2, with Eq. 1, 2, 4 and 5.
+"""Decides which files are worth reclustering: the cut of WAIR's Algorithm 2, with Eq. 1, 2, 4 and
+5.
 
-Files are ordered by saving per cost (equal to the paper's order by saving when files are equal in
-size) and the prefix with the least alpha * cost - savings is taken. Limits truncate the prefix to
+Files are ordered by saving per cost (equal to the paper's order by saving if files are equal in
+size), and the prefix with the least alpha * cost - savings is taken. A limit shortens the prefix to
 what fits: all-or-nothing might never act.
 """
 
@@ -18,8 +19,8 @@ from reconciler.core.filetable import Float64, Int64
 class Cut:
     """chosen: files of the prefix, best first. order: all files with a saving, best first.
 
-    net: float64[order], cumulative saving - alpha * cost, the curve whose top is the cut.
-    truncated: a limit ended the prefix before the top.
+    net: float64[order], cumulative saving - alpha * cost; its maximum is the cut. truncated: a
+    limit ended the prefix before the maximum.
     """
 
     chosen: Int64
@@ -29,7 +30,7 @@ class Cut:
 
 
 def cut(saving: Float64, cost: Float64, alpha: Float64 | float, limit: float) -> Cut:
-    """Algorithm 2's prefix. alpha: Eq. 4's factor, a scalar or per file (hysteresis).
+    """Return Algorithm 2's prefix. alpha: Eq. 4's factor, a scalar or per file (hysteresis).
 
     limit: what may still be spent (Eq. 2: cost_limit - debt; Eq. 5: credit), in the cost's unit.
     """
@@ -47,7 +48,7 @@ def cut(saving: Float64, cost: Float64, alpha: Float64 | float, limit: float) ->
 
 
 def spending_limit(debt: float, cost_limit: float, credit: float | None) -> float:
-    """What Eq. 2 and Eq. 5 leave to spend: cost_limit - debt, and at most the credit."""
+    """Return what Eq. 2 and Eq. 5 leave to spend: cost_limit - debt, and at most the credit."""
     left = cost_limit - debt
     return max(0.0, left if credit is None else min(left, credit))
 
@@ -55,5 +56,6 @@ def spending_limit(debt: float, cost_limit: float, credit: float | None) -> floa
 def allowance_credit(
     realised: float, spent: float, per_query: float, queries: float, unit: float
 ) -> float:
-    """Eq. 5: realised savings - past cost + c * |Q|; unit: one file's reading, c's measure."""
+    """Return Eq. 5: realised savings - past cost + c * |Q|; unit: the reading of one file, in which
+    c counts."""
     return realised - spent + per_query * queries * unit

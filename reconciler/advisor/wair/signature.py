@@ -1,10 +1,11 @@
-"""Which files want the same key: savings signatures and their clusters (WAIR section 4.4).
+"""Groups files that benefit from the same key: savings signatures and their clusters (WAIR section
+4.4).
 
 A file's saving is split equally over the query's predicate columns; the vectors are normalised and
 clustered by DBSCAN with cosine distance. Signatures are rounded to a grid and the distinct points
-weighted, which gives the same clusters without comparing all files with all. The paper names no
-eps, minPts or noise rule: eps 0.1 and minPts 5 (clusters did not change between 0.05 and 0.3), and
-noise joins the cluster with the nearest centroid.
+weighted, which gives the same clusters without comparing all pairs of files. The paper names no
+eps, minPts or noise rule: we use eps 0.1 and minPts 5 (clusters did not change between 0.05 and
+0.3), and noise joins the cluster with the nearest centroid.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ NOISE = -1
 def signatures(
     by_shape: Float64, shape_columns: Sequence[Sequence[int]], columns: Sequence[int]
 ) -> Float64:
-    """Savings per file and column, float64[files, columns], rows of unit length (or zero)."""
+    """Return the savings per file and column, float64[files, columns], rows of unit length (or
+    zero)."""
     vectors = np.zeros((by_shape.shape[1], len(columns)))
     place = {column: i for i, column in enumerate(columns)}
     for saving, used in zip(by_shape, shape_columns, strict=True):
@@ -38,7 +40,7 @@ def signatures(
 
 
 def cluster(vectors: Float64, eps: float = EPS, min_points: int = MIN_POINTS) -> Int64:
-    """Cluster number per vector, 0.., numbered by first appearance; noise joins the nearest."""
+    """Return the cluster number per vector, from 0 by first appearance; noise joins the nearest."""
     if not len(vectors):
         return np.zeros(0, dtype=np.int64)
     grid = np.rint(vectors / GRID) * GRID
@@ -60,7 +62,7 @@ def cluster(vectors: Float64, eps: float = EPS, min_points: int = MIN_POINTS) ->
 
 
 def dbscan(points: Float64, weight: Float64, eps: float, min_points: float) -> Int64:
-    """DBSCAN over weighted distinct points: a point is core when its neighbours weigh enough."""
+    """Run DBSCAN over weighted distinct points: a point is core if its neighbours weigh enough."""
     near = cosine_distance(points, points) <= eps
     core = near @ weight >= min_points
     labels = np.full(len(points), NOISE, dtype=np.int64)
@@ -81,16 +83,16 @@ def dbscan(points: Float64, weight: Float64, eps: float, min_points: float) -> I
 
 
 def cosine_distance(left: Float64, right: Float64) -> Float64:
-    """1 - cosine, float64[left, right]; a zero vector is at distance 1 from all."""
+    """Return 1 - cosine, float64[left, right]; a zero vector is at distance 1 from all."""
     norm = np.sqrt((left**2).sum(axis=1))[:, None] * np.sqrt((right**2).sum(axis=1))[None, :]
     return 1.0 - (left @ right.T) / np.where(norm > 0, norm, 1.0)
 
 
 def anchor(centroid: Float64) -> tuple[int, ...]:
-    """Columns of the anchor nearest to the centroid, by falling contribution.
+    """Return the columns of the anchor nearest to the centroid, by falling contribution.
 
     Anchors are the unit vectors (one column: sort) and equal blends of up to three columns
-    (Hilbert). It proposes; which key is best is the what-if's to say.
+    (Hilbert). The anchor is only a proposal; the what-if decides which key is best.
     """
     top = [int(i) for i in np.argsort(-centroid, kind="stable")[:MAX_ANCHOR_COLUMNS]]
     best, best_distance = tuple(top[:1]), np.inf
@@ -105,20 +107,25 @@ def anchor(centroid: Float64) -> tuple[int, ...]:
 
 
 LEAST_ALONE = 0.2
-"""Share of `least_share` from which a column is tried alone, where `served` is given. One with
-little to save may be the order that the files have, which a rewrite for other reasons (deletes,
-many files) had better keep: a sorted column also takes fewer bytes, which no pruning tells."""
+"""A column with this share of `least_share` is tried alone, if `served` is given.
+
+A column with little to save may be the present order of the files. A rewrite for other reasons
+(deletes, many files) should keep it: a sorted column also takes fewer bytes, which pruning alone
+does not show.
+"""
 
 
 def candidate_keys(
     centroid: Float64, served: Float64 | None = None, least_share: float = 0.05
 ) -> list[tuple[int, ...]]:
-    """Keys to try: the anchor, every column with a share, Hilbert pairs of the best four.
+    """Return the keys to try: the anchor, every column with a share, Hilbert pairs of the best
+    four.
 
-    served: float64[columns], what the present order of the files spares the queries on a column,
-    as a share of what could be saved. A new key scatters such a column, so it is tried as the
-    partner of the best ones: its queries have nothing to save and no share in the signature. And
-    alone: where files are opened or rows are deleted for nothing, the order that they have may do.
+    served: float64[columns], what the present order of the files saves the queries on a column, as
+    a share of what could be saved. A new key scatters such a column, so it is tried as the partner
+    of the best ones: its queries have nothing left to save and no share in the signature. It is
+    also tried alone: if files are opened or deleted rows are read needlessly, the present order may
+    be enough.
     """
     total = max(float(centroid.sum()), 1e-12)
     ranked = [int(i) for i in np.argsort(-centroid, kind="stable") if centroid[i] > 0]

@@ -1,7 +1,7 @@
-"""Utilization of files by queries and the savings it promises (WAIR section 4.1, Eq. 3).
+"""Utilization of files by queries and the possible savings (WAIR section 4.1, Eq. 3).
 
 u(P, Q) = bytes of P that Q needed / bytes of P that Q read, with projection and row groups as in
-section 5.2. The saving of a file is optimistic: it orders candidates, the what-if judges them.
+section 5.2. The saving of a file is optimistic: it orders candidates, and the what-if judges them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ class FileSavings:
 
 
 def file_savings(view: TableView, demands: Sequence[Demand]) -> FileSavings:
-    """Sum over queries of (1 - u) * size_read, per file and per shape (Algorithm 2, first loop)."""
+    """Return the sum over queries of (1 - u) * size_read, per file and per shape (Algorithm 2,
+    first loop)."""
     readings = tuple(read_shape(view, demand) for demand in demands)
     by_shape = np.stack([reading.saving for reading in readings] or [np.zeros(len(view.files))])
     return FileSavings(by_shape.sum(axis=0), by_shape, readings)
 
 
 def utilization(view: TableView, demand: Demand) -> npt.NDArray[np.float32]:
-    """u per query and file, float32[queries, files]; NaN where the query does not read the file."""
+    """Return u per query and file, float32[queries, files]; NaN if the query does not read the
+    file."""
     size = projected_bytes(view.files, demand.projection)
     blocks = []
     for _, share, used in exposures(view, demand, size):
