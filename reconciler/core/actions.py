@@ -1,6 +1,6 @@
-"""Typed actions: the one idea of "work" that plan, approval, dry run and execution share.
+"""Typed actions: the unit of work that plan, approval, dry run and execution share.
 
-The canonical form (definitions: Plan) is RFC 8785 JSON with default fields omitted; it has no
+The canonical form (definitions: Plan) is RFC 8785 JSON with default fields omitted. It holds no
 floats, no predictions and no snapshot, so that an append does not change a plan's identity.
 """
 
@@ -30,7 +30,7 @@ class ActionType(StrEnum):
 
     @property
     def verb(self) -> str:
-        """What plans, progress lines and refusals call it."""
+        """The word for it in plans, progress lines and refusals."""
         return _VERBS[self]
 
 
@@ -74,7 +74,8 @@ class Action:
     order_old: tuple[str, ...] = ()
 
     def canonical(self) -> dict[str, Any]:
-        """JSON-able form, fields equal to their default omitted, no floats."""
+        """Return the form that serialises to JSON: no floats, fields equal to their default
+        omitted."""
         body: dict[str, Any] = {"type": self.type.value}
         if self.type.rewrites:
             body["specId"] = self.spec_id
@@ -100,8 +101,11 @@ class Action:
 
 
 def layout_of(action: Action) -> str:
-    """Names what a rewriting action makes of any files, 16 hex digits: equal for two actions of
-    one partition with the same key, curve and sizes, whatever their inputs."""
+    """Return an id (16 hex digits) of the layout that a rewriting action produces.
+
+    It is equal for two actions of one partition with the same key, curve and sizes, whatever their
+    inputs.
+    """
     body = action.canonical()
     del body["type"], body["inputs"]
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
@@ -109,16 +113,17 @@ def layout_of(action: Action) -> str:
 
 
 def sort_term(transform: str, field_id: int, direction: str, null_order: str) -> str:
-    """One field of a sort order in canonical form: "bucket[16](4) asc nulls-first".
+    """Return one field of a sort order in canonical form: "bucket[16](4) asc nulls-first".
 
-    Names of columns have no place in it: renaming one changes no order.
+    It has field ids instead of names: renaming a column does not change the order.
     """
     nulls = null_order.lower().replace("_", "-").replace(" ", "-")
     return f"{transform}({field_id}) {direction.lower()} {nulls}"
 
 
 def wanted_terms(key: Sequence[SortColumn]) -> tuple[str, ...]:
-    """The terms of the sort order that a SetSortOrder action sets: NULLs where Spark puts them."""
+    """Return the terms of the sort order that a SetSortOrder action sets, with NULLs as Spark
+    places them."""
     return tuple(
         sort_term(
             "identity", column.field_id, column.direction,
@@ -129,7 +134,7 @@ def wanted_terms(key: Sequence[SortColumn]) -> tuple[str, ...]:
 
 
 def identity_columns(terms: Sequence[str]) -> tuple[tuple[str, str], ...] | None:
-    """(field, direction) of an order of plain columns, None where one is transformed."""
+    """Return (field, direction) of an order of plain columns, None if a column is transformed."""
     if not all(term.startswith("identity(") for term in terms):
         return None
     parts = (term.split(" ") for term in terms)
@@ -137,12 +142,13 @@ def identity_columns(terms: Sequence[str]) -> tuple[tuple[str, str], ...] | None
 
 
 def has_order(terms: Sequence[str], key: Sequence[SortColumn]) -> bool:
-    """Whether a table of these terms is sorted as wanted; where its NULLs go is no difference."""
+    """Whether a table with these terms is sorted by the key; the place of NULLs does not matter."""
     return identity_columns(terms) == identity_columns(wanted_terms(key))
 
 
 def action_from_canonical(body: dict[str, Any]) -> Action:
-    """Inverse of `Action.canonical`. Raises KeyError or ValueError on a foreign document."""
+    """Return the action of a canonical form. Raises KeyError or ValueError on a foreign
+    document."""
     properties = body.get("properties", {})
     return Action(
         type=ActionType(body["type"]),
@@ -160,10 +166,8 @@ def action_from_canonical(body: dict[str, Any]) -> Action:
 
 
 def encode_partition_value(value: Scalar | None) -> Any:
-    """A partition value as JSON without floats: small ints and null as they are, others tagged.
-
-    RFC 8785 has no integers beyond 2^53 - 1, which an int64 partition value can be.
-    """
+    """Return a partition value as JSON without floats: small ints and null as they are, others
+    tagged."""
     if value is None:
         return value
     if isinstance(value, int):

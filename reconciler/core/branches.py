@@ -1,7 +1,8 @@
-"""Branches that a rewrite of main would keep from being published (write-audit-publish).
+"""Finds branches that could not be published any more after a rewrite of main
+(write-audit-publish).
 
-The job asks the live table once more before it works (jobs.standing); this is for who reads a plan
-before that.
+This check is for readers of a plan; the job checks the live table again before it works
+(jobs.standing).
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from reconciler.core.observation import Observation
 
 
 def live_branch(observation: Observation) -> str:
-    """`branch audit` or `staged snapshot 7 (wap.id q1)`, the first that is live; "" for none.
+    """Return the first live branch, as `branch audit` or `staged snapshot 7 (wap.id q1)`, "" if
+    none.
 
-    A branch is live when its head is no snapshot of main's history: a rewrite of main would end
-    its fast-forward. Under write.wap.enabled one that still stands at main's head is live too.
+    A branch is live if its head is not in main's history: a rewrite of main would prevent its
+    fast-forward. With write.wap.enabled a branch that is still at main's head is live too.
     """
     on_main = {snapshot.snapshot_id for snapshot in observation.ancestry}
     audited = observation.properties.get("write.wap.enabled") == "true"

@@ -1,9 +1,10 @@
-"""Budgets and windows: how much work may start now, and which actions a gate admits.
+"""Budgets and windows: how much work may start now, and which actions the gate admits.
 
-A budget is either a rolling window (`per`) or a schedule (cron, time zone, duration) in which its
-limits hold. All active budgets hold; an invalid one allows nothing. Spending is what the ledger
-settled plus what live attempts reserved; an unreadable ledger allows nothing (the caller passes
-None). A plan is ordered by net saving per cost and the gate admits the longest prefix that fits.
+A budget is either a rolling window (`per`) or a schedule (cron, time zone, duration) during which
+its limits apply. All active budgets apply; an invalid one allows nothing. Spending is what the
+ledger settled plus what live attempts reserved; an unreadable ledger allows nothing (the caller
+passes None). A plan is ordered by net saving per cost, and the gate admits the longest prefix that
+fits.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """A budget at one moment.
+    """The state of a budget at one moment.
 
-    active: its limits hold now. remaining_*: None when it does not limit that. closed: an active
-    scheduled budget that allows nothing, i.e. a window in which work may not start. boundary: when
-    it next opens or closes, None for rolling windows. error: why it is invalid, "" if it is not.
+    active: its limits apply now. remaining_*: None if it does not limit that. closed: an active
+    scheduled budget that allows nothing, so that no work may start. boundary: when it next opens or
+    closes, None for rolling windows. error: why it is invalid, "" if it is valid.
     """
 
     budget: Budget
@@ -91,7 +92,8 @@ class Admission:
 
 
 def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> BudgetState:
-    """Raises nothing: an invalid schedule or zone is reported in `error` and allows nothing."""
+    """Return the state of the budget at `now`; an invalid schedule or zone is reported in
+    `error`."""
     try:
         since, boundary = _window(budget, now)
     except (CronSimError, ZoneInfoNotFoundError, ValueError, StopIteration) as error:
@@ -114,7 +116,7 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
 
 
 def _window(budget: Budget, now: dt.datetime) -> tuple[dt.datetime | None, dt.datetime | None]:
-    """(start of the counted window or None when inactive, next boundary)."""
+    """Return (start of the counted window or None if inactive, next boundary)."""
     if budget.max_rewrite_bytes is None and budget.max_cpu_seconds is None:
         raise ValueError(f"{budget.name} limits nothing")
     if budget.schedule is None:
@@ -138,7 +140,7 @@ def admit(
     spent: Sequence[Spent] | None,
     now: dt.datetime,
 ) -> Admission:
-    """The longest prefix of `charges` that fits every active budget."""
+    """Return the longest prefix of `charges` that fits every active budget."""
     if spent is None and budgets:
         return Admission(0, "OverBudget", "the ledger of past spending cannot be read", ())
     states = tuple(budget_state(budget, spent or (), now) for budget in budgets)

@@ -1,10 +1,10 @@
-"""How many bytes a column takes in a file not written yet, from the files that hold it now.
+"""Predicts the bytes of a column in a file not written yet, from the files that hold it now.
 
-A Parquet column chunk is a dictionary of its distinct values and an index of log2(distinct) bits a
-row, or plain values where a dictionary would not pay. Merging many small files writes a dictionary
-once instead of many times, and sorting leaves fewer distinct values to a row group: utilization is
-to be adjusted for encoding and compression (WAIR section 5.2). What compression does to either part
-is taken from the files themselves, so that writing them again as they are changes nothing.
+A Parquet column chunk is a dictionary of its distinct values and an index of log2(distinct) bits
+per row, or plain values if a dictionary would not pay. Merging many small files writes a dictionary
+once instead of many times, and sorting leaves fewer distinct values per row group: utilization has
+to be adjusted for encoding and compression (WAIR section 5.2). The effect of compression on either
+part is taken from the files themselves, so that writing them again unchanged predicts no change.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from reconciler.core.filetable import Float64
 from reconciler.core.row_groups import PAGE_ROWS
 
 MOST_DISTINCT = 1e15
-"""Stands for "no value ever repeats"."""
+"""A domain so large that no value ever repeats."""
 
 HALVINGS = 60
 
 REPEATS_MORE = 0.9
-"""A column without a dictionary gets one when that would take this share of what it takes now."""
+"""A column without a dictionary gets one if that takes this share of its present bytes."""
 
 SELDOM_REPEATED = 0.9
-"""Distinct values of a page, of its rows, from which compressors find no value again."""
+"""From this share of distinct values in a page on, compressors find no value twice."""
 
 RUN_BYTES = 4
-"""Of one run in an index: its length and the number of its value."""
+"""Bytes of one run in an index: its length and the number of its value."""
 
 PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 """Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
@@ -38,17 +38,17 @@ PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
 DOMAINS = tuple(np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0)).tolist())
 
 INDEX_SLACK = 0.06
-"""Bits a row by which an index may exceed its whole bits: headers of runs and pages."""
+"""Bits per row by which an index may exceed its whole bits: headers of runs and pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
     """A column as the files hold it now, on average over their row groups.
 
-    rows: of a row group. bytes: stored per row. dictionary: stored bytes of the dictionary page
-    per row, 0 where values are plain. distinct: values of one row group. width: bytes of a raw
-    value. ordered: rows lie in the column's order, which its size owes something to. skew: entropy
-    of its values over that of as many equally frequent ones.
+    rows: of a row group. bytes: stored per row. dictionary: stored bytes of the dictionary page per
+    row, 0 if values are plain. distinct: values of one row group. width: bytes of a raw value.
+    ordered: rows are in the column's order, which makes it smaller. skew: entropy of its values
+    divided by that of the same number of equally frequent ones.
     """
 
     rows: float
@@ -87,12 +87,14 @@ def bytes_per_row(
     reordered: bool = False,
     reach: Float64 | None = None,
 ) -> Float64:
-    """Stored bytes a row in row groups of `rows` rows, each with values out of `domain` ones.
+    """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
+    ones.
 
-    reordered: rows get new neighbours by another column. Then a plain number is worth its bits
-    (reach: from the least of them to the greatest, None where values are no whole numbers; in the
-    order of now one may follow from the one before it), and a column in whose order the rows lie
-    now loses its runs. Else never more than now: a writer that did better will hardly do worse.
+    reordered: another column's order gives rows new neighbours. Then a plain number costs its bits
+    (reach: from the least to the greatest of them, None if values are not whole numbers; in the
+    present order a value may follow from the one before it), and a column in whose order the rows
+    are now loses its runs. Otherwise it is never more than now: a writer that did better will
+    hardly do worse.
     """
     distinct = distinct_in(domain, rows)
     loses_runs = reordered and now.ordered
@@ -106,10 +108,11 @@ def bytes_per_row(
 
 
 def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
-    """Stored bytes of numbers in no order. Where they repeat within a page, which of them it is is
-    what counts; where they do not, their digits: times are whole seconds in millionths.
+    """Return the stored bytes of numbers in random order.
 
-    Compressors work on bytes: what does not fill its last one is half-way paid in full.
+    If they repeat within a page, choosing between the distinct ones costs bytes; if they do not,
+    their digits do, for example of times that are whole seconds in microseconds. Compressors work
+    on bytes, so the last, partly filled byte is counted half-way as a whole one.
     """
     page = np.minimum(rows, PAGE_ROWS)
     repeats = distinct_in(domain, page) < SELDOM_REPEATED * page
@@ -118,9 +121,12 @@ def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
 
 
 def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.NDArray[np.bool_]:
-    """Java's writer drops the dictionary if index and dictionary of the first page are no smaller
-    than its raw values. What it dropped already it drops again, unless values repeat more now:
-    the domain is estimated, the missing dictionary is a fact."""
+    """Return whether Java's writer keeps the dictionary.
+
+    It drops it if index and dictionary of the first page are not smaller than the raw values. A
+    dictionary that is missing now stays missing unless values repeat more: the domain is an
+    estimate, the missing dictionary is a fact.
+    """
     limit = 1.0
     if now.dictionary <= 0.0:
         told = np.array([now.rows])
@@ -130,7 +136,7 @@ def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.N
 
 
 def _dictionary_share(now: StoredColumn, rows: Float64, domain: Float64) -> Float64:
-    """Index and dictionary of a first page, over its raw values."""
+    """Return the bytes of index and dictionary of a first page, divided by its raw values."""
     page = np.minimum(rows, PAGE_ROWS)
     distinct = distinct_in(domain, page)
     return (distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0) / (page * now.width)
@@ -141,12 +147,13 @@ def _bits(distinct: Float64) -> Float64:
 
 
 def distinct_in(domain: Float64, rows: Float64) -> Float64:
-    """Distinct values among rows that are drawn evenly from a domain: D (1 - e^(-n/D))."""
+    """Return the distinct values among rows drawn evenly from a domain: D (1 - e^(-n/D))."""
     return np.minimum(-domain * np.expm1(-rows / domain), rows)
 
 
 def domain_of(distinct: Float64, rows: Float64) -> Float64:
-    """The domain that shows so many distinct values in so many rows: inverts `distinct_in`."""
+    """Return the domain that shows this many distinct values in this many rows: inverts
+    `distinct_in`."""
     low, high = np.zeros(len(rows)), np.full(len(rows), np.log(MOST_DISTINCT))
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
@@ -158,13 +165,13 @@ def domain_of(distinct: Float64, rows: Float64) -> Float64:
 def extrapolated(
     seen: Float64, once: Float64, twice: Float64, sampled: Float64, rows: Float64
 ) -> Float64:
-    """Distinct values in `rows` rows, of which `sampled` showed `seen`, so many once and twice.
+    """Return the distinct values in `rows` rows, from a sample with `seen` distinct, `once`,
+    `twice` counts.
 
-    f0 = f1 (f1 - 1) / (2 (f2 + 1)) values are unseen (Chao, "Nonparametric Estimation of the
-    Number of Classes in a Population", bias-corrected); n* further rows show
-    f0 (1 - (1 - f1 / (n f0 + f1))^n*) of them (Colwell et al., "Models and Estimators Linking
-    Individual-Based and Sample-Based Rarefaction, Extrapolation and Comparison of Assemblages",
-    Eq. 9).
+    f0 = f1 (f1 - 1) / (2 (f2 + 1)) values are unseen (Chao, "Nonparametric Estimation of the Number
+    of Classes in a Population", bias-corrected); n* further rows show f0 (1 - (1 - f1 / (n f0 +
+    f1))^n*) of them (Colwell et al., "Models and Estimators Linking Individual-Based and
+    Sample-Based Rarefaction, Extrapolation and Comparison of Assemblages", Eq. 9).
     """
     unseen = once * np.maximum(once - 1.0, 0.0) / (2.0 * (twice + 1.0))
     further = np.maximum(rows - sampled, 0.0)
@@ -174,16 +181,19 @@ def extrapolated(
 
 
 def distinct_from_runs(rows: float, index_bytes: float) -> float:
-    """Distinct values of a chunk whose rows lie in the column's order: a run a value."""
+    """Return the distinct values of a chunk whose rows are in the column's order: one run per
+    value."""
     return min(max((index_bytes - PAGE_HEADER) / RUN_BYTES, 1.0), max(rows, 1.0))
 
 
 def distinct_from_index(rows: float, index_bytes: float) -> float:
-    """Distinct values of a dictionary whose index takes so many bytes in a chunk of so many rows.
+    """Return the distinct values of a dictionary, from the bytes of its index in a chunk of `rows`
+    rows.
 
-    A page's index has whole bits for the values seen up to it, so that an average over pages tells
-    more than one chunk's bits: the least domain's that fits, and the largest's, in the middle on
-    the scale of bits. An index that fits values without end is taken for one that do not repeat.
+    The index of a page has whole bits for the values seen so far, so the average over pages shows
+    more than the bits of one chunk. The result is the middle, on the scale of bits, between the
+    smallest and the largest domain that fit. If no domain is too large to fit, the values count as
+    never repeating.
     """
     bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
     ends = np.append(np.arange(PAGE_ROWS, rows, PAGE_ROWS), max(rows, 1.0))
@@ -201,7 +211,8 @@ def distinct_from_index(rows: float, index_bytes: float) -> float:
 
 
 def _index_bits(domain: float, ends: Float64) -> float:
-    """Bits a row of the index of a chunk of rows drawn from the domain, whose pages end there."""
+    """Return the bits per row of the index of a chunk of rows drawn from the domain; ends: of its
+    pages."""
     seen = distinct_in(np.full(len(ends), domain), ends)
     whole = np.ceil(np.log2(np.maximum(np.rint(seen), 1.0)))
     return float(whole @ np.diff(ends, prepend=0.0) / ends[-1])

@@ -1,7 +1,7 @@
-"""What "CONSIDERED, NOT DONE" lists: the partition of each candidate, and one line for many alike.
+"""Builds the lines of "CONSIDERED, NOT DONE": the partition of each candidate, similar ones merged.
 
-A table of many partitions has a candidate for each; those of one title and one reason are told
-together, with their numbers as ranges. Plan documents keep an entry per candidate.
+A table with many partitions has a candidate for each; those with the same title and reason are
+merged into one line, with their numbers as ranges. Plan documents keep an entry per candidate.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from reconciler.core.explain import partition_text
 from reconciler.core.filetable import FileTable
 
 _NUMBER = re.compile(r"(?<![\w.:\-])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\d:\-])")
-"""A number by itself: neither a part of a name nor of a date."""
+"""A number on its own, not part of a name or a date."""
 
 _FILES = re.compile(r"(?<![\w.:\-])\d+(?:,\d{3})*(?= files\b)")
-"""In titles, which hold names of columns, only counts of files are numbers."""
+"""In titles, which contain names of columns, only counts of files are numbers."""
 
 
 def partitions_of(files: FileTable, inputs: Iterable[Sequence[str]]) -> list[str]:
-    """Per candidate the one partition that all of its inputs are in, "" where there is none."""
+    """Return, per candidate, the one partition of all its inputs, "" if there is more than one."""
     row_of = files.row_of
     return [_partition_of(files, [row_of[p] for p in paths if p in row_of]) for paths in inputs]
 
@@ -38,7 +38,8 @@ def _partition_of(files: FileTable, rows: Sequence[int]) -> str:
 
 
 def told_together(rejected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """(what, why) per line. rejected: of a plan's evidence; `partition` may be missing there."""
+    """Return (what, why) per line. rejected: of a plan's evidence; `partition` may be missing
+    there."""
     alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for number, item in enumerate(rejected):
         what, why = _FILES.sub("#", item["what"]), _NUMBER.sub("#", item["why"])
@@ -54,14 +55,14 @@ def _line(items: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def in_partitions(title: str, partitions: Collection[str]) -> str:
-    """The title with its one partition, or with how many there are."""
+    """Return the title with its one partition, or with the number of partitions."""
     if len(partitions) > 1:
         return f"{title} in {len(partitions):,} partitions"
     return ", ".join([title, *partitions])
 
 
 def _ranges(texts: Sequence[str], pattern: re.Pattern[str]) -> str:
-    """Texts that differ in numbers alone as one: `saves 0.2 - 0.4x of what it costs`."""
+    """Merge texts that differ only in numbers: `saves 0.2 - 0.4x of what it costs`."""
     columns = list(zip(*(pattern.findall(text) for text in texts), strict=True))
     ends = iter([sorted(set(numbers), key=_value) for numbers in columns])
 

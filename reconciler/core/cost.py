@@ -1,9 +1,9 @@
-"""What queries read from a table, and what rewriting files costs, in comparable bytes.
+"""Costs of queries and of rewriting files, in comparable bytes.
 
-One unit for both sides: the projected byte read. A file opened counts as OPEN_BYTES, a byte
-rewritten as rho bytes read (definitions: Read cost, rho). The advisor's decisions, the plan's
-totals and the ledger's realised savings all go through `read_shape`, on the real table and on
-simulated layouts alike (WAIR section 4.1 and 5.2: row groups and projection adjust utilization).
+One unit for both: the projected byte read. An opened file counts as OPEN_BYTES, a byte rewritten as
+rho bytes read (definitions: Read cost, rho). The advisor's decisions, the plan's totals and the
+ledger's realised savings all go through `read_shape`, on the real table and on simulated layouts
+(WAIR sections 4.1 and 5.2: row groups and projection adjust utilization).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from reconciler.core.schema import Schema
 Float32 = npt.NDArray[np.float32]
 
 OPEN_BYTES = 1 << 20
-"""Opening one file in bytes read, until calibrated (definitions: Read cost)."""
+"""The cost of opening one file in bytes read, until calibrated (definitions: Read cost)."""
 
 PROBE_ROWS = 16_384
-"""Sampled rows that utilization is measured on: it only orders candidates."""
+"""Maximum sampled rows for measuring utilization, which only orders candidates."""
 
 BLOCK_CELLS = 2_000_000
-"""Queries x files evaluated at once: bounds the working set, not the result."""
+"""Queries x files evaluated at once: bounds the memory, does not change the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ PRIOR_RHO = Rho()
 
 
 def rho_from(measured: Sequence[float]) -> Rho:
-    """Geometric mean of the measured ratios with the prior of 4 counted once."""
+    """Return the geometric mean of the measured ratios and the prior of 4, which counts once."""
     usable = [m for m in measured if np.isfinite(m) and m > 0.0]
     if not usable:
         return PRIOR_RHO
@@ -61,7 +61,8 @@ def rho_from(measured: Sequence[float]) -> Rho:
 class ThroughputSample:
     """One executed rewrite. kind: "pack" (rows keep their order) | "sort" (by a key or curve).
 
-    files: that were read. first: of its kind in its plan, so that it paid for the JVM's warm-up.
+    files: number of files read. first: of its kind in its plan, so that it paid for the JVM's
+    warm-up.
     """
 
     kind: str
@@ -88,12 +89,12 @@ to 173 MB in 3 to 60 files, each the first work of a fresh JVM, and on 21 partit
 one JVM. The first rewrite of a kind also pays for compiling its code."""
 
 WALL_PER_CPU = 1.0
-"""Seconds of a group per CPU second: it is one task."""
+"""Seconds of a group per CPU second: a group is one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What a rewrite takes: the model's shape, scaled by what executed ones were found to take.
+    """The time model of a rewrite, scaled by the measured times of executed ones.
 
     cpu_scale, seconds_scale: by kind, 1 until the ledger has outcomes (label "model").
     """
@@ -110,7 +111,7 @@ class Throughput:
 
 
 def modelled_cpu(kind: str, size: int, files: int, first: bool) -> float:
-    """CPU seconds of rewriting so many bytes of so many files, verification included."""
+    """Return the CPU seconds of rewriting `size` bytes of `files` files, verification included."""
     fixed = CPU_PER_ACTION[kind] + (CPU_OF_FIRST[kind] if first else 0.0)
     return fixed + CPU_PER_FILE * files + CPU_PER_BYTE[kind] * size
 
@@ -119,8 +120,10 @@ PRIOR_THROUGHPUT = Throughput()
 
 
 def throughput_from(samples: Sequence[ThroughputSample]) -> Throughput:
-    """Median of actual / modelled over the executed rewrites per kind; a kind without any takes
-    the other's."""
+    """Return the median of actual / modelled over the executed rewrites per kind.
+
+    A kind without executed rewrites takes the other kind's value.
+    """
     cpu: dict[str, float] = {}
     wall: dict[str, float] = {}
     for kind in CPU_PER_BYTE:
@@ -142,8 +145,8 @@ def throughput_from(samples: Sequence[ThroughputSample]) -> Throughput:
 class Demand:
     """The queries of one shape with resolved literals. Arrays have shape [queries].
 
-    weight: executions in the recorded window. executions: expected within the payback horizon
-    from the workload's end. A moving query's recorded instance has executions 0, its replayed
+    weight: executions in the recorded window. executions: expected within the payback horizon from
+    the workload's end. For a moving query, the recorded instance has executions 0 and the replayed
     future instances have weight 0.
     """
 
@@ -182,12 +185,12 @@ def _take_literals(values: SlotLiterals, index: Array | slice) -> SlotLiterals:
 
 @dataclass(frozen=True)
 class TableView:
-    """A table as scans see it: files, the row groups of those with a footer, a row sample.
+    """A table as scans see it: files, row groups of files with a known footer, a row sample.
 
     row_groups: a FileTable whose rows are row groups (bytes, bounds, column sizes of the group),
     and group_file: row of `files` per row group, ascending; dictionary_bytes: of their dictionary
-    pages by field id (RowGroups.dictionary). sample and probe are sorted by file;
-    probe is the thinner one that utilization is measured by.
+    pages by field id (RowGroups.dictionary). sample and probe are sorted by file; probe is a
+    thinner sample for measuring utilization.
     """
 
     files: FileTable
@@ -201,7 +204,8 @@ class TableView:
     dictionary_bytes: Mapping[int, Int64] | None = None
 
     def take(self, index: Int64) -> TableView:
-        """The files at `index` (ascending, unique) with their row groups and sampled rows."""
+        """Return the files at `index` (ascending, unique) with their row groups and sampled
+        rows."""
         position = np.full(len(self.files), -1, dtype=np.int64)
         position[index] = np.arange(len(index))
         groups, owner, dictionaries = None, None, None
@@ -223,7 +227,7 @@ class TableView:
 
     @property
     def label(self) -> str:
-        """Source of read costs: "exact" from footers, "bound" where one was not read."""
+        """Source of read costs: "exact" from footers, "bound" if a footer was not read."""
         if self.group_file is None or not len(self.files):
             return "bound"
         return "exact" if len(np.unique(self.group_file)) == len(self.files) else "bound"
@@ -236,7 +240,7 @@ def table_view(
     row_group_bytes: int,
     open_bytes: int = OPEN_BYTES,
 ) -> TableView:
-    """The table as observed, with what footers and sketches add to it."""
+    """Return the view of the observed table, with row groups and sample."""
     view = TableView(table, row_group_bytes=row_group_bytes, open_bytes=open_bytes)
     if sample is not None and len(sample):
         ordered = sample.take(np.argsort(sample.file, kind="stable"))
@@ -253,7 +257,7 @@ def table_view(
 
 
 def _sample_of(sample: RowSample | None, position: Int64) -> RowSample | None:
-    """The sampled rows of files with a position >= 0, numbered by it."""
+    """Return the sampled rows of files with a position >= 0, numbered by it."""
     if sample is None:
         return None
     taken = sample.take(np.flatnonzero(position[sample.file] >= 0))
@@ -261,16 +265,17 @@ def _sample_of(sample: RowSample | None, position: Int64) -> RowSample | None:
 
 
 def _thinned(sample: RowSample) -> RowSample:
-    """At most PROBE_ROWS rows: every n-th, so that files keep their share; sorted by file."""
+    """Return at most PROBE_ROWS rows, sorted by file: every n-th, so that files keep their
+    share."""
     step = -(-len(sample) // PROBE_ROWS)
     return sample.take(np.arange(0, len(sample), step)) if step > 1 else sample
 
 
 def row_groups_as_files(table: FileTable, row_groups: RowGroups) -> FileTable:
-    """Row groups in the form of a file table, so that one pruning code serves both.
+    """Return row groups as a file table, so that the same pruning code serves both.
 
-    A column without bounds in the footer keeps none: it then never prunes within its file, and
-    the file's own bounds have been asked before.
+    A column without bounds in the footer keeps none: it then never prunes within its file, and the
+    file's own bounds have been tested before.
     """
     base = table.take(row_groups.file)
     total = sum(
@@ -287,10 +292,10 @@ def row_groups_as_files(table: FileTable, row_groups: RowGroups) -> FileTable:
 
 
 def projected_bytes(table: FileTable, projection: Sequence[int]) -> Float64:
-    """Bytes of the projected column chunks per file, float64[files].
+    """Return the bytes of the projected column chunks per file, float64[files].
 
-    A missing column size is the file's size times the column's share elsewhere in the table, or
-    its share by type width where no file knows it.
+    A missing column size is estimated as the file's size times the column's share elsewhere in the
+    table, or its share by type width if no file has it.
     """
     size = table.bytes.astype(np.float64)
     total = np.zeros(len(table), dtype=np.float64)
@@ -310,7 +315,7 @@ def projected_bytes(table: FileTable, projection: Sequence[int]) -> Float64:
 
 
 def type_width(iceberg_type: str) -> int:
-    """Typical bytes of one value: for decoded sizes, and where metrics are missing."""
+    """Return the typical bytes of one value: for decoded sizes, and if metrics are missing."""
     if iceberg_type == "boolean":
         return 1
     if iceberg_type in ("int", "float", "date"):
@@ -332,9 +337,9 @@ class ShapeReading:
     """What the queries of one shape read from a view.
 
     bytes, files, matching, cost: float64[queries]; matching is the projected bytes of matching
-    rows; cost adds what opening data and delete files is worth in bytes. saving, read:
-    float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3:
-    (1 - u) * size_read), and what is read now.
+    rows; cost adds the cost of opening data and delete files, in bytes. saving, read:
+    float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3: (1 - u) *
+    size_read), and what is read now.
     """
 
     bytes: Float64
@@ -346,7 +351,7 @@ class ShapeReading:
 
 
 def read_shape(view: TableView, demand: Demand) -> ShapeReading:
-    """Read cost of every query of a shape, and per file the savings over the horizon."""
+    """Return the read cost of every query of a shape, and per file the savings over the horizon."""
     files, queries = len(view.files), len(demand)
     size = projected_bytes(view.files, demand.projection)
     overhead = _overhead(view)
@@ -374,20 +379,20 @@ def read_shape(view: TableView, demand: Demand) -> ShapeReading:
 
 
 def _rows_dot(matrix: Float32, vector: Float32) -> Float32:
-    """matrix @ vector. Not by BLAS: its threads spin on matrices this small, on a busy machine for
-    many times the work itself."""
+    """Return matrix @ vector, without BLAS: on a busy machine its threads spin for many times the
+    work of matrices this small."""
     return np.einsum("qf,f->q", matrix, vector)
 
 
 def _columns_dot(vector: Float32, matrix: Float32) -> Float32:
-    """vector @ matrix, likewise."""
+    """Return vector @ matrix, likewise without BLAS."""
     return np.einsum("q,qf->f", vector, matrix)
 
 
 def read_layout(view: TableView, demand: Demand) -> ShapeReading:
-    """Read cost of every query on a layout whose row groups are all known; no savings.
+    """Return the read cost of every query on a layout whose row groups are all known; no savings.
 
-    The quick half of `read_shape`, for simulated layouts: `matching` does not depend on the layout.
+    A faster `read_shape` for simulated layouts: `matching` does not depend on the layout.
     """
     groups, owner = view.row_groups, view.group_file
     if groups is None or owner is None:
@@ -412,7 +417,7 @@ def read_layout(view: TableView, demand: Demand) -> ShapeReading:
 
 
 def _overhead(view: TableView) -> Float64:
-    """Footer and delete file bytes that a scan of the file adds, float64[files]."""
+    """Return the footer and delete file bytes that a scan of the file adds, float64[files]."""
     footer = np.zeros(len(view.files))
     if view.footer_bytes is not None:
         footer = np.maximum(view.footer_bytes, 0).astype(np.float64)
@@ -422,11 +427,11 @@ def _overhead(view: TableView) -> Float64:
 def exposures(
     view: TableView, demand: Demand, size: Float64
 ) -> Iterator[tuple[slice, Float32, Float32]]:
-    """Per block of queries: share of projected bytes read, and share of rows needed.
+    """Yield, per block of queries, the share of projected bytes read and the share of rows needed.
 
-    Both float32[queries of the block, files]; needed <= read. Without a footer, a file of several
-    row groups is taken to be read in proportion to the overlap with its bounds, and at least one
-    row group (definitions: labelled bound). Rows needed come from the sample where there is one,
+    Both are float32[queries of the block, files]; needed <= read. A file of several row groups
+    without a known footer counts as read in proportion to the overlap with its bounds, and at least
+    one row group (definitions: labelled bound). Rows needed come from the sample if there is one,
     else from the overlap with the bounds.
     """
     files = len(view.files)
@@ -453,7 +458,8 @@ def exposures(
 
 
 def files_to_read(files: FileTable, demand: Demand) -> Bool:
-    """bool[queries, files]: an engine would open the file, by bounds and partition values."""
+    """Return bool[queries, files]: an engine would open the file, by bounds and partition
+    values."""
     return may_match(
         demand.predicate,
         demand.literals,
@@ -466,7 +472,7 @@ def files_to_read(files: FileTable, demand: Demand) -> Bool:
 
 
 def _row_group_shares(view: TableView, part: Demand, share: Float32) -> None:
-    """Where the footer is known, the share of projected bytes in surviving row groups."""
+    """Set the share of projected bytes in surviving row groups, for files with a known footer."""
     groups, owner = view.row_groups, view.group_file
     if groups is None or owner is None or not len(owner):
         return
@@ -481,7 +487,7 @@ def _row_group_shares(view: TableView, part: Demand, share: Float32) -> None:
 
 
 def _sampled_shares(view: TableView, part: Demand, used: Float32) -> None:
-    """Where rows of a file were sampled, the matching share of them."""
+    """Set the matching share of the sampled rows, for files with a sample."""
     sample = view.probe
     if sample is None or not len(sample):
         return
@@ -501,10 +507,10 @@ def scan_amplification(
     matching: Sequence[Float64],
     row_group: Sequence[float],
 ) -> float:
-    """sum(w * read) / sum(w * max(matching bytes, one row group of the projection)).
+    """Return sum(w * read) / sum(w * max(matching bytes, one row group of the projection)).
 
-    Over fragments with a prunable predicate; NaN where there is none. row_group: projected bytes
-    of one row group per shape.
+    Over fragments with a prunable predicate; NaN without any. row_group: projected bytes of one row
+    group per shape.
     """  # fmt: skip
     above = below = 0.0
     for demand, bytes_read, needed, floor in zip(demands, read, matching, row_group, strict=True):
@@ -515,10 +521,11 @@ def scan_amplification(
 
 
 def row_group_count(view: TableView) -> float:
-    """Row groups of the view's files: of footers where they are known, of the others by size.
+    """Return the number of row groups of the view's files: from footers if known, else from the
+    size.
 
-    A full row group is then taken to be as large as the largest known one: writers stop short of
-    the size that they are told.
+    A full row group is assumed to be as large as the largest known one: writers stop short of the
+    configured size.
     """
     groups, owner, size = view.row_groups, view.group_file, view.files.bytes
     counts, full = np.zeros(len(size)), float(view.row_group_bytes)
@@ -531,10 +538,11 @@ def row_group_count(view: TableView) -> float:
 
 
 def realised_saving(before: TableView, after: TableView, demands: Sequence[Demand]) -> float:
-    """Bytes-equivalent that the recorded queries read less from `after` than from `before`.
+    """Return the bytes-equivalent that the recorded queries read less from `after` than from
+    `before`.
 
-    Both views cover the same rows: an action's inputs by their old zone maps, and its outputs
-    (Eq. 5: savings are measured by comparing zone maps on later queries). Negative: they lost.
+    Both views cover the same rows: an action's inputs by their old zone maps, and its outputs (Eq.
+    5: savings are measured by comparing zone maps on later queries). Negative: queries read more.
     """
     total = 0.0
     for demand in demands:
@@ -544,5 +552,5 @@ def realised_saving(before: TableView, after: TableView, demands: Sequence[Deman
 
 
 def rewrite_cost(rho: Rho, input_bytes: int) -> float:
-    """rho x input bytes, in bytes of reading (definitions: Gate)."""
+    """Return rho x input bytes, in bytes of reading (definitions: Gate)."""
     return rho.value * float(input_bytes)

@@ -1,8 +1,8 @@
-"""How much of what was read from a table its fragments explain (definitions: Coverage).
+"""Computes the share of a table's reading that its fragments explain (definitions: Coverage).
 
-Unexplained are queries that could not be parsed and prepared statements whose values are unknown.
-Below one half no layout is derived from a workload, so the share must not flatter: bytes that the
-engine recorded are used where there are some, modelled ones elsewhere, and the basis says which.
+Queries that could not be parsed and prepared statements with unknown values are unexplained. Below
+one half no layout is derived from a workload, so the share must not be too high: recorded bytes are
+used if there are some, modelled ones otherwise, and the basis names which.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MIXED = "recorded and modelled bytes"
 WEIGHTS = "query weight (bytes are unknown)"
 
 SAMPLED_QUERIES = 64
-"""Queries of a shape whose bytes are modelled; the mean stands for the others."""
+"""Number of queries of a shape whose bytes are modelled; the others count with their mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """share: 0..1, 1 for no demand at all. basis: what it is a share of. explained, total: bytes,
-    or executions where the basis is WEIGHTS."""
+    """share: 0..1, 1 without any demand. basis: what it is a share of. explained, total: bytes, or
+    executions if the basis is WEIGHTS."""
 
     share: float
     basis: str
@@ -38,7 +38,7 @@ class Coverage:
 
 
 def coverage(workload: Workload, files: FileTable | None) -> Coverage:
-    """files: the table's, to model what was not recorded; None if they are not at hand."""
+    """Return the coverage. files: the table's, to model bytes that were not recorded, or None."""
     recorded = [bool(np.isfinite(batch.recorded_bytes).all()) for batch in workload.shapes]
     if workload.shapes and all(recorded):
         basis, demand = RECORDED, [_recorded(batch) for batch in workload.shapes]
@@ -57,7 +57,7 @@ def coverage(workload: Workload, files: FileTable | None) -> Coverage:
 
 
 def explained(batch: ShapeBatch) -> bool:
-    """Whether the predicate of the shape says what its queries read."""
+    """Whether the predicate of the shape describes what its queries read."""
     return not batch.full_scan and batch.unbound is None
 
 
@@ -66,7 +66,7 @@ def _recorded(batch: ShapeBatch) -> float:
 
 
 def _filled(batch: ShapeBatch, files: FileTable) -> float:
-    """Recorded bytes, and the modelled mean where there are none."""
+    """Return the recorded bytes, and the modelled mean for queries without."""
     missing = ~np.isfinite(batch.recorded_bytes)
     known = float((batch.weight * np.where(missing, 0.0, batch.recorded_bytes)).sum())
     if not missing.any():
@@ -75,7 +75,7 @@ def _filled(batch: ShapeBatch, files: FileTable) -> float:
 
 
 def _modelled(batch: ShapeBatch, files: FileTable) -> float:
-    """Mean projected bytes of the files that a query of the shape would open."""
+    """Return the mean projected bytes of the files that a query of the shape would open."""
     size = projected_bytes(files, batch.projection)
     if batch.full_scan or batch.unbound is not None:
         return float(size.sum())

@@ -1,9 +1,9 @@
 """Overlap depth: how many files hold a given value of a column, from bounds alone.
 
-What `observe` ranks columns by when nothing is known of the queries, and what Declared drift is
-measured in. A value range is cut at every distinct bound; between two cuts the depth is constant.
-Ends that touch do not overlap: sorted files whose neighbours share a boundary value have depth 1.
-Everything is a sort and prefix sums, O(n log n).
+`observe` ranks columns by it when no queries are known, and Declared drift is measured in it. A
+value range is cut at every distinct bound; between two cuts the depth is constant. Ends that touch
+do not overlap: sorted files whose neighbours share a boundary value have depth 1. Everything is a
+sort and prefix sums, O(n log n).
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from reconciler.core.schema import Field
 from reconciler.core.values import Kind
 
 BLUNT_SHARE = 0.5
-"""No verdict above this share of rows in files whose truncated bounds are one same prefix."""
+"""No verdict if more than this share of rows is in files whose truncated bounds are one same
+prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """mean: weighted by rows; maximum: files at the deepest place. 0 when there is no file."""
+    """mean: weighted by rows; maximum: files at the deepest place. 0 without files."""
 
     mean: float
     maximum: int
@@ -30,10 +31,10 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDepth:
-    """One line of `observe`. reason: why the column is not judged, "" where it is.
+    """One line of `observe`. reason: why the column is not judged, "" if it is.
 
-    share: mean depth / files. bounded: files whose bounds are known (files that hold only NULL
-    need none); files: all. truncated: files with a truncated bound, at `truncated_to` bytes.
+    share: mean depth / files. bounded: files with known bounds (files that hold only NULL need
+    none); files: all. truncated: files with a truncated bound, at `truncated_to` bytes.
     """
 
     field_id: int
@@ -53,7 +54,7 @@ class ColumnDepth:
 
     @property
     def bounds(self) -> str:
-        """The last column of the table: how much of the truth the numbers rest on."""
+        """The last column of the output: how many files the numbers are based on."""
         if self.reason:
             return f"not judged: {self.reason}"
         known = (
@@ -66,11 +67,12 @@ class ColumnDepth:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Value ranges of n files as ranks among the m distinct bounds; arrays [n] but for place [m].
+    """Value ranges of n files as ranks among the m distinct bounds; arrays [n] except for place
+    [m].
 
     first, last: rank of the lower and upper bound. known: both bounds exist. single: first equals
     last. constant: single and proven to hold one value and nothing else (no NULL, NaN, truncation).
-    place: where the distinct bounds lie on a line, for the width of what is between them.
+    place: position of the distinct bounds on a line, for the width of what is between them.
     """
 
     first: Int64
@@ -96,28 +98,30 @@ class Pieces:
 
 
 def rank_columns(table: FileTable) -> list[ColumnDepth]:
-    """All columns: judged ones by mean depth, best clustered first, then the others by name."""
+    """Return all columns: judged ones by mean depth, best clustered first, then the others by
+    name."""
     rows = np.maximum(table.records, 0)
     lines = [_column_depth(table, field, rows) for field in table.schema.fields]
     return sorted(lines, key=lambda line: (not line.judged, line.mean, line.name))
 
 
 def column_depth(column: ColumnBounds, rows: Int64) -> Depth:
-    """Depth over the files with bounds. rows: the weights, int64[files]."""
+    """Return the depth over the files with bounds. rows: the weights, int64[files]."""
     ranges = value_ranges(column)
     return depth_of(ranges, ranges.known, rows)
 
 
 def depth_of(ranges: Ranges, chosen: Bool | Int64, rows: Int64) -> Depth:
-    """Depth among the chosen files (a mask or row indexes)."""
+    """Return the depth among the chosen files (a mask or row indexes)."""
     return sweep(elementary(ranges.first[chosen], ranges.last[chosen], ranges.place), rows[chosen])
 
 
 def value_ranges(column: ColumnBounds) -> Ranges:
-    """Ranks of the bounds. A truncated upper bound is taken back to the prefix it was made from.
+    """Return the ranks of the bounds. A truncated upper bound is reverted to the prefix it was made
+    from.
 
-    Iceberg shortens an upper bound and increments its last character. Files that are sorted but
-    meet inside one shortened prefix would seem to overlap; taken back, their ends touch.
+    Iceberg shortens an upper bound and increments its last character. Sorted files that meet inside
+    one shortened prefix would seem to overlap; with the prefix, their ends touch.
     """
     known = column.bounded
     lower, upper = column.lower, column.upper
@@ -139,12 +143,13 @@ def value_ranges(column: ColumnBounds) -> Ranges:
 
 
 def elementary(first: Int64, last: Int64, place: Float64) -> Pieces:
-    """The elementary intervals of ranges given by ranks, and where each range lies in them."""
+    """Return the elementary intervals of ranges given by ranks, and the place of each range in
+    them."""
     size = len(place)
     single = first == last
     has_point = np.zeros(size, dtype=np.bool_)
     has_point[first[single]] = True
-    # In order of value: the point r where it is one, then the gap from r to r + 1.
+    # In order of value: the point r if there is one, then the gap from r to r + 1.
     gap = np.arange(size) + np.cumsum(has_point)
     start = np.where(single, gap[first] - 1, gap[first])
     end = np.where(single, start, gap[np.maximum(last - 1, 0)])
@@ -154,10 +159,10 @@ def elementary(first: Int64, last: Int64, place: Float64) -> Pieces:
 
 
 def sweep(pieces: Pieces, rows: Int64) -> Depth:
-    """Depth per elementary interval, and its mean by rows: sum_k w_k d_k / sum_k w_k.
+    """Return the depth per elementary interval, and its mean by rows: sum_k w_k d_k / sum_k w_k.
 
-    w_k is the rows in interval k, every file's rows being spread evenly over its range: a file's
-    part of the numerator is its rows times the mean depth along its range, by width.
+    w_k is the number of rows in interval k, with every file's rows spread evenly over its range: a
+    file's part of the numerator is its rows times the mean depth along its range, by width.
     """
     start, end = pieces.start, pieces.end
     if not len(start):
@@ -167,7 +172,7 @@ def sweep(pieces: Pieces, rows: Int64) -> Depth:
     depth = np.cumsum(change[:size])
     area, length = _sums(depth * pieces.width), _sums(pieces.width)
     total, span = area[end + 1] - area[start], length[end + 1] - length[start]
-    # Widths that vanish beside others in floating point: count the intervals instead.
+    # If widths vanish beside others in floating point, count the intervals instead.
     count = _sums(depth.astype(np.float64))
     evenly = (count[end + 1] - count[start]) / (end - start + 1)
     along = np.where(span > 0, total / np.where(span > 0, span, 1.0), evenly)
@@ -179,10 +184,8 @@ def sweep(pieces: Pieces, rows: Int64) -> Depth:
 
 
 def spanned(ranges: Ranges, chosen: Int64, rows: Int64) -> Float64:
-    """The share of the chosen files' rows that lies within each one's range, float64[chosen].
-
-    Every file's rows are spread evenly over its range, as in `sweep`.
-    """
+    """Return the share of the chosen files' rows that is within each file's range,
+    float64[chosen]."""
     pieces = elementary(ranges.first[chosen], ranges.last[chosen], ranges.place)
     start, end, size = pieces.start, pieces.end, len(pieces.width)
     weight = np.maximum(rows[chosen].astype(np.float64), 1e-9)
@@ -201,12 +204,13 @@ def spanned(ranges: Ranges, chosen: Int64, rows: Int64) -> Float64:
 
 
 def _sums(values: Float64) -> Float64:
-    """Prefix sums that begin with 0, so that [b] - [a] is the sum of a to b - 1."""
+    """Return prefix sums that begin with 0, so that [b] - [a] is the sum of a to b - 1."""
     return np.concatenate(([0.0], np.cumsum(values)))
 
 
 def _place(distinct: Array) -> Float64:
-    """Numbers lie at their value; byte strings at the 8 bytes that follow their common prefix."""
+    """Return positions: numbers at their value, byte strings at the 8 bytes after their common
+    prefix."""
     if not len(distinct) or distinct.dtype.kind != "S":
         # Infinite bounds are taken as very far, so that sums of widths stay numbers.
         values = np.clip(distinct.astype(np.float64), -1e300, 1e300)
@@ -264,7 +268,7 @@ def _longest(values: Array) -> int:
 
 
 def _predecessor(values: Array) -> Array:
-    """Each byte string with its last byte lowered by one, '' unchanged."""
+    """Return each byte string with its last byte lowered by one, '' unchanged."""
     width = values.dtype.itemsize
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width).copy()
     length = np.char.str_len(values)

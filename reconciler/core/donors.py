@@ -1,8 +1,8 @@
-"""Sampled rows of one piece of a table, lent to another of which no row was read.
+"""Estimates the rows of an unsampled row group by rescaling sampled rows of the most similar one.
 
-A piece is a data file, or a row group of one. Its smallest and largest values and its counts of
-NULL are known although its rows are not, so rows of the most alike piece are moved to where they
-must lie (definitions: Sketch, What-if).
+Called by the what-if and the sketches for data files and row groups ("pieces"). The smallest and
+largest values and the null counts of a piece are known although its rows are not, so rows of the
+piece with the most similar bounds are moved into these bounds (definitions: Sketch, What-if).
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from reconciler.core.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float6
 from reconciler.core.values import Kind
 
 ALIKE = 0.9
-"""Two ranges that share this much of the wider one hold the same values: none is moved, so that
-what is equal in truth stays equal."""
+"""Two ranges that share this much of the wider one count as the same: values are not moved, so that
+equal values stay equal."""
 
 MOST_STEPS = float(2**64 - 2048)
 """The largest float64 that is a uint64."""
 
 GOLDEN = 0.6180339887498949
-"""Multiples of it, modulo 1, are spread evenly and in no order."""
+"""Multiples of it, modulo 1, are spread evenly and follow no pattern."""
 
 Ends = tuple[Array, Array, Array, Array]
-"""Per row: bounds of the piece that it was read from, then of the one that it stands for."""
+"""Per row: bounds of the piece that it was read from, then of the one that it represents."""
 
 
 def nearest(columns: Sequence[ColumnBounds], pieces: Int64, owners: Int64) -> Int64:
-    """For each of `pieces` the one of `owners` with the most alike bounds, an index into owners.
+    """Return, for each of `pieces`, the one of `owners` with the most similar bounds, an index into
+    owners.
 
-    Both are places in the columns' arrays; a piece that is an owner finds itself.
+    Both are positions in the columns' arrays; a piece that is an owner finds itself.
     """
     distance = np.zeros((len(pieces), len(owners)), dtype=np.float32)
     for bounds in columns:
@@ -42,25 +43,25 @@ def nearest(columns: Sequence[ColumnBounds], pieces: Int64, owners: Int64) -> In
             rank = np.unique(side, return_inverse=True)[1].reshape(-1)
             place = (rank / max(rank.max(initial=0), 1)).astype(np.float32)
             apart = np.abs(place[pieces][:, None] - place[owners][None, :])
-            distance += np.where(both, apart, 2 * differ)  # without values, it lends none
+            distance += np.where(both, apart, 2 * differ)  # a piece without values provides none
     distance[pieces[:, None] == owners[None, :]] = -1.0
     return distance.argmin(axis=1)
 
 
 def lent_nulls(bounds: ColumnBounds, records: Int64, null: Bool, source: Int64, to: Int64) -> Bool:
-    """NULL flags of sampled rows, as many of a lent piece's as it counts, all pieces together.
+    """Return NULL flags, adjusted so that the borrowed rows have as many NULLs as the footers
+    count.
 
-    source, to: per row, the piece that it was read from and the one it stands for; records: rows
-    per piece. What was NULL before stays so first, for the sake of the other columns. A row that is
-    NULL no more needs a value: `moved` has one where the piece it stands for has bounds.
+    source, to: per row, the piece that it was read from and the one it represents; records: rows
+    per piece. Rows that were NULL stay NULL first, to keep correlations with other columns. A row
+    that is no longer NULL needs a value: `moved` gives it one if the piece it represents has
+    bounds.
     """
     flags, owed = null.copy(), 0.0
     for piece in np.unique(to[(source != to) & (bounds.nulls[to] != UNKNOWN)]):
         rows = np.flatnonzero(to == piece)
         share = min(float(bounds.nulls[piece]) / max(float(records[piece]), 1.0), 1.0)
-        due = (
-            len(rows) * share + owed
-        )  # few rows of a piece cannot show its share: the next ones do
+        due = len(rows) * share + owed  # carry the rounding error to the next piece
         wanted = int(np.clip(np.rint(due), 0, len(rows)))
         owed = due - wanted
         surplus = int(flags[rows].sum()) - wanted
@@ -74,11 +75,12 @@ def lent_nulls(bounds: ColumnBounds, records: Int64, null: Bool, source: Int64, 
 
 
 def moved(bounds: ColumnBounds, values: Array, null: Bool, source: Int64, to: Int64) -> Array:
-    """Values of sampled rows, those of lent pieces mapped linearly into that piece's bounds.
+    """Return the values of sampled rows; borrowed ones are mapped linearly into their new piece's
+    bounds.
 
-    Where the piece that was read tells no place (its rows are NULL, it has one value only, it
-    reaches to infinity), rows are spread over the bounds. Values stay as they are where the piece
-    they stand for has no bounds, or infinite ones.
+    If the piece that was read gives no position (its rows are NULL, it has only one value, its
+    range is infinite), rows are spread over the bounds. Values do not change if the piece they
+    represent has no bounds, or infinite ones.
     """
     told = bounds.bounded[source]
     unknown = null | (np.isnan(values) & ~told) if bounds.kind is Kind.FLOAT else null
@@ -101,7 +103,7 @@ def _anywhere(count: int) -> Float64:
 
 
 def _moved_integers(values: Array, ends: Ends, spread: Bool) -> Array:
-    """Exact in int64: float64 holds only places and distances."""
+    """Map in exact int64: float64 holds only positions and distances."""
     low, high, to_low, to_high = ends
     width, to_width = _apart(low, high), _apart(to_low, to_high)
     shared = _apart(np.maximum(low, to_low), np.minimum(high, to_high))
@@ -116,7 +118,7 @@ def _moved_integers(values: Array, ends: Ends, spread: Bool) -> Array:
 
 
 def _apart(low: Int64, high: Int64) -> Float64:
-    """high - low without overflow; -1 where high is below."""
+    """Return high - low without overflow; -1 if high is below low."""
     distance: Float64 = (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
     distance[high < low] = -1.0
     return distance
@@ -137,8 +139,8 @@ def _moved_floats(values: Array, ends: Ends, spread: Bool) -> Array:
 
 
 def _moved_texts(values: Array, ends: Ends, spread: Bool) -> Array:
-    """As whole numbers of as many bytes as the longest text has, exactly: what differs after long
-    common beginnings still differs afterwards."""
+    """Map as whole numbers with as many bytes as the longest text: exact, so that texts that differ
+    only after a long common prefix still differ."""
     width = max(array.dtype.itemsize for array in (values, *ends))
     numbers = [_numbers(array, width) for array in (values, *ends)]
     places = _anywhere(len(values))

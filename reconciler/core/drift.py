@@ -1,10 +1,10 @@
-"""Drift of files from what is declared: clustering keys and file sizes, per partition.
+"""Decides which files have drifted from the declared clustering key and file size, per partition.
 
-Pure decisions over the file table, each with its reason, as are the refusals; the plan turns them
-into actions and shows both. Size-tiered like an LSM tree: data is rewritten only together with
-enough new data that the sorted run it lies in grows by a third, so that a byte is rewritten
-O(log n) times and one wide append does not rewrite a partition. A table that was rewritten as
-decided here has no drift: the plan of a converged table is empty.
+Pure decisions over the file table, each with its reason; refusals have one too. The plan turns them
+into actions and shows both. The tiers are those of an LSM tree: data is rewritten only together
+with enough new data that its sorted run grows by a third, so that a byte is rewritten O(log n)
+times and one wide append does not rewrite a partition. A table that was rewritten by these
+decisions has no drift: the plan of a converged table is empty.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ TARGET_PROPERTY = "write.target-file-size-bytes"
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
 
 UNSORTED_SHARE = 0.25
-"""Unsorted data is merged with its key neighbours from this share of both on."""
+"""Unsorted data is merged with its key neighbours if it is at least this share of both."""
 
 MIN_GAIN = 0.10
-"""A smaller relative gain in mean depth is no drift."""
+"""A smaller relative gain in mean depth does not count as drift."""
 
 WRITTEN_SHARE = 0.5
-"""A file of ours above this share of the target is what the writer made of that target."""
+"""A file of ours above this share of the target is not small: the writer aimed at that target."""
 
 LARGEST_SHARE = 0.75
 """A set is packed only if its largest file is at most this share of it."""
@@ -49,11 +49,11 @@ HILBERT_SLACK = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Files of one (spec, partition) to rewrite together, or the reason why they are left alone.
+    """Files of one (spec, partition) to rewrite together, or to leave alone, with the reason.
 
-    files: rows of the file table, ascending. rewrite: False for a refusal. depth, depth_after:
-    mean depth of these files in the key that decided, before and predicted; 0 for sizes and
-    refusals without a measure.
+    files: rows of the file table, ascending. rewrite: False for a refusal. depth, depth_after: mean
+    depth of these files in the deciding key, before and predicted; 0 for sizes and refusals without
+    a measure.
     """
 
     spec_id: int
@@ -70,10 +70,10 @@ Found = tuple[Int64, bool, str, float, float]
 
 
 def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
-    """Target file size where the policy says Auto: the table's property, else by table size.
+    """Return the target file size for Auto: the table's property, else by table size.
 
     PTO, Algorithm 4 (the rule of a human expert):
-    TFS = size / min(max(partitions, 10000), max(10 * partitions, 30)), within 32 and 512 MiB.
+      TFS = size / min(max(partitions, 10000), max(10 * partitions, 30)), within 32 and 512 MiB.
     """
     declared = declared_target_bytes(properties)
     if declared:
@@ -84,12 +84,12 @@ def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
 
 
 def declared_target_bytes(properties: Mapping[str, str]) -> int:
-    """The table's own target, 0 where it has none that can be used."""
+    """Return the table's own target, 0 if it has none that is valid."""
     return _positive(properties.get(TARGET_PROPERTY))
 
 
 def auto_row_group_bytes(table: FileTable, properties: Mapping[str, str], target_bytes: int) -> int:
-    """Row-group size where the policy says Auto: the table's property, else PTO Algorithm 4.
+    """Return the row-group size for Auto: the table's property, else PTO Algorithm 4.
 
     RGS = min(128 MiB, TFS / 4, max(8 MiB, bytes of 100,000 rows)).
     """
@@ -103,10 +103,11 @@ def auto_row_group_bytes(table: FileTable, properties: Mapping[str, str], target
 def declared_drift(
     table: FileTable, key: Sequence[SortColumn], curve: str, min_input_files: int
 ) -> list[Decision]:
-    """What to cluster by a declared key, per (spec, partition), and what is left alone and why.
+    """Return what to cluster by a declared key, per (spec, partition), and what to leave alone and
+    why.
 
-    Directions do not matter: a sorted table is sorted both ways. Files whose key has no bounds are
-    refused, because a rewrite need not give them any.
+    Directions do not matter: a table sorted in one direction is also sorted in the other. Files
+    whose key has no bounds are refused, because a rewrite might not give them any either.
     """
     ranges = _key_ranges(table, key)
     hilbert = curve == HILBERT and len(key) > 1
@@ -138,12 +139,12 @@ def small_files(
     taken: Int64 | None = None,
     largest_share: float = LARGEST_SHARE,
 ) -> list[Decision]:
-    """Sets of small files to bin-pack, and small files that are left alone and why.
+    """Return sets of small files to bin-pack, and small files to leave alone and why.
 
     Small is below 0.75 of the target and mergeable with at least minInputFiles of its (spec,
-    partition); a tiny partition's only file is not small. With a key, only neighbours in key
-    order are packed, so that no packed file spans others. taken: rows that are rewritten anyway.
-    largest_share: 1.0 gives up the size tiers where an objective forces packing.
+    partition); a tiny partition's only file is not small. With a key, only neighbours in key order
+    are packed, so that no packed file spans others. taken: rows that are rewritten anyway.
+    largest_share: 1.0 disables the size tiers, for an objective that forces packing.
     """
     free = np.ones(len(table), dtype=np.bool_)
     if taken is not None:
@@ -175,7 +176,7 @@ def small_files(
 def small_mask(
     table: FileTable, target_bytes: int, min_input_files: int, *, key: Sequence[SortColumn] = ()
 ) -> Bool:
-    """bool[files]: the file is small in the sense of the objectives, so it can be packed away."""
+    """Return bool[files]: the file is small as objectives count it, so it can be packed away."""
     mask = np.zeros(len(table), dtype=np.bool_)
     for decision in small_files(table, target_bytes, min_input_files, key=key):
         if decision.rewrite:
@@ -184,7 +185,8 @@ def small_mask(
 
 
 def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:
-    """Ranges of the key's columns, up to the first that no file has bounds of."""
+    """Return the ranges of the key's columns, up to the first column that has no bounds in any
+    file."""
     ranges: list[Ranges] = []
     for column in key:
         if column.field_id not in table.columns:
@@ -196,7 +198,8 @@ def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:
 def _judgeable(
     table: FileTable, key: Sequence[SortColumn], ranges: Sequence[Ranges], members: Int64
 ) -> tuple[Int64, list[Found]]:
-    """Files with bounds of key 1, and the others refused, unless they hold only NULL or no row."""
+    """Return files with bounds of key 1; the others are refused, unless they hold only NULL or no
+    row."""
     column = table.columns[key[0].field_id]
     known = ranges[0].known[members]
     nothing = (table.records[members] == 0) | (
@@ -210,7 +213,7 @@ def _judgeable(
 
 
 def _merged(found: list[Found]) -> list[Found]:
-    """What is rewritten set by set, and one refusal per reason."""
+    """Return the sets to rewrite, and one refusal per reason."""
     refused: dict[str, list[Found]] = {}
     for one in found:
         if not one[1]:
@@ -225,7 +228,8 @@ def _merged(found: list[Found]) -> list[Found]:
 def _sorted_drift(
     table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
 ) -> list[Found]:
-    """Overlap in key 1; then, among files constant in it that stay, overlap in key 2, and so on."""
+    """Return overlaps in key 1; then, among files constant in it that stay, overlaps in key 2, and
+    so on."""
     found = _overlaps(table, ranges[0], files, min_input_files)
     if len(ranges) == 1:
         return found
@@ -240,9 +244,10 @@ def _sorted_drift(
 
 
 def _overlaps(table: FileTable, ranges: Ranges, files: Int64, min_input_files: int) -> list[Found]:
-    """Connected sets of overlapping files, each merged whole, in its unsorted part, or not yet.
+    """Return connected sets of overlapping files, each to be merged whole, in its unsorted part, or
+    not yet.
 
-    Files that lie at one and the same value count as one: this key cannot part them.
+    Files with one and the same value count as one: this key cannot separate them.
     """
     found: list[Found] = []
     for component in _components(_units(ranges, files)):
@@ -252,7 +257,7 @@ def _overlaps(table: FileTable, ranges: Ranges, files: Int64, min_input_files: i
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """Files, or sets of files at one value, and where they lie among the elementary intervals."""
+    """Files, or sets of files with one value, and their place among the elementary intervals."""
 
     pieces: Pieces
     members: tuple[Int64, ...]
@@ -276,7 +281,7 @@ def _units(ranges: Ranges, files: Int64) -> _Units:
 
 
 def _components(units: _Units) -> list[_Units]:
-    """Units connected by overlap, only where there are at least two."""
+    """Return the units connected by overlap, if there are at least two."""
     start, end = units.pieces.start, units.pieces.end
     if len(start) < 2:
         return []
@@ -290,11 +295,11 @@ def _components(units: _Units) -> list[_Units]:
 def _tiers(
     table: FileTable, ranges: Ranges, component: _Units, min_input_files: int
 ) -> list[Found]:
-    """Merge the whole component, or its unsorted part among itself, or wait.
+    """Merge the whole component, or only its unsorted part, or wait.
 
-    The sorted base is the heaviest set of units that do not overlap. If what is left of it is at
-    least a quarter of the whole, merging grows every run by at least a third; if it is less but
-    at least minInputFiles, it is judged by itself, a tier below.
+    The sorted base is the heaviest set of units that do not overlap. If the rest is at least a
+    quarter of the whole, merging grows every run by at least a third; if it is less but at least
+    minInputFiles, it is judged by itself, a tier below.
     """
     files = component.files
     size = np.array([int(table.bytes[m].sum()) for m in component.members], dtype=np.int64)
@@ -326,7 +331,8 @@ def _too_little(min_input_files: int) -> str:
 
 
 def _heaviest_chain(units: _Units, size: Int64) -> Bool:
-    """bool[units]: the subset without overlap that holds most bytes (weighted scheduling)."""
+    """Return bool[units]: the subset without overlap that holds the most bytes (weighted
+    scheduling)."""
     order = np.lexsort((units.pieces.start, units.pieces.end))
     start, end = units.pieces.start[order], units.pieces.end[order]
     before = np.searchsorted(end, start, side="left").tolist()
@@ -346,7 +352,7 @@ def _heaviest_chain(units: _Units, size: Int64) -> Bool:
 
 
 def _unit_depth(table: FileTable, units: _Units) -> float:
-    """Mean depth by rows, units counted once."""
+    """Return the mean depth by rows, each unit counted once."""
     rows = [int(np.maximum(table.records[m], 0).sum()) for m in units.members]
     return sweep(units.pieces, np.array(rows, dtype=np.int64)).mean
 
@@ -354,10 +360,12 @@ def _unit_depth(table: FileTable, units: _Units) -> float:
 def _hilbert_drift(
     table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
 ) -> list[Found]:
-    """Mean depth of some key above 2 n^(1 - 1/d), which a Hilbert curve of n files keeps below.
+    """Return files whose mean depth in some key exceeds 2 n^(1 - 1/d), the bound of a Hilbert
+    curve.
 
-    A curve cuts each of d axes into n^(1/d) parts. Files at one value of a key are left out of
-    that key's depth, and a key with v distinct bounds cannot get below n/v: no curve parts them.
+    A curve cuts each of d axes into n^(1/d) parts. Files with one value of a key are left out of
+    that key's depth, and a key with v distinct bounds cannot get below n/v: no curve separates
+    them.
     """
     count = len(files)
     if count < 2:
@@ -392,11 +400,11 @@ def _hilbert_limit(ranges: Ranges, files: Int64, dimensions: int) -> float:
 
 
 def _wide(table: FileTable, ranges: Sequence[Ranges], files: Int64) -> Bool:
-    """Files that span more than twice their part of all rows along some key: n^(-1/d) of n files,
-    w^(1/d) of one that has a share w of the rows, whichever is more.
+    """Return files that span more than twice their part of all rows along some key.
 
-    By rows, not by distinct bounds: of n files that all span nearly everything, half of the bounds
-    lie before any of the rows, and the other half after them.
+    The part is n^(-1/d) of n files, or w^(1/d) for a file that has a share w of the rows, whichever
+    is more. It is counted in rows, not in distinct bounds: of n files that all span nearly
+    everything, half of the bounds are before any of the rows, and the other half after them.
     """
     rows = np.maximum(table.records, 0)
     own = (rows[files] / max(int(rows[files].sum()), 1)) ** (1.0 / len(ranges))
@@ -408,9 +416,9 @@ def _wide(table: FileTable, ranges: Sequence[Ranges], files: Int64) -> Bool:
 
 
 def _neighbours(ranges: Ranges | None, small: Int64, large: Int64) -> list[Int64]:
-    """Small files in key order, parted wherever a large file lies between two of them.
+    """Return runs of small files in key order, split wherever a large file is between two of them.
 
-    Files without bounds form a set of their own: packing them spoils no order that is known.
+    Files without bounds form a set of their own: packing them does not disturb a known order.
     """
     if ranges is None:
         return [small]
@@ -436,10 +444,11 @@ def _pack(
     *,
     ordered: bool,
 ) -> list[Int64]:
-    """The set itself if it is worth packing, else what is left of it without its largest file.
+    """Return the set itself if it is worth packing, else what remains of it without its largest
+    file.
 
     Every file then grows by at least a third, and the number of files falls. In key order the
-    largest file parts its neighbours; without an order the rest stays together.
+    largest file separates its neighbours; without an order the rest stays together.
     """
     packed: list[Int64] = []
     pending = [files]
@@ -470,7 +479,7 @@ def _has_bounds(table: FileTable, key: Sequence[SortColumn]) -> bool:
 
 
 def _split_by(items: Int64, label: Array) -> list[Int64]:
-    """Items grouped by their label, groups in order of label."""
+    """Return items grouped by their label, groups in order of label."""
     if not len(items):
         return []
     order = np.argsort(label, kind="stable")
@@ -479,5 +488,5 @@ def _split_by(items: Int64, label: Array) -> list[Int64]:
 
 
 def _positive(text: str | None) -> int:
-    """A size property as Iceberg reads it; 0 where it is unset or no positive integer."""
+    """Return a size property as Iceberg reads it; 0 if it is unset or not a positive integer."""
     return int(text) if text is not None and text.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""What an execution of a plan is given and what it reports: values and ports, no I/O.
+"""The input, the result and the ports of an execution of a plan: values and protocols, no I/O.
 
 `reconciler.jobs` executes requests; `reconciler.catalog` implements the ports (ledger and lease);
 `reconciler.loop` and the CLI wire them together. jobs and catalog do not import each other.
@@ -15,7 +15,7 @@ from reconciler.core.actions import Action
 from reconciler.core.plan import Validity
 
 SPARK_APP_PREFIX = "layoutctl"
-"""Every Spark application of ours has a name that begins so: an import of event logs skips it."""
+"""The names of all our Spark applications begin with this; an import of event logs skips them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,16 @@ class CatalogConfig:
 class ExecutionRequest:
     """The part of a plan to execute on one table, in one attempt at a time.
 
-    table: identifier levels, last one the name. action_ids: per action its id within the plan
-    ("a01"), written to snapshot summaries. base_snapshot_id: the snapshot the plan was made on.
+    table: identifier levels, the last one is the name. action_ids: per action its id within the
+    plan ("a01"), written to snapshot summaries. base_snapshot_id: the snapshot that the plan was
+    made on.
     verify: "Full" | "Sampled" | "Counts". max_commits: rewriting commits of one attempt.
     max_attempts: attempts in all, the first included; each one after a conflict covers the inputs
-    that still stand. backoff_seconds: wait before the second attempt, doubled for each later one.
+    that are still valid. backoff_seconds: wait before the second attempt, doubled for each later
+    one.
     group_bytes: decoded bytes that one task may sort in memory, 0 = from the JVM's heap and cores.
-    bytes_limit, cpu_limit_seconds: what the budgets leave; no attempt may start that would read
-    more than is left after what was read already, conflicts included. None = no limit.
+    bytes_limit, cpu_limit_seconds: what the budgets leave. No attempt may start that would read
+    more than what is left after earlier reads, conflicts included. None = no limit.
     written_shares: per action the bytes that the plan expects it to write per live byte it reads.
     """
 
@@ -73,7 +75,7 @@ _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")
 
 
 def plan_of_file(path: str) -> str:
-    """The plan whose attempt wrote a data file, "" for another writer's (Intent.prefix)."""
+    """Return the plan whose attempt wrote a data file, "" for another writer's (Intent.prefix)."""
     found = _PREFIX.search(path)
     return found.group(1) if found else ""
 
@@ -83,10 +85,10 @@ class Intent:
     """Write-ahead record of one commit batch, in the ledger before the commit is sent.
 
     attempt_id: planId + attempt number + read snapshot, never used twice. prefix: the output
-    directory of the attempt, every file below it is ours. outputs: data files to be added,
+    directory of the attempt; every file below it is ours. outputs: data files to be added,
     verbatim. Batch 0 is the attempt itself: recorded before its first file is written, without
-    inputs and outputs, and given its outcome (ATTEMPT_CLOSED) once its prefix holds nothing that
-    no snapshot references. writer: the processes that may still send the commit, opaque.
+    inputs and outputs, and given its outcome (ATTEMPT_CLOSED) once its prefix holds nothing that no
+    snapshot references. writer: the processes that may still send the commit, opaque.
     """
 
     table_uuid: str
@@ -107,17 +109,17 @@ CONFLICT = "conflict"
 FAILED = "failed"
 UNKNOWN_OUTCOME = "unknown"
 ATTEMPT_CLOSED = "closed"
-"""State of the one outcome of batch 0: it measures nothing and belongs to no action."""
+"""State of the single outcome of batch 0: it measures nothing and belongs to no action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one action of one commit batch.
+    """The outcome of one action of one commit batch.
 
     state: COMMITTED | CONFLICT | FAILED | UNKNOWN_OUTCOME (ATTEMPT_CLOSED for batch 0).
     read_bytes/written_bytes: data file bytes; cpu_seconds: task CPU of read, sort, write and
-    verification; verify_cpu_seconds: the part of it that read the written files back;
-    seconds: wall clock.
+    verification; verify_cpu_seconds: the part of it that read the written files back; seconds: wall
+    clock.
     """
 
     attempt_id: str
@@ -138,10 +140,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """Where one action stands when the execution ends (definitions: "Validity is per action").
+    """The state of one action when the execution ends (definitions: "Validity is per action").
 
-    PENDING: stopped before it, or conflicts left some inputs. remaining: inputs that still stand.
-    detail: why it is not done.
+    PENDING: the execution stopped before it, or conflicts left some inputs. remaining: inputs that
+    are still valid. detail: why it is not done.
     """
 
     action_id: str
@@ -152,10 +154,11 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionResult:
-    """What an execution did. Success of the plan is judged by observing again, not by this.
+    """The result of an execution. Whether the plan succeeded is decided by a new observation, not
+    by this.
 
-    outcomes: of every commit batch sent, in order. stopped: `should_stop` ended it early.
-    seconds: wall clock of all of it.
+    outcomes: of every commit batch sent, in order. stopped: `should_stop` ended it early. seconds:
+    wall clock of all of it.
     """
 
     attempts: tuple[str, ...]
@@ -196,7 +199,7 @@ class Event:
     """One line of progress; `text` is ready to print.
 
     phase, in the order of a group's life: "start", "written", "verified", "commit" (about to be
-    sent), "committed" (the line that sums a group up); otherwise "conflict", "removed", "retry",
+    sent), "committed" (the line that summarises a group); otherwise "conflict", "removed", "retry",
     "unknown", "fence", "resumed", "left", "property", "skipped", "stopped". Fields that a phase
     does not use keep their defaults.
     """
@@ -211,9 +214,9 @@ class Event:
 
 
 def attempt_started_ms(attempt_id: str) -> int | None:
-    """When the attempt began, which stands in its id: plan, microseconds in hex, read snapshot.
+    """Return when the attempt began, read from its id: plan, microseconds in hex, read snapshot.
 
-    None for an id that is none of ours.
+    None for an id that is not ours.
     """
     try:
         return int(attempt_id.rsplit("-", 2)[1], 16) // 1000
@@ -229,7 +232,8 @@ class Ledger(Protocol):
     def record_outcomes(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None: ...
 
     def open_intents(self, table_uuid: str) -> tuple[Intent, ...]:
-        """Intents without an outcome, or whose outcome is unknown: to be resolved before work."""
+        """Return intents without an outcome or with an unknown one: they are settled before any
+        work."""
         ...
 
 
@@ -237,15 +241,17 @@ class Lease(Protocol):
     """One attempt per table at a time (definitions: Lease)."""
 
     def acquire(self, table_uuid: str, attempt_id: str) -> None:
-        """Raises BlockedError naming the holder when another live attempt holds it."""
+        """Take the lease. Raises BlockedError naming the holder if another live attempt holds
+        it."""
         ...
 
     def renew(self) -> None:
-        """Called every 20 s by a thread of the executor; raises BlockedError when it was lost."""
+        """Renew the lease; a thread of the executor calls it every 20 s. Raises BlockedError if it
+        was lost."""
         ...
 
     def release(self) -> None: ...
 
     def writer_is_dead(self, table_uuid: str, attempt_id: str) -> bool:
-        """True only if the process that ran the attempt is known to be gone (same boot)."""
+        """Return True only if the process that ran the attempt is known to be gone (same boot)."""
         ...

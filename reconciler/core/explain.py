@@ -1,7 +1,7 @@
 """Why a file is or is not rewritten: the reasons, as constants and as sentences.
 
-Decisions attach one of these constants to every candidate they turn down; `plan` prints them under
-"CONSIDERED, NOT DONE", `explain` per file. Numbers are passed in; nothing here decides.
+Decisions attach one of these constants to every candidate they reject; `plan` prints them under
+"CONSIDERED, NOT DONE", `explain` per file. Numbers are passed in; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SENTENCES = {
 
 
 def key_text(key: tuple[SortColumn, ...], curve: str, schema: Schema) -> str:
-    """`l_shipdate`, `a, b desc` or `Hilbert(a, b)`, as plans print a clustering key."""
+    """Return a clustering key as plans print it: `l_shipdate`, `a, b desc` or `Hilbert(a, b)`."""
     names = ", ".join(
         schema.name_of(column.field_id) + (" desc" if column.direction == "desc" else "")
         for column in key
@@ -67,7 +67,8 @@ def key_text(key: tuple[SortColumn, ...], curve: str, schema: Schema) -> str:
 def rewrite_text(
     action_type: ActionType, key: tuple[SortColumn, ...], curve: str, schema: Schema
 ) -> str:
-    """`recluster by l_shipdate`, `bin-pack in order of a`, `bin-pack`."""
+    """Return the title of a rewrite: `recluster by l_shipdate`, `bin-pack in order of a`,
+    `bin-pack`."""
     if not key:
         return action_type.verb
     by = " in order of " if action_type is ActionType.BIN_PACK else " by "
@@ -75,7 +76,8 @@ def rewrite_text(
 
 
 def partition_text(spec: PartitionSpec, values: Sequence[Scalar | None], schema: Schema) -> str:
-    """`ts_month=2026-09, country=de`, "" for an unpartitioned spec."""
+    """Return the partition as text: `ts_month=2026-09, country=de`, "" for an unpartitioned
+    spec."""
     parts = [
         f"{field.name}={_partition_value(field, value, schema)}"
         for field, value in zip(spec.fields, values, strict=False)
@@ -101,14 +103,15 @@ def _partition_value(field: PartitionField, value: Scalar | None, schema: Schema
 
 
 def times_cost(saving: float, cost: float) -> str:
-    """`0.4x of what it costs`: how plans compare a saving with its cost."""
+    """Return a saving relative to its cost, as plans print it: `0.4x of what it costs`."""
     if cost <= 0.0:
         return "at no cost"
     return f"would {'save' if saving >= 0.0 else 'lose'} {_times(saving, cost)} of what it costs"
 
 
 def torn(low: float, expected: float, cost: float) -> str:
-    """A saving that is expected, but too uncertain. low: its 10th percentile, which decides."""
+    """Return the text for an expected saving that is too uncertain. low: its 10th percentile, which
+    decides."""
     if cost <= 0.0:
         return "at no cost"
     return (
@@ -123,9 +126,10 @@ def _times(saving: float, cost: float) -> str:
 
 
 def short_of(saving: float, cost: float, needed: float) -> str:
-    """`times_cost`, with what is needed wherever the number alone does not show that it is short.
+    """Return `times_cost`, with the required multiple if the number alone does not show that it is
+    too low.
 
-    needed: times the cost that a saving has to exceed.
+    needed: the multiple of the cost that a saving has to exceed.
     """
     told = times_cost(saving, cost)
     if needed == 1.0 and saving < 0.9 * cost:

@@ -1,7 +1,7 @@
 """The file table: all that manifests say about a table's live data files, as arrays.
 
-This is the structure that carries the speed of observation, pruning, drift and what-if: a row is a
-data file, columns are numpy arrays, and nothing loops in Python over files times queries.
+Observation, pruning, drift and what-if are fast because of this structure: a row is a data file,
+columns are numpy arrays, and no Python loop runs over files times queries.
 `reconciler.catalog.observe` fills it; everything in core and advisor reads it.
 """
 
@@ -24,7 +24,7 @@ Bool = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
 
 UNKNOWN = -1
-"""Marks a count or size that the metadata does not hold. Never shown as 0."""
+"""A count or size that the metadata does not hold. Never shown as 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class ColumnBounds:
     """Zone map of one column over n files or row groups. All arrays have shape [n].
 
     lower, upper: the column's domain (`values`): int64, float64 or S<w>; meaningless where
-        has_lower / has_upper is False. Strings may be truncated: lower is then below, upper
-        above the real extreme, so they bound but need not be attained (`truncated`). The upper
-        bound of a string or binary that ends in NUL gets one byte \\x01 more, because numpy would
-        strip the NUL and so lower it.
-    nulls, nans, values: counts, UNKNOWN where missing. sizes: bytes of the column in the file
-        (compressed), UNKNOWN where missing.
+    has_lower / has_upper is False. Strings may be truncated: lower is then below, upper above the
+    real extreme, so they bound values but need not occur (`truncated`). The upper bound of a string
+    or binary that ends in NUL gets one byte \\x01 more, because numpy would strip the NUL and so
+    lower it.
+    nulls, nans, values: counts, UNKNOWN if missing. sizes: bytes of the column in the file
+    (compressed), UNKNOWN if missing.
     """
 
     field_id: int
@@ -73,16 +73,16 @@ class FileTable:
     """Live data files of one snapshot. Arrays have shape [files]; index = row of the table.
 
     path: object array of str, the manifest's string verbatim (commits need it so).
-    spec_id: int32. partition: int32 index into `partitions`, where `partitions[i]` is
-        (spec id, values) and unique.
+    spec_id: int32. partition: int32 index into `partitions`, where `partitions[i]` is (spec id,
+    values) and unique.
     records, bytes: rows and file size as in the manifest (deleted rows still counted).
-    sequence: data sequence number. added_ms: commit time of the snapshot that added the file,
-        epoch milliseconds, UNKNOWN if that snapshot has expired.
+    sequence: data sequence number. added_ms: commit time of the snapshot that added the file, epoch
+    milliseconds, UNKNOWN if that snapshot has expired.
     layout_written: the file was added by a snapshot that carries `layout.attempt-id`.
-    sort_order_id: UNKNOWN where missing. parquet: file format is Parquet. encrypted: key metadata.
-    position_deleted: rows deleted by position deletes or vectors that name the file (estimate for
-        partition-scoped delete files). delete_files, delete_bytes: delete files that apply to it
-        and their bytes. equality_deletes: number of equality delete files that apply.
+    sort_order_id: UNKNOWN if missing. parquet: file format is Parquet. encrypted: key metadata.
+    position_deleted: rows deleted by position deletes or vectors that name the file (an estimate
+    for partition-scoped delete files). delete_files, delete_bytes: delete files that apply to it
+    and their bytes. equality_deletes: number of equality delete files that apply.
     columns: by field id, only columns with an ordered domain.
     column_sizes: by field id for every leaf column that has a size in some file, int64[files].
     """
@@ -114,12 +114,12 @@ class FileTable:
 
     @cached_property
     def derived(self) -> dict[str, Any]:
-        """What is derived from this table once and used often; a table never changes."""
+        """Cache of values derived from this table; a table never changes."""
         return {}
 
     @cached_property
     def row_of(self) -> dict[str, int]:
-        """The row of each file by its path."""
+        """Return the row of each file by its path."""
         return {path: row for row, path in enumerate(self.path)}
 
     @property
@@ -128,7 +128,7 @@ class FileTable:
 
     @property
     def live_bytes(self) -> Float64:
-        """Bytes of the rows that are not deleted by position, float64[files]."""
+        """Return the bytes of the rows that are not deleted by position, float64[files]."""
         live = np.maximum(self.records - self.position_deleted, 0)
         return self.bytes * (live / np.maximum(self.records, 1))
 
@@ -137,7 +137,7 @@ class FileTable:
         return int(self.records.sum())
 
     def take(self, index: Array) -> FileTable:
-        """The rows at `index` (int or bool array), partitions kept as they are."""
+        """Return the rows at `index` (int or bool array), with partitions unchanged."""
         per_file = (
             "path", "spec_id", "partition", "records", "bytes", "sequence", "added_ms",
             "layout_written", "sort_order_id", "parquet", "encrypted", "position_deleted",
@@ -151,7 +151,8 @@ class FileTable:
         )
 
     def groups(self) -> list[tuple[int, Partition, Int64]]:
-        """(spec id, partition values, row indexes) per partition with files, in a fixed order."""
+        """Return (spec id, partition values, row indexes) per partition with files, in a fixed
+        order."""
         if not len(self):
             return []
         order = np.argsort(self.partition, kind="stable")
@@ -164,7 +165,7 @@ class FileTable:
 
 
 def beyond_trailing_nul(upper: Array, length: Int64) -> Array:
-    """Upper bounds S<w> of the given true lengths, one byte \\x01 longer where they end in NUL.
+    """Return upper bounds S<w> of the given true lengths, one byte \\x01 longer if they end in NUL.
 
     numpy strips trailing NULs, which would lower the bound below values that the file holds.
     """

@@ -1,4 +1,4 @@
-"""Numbers as people read them: IEC bytes, counts, durations, times. Unknown is "-", never 0."""
+"""Formats numbers for people: IEC bytes, counts, durations, times. Unknown is "-", never 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def iec(size: float | None) -> str:
-    """Bytes with one decimal and a binary unit: 212.4 GiB; below 1 KiB whole bytes."""
+    """Return bytes with one decimal and a binary unit: 212.4 GiB; below 1 KiB whole bytes."""
     if size is None or size < 0 or math.isnan(size):
         return "-"
     value, unit = float(size), 0
@@ -20,13 +20,14 @@ def iec(size: float | None) -> str:
 
 
 def part_of(part: str, total: str) -> str:
-    """`1.9 of 10.0 MiB`: the unit once where both have the same one."""
+    """Return `1.9 of 10.0 MiB`: the unit once if both have the same one."""
     number, _, unit = part.partition(" ")
     return f"{number if unit == total.partition(' ')[2] else part} of {total}"
 
 
 def count(number: float | None) -> str:
-    """A whole number with thousands separators; from ten million on, in short form: 3.61 G."""
+    """Return a whole number with thousands separators; from ten million on, in short form: 3.61
+    G."""
     if number is None or number < 0 or math.isnan(number):
         return "-"
     if number < 1e7:
@@ -38,7 +39,7 @@ def count(number: float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """A share of one as percent; a positive share never prints as zero."""
+    """Return a share of one as percent; a positive share never prints as zero."""
     if share is None or math.isnan(share):
         return "-"
     value = share * 100.0
@@ -49,7 +50,7 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """The two coarsest units at most: 4 s, 9 min, 12 min 40 s, 5 h, 2 d."""
+    """Return a duration in at most two units: 4 s, 9 min, 12 min 40 s, 5 h, 2 d."""
     if seconds is None or seconds < 0 or math.isnan(seconds) or math.isinf(seconds):
         return "-"
     if seconds < 10:
@@ -65,7 +66,7 @@ def duration(seconds: float | None) -> str:
 
 
 def cpu(seconds: float | None) -> str:
-    """CPU time: 12 CPU s, 3 CPU min, 2.1 CPU h."""
+    """Return CPU time: 12 CPU s, 3 CPU min, 2.1 CPU h."""
     if seconds is None or seconds < 0 or math.isnan(seconds):
         return "-"
     if seconds < 120:
@@ -76,7 +77,7 @@ def cpu(seconds: float | None) -> str:
 
 
 def utc(moment_ms: float | None) -> str:
-    """Epoch milliseconds as an ISO UTC time of whole seconds."""
+    """Return epoch milliseconds as an ISO UTC time of whole seconds."""
     if moment_ms is None or moment_ms < 0:
         return "-"
     moment = dt.datetime.fromtimestamp(moment_ms / 1000.0, dt.UTC)
@@ -84,7 +85,7 @@ def utc(moment_ms: float | None) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, coarse: "6 min ago"."""
+    """Return how long ago, coarsely: "6 min ago"."""
     if seconds < 60:
         return "just now"
     if seconds < 3600:

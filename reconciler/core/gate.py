@@ -1,7 +1,8 @@
 """The gate between a plan and its execution: suspension, owner, approval, windows, budgets.
 
-An ordered chain of pure checks, each giving a condition reason and a message; the first that
-objects decides. What passes is the longest prefix of the plan's actions that the budgets admit.
+An ordered chain of pure checks, each returning a condition reason and a message; the first check
+that objects decides. The gate admits the longest prefix of the plan's actions that the budgets
+allow.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ AUTOMATIC_WINDOW = dt.timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class GateInput:
-    """Everything the gate looks at, gathered once.
+    """All facts that the gate decides on, gathered once.
 
     mode: "Manual" | "Automatic". approved: a person approved this very plan. everything_approved:
-    the caller approves whatever is planned (--auto-approve). automatic_up_to_bytes: below this,
-    per table and 24 h, no one is asked; automatic_spent_bytes: what was already rewritten so.
-    stale_workload: the plan rests on queries that are too old to act on without a person.
+    the caller approves every plan (--auto-approve).
+    automatic_up_to_bytes: up to this, per table and 24 h, no approval is needed;
+    automatic_spent_bytes: what was already rewritten in this way.
+    stale_workload: the plan is based on queries that are too old to act on without a person.
     unacted_fields: fields of the policy that this version does not act on (Automatic refuses).
-    owner: who claims the table, "" when no one else does. spent: None = the ledger is unreadable.
+    owner: who claims the table, "" if no one else does. spent: None = the ledger is unreadable.
     remaining: the plan's actions that are still pending, in plan order.
     """
 
@@ -50,7 +52,7 @@ class GateInput:
 class Gate:
     """count: how many of the remaining actions may start now. reason: "" or a condition reason.
 
-    budgets: how every budget stands, whatever the decision rests on.
+    budgets: the state of every budget, whatever check decided.
     """
 
     count: int
@@ -64,7 +66,7 @@ class Gate:
 
 
 def gate(given: GateInput) -> Gate:
-    """The decision. A plan without remaining actions passes with count 0 and no reason."""
+    """Return the decision. A plan without remaining actions passes with count 0 and no reason."""
     charges = [charge_of(item) for item in given.remaining]
     admission = admit(charges, given.budgets, given.spent, given.now)
     if not given.remaining:
@@ -130,4 +132,5 @@ def _manual(given: GateInput) -> Gate | None:
 
 
 CHECKS: Sequence[Callable[[GateInput], Gate | None]] = (_suspended, _owned, _approval)
-"""In the order of Converged's reasons; windows and budgets come last, they admit a prefix."""
+"""In the order of Converged's reasons; windows and budgets come last, because they admit a
+prefix."""

@@ -1,9 +1,9 @@
-"""How an action's files are divided into groups, and a group's rows into output files.
+"""Divides an action's files into groups, and a group's rows into output files.
 
-The what-if simulates these groups and the execution runs them: both call these functions, or a plan
-foretells another layout than the one that is written. Only what manifests say goes in, never the
-memory or the cores of a machine: the same plan writes the same groups everywhere. What a task can
-hold in memory decides how many tasks share a group, not what belongs to it.
+The what-if simulates these groups and the execution runs them. Both call these functions; otherwise
+a plan would predict a different layout from the one written. The only input is what manifests say,
+not the memory or cores of a machine, so that the same plan writes the same groups everywhere.
+Memory only decides how many tasks share a group.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from reconciler.core.filetable import Bool, FileTable, Float64, Int64
 from reconciler.core.schema import SortColumn
 
 MAX_GROUP_BYTES = 16 << 30
-"""A larger set of overlapping files is cut in order of key midpoints: a conflict loses one part."""
+"""A larger set of overlapping files is cut in order of key midpoints, so that a conflict loses one
+part."""
 PACK_TARGETS = 4
-"""Output files of one group of files that need not be together: a conflict loses little."""
+"""Output files of one group of files that need not be together, so that a conflict loses little."""
 SMALL_SHARE = 0.75
 """A file below this share of the target size is small, a candidate for bin-packing."""
 
 
 def arrival_order(path: npt.NDArray[Any], sequence: Int64) -> Int64:
-    """Indexes of the files in order of arrival, int64[files]: by data sequence number, those of one
-    commit by path, in which writers number them.
+    """Return the indexes of the files in order of arrival, int64[files].
 
-    Rows of equal keys keep this order, so that what queries ask of recent rows stays together.
+    By data sequence number; files of one commit by path, which writers number in order. Rows with
+    equal keys keep this order, so that recent rows, which queries ask for, stay together.
     """
     return np.lexsort((path.astype(np.str_), sequence)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """What grouping looks at, one entry a file.
+    """The facts that grouping uses, one entry per file.
 
-    arrival: int64[files], place of each file in `arrival_order`. bytes: int64[files], stored.
+    arrival: int64[files], position of each file in `arrival_order`. bytes: int64[files], stored.
     low, high: int64[files], ranks of the bounds of the key's first column among all of these
-    bounds. bounded: bool[files], False where a file may hold any key.
+    bounds. bounded: bool[files], False if a file may hold any key.
     """
 
     arrival: Int64
@@ -55,7 +56,7 @@ class Extents:
 
 
 def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
-    """The files of a table by the first column of the key; all alike without a key."""
+    """Return the files of a table by the first column of the key; without a key all are equal."""
     column = table.columns.get(key[0].field_id) if key else None
     arrival = places(arrival_order(table.path, table.sequence))
     if column is None:
@@ -66,23 +67,23 @@ def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
 
 
 def unbounded(arrival: Int64, size: Int64) -> Extents:
-    """Files whose keys are not known, or do not matter."""
+    """Return files whose keys are unknown or do not matter."""
     zeros = np.zeros(len(arrival), dtype=np.int64)
     return Extents(arrival, size, zeros, zeros, np.zeros(len(arrival), dtype=np.bool_))
 
 
 def places(order: Int64) -> Int64:
-    """Where each index stands in an order of all of them."""
+    """Return the position of each index in an order of all of them."""
     found = np.empty_like(order)
     found[order] = np.arange(len(order))
     return found
 
 
 def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
-    """Files that so many bytes become, int64: whole targets, rounded.
+    """Return the number of files that `size` bytes become, int64: whole targets, rounded.
 
-    Files of 2/3 to 3/2 of the target then, 3/4 at least where there are several, so that what one
-    rewrite leaves is not small for the next.
+    Files are then 2/3 to 3/2 of the target, and at least 3/4 if there are several, so that the next
+    plan does not count them as small.
     """
     targets = np.asarray(size, dtype=np.float64) / max(float(target_bytes), 1.0)
     return np.maximum(1, np.floor(targets + 0.5)).astype(np.int64)
@@ -90,32 +91,32 @@ def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Files in groups. order: int64[files], indexes of the files, group after group, those of a
-    group in order of arrival. starts: int64[groups], where in `order` each group begins."""
+    """Files in groups. order: int64[files], indexes of the files, group after group, within a group
+    in order of arrival. starts: int64[groups], where in `order` each group begins."""
 
     order: Int64
     starts: Int64
 
     @property
     def members(self) -> list[Int64]:
-        """Indexes of the files per group."""
+        """Return the indexes of the files per group."""
         return np.split(self.order, self.starts[1:]) if len(self.order) else []
 
     @property
     def number(self) -> Int64:
-        """The group of each file, int64[files]."""
+        """Return the group of each file, int64[files]."""
         numbers = np.zeros(len(self.order), dtype=np.int64)
         numbers[self.order] = self.spread(np.arange(len(self.starts)))
         return numbers
 
     def totals(self, size: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sums per group of what is given per file."""
+        """Return the sums per group of values per file."""
         if not len(self.order):
             return np.zeros(0, dtype=size.dtype)
         return np.asarray(np.add.reduceat(size[self.order], self.starts))
 
     def spread(self, per_group: npt.NDArray[np.generic]) -> npt.NDArray[Any]:
-        """What is given per group, once for each of its files, in `order`."""
+        """Return values per group, repeated for each of its files, in `order`."""
         return np.repeat(per_group, np.diff(np.append(self.starts, len(self.order))))
 
 
@@ -128,12 +129,13 @@ def group_files(
     merge_bytes: int | None = None,
     max_bytes: int = MAX_GROUP_BYTES,
 ) -> Grouping:
-    """Groups in key order, the files of each in order of arrival; every file is in exactly one.
+    """Return groups in key order, the files of each in order of arrival; every file is in exactly
+    one.
 
-    With a key, files whose key ranges overlap belong together, and neighbours that are less than
-    PACK_TARGETS files are merged. Along a curve every file may overlap every other. Without a key a
-    group is a run of files in order of arrival. merge_bytes: neighbours are not merged beyond
-    it, PACK_TARGETS targets by default.
+    With a key, files whose key ranges overlap belong together, and neighbours below PACK_TARGETS
+    files are merged. For a Hilbert curve every file may overlap every other. Without a key a group
+    is a run of files in order of arrival. merge_bytes: neighbours are not merged beyond it; default
+    PACK_TARGETS targets.
     """
     merge = PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
     if not keyed:
@@ -147,8 +149,10 @@ def group_files(
 
 
 def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tuple[Int64, int]:
-    """The output file that most of each file's rows go to where whole files follow each other,
-    int64[files], numbered through all groups; and how many output files there are."""
+    """Return the output file that gets most of each file's rows, and the number of output files.
+
+    int64[files], numbered through all groups, for whole files that follow each other.
+    """
     totals = grouping.totals(size)
     wanted = output_files(totals, target_bytes)
     rows = size[grouping.order]
@@ -173,7 +177,8 @@ def _whole(files: Extents) -> Grouping:
 
 
 def _overlapping(files: Extents) -> Grouping:
-    """Connected components of files whose key ranges overlap; touching ends do not connect."""
+    """Return connected components of files whose key ranges overlap; touching ends do not
+    connect."""
     if not len(files) or not files.bounded.all():
         return _whole(files)
     order = np.lexsort((files.arrival, files.high, files.low)).astype(np.int64)
@@ -186,7 +191,7 @@ def _overlapping(files: Extents) -> Grouping:
 
 
 def _merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
-    """Neighbouring components together up to `limit` bytes; none is left alone below `small`."""
+    """Merge neighbouring components up to `limit` bytes; none is left alone below `small`."""
     starts: list[int] = []
     held = 0
     for start, own in zip(
@@ -203,9 +208,10 @@ def _merged(components: Grouping, size: Int64, limit: int, small: float) -> Grou
 
 
 def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
-    """Larger components in parts of about `limit` bytes, in order of key midpoints.
+    """Split larger components into parts of about `limit` bytes, in order of key midpoints.
 
-    Of all ways to cut them, this loses least against one sort of everything (WAIR section 3.3).
+    Of all ways to cut them, this loses least compared with one sort of everything (WAIR section
+    3.3).
     """
     order, starts = components.order.copy(), [components.starts]
     ends = np.append(components.starts[1:], len(order))
@@ -224,7 +230,7 @@ def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
 
 
 def _runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
-    """Runs of at most `limit` bytes in order of arrival; a small rest joins the last run."""
+    """Return runs of at most `limit` bytes in order of arrival; a small rest joins the last run."""
     order = _whole(files).order
     starts: list[int] = []
     held = 0

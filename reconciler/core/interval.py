@@ -1,7 +1,7 @@
-"""Intervals of predictions, and how the ledger's outcomes calibrate them (definitions: 80 %).
+"""Intervals of predictions, and their calibration by the ledger's outcomes (definitions: 80 %).
 
 A prediction is printed with the 10 and 90 % quantiles of actual / predicted over past outcomes.
-Below five outcomes the interval is a fixed one and says that it is uncalibrated.
+With fewer than five outcomes the interval is fixed and labelled uncalibrated.
 """
 
 from __future__ import annotations
@@ -47,17 +47,19 @@ class Calibration:
 PRIOR_CALIBRATION = Calibration()
 
 FEWER, MORE = 0.1, 0.1
-"""Written files beside those foretold: in most rewrites of `bench.written_bytes` the bytes written
-are within a tenth of the estimate."""
+"""Fewer and more written files than predicted: in most rewrites of `bench.written_bytes` the bytes
+written are within a tenth of the estimate."""
 FEWER_BY_SIZE = 0.25
-"""The same where the number follows from the inputs' size: what is sorted, or merged of many files
-that each have a dictionary, takes less."""
+"""The same if the number follows from the inputs' size: sorted files, and merged files that each
+have a dictionary, take fewer bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesTold:
-    """Files that one rewrite reads and is foretold to write, in so many groups. by_size: the number
-    follows from the inputs' size, not from how their columns are stored."""
+    """Number of files that one rewrite reads and is predicted to write, in how many groups.
+
+    by_size: the number follows from the inputs' size, not from how their columns are stored.
+    """
 
     read: int
     written: int
@@ -66,8 +68,10 @@ class FilesTold:
 
 
 def files_after(now: int, told: Sequence[FilesTold]) -> Interval:
-    """Files of a table of `now` files after these rewrites. Each group may end in one more or less,
-    each rewrite leaves at least one."""
+    """Return the interval of the number of files of a table of `now` files after these rewrites.
+
+    Each group may end in one more or less; each rewrite leaves at least one.
+    """
     if not told:
         return Interval(now, now, now, "exact")
     kept = now - sum(each.read for each in told)
@@ -81,7 +85,7 @@ def files_after(now: int, told: Sequence[FilesTold]) -> Interval:
 
 
 def calibrate(ratios: Sequence[float]) -> Calibration:
-    """From ratios actual / predicted; ratios that are not positive and finite say nothing."""
+    """Return the calibration from ratios actual / predicted; only positive finite ratios count."""
     usable = np.array([r for r in ratios if np.isfinite(r) and r > 0.0], dtype=np.float64)
     if len(usable) < MIN_OUTCOMES:
         median = float(np.median(usable)) if len(usable) else 1.0
@@ -91,7 +95,8 @@ def calibrate(ratios: Sequence[float]) -> Calibration:
 
 
 def widen(interval: Interval, replicates: npt.NDArray[np.float64]) -> Interval:
-    """The interval stretched by a bootstrap's own 10 and 90 % quantiles, where these are wider."""
+    """Return the interval, widened to a bootstrap's own 10 and 90 % quantiles where these are
+    wider."""
     if not len(replicates):
         return interval
     low, high = (float(q) for q in np.quantile(replicates, [0.1, 0.9]))

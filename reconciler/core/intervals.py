@@ -1,4 +1,4 @@
-"""Which of many literals can be met by which of many intervals, at one small comparison a cell.
+"""Tests which of many literals match which of many intervals, with one small comparison per cell.
 
 The distinct literals of a slot are sorted once and every bound is placed among them by binary
 search; after that each cell of the q x n result is one comparison of small integers, whatever the
@@ -21,8 +21,8 @@ from reconciler.core.predicate import Literal
 class Intervals:
     """n intervals of one column; all arrays [n].
 
-    lower, upper: closed ends, in the column's domain; unbounded where has_lower / has_upper is
-    False. valueless: holds no comparable value, only NULL or NaN. null_only: holds only NULL.
+    lower, upper: closed ends, in the column's domain; unbounded if has_lower / has_upper is False.
+    valueless: holds no comparable value, only NULL or NaN. null_only: holds only NULL.
     """
 
     lower: Array
@@ -34,16 +34,16 @@ class Intervals:
 
 
 def points(values: Array, null: Bool) -> Intervals:
-    """Single values as intervals; NaN is a value without an order."""
+    """Return single values as intervals; NaN is a value without an order."""
     nan = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=np.bool_)
     known = ~(null | nan)
     return Intervals(values, values, known, known, ~known, null)
 
 
 def may_hold(op: str, literals: SlotLiterals, over: Intervals, in_limit: int | None = None) -> Test:
-    """Whether an interval may hold a value v for which `v op literal` is true.
+    """Return the test whether an interval may hold a value v for which `v op literal` is true.
 
-    Exact for points. in_limit: IN lists longer than this are not looked at (Iceberg's 200).
+    Exact for points. in_limit: IN lists longer than this are not evaluated (Iceberg's 200).
     """
     if op == "in":
         return _in_test(literals, over, in_limit)
@@ -58,13 +58,15 @@ def may_hold(op: str, literals: SlotLiterals, over: Intervals, in_limit: int | N
     if op == "!=":
         return _negated(_band_of("=", values, _single_valued(over)), over, nul)
     if op == "<" and nul.any():
-        # v < 'a\0' holds for 'a', which numpy cannot tell from 'a\0': test v < 'a\1' instead.
+        # v < 'a\0' holds for 'a', but numpy cannot distinguish 'a' from 'a\0': test v < 'a\1'
+        # instead.
         values = np.where(nul, np.char.add(values, b"\x01"), values)
     return _band_of(op, values, over)
 
 
 def scalar_literals(literals: Array) -> tuple[Array, Bool]:
-    """The literals as a plain array, and which of them end in NUL (only object arrays can say)."""
+    """Return the literals as a plain array, and which of them end in NUL (only object arrays show
+    it)."""
     if literals.dtype != object:
         return literals, np.zeros(len(literals), dtype=np.bool_)
     items = literals.tolist()
@@ -72,7 +74,8 @@ def scalar_literals(literals: Array) -> tuple[Array, Bool]:
 
 
 def prefix_successors(prefixes: Array) -> tuple[Array, Bool]:
-    """Per prefix the least byte string above everything that starts with it, and whether one is.
+    """Return, per prefix, the least byte string above everything that starts with it, and if one
+    exists.
 
     The last byte below 0xFF is incremented and the rest cut off; '' and 0xFF... have none.
     """
@@ -90,7 +93,8 @@ def prefix_successors(prefixes: Array) -> tuple[Array, Bool]:
 
 
 def _band_of(op: str, values: Array, over: Intervals) -> Test:
-    """Comparisons: first <= rank < last, where rank is the literal's place among the distinct."""
+    """Return the test of a comparison: first <= rank < last, where rank is the literal's position
+    among the distinct ones."""
     distinct, rank = np.unique(values, return_inverse=True)
     size = len(distinct)
     first = last = None
@@ -106,7 +110,8 @@ def _band_of(op: str, values: Array, over: Intervals) -> Test:
 
 
 def _placed(distinct: Array, bound: Array, has: Bool, side: str, missing: int) -> Array:
-    """How many distinct literals lie below the bound (side left) or up to it (side right)."""
+    """Return how many distinct literals are below the bound (side left) or up to it (side
+    right)."""
     place = np.searchsorted(distinct, bound, side=side)  # type: ignore[call-overload]
     place[~has] = missing
     return place
@@ -130,7 +135,8 @@ def _band(rank: Array, first: Array | None, last: Array | None, size: int) -> Te
 
 
 def _small(places: Array, size: int) -> npt.NDArray[np.int32]:
-    """The narrowest integers that hold the places: most of the time goes by memory bandwidth."""
+    """Return the positions in the narrowest integers that hold them: memory bandwidth dominates the
+    time."""
     return places.astype(np.int16 if size < 32_000 else np.int32)
 
 
@@ -147,20 +153,21 @@ def _starts_test(prefixes: Array, over: Intervals) -> Test:
 
 
 def _all_start_test(prefixes: Array, over: Intervals) -> Test:
-    """Both bounds start with the prefix: the same two conditions with the ends exchanged."""
+    """Test that both bounds start with the prefix: the same two conditions with the ends
+    exchanged."""
     bounded = over.has_lower & over.has_upper
     swapped = Intervals(over.upper, over.lower, bounded, bounded, ~bounded, over.null_only)
     return _starts_test(prefixes, swapped)
 
 
 def _single_valued(over: Intervals) -> Intervals:
-    """The intervals that are known to hold one value only; the others hold none."""
+    """Return the intervals that are known to hold one value only; the others become empty."""
     single = over.has_lower & over.has_upper & (over.lower == over.upper)
     return Intervals(over.lower, over.lower, single, single, ~single, over.null_only)
 
 
 def _negated(everything: Test, over: Intervals, nul: Bool | None = None) -> Test:
-    """May hold another value: not everything is the literal's, and not everything is NULL."""
+    """Test for another value: not everything equals the literal, and not everything is NULL."""
     some = ~over.null_only
     unsure = None if nul is None or not nul.any() else nul
 
@@ -174,7 +181,8 @@ def _negated(everything: Test, over: Intervals, nul: Bool | None = None) -> Test
 
 
 def _in_test(literals: SlotLiterals, over: Intervals, limit: int | None) -> Test:
-    """Some member lies in the interval: the next member at or after `first` is before `last`."""
+    """Test that some member is in the interval: the next member at or after `first` is before
+    `last`."""
     members = [m if isinstance(m, tuple) else (m,) for m in literals]
     lengths = np.array([len(m) for m in members], dtype=np.int64)
     flat = [value for m in members for value in m]
@@ -213,7 +221,7 @@ def _member_array(flat: list[Literal]) -> Array:
 
 
 def _without_nul(literals: SlotLiterals) -> tuple[tuple[Literal, ...], ...]:
-    """Members that end in NUL are left out where keeping them would prove too much."""
+    """Return the members without those that end in NUL, where keeping them would prove too much."""
     return tuple(
         tuple(v for v in m if not (isinstance(v, bytes) and v.endswith(b"\0")))
         for m in (m if isinstance(m, tuple) else (m,) for m in literals)

@@ -1,6 +1,6 @@
-"""The last words of a driver pod: one JSON line in its termination log, read by the operator.
+"""The termination message of a driver pod: one JSON line in its termination log, for the operator.
 
-Why it ended is told by cause, and the cause decides what follows (operator: failures by cause).
+It names the cause of the end, and the cause decides what follows (operator: failures by cause).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MOST_BYTES = 4096
-"""What the kubelet keeps of a termination log."""
+"""Bytes that the kubelet keeps of a termination log."""
 
 
 class Cause(StrEnum):
@@ -35,7 +35,8 @@ WORTH_A_RETRY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """message: what went wrong, with its subject in it. do: what a person does, "" for nothing."""
+    """message: what went wrong, with its subject in it. do: what a person should do, "" for
+    nothing."""
 
     cause: Cause
     message: str
@@ -46,7 +47,8 @@ class LastWords:
         return self.cause in WORTH_A_RETRY
 
     def line(self) -> str:
-        """At most MOST_BYTES: a long message loses its end, never the JSON its shape."""
+        """Return the JSON line of at most MOST_BYTES: a long message is cut, the JSON stays
+        valid."""
         kept, told = self.message, self.do[: MOST_BYTES // 8]
         while True:
             body = {"cause": self.cause.value, "message": kept, "do": told, "retry": self.retry}
@@ -58,9 +60,10 @@ class LastWords:
 
 
 def read_last_words(text: str) -> LastWords | None:
-    """None for a text that is none of ours: a summary, a killed process, another program."""
+    """Return the message, None if the text is not ours: a summary, a killed process, another
+    program."""
     try:
-        # Not splitlines(): JSON may carry U+0085 and its like inside of a string.
+        # Not splitlines(): JSON strings may contain U+0085 and similar.
         body = json.loads(text.strip().split("\n")[-1])
         return LastWords(Cause(body["cause"]), str(body["message"]), str(body.get("do") or ""))
     except (ValueError, KeyError, TypeError, IndexError):

@@ -1,6 +1,6 @@
-"""Walks a predicate for many literal settings at once: the frame of pruning and row filtering.
+"""Evaluates a predicate for many literal settings at once; used by pruning and row filtering.
 
-`pruning` and `rowfilter` differ in what a leaf means; both compile each leaf once into a test over
+`pruning` and `rowfilter` differ in what a leaf means. Both compile each leaf once into a test over
 a slice of the queries and let `evaluate` combine the tests, chunk by chunk, so that temporaries
 stay in the CPU's cache and memory beyond the result is bounded whatever the number of queries.
 """
@@ -43,15 +43,15 @@ COMPLEMENT = {
     "in": "not in", "not in": "in", "starts": "not starts", "not starts": "starts",
     "null": "not null", "not null": "null", "nan": "not nan", "not nan": "nan",
 }  # fmt: skip
-"""Each operation and the one that its negation turns into."""
+"""Each operation and its negation."""
 
 NEGATIVE = ("!=", "not in", "not starts")
-"""Operations that hold for values other than the literal's, NaN among them."""
+"""Operations that are true for values other than the literal's, NaN among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf without negation. op: a key of COMPLEMENT; slot: -1 where it has no literal."""
+    """A leaf without negation. op: a key of COMPLEMENT; slot: -1 if it has no literal."""
 
     op: str
     ref: Ref
@@ -59,7 +59,7 @@ class Leaf:
 
 
 def leaf_of(node: Predicate) -> Leaf:
-    """A leaf of a tree whose negations were pushed down; Not turns it into its complement.
+    """Return a leaf of a tree whose negations were pushed down; Not becomes the complement.
 
     This is what Iceberg does (NOT a < 5 becomes a >= 5), so NULL and NaN match neither form.
     """
@@ -82,7 +82,7 @@ def leaf_of(node: Predicate) -> Leaf:
 def count_queries(
     predicate: Predicate, literals: Sequence[SlotLiterals], queries: int | None
 ) -> int:
-    """How many literal settings a call holds: given, or the length of any slot, or one."""
+    """Return the number of literal settings of a call: given, or the length of any slot, or one."""
     if queries is not None:
         return queries
     slots = slots_of(predicate)
@@ -92,7 +92,8 @@ def count_queries(
 def evaluate(
     predicate: Predicate, compile_leaf: Callable[[Leaf], Test], queries: int, count: int
 ) -> Bool:
-    """bool[queries, count]: the tree over the tests that `compile_leaf` makes of its leaves."""
+    """Return bool[queries, count]: the tree over the tests that `compile_leaf` returns for its
+    leaves."""
     test = _compile(push_not(predicate), compile_leaf)
     result = np.empty((queries, count), dtype=np.bool_)
     step = max(1, CHUNK_CELLS // max(count, 1))

@@ -1,4 +1,4 @@
-"""The ledger as the next plan reads it: what was spent, how well predictions held, what is owed.
+"""The ledger as the next plan reads it: spending, accuracy of predictions, and debt.
 
 `reconciler.catalog.state` stores the entries; the functions here turn them into budget charges,
 throughput, calibration and the debt of Eq. 2 (WAIR section 4.2), and into `history`'s lines.
@@ -17,15 +17,16 @@ from reconciler.core.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.core.interval import Calibration, calibrate
 
 SHRUNK = 2 / 3
-"""Files below this share of the bytes expected would be fewer, were they written again."""
+"""If files have less than this share of the expected bytes, a second rewrite would write fewer of
+them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One outcome with the prediction it is measured against.
+    """One outcome with the prediction that it is compared with.
 
-    at_ms: when it was recorded. predicted: the plan's claims for this action (plan.PlannedAction),
-    empty where the plan is no longer known; "type" is the action's type.
+    at_ms: when it was recorded. predicted: the plan's prediction for this action
+    (plan.PlannedAction), empty if the plan is no longer known; "type" is the action's type.
     """
 
     table_uuid: str
@@ -44,10 +45,11 @@ class LedgerEntry:
 
 
 def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
-    """By plan, the layouts (actions.layout_of) that just one committed action of it wrote.
+    """Return, by plan, the layouts (actions.layout_of) written by exactly one of its committed
+    actions.
 
-    Files of two actions may well be merged, sorted as each of them is. So may files that came out
-    much smaller than was expected: how many there are followed from that.
+    Files of two actions may be worth merging although each action's files are sorted. So may files
+    that came out much smaller than expected, because their number followed from the expected size.
     """
     wrote: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in entries:
@@ -62,14 +64,14 @@ def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]
 
 
 def _shrank(entries: Sequence[LedgerEntry]) -> bool:
-    """Whether the same rewrite of what came out might write fewer files."""
+    """Whether the same rewrite of its own output might write fewer files."""
     expected = sum(_expected_bytes(entry) for entry in entries)
     written = sum(entry.outcome.written_bytes for entry in entries)
     return sum(entry.outcome.files_out for entry in entries) > 1 and written < SHRUNK * expected
 
 
 def _expected_bytes(entry: LedgerEntry) -> float:
-    """What the plan told would be written of the bytes that were read."""
+    """Return the bytes that the plan predicted to be written for the bytes that were read."""
     read, told = entry.outcome.read_bytes, entry.predicted
     size = int(told.get("bytesIn", 0))
     return read * int(told.get("bytesOut", size)) / size if size > 0 else read
@@ -77,11 +79,11 @@ def _expected_bytes(entry: LedgerEntry) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ReadCheck:
-    """The window's planned bytes before, predicted and found after one plan was carried out.
+    """The window's planned bytes before, predicted and measured after one plan was carried out.
 
     at_ms: when it was measured. complete: every action of the plan was carried out, so that the
-    prediction is comparable. saved: what the window was found to save, opened files included, as a
-    plan's savings are; None in a record that has bytes alone.
+    prediction is comparable. saved: the measured saving of the window, opened files included, as in
+    a plan's savings; None in a record that has only bytes.
     """
 
     plan_id: str
@@ -94,19 +96,19 @@ class ReadCheck:
 
     @property
     def saving(self) -> int:
-        """Bytes-equivalent of reading, to be held against the cost of the rewrite."""
+        """Bytes-equivalent of reading, to be compared with the cost of the rewrite."""
         return self.before - self.actual if self.saved is None else self.saved
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Write-ahead charge of one execution: what its admitted actions are predicted to cost.
+    """Write-ahead charge of one execution: the predicted cost of its admitted actions.
 
-    Recorded before the execution starts, settled when every attempt it began is accounted for in
-    outcomes. One that is never settled counts in full, from the moment it was made: how far work
-    came that died is not known, and unknown charges all.
+    Recorded before the execution starts, settled when every attempt it began has its outcomes. One
+    that is never settled counts in full, from the moment it was made: how far work came that died
+    is unknown, and unknown work is charged in full.
 
-    id: unique. policy: whose budgets it counts on (loop.step.policy_key). at_ms: when it was
+    id: unique. policy: whose budgets it counts against (loop.step.policy_key). at_ms: when it was
     recorded, by the store's clock.
     """
 
@@ -122,7 +124,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """One charge on budgets and whose it is."""
+    """One charge against budgets, and the policy it belongs to."""
 
     policy: str
     table_uuid: str
@@ -135,13 +137,12 @@ def charged(
     reservations: Sequence[Reservation] = (),
     besides: str = "",
 ) -> tuple[Charged, ...]:
-    """What was spent, and what is reserved or was and never settled: each byte counts once.
+    """Return what was spent, and what is reserved or was never settled; each byte counts once.
 
-    Spent is everything that was read for rewriting, conflicts and failures included. Of an open
-    reservation the rest counts that its own attempts' outcomes do not account for yet. What an
-    attempt spent is charged to the policy that reserved for it: a plan may be carried out in part
-    under one policy and finished under another.
-    besides: the id of a reservation that is not to count.
+    Spent is everything that was read for rewriting, conflicts and failures included. An open
+    reservation counts with what its own attempts' outcomes do not yet account for. What an attempt
+    spent is charged to the policy that reserved for it: a plan may be carried out in part under one
+    policy and finished under another. besides: the id of a reservation that does not count.
     """
     made: dict[tuple[str, str], list[Reservation]] = {}
     for held in sorted(reservations, key=lambda item: item.at_ms):
@@ -173,7 +174,10 @@ def _charged_to(entry: LedgerEntry, made: Mapping[tuple[str, str], Sequence[Rese
 def _rest(
     held: Reservation, entries: Sequence[LedgerEntry], reservations: Sequence[Reservation]
 ) -> list[Charged]:
-    """An attempt belongs to the last reservation of its table and plan made before it began."""
+    """Return the uncovered part of a reservation.
+
+    An attempt belongs to the last reservation of its table and plan made before it began.
+    """
     later = [
         other.at_ms
         for other in reservations
@@ -197,7 +201,7 @@ def _rest(
 
 
 def _charged_cpu(entry: LedgerEntry) -> float:
-    """CPU that was measured; what was read without a measurement counts as predicted."""
+    """Return the measured CPU seconds; bytes read without a measurement count as predicted."""
     outcome = entry.outcome
     size = int(entry.predicted.get("bytesIn", 0))
     if outcome.cpu_seconds > 0.0 or size <= 0:
@@ -210,9 +214,9 @@ def _moment(at_ms: int) -> dt.datetime:
 
 
 def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
-    """The throughput model, from committed rewrites of a known kind.
+    """Return the throughput model, from committed rewrites of a known kind.
 
-    A commit that was settled after a crash has no measured CPU time and says nothing.
+    A commit that was settled after a crash has no measured CPU time and is not used.
     """
     begun: set[tuple[str, str]] = set()
     samples = []
@@ -232,12 +236,12 @@ def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
 
 
 def read_calibration(checks: Iterable[ReadCheck]) -> Calibration:
-    """Actual / predicted bytes read by the window, over completed plans."""
+    """Return actual / predicted bytes read by the window, over completed plans."""
     return calibrate([c.actual / c.predicted for c in checks if c.complete and c.predicted > 0])
 
 
 def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
-    """Actual / predicted CPU of committed rewrites."""
+    """Return actual / predicted CPU of committed rewrites."""
     return calibrate(
         [
             entry.outcome.cpu_seconds * 1000 / entry.predicted["cpuMillis"]
@@ -248,7 +252,7 @@ def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
 
 
 def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
-    """One line on how past predictions held, "" when nothing was carried out yet."""
+    """Return one line on the accuracy of past predictions, "" if nothing was carried out yet."""
     done = [entry for entry in entries if entry.committed and entry.action_type in WORK_KINDS]
     if not done:
         return "no action was carried out here yet; intervals are uncalibrated"

@@ -1,8 +1,8 @@
-"""Which literals of a shape move with time, and by how much (definitions: Moving literal).
+"""Finds the literals of a shape that move with time, and by how much (definitions: Moving literal).
 
-`now()`-relative SQL arrives with exact offsets from its reader. Here the other case is found:
-constants that an application computes anew for each query and that keep their distance to the
-query's event time over days. What moves is a window, and is replayed at future times.
+`now()`-relative SQL comes from its reader with exact offsets. This module finds the other case:
+constants that an application computes for each query and that keep their distance to the query's
+event time over days. Such literals form a moving window, which is replayed at future times.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _UNIT_MS = {"date": _DAY_MS, "timestamp": 1e-3, "timestamptz": 1e-3,
 
 
 def moves(iceberg_type: str) -> bool:
-    """Only dates and timestamps keep a distance to event time."""
+    """Whether the type can keep a distance to event time: only dates and timestamps can."""
     return iceberg_type in _UNIT_MS
 
 
 def event_in_domain(iceberg_type: str, event_ms: int) -> int:
-    """Event time as a value of a date or timestamp column: the day in UTC, us or ns."""
+    """Return event time as a value of a date or timestamp column: the day in UTC, us or ns."""
     if iceberg_type == "date":
         return event_ms // _DAY_MS
     return event_ms * (1_000_000 if iceberg_type.endswith("_ns") else 1000)
 
 
 def with_detected_movement(fragments: Iterable[Fragment], schema: Schema) -> list[Fragment]:
-    """The fragments, with an offset on each literal of a shape that keeps its distance.
+    """Return the fragments, with an offset on each literal of a shape that keeps its distance.
 
-    A slot for which a reader found any exact offset is left as it is.
+    A slot for which a reader found any exact offset is not changed.
     """
     items = list(fragments)
     by_shape: dict[str, list[int]] = {}
@@ -66,7 +66,7 @@ def _with_offsets(fragment: Fragment, types: dict[int, str]) -> Fragment:
 
 
 def _moving_slots(members: Sequence[Fragment], schema: Schema) -> dict[int, str]:
-    """Slots of one shape that move, with their column's type."""
+    """Return the slots of one shape that move, with their column's type."""
     if len(members) < MIN_EVENTS:
         return {}
     days = {member.event_ms // _DAY_MS for member in members}
@@ -96,8 +96,8 @@ def keeps_distance(
     """Whether literals follow event time (definitions: Moving literal).
 
     values, event: float64[events] in one unit; width: of the range that the literal bounds, 0 for
-    an open one. The distance's median absolute deviation is at most 5 % of the width or one unit
-    (for a timestamp, whose unit is too fine to mean anything, one second of clock skew), and the
+    an open one. They do if the median absolute deviation of their distance is at most 5 % of the
+    width or one unit (for a timestamp, whose unit is too fine, one second of clock skew), and the
     least-squares slope of the literal over event time is 1 within 0.1.
     """
     clock = np.floor(event) if whole_days else event
@@ -115,7 +115,7 @@ def keeps_distance(
 
 
 def _time_slots(predicate: Predicate, schema: Schema) -> list[tuple[int, int]]:
-    """(slot, field id) of scalar comparisons on untransformed date and timestamp columns."""
+    """Return (slot, field id) of scalar comparisons on untransformed date and timestamp columns."""
     slots = []
     for node in walk(predicate):
         if isinstance(node, Comparison) and node.ref.transform == "identity":
@@ -128,7 +128,8 @@ def _time_slots(predicate: Predicate, schema: Schema) -> list[tuple[int, int]]:
 
 
 def _range_widths(predicate: Predicate, members: Sequence[Fragment]) -> dict[int, float]:
-    """Median width of the range that a lower and an upper bound of one column span, per slot."""
+    """Return, per slot, the median width of the range between a lower and an upper bound of one
+    column."""
     widths: dict[int, float] = {}
     for node in walk(predicate):
         if not isinstance(node, And):

@@ -1,7 +1,7 @@
-"""What one look at a table found: metadata, file table, recent writers, and what the look cost.
+"""The result of one observation of a table: metadata, file table, recent writers, and its cost.
 
 `reconciler.catalog.observe` fills it from a catalog; `reconciler.loop`, the CLI and the advisor
-read it. Plain values only: nothing here can reach the catalog again.
+read it. Plain values only: nothing here can access the catalog.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTEMPT_ID = "layout.attempt-id"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """One snapshot. operation: append | overwrite | replace | delete, "" where missing."""
+    """One snapshot. operation: append | overwrite | replace | delete, "" if missing."""
 
     snapshot_id: int
     parent_id: int | None
@@ -76,12 +76,12 @@ class Observation:
 
     identifier: levels, the last one is the table's name. snapshot_id is None for an empty table.
     sort_order: identity columns of the default sort order up to the first transform;
-        sort_order_text: the whole of it as people write it, "" when unsorted; sort_terms: the
-        whole of it in canonical form (actions.sort_term).
-    ancestry: the snapshots from head back as far as they are retained, newest first.
+    sort_order_text: the whole order as people write it, "" when unsorted; sort_terms: the whole
+    order in canonical form (actions.sort_term).
+    ancestry: the retained snapshots from the head back, newest first.
     other_snapshots: retained snapshots outside the ancestry (branches, staged commits).
     manifests: live manifests; manifests_read of them were decoded now, the others came from the
-        cache. bytes_read: manifest bytes read now. seconds: after the catalog's answer.
+    cache. bytes_read: manifest bytes read now. seconds: after the catalog's answer.
     """
 
     catalog: str
@@ -115,12 +115,12 @@ class Observation:
 
     @property
     def name(self) -> str:
-        """catalog.namespace.table, levels that need it in backticks."""
+        """Return catalog.namespace.table, with levels in backticks that need them."""
         return quoted_name((self.catalog, *self.identifier))
 
 
 def quoted_name(levels: tuple[str, ...]) -> str:
-    """Levels joined by dots; a level that holds a dot, a space or a backtick is quoted."""
+    """Return the levels joined by dots; a level with a dot, a space or a backtick is quoted."""
     return ".".join(_quote(level) for level in levels)
 
 

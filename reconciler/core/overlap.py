@@ -1,7 +1,8 @@
-"""How much of a file's value range a predicate covers: an estimate from bounds alone.
+"""Estimates how much of a file's value range a predicate covers, from bounds alone.
 
-Values are taken to be spread evenly between a column's bounds. Utilization (WAIR section 4.1) and
-read costs without a footer use it; it orders and labels ("bound"), it never proves a saving.
+Values are assumed to be spread evenly between a column's bounds. Utilization (WAIR section 4.1) and
+read costs without a footer use the estimate; it orders and labels ("bound"), it never proves a
+saving.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 def covered_share(
     table: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals], queries: int
 ) -> Float32:
-    """Estimated share of each file's rows that match, float32[queries, files] in [0, 1].
+    """Return the estimated share of each file's rows that match, float32[queries, files] in [0, 1].
 
     What cannot be estimated (no bounds, a transform) counts as 1: no saving is claimed for it.
     """
@@ -67,7 +68,8 @@ def _share(
 def _conjunction(
     node: And, table: FileTable, literals: Sequence[SlotLiterals], queries: int
 ) -> Float32:
-    """Conditions on one column overlap as intervals do; different columns are independent."""
+    """Combine conditions: on one column they intersect as intervals; different columns are
+    independent."""
     by_column: dict[int, list[Predicate]] = defaultdict(list)
     other: list[Predicate] = []
     for child in node.children:
@@ -141,7 +143,7 @@ def _prefix_share(scale: Scale, prefixes: npt.NDArray[np.generic]) -> Float32:
 
 
 def _successor(prefix: bytes) -> bytes:
-    """The least byte string above every string that begins with the prefix."""
+    """Return the least byte string above every string that begins with the prefix."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b"\xff" * 16
 
@@ -179,7 +181,8 @@ class Scale:
         return np.array(members, dtype=np.int64 if self.kind is Kind.INT else np.float64)
 
     def compare(self, op: str, values: npt.NDArray[np.generic]) -> Float32:
-        """Share of each file's range that satisfies `column op value`, float32[values, files]."""
+        """Return the share of each file's range that satisfies `column op value`, float32[values,
+        files]."""
         point = _narrow(self._plain(values) - self._origin)[:, None]
         if op in ("=", "!="):
             inside = (point >= self._low) & (point <= self._high)
@@ -202,7 +205,7 @@ class Scale:
 
 
 def _narrow(values: Float64) -> Float32:
-    """As float32, values beyond its range at its ends."""
+    """Return float32; values beyond its range become its ends."""
     return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
 
 
@@ -211,7 +214,7 @@ def _safe(width: Float64) -> Float64:
 
 
 def _common_prefix(column: ColumnBounds) -> bytes:
-    """What all bounds begin with: it says nothing, and the next six bytes are what differs."""
+    """Return the common prefix of all bounds: only the six bytes after it differ."""
     usable = column.bounded
     if not usable.any():
         return b""
@@ -224,7 +227,8 @@ def _common_prefix(column: ColumnBounds) -> bytes:
 
 
 def _bytes_as_number(values: npt.NDArray[np.bytes_], prefix: bytes) -> Float64:
-    """Six bytes after the prefix as a number; a value beside the prefix is at an end."""
+    """Return the six bytes after the prefix as a number; a value without the prefix is at an
+    end."""
     skip, width = len(prefix), max(values.dtype.itemsize, 1)
     raw = np.frombuffer(values.tobytes(), dtype=np.uint8).reshape(len(values), width)
     window = np.zeros((len(values), 6), dtype=np.uint8)

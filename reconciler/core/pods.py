@@ -1,7 +1,7 @@
-"""What driver and executor pods have in common: labels, security, writable places, placement.
+"""The common parts of driver and executor pods: labels, security, writable places, placement.
 
-Pure. `reconciler.kube` builds the driver's Job from it, the driver its executors' pod template:
-the two sides must agree, since whether anything of a table still lives is asked by label.
+Pure. `reconciler.kube` builds the driver's Job from it, and the driver its executors' pod template.
+Both must agree, because live pods of a table are found by label.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from reconciler.api.documents import PodSpec, Toleration
 from reconciler.api.version import GROUP
 
 LAYOUT_LABEL = f"{GROUP}/layout"
-"""On every object that works on a table: its TableLayout's name."""
+"""Label on every object that works on a table; its value is the name of the TableLayout."""
 PLAN_LABEL = f"{GROUP}/plan"
 ATTEMPT_LABEL = f"{GROUP}/attempt"
 DIGEST_ANNOTATION = f"{GROUP}/plan-digest"
 
 SECRET_DIRECTORY = "/etc/layout/catalog"
-"""Where the catalog's secret is mounted in the driver, one file a property."""
+"""Where the catalog's secret is mounted in the driver, one file per property."""
 WORK_DIRECTORY = "/scratch"
 EXECUTOR = "executor"
 USER = 185
@@ -44,7 +44,7 @@ def container_security() -> dict[str, Any]:
 
 
 def work_volumes() -> list[dict[str, Any]]:
-    """What a read-only container may write to."""
+    """Return the volumes that a read-only container may write to."""
     return [{"name": "tmp", "emptyDir": {}}, {"name": "work", "emptyDir": {}}]
 
 
@@ -56,7 +56,8 @@ def work_mounts() -> list[dict[str, Any]]:
 
 
 def placement(spec: PodSpec | None) -> dict[str, Any]:
-    """nodeSelector and tolerations of the catalog's pod template; absent where it says nothing."""
+    """Return nodeSelector and tolerations of the catalog's pod template; absent if not set
+    there."""
     placed: dict[str, Any] = {}
     if spec is not None and spec.node_selector:
         placed["nodeSelector"] = dict(spec.node_selector)
@@ -77,7 +78,8 @@ def _toleration(item: Toleration) -> dict[str, Any]:
 
 
 def executor_template(layout_name: str, placed: PodSpec | None) -> dict[str, Any]:
-    """The pod that Spark completes for each executor: placed like the driver, without a token."""
+    """Return the pod that Spark completes for each executor: placed like the driver, without a
+    token."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -15,7 +15,7 @@ from reconciler.core.schema import Schema
 from reconciler.core.values import Scalar, show
 
 Literal = Scalar | tuple[Scalar, ...]
-"""What a slot holds: a scalar, or for In a tuple of distinct scalars."""
+"""The value of a slot: a scalar, or for In a tuple of distinct scalars."""
 
 COMPARISONS = ("<", "<=", "=", "!=", ">", ">=")
 
@@ -91,7 +91,7 @@ FALSE = Always(False)
 
 
 def walk(predicate: Predicate) -> Iterator[Predicate]:
-    """The tree's nodes, parents before children, left to right."""
+    """Yield the tree's nodes, parents before children, left to right."""
     yield predicate
     if isinstance(predicate, Not):
         yield from walk(predicate.child)
@@ -101,14 +101,14 @@ def walk(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def slots_of(predicate: Predicate) -> tuple[int, ...]:
-    """Slots in the order of the walk; a well-formed tree has 0..n-1, each once."""
+    """Return the slots in the order of the walk; a well-formed tree has 0..n-1, each once."""
     return tuple(
         node.slot for node in walk(predicate) if isinstance(node, (Comparison, In, StartsWith))
     )
 
 
 def fields_of(predicate: Predicate) -> tuple[int, ...]:
-    """Distinct field ids that the predicate reads, ascending."""
+    """Return the distinct field ids that the predicate reads, ascending."""
     leaves = (Comparison, In, StartsWith, IsNull, IsNaN)
     return tuple(
         sorted({node.ref.field_id for node in walk(predicate) if isinstance(node, leaves)})
@@ -116,11 +116,11 @@ def fields_of(predicate: Predicate) -> tuple[int, ...]:
 
 
 def push_not(predicate: Predicate, negate: bool = False) -> Predicate:
-    """Negations moved onto the leaves, by De Morgan.
+    """Return the predicate with negations moved onto the leaves, by De Morgan.
 
-    Three-valued logic is respected for pruning and filtering alike: a leaf under Not stays
-    Not(leaf), which does not match NULL; only comparisons are turned into their complement, which
-    does not match NULL either. IsNull and IsNaN are two-valued.
+    Three-valued logic holds for pruning and filtering: a leaf under Not stays Not(leaf), which does
+    not match NULL; only comparisons are replaced by their complement, which does not match NULL
+    either. IsNull and IsNaN are two-valued.
     """
     if isinstance(predicate, Not):
         return push_not(predicate.child, not negate)
@@ -134,9 +134,9 @@ def push_not(predicate: Predicate, negate: bool = False) -> Predicate:
 
 
 def render(predicate: Predicate, schema: Schema, literals: Sequence[Literal] | None = None) -> str:
-    """The predicate as SQL-like text; literals as `?` unless they are given.
+    """Return the predicate as SQL-like text; literals as `?` unless they are given.
 
-    Values are customers' data: pass literals only where the user asked for --show-literals.
+    Values are customers' data: pass literals only if the user asked for --show-literals.
     """
     return _render(predicate, schema, literals, parent="")
 
@@ -163,7 +163,8 @@ def _render_leaf(
     literals: Sequence[Literal] | None,
     negation: str,
 ) -> str:
-    """negation: "" or "NOT ", where SQL puts it: `c IS NOT NULL`, `c NOT IN (?)`."""
+    """Return one leaf as text. negation: "" or "NOT ", where SQL puts it: `c IS NOT NULL`, `c NOT
+    IN (?)`."""
     name = _ref_name(node.ref, schema)
     if isinstance(node, IsNull):
         return f"{name} IS {negation}NULL"
@@ -180,7 +181,8 @@ def _render_leaf(
 def _render_children(
     node: And | Or, schema: Schema, literals: Sequence[Literal] | None, word: str
 ) -> list[str]:
-    """Adjacent `c >= ? AND c <= ?` print as BETWEEN, which is how people wrote them."""
+    """Return the children as text; adjacent `c >= ? AND c <= ?` print as BETWEEN, as people write
+    them."""
     texts: list[str] = []
     children = list(node.children)
     while children:

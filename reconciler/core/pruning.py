@@ -1,15 +1,15 @@
-"""The pruning oracle: which files or row groups an engine would read for which queries.
+"""Predicts which files or row groups an engine would read for which queries.
 
-One batch of literal settings of one shape against all zone maps at once, used by observation, the
-cost model and every what-if. It predicts Iceberg, so it keeps what Iceberg keeps:
+One batch of literal settings of one shape is tested against all zone maps at once, for observation,
+the cost model and every what-if. It predicts Iceberg, so it keeps what Iceberg keeps:
 
 - `may_match` is the inclusive metrics evaluator. != and NOT IN never prune; IN lists of more than
-  200 values prune only files without a value; NOT LIKE 'x%' prunes only where the null count is
-  missing (as pyiceberg does); counts and bounds that are missing, or NaN, never prune; NULL and
-  NaN prune only when the counts say that nothing else is there.
+  200 values prune only files without a value; NOT LIKE 'x%' prunes only if the null count is
+  missing (as in pyiceberg); counts and bounds that are missing, or NaN, never prune; NULL and NaN
+  prune only if the counts show that nothing else is there.
 - Partition values are tested with the inclusive projection of each condition through each
   transform of the file's own spec, once per distinct partition.
-- `contained` is the strict counterpart: every row certainly matches. It asks for more than
+- `contained` is the strict counterpart: every row certainly matches. It requires more than
   Iceberg's strict evaluator: a missing null or NaN count proves nothing.
 """
 
@@ -61,7 +61,7 @@ IN_LIMIT = 200
 class Partitions:
     """Partition values of n files or row groups.
 
-    values: distinct (spec id, partition values); index: per file or row group its place in them.
+    values: distinct (spec id, partition values); index: per file or row group its position in them.
     """
 
     schema: Schema
@@ -81,10 +81,10 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class _SpecPartitions:
-    """The partitions of one spec. members: their places in Partitions.values.
+    """The partitions of one spec. members: their positions in Partitions.values.
 
-    columns: per field of the spec its values in their domain and which are NULL, [members]; None
-    where the field says nothing (void, unknown transform, dropped source column).
+    columns: per field of the spec its values in their domain and which are NULL, [members]; None if
+    the field is not usable (void, unknown transform, dropped source column).
     """
 
     spec: PartitionSpec
@@ -93,7 +93,7 @@ class _SpecPartitions:
 
 
 def partitions_of(table: FileTable) -> Partitions | None:
-    """The table's partition values, None when no file is partitioned."""
+    """Return the table's partition values, None if no file is partitioned."""
     if all(spec.unpartitioned for spec in table.specs.values()):
         return None
     if "partitions" not in table.derived:
@@ -107,7 +107,8 @@ def partitions_of(table: FileTable) -> Partitions | None:
 def prune(
     batch: ShapeBatch, table: FileTable, literals: Sequence[SlotLiterals] | None = None
 ) -> Bool:
-    """bool[queries, files]: the engine would read the file. literals: others than the batch's."""
+    """Return bool[queries, files]: the engine would read the file. literals: instead of the batch's
+    own."""
     if batch.full_scan:
         return np.ones((len(batch), len(table)), dtype=np.bool_)
     return may_match(
@@ -124,7 +125,8 @@ def prune(
 def inside(
     batch: ShapeBatch, table: FileTable, literals: Sequence[SlotLiterals] | None = None
 ) -> Bool:
-    """bool[queries, files]: every row of the file matches, so a rewrite would gain nothing."""
+    """Return bool[queries, files]: every row of the file matches, so a rewrite would gain
+    nothing."""
     if batch.full_scan:
         return np.ones((len(batch), len(table)), dtype=np.bool_)
     return contained(
@@ -147,13 +149,13 @@ def may_match(
     schema: Schema | None = None,
     queries: int | None = None,
 ) -> Bool:
-    """bool[queries, n]: the file (or row group) may hold a matching row.
+    """Return bool[queries, n]: the file (or row group) may hold a matching row.
 
-    literals: per slot an array [queries] in the column's domain, for In a tuple of tuples. byte
-    strings that end in NUL must come as an object array, because numpy strips them.
-    columns: zone maps by field id, [n]; a column that is missing never prunes. records: int64[n],
-    negative where unknown. schema: to transform bounds for conditions on a partition transform;
-    without it those never prune. queries: needed only when the predicate has no slot.
+    literals: per slot an array [queries] in the column's domain, for In a tuple of tuples. Byte
+    strings that end in NUL must come as an object array, because numpy strips them. columns: zone
+    maps by field id, [n]; a column that is missing never prunes. records: int64[n], negative if
+    unknown. schema: to transform bounds for conditions on a partition transform; without it those
+    never prune. queries: needed only if the predicate has no slot.
     """
     count = count_queries(predicate, literals, queries)
 
@@ -180,10 +182,10 @@ def contained(
     schema: Schema | None = None,
     queries: int | None = None,
 ) -> Bool:
-    """bool[queries, n]: every row of the file (or row group) certainly matches.
+    """Return bool[queries, n]: every row of the file (or row group) certainly matches.
 
-    Arguments as in `may_match`. A row that matches is one for which the predicate is true, so a
-    file with a NULL in the column is inside no comparison. Empty files are inside everything.
+    Arguments as in `may_match`. A row matches if the predicate is true for it, so a file with a
+    NULL in the column is inside no comparison. Empty files are inside everything.
     """
     count = count_queries(predicate, literals, queries)
 
@@ -219,11 +221,11 @@ def simplify(predicate: Predicate, schema: Schema) -> Predicate:
 def resolve_moving(
     batch: ShapeBatch, schema: Schema, at_ms: int | Int64
 ) -> tuple[SlotLiterals, ...]:
-    """The batch's literals as they would be at another time: moving ones become at + offset.
+    """Return the batch's literals at another time: moving ones become at + offset.
 
     at_ms: epoch milliseconds, one for all queries or int64[queries] (batch.event_ms gives the
-    literals as they were). Offsets are in the column's unit: days, us or ns, or whole periods for
-    a partition transform. Slots on columns without a time stay as they are.
+    recorded literals). Offsets are in the column's unit: days, us or ns, or whole periods for a
+    partition transform. Slots on columns without a time do not change.
     """
     times = np.broadcast_to(np.asarray(at_ms, dtype=np.int64), (len(batch),))
     resolved = list(batch.literals)
@@ -239,7 +241,8 @@ def resolve_moving(
 
 
 def _domain_time(leaf: Leaf, schema: Schema, times: Int64) -> Array | None:
-    """Epoch milliseconds in the unit of the leaf's column and transform, None without a time."""
+    """Return epoch milliseconds in the unit of the leaf's column and transform, None without a
+    time."""
     field = schema.by_id.get(leaf.ref.field_id)
     if field is None:
         return None
@@ -255,7 +258,7 @@ def _domain_time(leaf: Leaf, schema: Schema, times: Int64) -> Array | None:
 
 
 def _slot_leaves(predicate: Predicate) -> list[Leaf]:
-    """The leaves that hold a slot, each once."""
+    """Return the leaves that hold a slot, each once."""
     leaves: list[Leaf] = []
 
     def collect(leaf: Leaf) -> Test:
@@ -268,7 +271,7 @@ def _slot_leaves(predicate: Predicate) -> list[Leaf]:
 
 
 def _inclusive_leaf(leaf: Leaf, literals: Sequence[SlotLiterals], column: ColumnBounds) -> Test:
-    """Iceberg's InclusiveMetricsEvaluator for one condition."""
+    """Return Iceberg's InclusiveMetricsEvaluator for one condition."""
     nulls_only = (column.values > 0) & (column.nulls == column.values)
     nans_only = (column.nans > 0) & (column.nans == column.values)
     if leaf.op == "null":
@@ -292,7 +295,8 @@ def _inclusive_leaf(leaf: Leaf, literals: Sequence[SlotLiterals], column: Column
 
 
 def _strict_leaf(leaf: Leaf, literals: Sequence[SlotLiterals], column: ColumnBounds) -> Test:
-    """Every row matches = no value can meet the complement, and no NULL or NaN is in the way."""
+    """Return the strict test: every row matches if no value can meet the complement and no NULL or
+    NaN is there."""
     nulls_only = (column.values > 0) & (column.nulls == column.values)
     nans_only = (column.nans > 0) & (column.nans == column.values)
     no_nulls = column.nulls == 0
@@ -314,7 +318,7 @@ def _strict_leaf(leaf: Leaf, literals: Sequence[SlotLiterals], column: ColumnBou
 
 
 def _intervals(column: ColumnBounds, valueless: Bool, null_only: Bool, op: str = "") -> Intervals:
-    """Zone maps as intervals. A NaN bound marks bounds that are not reliable."""
+    """Return zone maps as intervals. A NaN bound means that the bounds are not reliable."""
     lower, upper = column.has_lower, column.has_upper
     if column.kind is Kind.FLOAT:
         unreliable = lower & np.isnan(column.lower)
@@ -328,9 +332,10 @@ def _intervals(column: ColumnBounds, valueless: Bool, null_only: Bool, op: str =
 def _transformed(
     leaf: Leaf, columns: Mapping[int, ColumnBounds], schema: Schema | None
 ) -> ColumnBounds | None:
-    """The column's zone map, carried through an order-preserving transform; None: not judged.
+    """Return the column's zone map under an order-preserving transform, None if not usable.
 
-    Other transforms keep the counts, because every transform but void keeps NULL and value apart.
+    Other transforms keep the counts, because every transform except void keeps NULL and values
+    apart.
     """
     column = columns.get(leaf.ref.field_id)
     transform = leaf.ref.transform
@@ -352,7 +357,7 @@ def _transformed(
 
 
 def _never_null(field_id: int, schema: Schema) -> bool:
-    """Required and not below a struct, which may itself be null."""
+    """Whether the field is required and not inside a struct, which may itself be null."""
     field = schema.by_id.get(field_id)
     return field is not None and field.required and "." not in field.name
 
@@ -366,7 +371,7 @@ def _with_required(column: ColumnBounds, schema: Schema | None) -> ColumnBounds:
 def _and_partitions(
     result: Bool, predicate: Predicate, literals: Sequence[SlotLiterals], partitions: Partitions
 ) -> None:
-    """Clears result where the file's partition values rule a match out."""
+    """Clear the result where the file's partition values exclude a match."""
     kept = _partitions_may_match(predicate, literals, partitions, len(result))
     if kept is None:
         return
@@ -382,7 +387,8 @@ def _partitions_may_match(
     partitions: Partitions,
     queries: int,
 ) -> Bool | None:
-    """bool[queries, distinct partitions], or None when no spec partitions by a filtered column."""
+    """Return bool[queries, distinct partitions], None if no spec partitions by a filtered
+    column."""
     filtered = set(fields_of(predicate))
     kept: Bool | None = None
     for part in partitions.by_spec:
@@ -415,7 +421,7 @@ def _spec_may_match(
 
 
 def _unjudged(leaf: Leaf, literals: Sequence[SlotLiterals]) -> Test:
-    """Nothing is known of the column: only an empty IN list is sure to match nothing."""
+    """Return the test for an unknown column: only an empty IN list certainly matches nothing."""
     if leaf.op != "in":
         return always(True)
     filled = np.array([len(members) > 0 for members in literals[leaf.slot]], dtype=np.bool_)
@@ -430,7 +436,8 @@ def _projected_leaf(
     values: Array,
     null: Bool,
 ) -> Test:
-    """One condition on one partition field; a condition on that very transform applies as is."""
+    """Return the test of one condition on one partition field; a condition on the same transform
+    applies unchanged."""
     literal = literals[leaf.slot] if leaf.slot >= 0 else None
     if leaf.ref.transform == part.transform:
         condition: tuple[str, SlotLiterals | None] | None = (leaf.op, literal)
@@ -464,7 +471,7 @@ _DTYPE: dict[Kind, type] = {Kind.INT: np.int64, Kind.FLOAT: np.float64, Kind.BYT
 
 
 def _point_test(op: str, literal: SlotLiterals | None, values: Array, null: Bool) -> Test:
-    """Iceberg's evaluation of a partition value: != and NOT IN hold for NULL there."""
+    """Return Iceberg's evaluation of a partition value: != and NOT IN are true for NULL there."""
     if op in ("null", "not null"):
         return per_file(null if op == "null" else ~null)
     if op in ("nan", "not nan"):

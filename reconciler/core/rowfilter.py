@@ -1,8 +1,8 @@
-"""Which rows satisfy a predicate, for a batch of literal settings of one shape at once.
+"""Finds the rows that satisfy a predicate, for a batch of literal settings of one shape at once.
 
-Used by sampling, utilization and the what-if. SQL's three-valued logic collapsed to "is true":
-NULL satisfies only IS NULL, NaN only IS NaN, != and NOT IN; NOT is pushed onto the leaves first,
-as Iceberg does. Byte strings that differ only in trailing NULs are the same (see `values`).
+Used by sampling, utilization and the what-if. SQL's three-valued logic is reduced to "is true":
+NULL satisfies only IS NULL, NaN only IS NaN, != and NOT IN; NOT is pushed onto the leaves first, as
+in Iceberg. Byte strings that differ only in trailing NULs are equal (see `values`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def matches(
     schema: Schema | None = None,
     queries: int | None = None,
 ) -> Bool:
-    """bool[queries, rows]: the predicate is true for the row.
+    """Return bool[queries, rows]: the predicate is true for the row.
 
     values: by field id, the column's domain, [rows]; null: by field id, a missing entry has no
     nulls. A column that is not given (not sampled) satisfies every condition, so that a row is
     never lost. schema: needed only to apply partition transforms in the predicate; without it
-    conditions on a transform hold. queries: needed only when the predicate has no slot.
+    conditions on a transform are true. queries: needed only if the predicate has no slot.
     """
     rows = _row_count(predicate, values)
     count = count_queries(predicate, literals, queries)

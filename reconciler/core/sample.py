@@ -1,4 +1,4 @@
-"""Row samples and row groups: what footers and sketches add to the file table.
+"""Row samples and row groups: additions to the file table from footers and sketches.
 
 `RowGroups` lists the row groups of files whose footer has been read; `RowSample` is a pooled joint
 sample of rows. `reconciler.catalog.sketch` fills both; utilization and what-if read them.
@@ -17,14 +17,14 @@ from reconciler.core.filetable import Array, Bool, ColumnBounds, Int64
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Row groups of the files with a footer, in file order. Arrays have shape [row groups].
+    """Row groups of the files with a known footer, in file order. Arrays have shape [row groups].
 
     file: row of the file table. records: rows. columns: zone maps by field id (sizes = compressed
     column chunk bytes). column_sizes: compressed chunk bytes by field id, every leaf column.
-    encoded: bytes of the row group before compression, None where that was not read.
-    dictionary: stored bytes of the dictionary page by field id, 0 without one, UNKNOWN where the
-    footer does not tell; None where that was not read.
-    footer_bytes: int64[files], UNKNOWN where the footer has not been read; has_footer likewise.
+    encoded: bytes of the row group before compression, None if that was not read.
+    dictionary: stored bytes of the dictionary page by field id, 0 without one, UNKNOWN if the
+    footer does not say; None if that was not read.
+    footer_bytes: int64[files], UNKNOWN if the footer has not been read; has_footer likewise.
     """
 
     file: Int64
@@ -41,8 +41,8 @@ class RowGroups:
 class RowSample:
     """A joint sample of rows over the predicate columns. Arrays have shape [rows].
 
-    values: by field id, the column's domain (`values`); null: by field id, bool.
-    weight: table rows that each sampled row stands for. file: row of the file table it came from.
+    values: by field id, the column's domain (`values`); null: by field id, bool. weight: table rows
+    that each sampled row represents. file: row of the file table it came from.
     """
 
     values: Mapping[int, Array]

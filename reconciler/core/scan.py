@@ -1,8 +1,8 @@
-"""What a single query's scan of a table opens, and which of its conditions rules out which file.
+"""Explains which files one query's scan opens, and which of its conditions excludes which file.
 
-For `explain --query`: the pruning oracle applied condition by condition, so that a person sees why
-a file has to be read. Of a recorded shape, one query stands for all: the median by files opened.
-Decisions use none of this; they evaluate whole batches (`core.cost`).
+For `explain --query`: pruning is applied condition by condition, to show why a file has to be read.
+A recorded shape is represented by one query: the median by files opened. Decisions do not use this
+module; they evaluate whole batches (`core.cost`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from reconciler.core.predicate import TRUE, And, Predicate, fields_of, push_not
 from reconciler.core.pruning import contained, may_match, partitions_of, simplify
 
 MOST_QUERIES = 256
-"""Of a shape, to take the median of: enough to stand for it, few enough to wait for."""
+"""Maximum queries of a shape of which the median is taken: representative, and fast enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionEffect:
     """One condition of a conjunction. Arrays have shape [files].
 
-    by_partition, by_bounds: files that it rules out by their partition values or by their bounds;
-    certain: every row of the file meets it; unbounded: a column of it has no bounds there.
+    by_partition, by_bounds: files excluded by their partition values or by their bounds; certain:
+    every row of the file meets it; unbounded: a column of the condition has no bounds there.
     """
 
     condition: Predicate
@@ -43,14 +43,15 @@ class ConditionEffect:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """conditions: what must all hold, in the query's order. read: bool[files], it is opened."""
+    """conditions: all must be true, in the query's order. read: bool[files], the file is opened."""
 
     conditions: tuple[ConditionEffect, ...]
     read: Bool
 
 
 def explain_scan(files: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals]) -> Scan:
-    """One query against one snapshot. literals: per slot an array (In: a tuple) of one query."""
+    """Explain one query against one snapshot. literals: per slot an array (In: a tuple) of one
+    query."""
     effects = tuple(
         _effect(files, condition, literals)
         for condition in conditions_of(simplify(push_not(predicate), files.schema))
@@ -62,9 +63,10 @@ def explain_scan(files: FileTable, predicate: Predicate, literals: Sequence[Slot
 
 
 def median_of(files: FileTable, demand: Demand) -> Demand:
-    """The one query of the shape that opens the median number of files, queries by weight.
+    """Return the query of the shape that opens the median number of files, queries by weight.
 
-    Of more than MOST_QUERIES, those at equal distances in their order (by time, as recorded).
+    Of more than MOST_QUERIES, only evenly spaced ones in their order (by time, as recorded) are
+    used.
     """
     if not demand.prunable:
         return demand.take(slice(0, 1))
@@ -82,7 +84,7 @@ def median_of(files: FileTable, demand: Demand) -> Demand:
 
 
 def conditions_of(predicate: Predicate) -> tuple[Predicate, ...]:
-    """The children of a conjunction, however nested; nothing for TRUE."""
+    """Return the children of a conjunction, however nested; nothing for TRUE."""
     if isinstance(predicate, And):
         return tuple(one for child in predicate.children for one in conditions_of(child))
     return () if predicate == TRUE else (predicate,)

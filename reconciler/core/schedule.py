@@ -1,9 +1,9 @@
-"""When a cron schedule in a time zone comes next and came last, clock changes included.
+"""Computes the next and the last start of a cron schedule in a time zone, clock changes included.
 
-A schedule at fixed hours happens once on every day that it names: a local time that a clock change
-skips happens when the clock has moved on, one that comes twice happens the first time. A schedule
-by the hour or the minute (`*`, `*/15`) follows real time: skipped times do not happen, repeated
-ones happen twice. CronSim only says which local times match; what instants they are is said here.
+A schedule at fixed hours starts once on every day that it names: a local time that a clock change
+skips starts right after the change, one that occurs twice starts the first time. A schedule by the
+hour or the minute (`*`, `*/15`) follows real time: skipped times do not start, repeated ones start
+twice. CronSim only finds matching local times; this module turns them into instants.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SECOND = dt.timedelta(seconds=1)
 
 
 def next_start(schedule: str, zone: ZoneInfo, now: dt.datetime) -> dt.datetime:
-    """The first start after `now`, in UTC. Raises CronSimError, StopIteration when none comes."""
+    """Return the first start after `now`, in UTC. Raises CronSimError; StopIteration if there is
+    none."""
     local, slack = _local(zone, now), _slack(zone, now)
     found: dt.datetime | None = None
     for naive in CronSim(schedule, local - slack):
@@ -31,7 +32,7 @@ def next_start(schedule: str, zone: ZoneInfo, now: dt.datetime) -> dt.datetime:
 
 
 def last_start(schedule: str, zone: ZoneInfo, now: dt.datetime) -> dt.datetime:
-    """The last start at or before `now`, in UTC. Raises as `next_start`."""
+    """Return the last start at or before `now`, in UTC. Raises as `next_start`."""
     local, slack = _local(zone, now), _slack(zone, now)
     found: dt.datetime | None = None
     for naive in CronSim(schedule, local + slack + SECOND, reverse=True):
@@ -43,27 +44,28 @@ def last_start(schedule: str, zone: ZoneInfo, now: dt.datetime) -> dt.datetime:
 
 
 def _local(zone: ZoneInfo, now: dt.datetime) -> dt.datetime:
-    """Wall-clock time without a zone, in whole seconds."""
+    """Return wall-clock time without a zone, in whole seconds."""
     return now.astimezone(zone).replace(tzinfo=None, microsecond=0)
 
 
 def _slack(zone: ZoneInfo, now: dt.datetime) -> dt.timedelta:
-    """How far apart wall clock and instants may be ordered: by a clock change near `now`."""
+    """Return how far the order of wall-clock times and instants may differ: by a clock change near
+    `now`."""
     offsets = [(now + shift).astimezone(zone).utcoffset() for shift in (-DAY, 0 * DAY, DAY)]
     known = [offset for offset in offsets if offset is not None]
     return max(known) - min(known)
 
 
 def _moments(schedule: str, zone: ZoneInfo, naive: dt.datetime) -> Iterator[dt.datetime]:
-    """The instants at which a local time of the schedule happens: none, one or two."""
+    """Yield the instants at which a local time of the schedule occurs: none, one or two."""
     first = naive.replace(tzinfo=zone, fold=0).astimezone(dt.UTC)
     second = naive.replace(tzinfo=zone, fold=1).astimezone(dt.UTC)
     real_time = any(part.startswith("*") for part in schedule.split()[:2])
-    if first < second:  # it comes twice
+    if first < second:  # it occurs twice
         yield first
         if real_time:
             yield second
-    elif first > second:  # it is skipped: fold 0 is read by the old offset, fold 1 by the new one
+    elif first > second:  # it is skipped: fold 0 uses the old offset, fold 1 the new one
         if not real_time:
             yield _end_of_gap(zone, second, first)
     else:
@@ -71,7 +73,7 @@ def _moments(schedule: str, zone: ZoneInfo, naive: dt.datetime) -> Iterator[dt.d
 
 
 def _end_of_gap(zone: ZoneInfo, before: dt.datetime, after: dt.datetime) -> dt.datetime:
-    """The instant of the clock change, which lies between the two, to the second."""
+    """Return the instant of the clock change, which is between the two, to the second."""
     old = before.astimezone(zone).utcoffset()
     while after - before > SECOND:
         middle = (before + (after - before) / 2).replace(microsecond=0)

@@ -1,6 +1,6 @@
 """The part of an Iceberg schema and partition spec that layout decisions need, without pyiceberg.
 
-Columns are known by field id everywhere; names are only for people. A nested struct leaf has a
+Columns are identified by field id everywhere; names are only for people. A nested struct leaf has a
 dotted name; elements of lists and maps have no usable bounds and are listed as not judged.
 """
 
@@ -19,12 +19,13 @@ METADATA_COLUMNS = frozenset(
     ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id",
      "_last_updated_sequence_number")
 )  # fmt: skip
-"""Names of what Iceberg's readers add to rows: a table's own columns of these names hide it."""
+"""Names of the columns that Iceberg's readers add to rows; a table's own columns of these names
+hide them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A leaf column. type: Iceberg's string; repeated: it lies below a list or map."""
+    """A leaf column. type: Iceberg's string; repeated: it is inside a list or map."""
 
     field_id: int
     name: str
@@ -40,8 +41,8 @@ class Field:
 @dataclass(frozen=True)
 class Schema:
     """name_mapping: (path of names, field id) of the columns of files that were written without
-    field ids ("Column Projection" of the Iceberg specification); () where the table has none.
-    alike: `names_alike`."""
+    field ids ("Column Projection" of the Iceberg specification); () if the table has none. alike:
+    `names_alike`."""
 
     schema_id: int
     fields: tuple[Field, ...]
@@ -57,7 +58,7 @@ class Schema:
         return {field.name: field for field in self.fields}
 
     def find(self, name: str) -> Field | None:
-        """Exact name first, then case-insensitive when that is unambiguous."""
+        """Return the field by exact name, else case-insensitively if that is unambiguous."""
         exact = self.by_name.get(name)
         if exact is not None:
             return exact
@@ -66,13 +67,13 @@ class Schema:
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """Top-level columns that are named like metadata columns."""
+        """Return the top-level columns that are named like metadata columns."""
         tops = dict.fromkeys(field.name.partition(".")[0] for field in self.fields)
         return tuple(name for name in tops if name in METADATA_COLUMNS)
 
     @property
     def unwritable(self) -> tuple[Field, ...]:
-        """Columns of types that Spark, which writes what is rewritten, has no counterpart of."""
+        """Return the columns whose types Spark, which writes the files, does not support."""
         return tuple(
             field for field in self.fields if field.type.partition("(")[0] in UNKNOWN_TO_SPARK
         )
@@ -83,9 +84,12 @@ class Schema:
 
 
 def names_alike(body: Any, within: str = "") -> tuple[str, ...]:
-    """Columns, and fields of one struct, whose names differ in case only: Spark, as it starts,
-    cannot tell them apart. body: a schema or a type of it, as the Iceberg specification writes them
-    in JSON ("Appendix C"); within: the name of what holds it, with a dot at its end."""
+    """Return columns, and fields of one struct, whose names differ only in case.
+
+    Spark with its default settings cannot distinguish them. body: a schema or one of its types, as
+    the Iceberg specification writes them in JSON ("Appendix C"); within: the name of the enclosing
+    field, with a dot at its end.
+    """
     if not isinstance(body, Mapping):
         return ()
     fields = body.get("fields", ())

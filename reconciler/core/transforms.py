@@ -30,7 +30,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def parse(transform: str) -> tuple[str, int]:
-    """Name and parameter: "bucket[16]" is ("bucket", 16); 0 where there is none."""
+    """Return name and parameter: "bucket[16]" is ("bucket", 16); 0 without a parameter."""
     name, _, argument = transform.partition("[")
     return name, int(argument.rstrip("]")) if argument else 0
 
@@ -40,12 +40,13 @@ def known(transform: str) -> bool:
 
 
 def preserves_order(transform: str) -> bool:
-    """a <= b implies transform(a) <= transform(b), so bounds can be transformed."""
+    """Whether a <= b implies transform(a) <= transform(b), so that bounds can be transformed."""
     return parse(transform)[0] in ("identity", "truncate", *_PERIODS)
 
 
 def result_kind(transform: str, source_type: str) -> Kind | None:
-    """Domain of the transform's result; None for void, unknown transforms and unordered types."""
+    """Return the domain of the transform's result; None for void, unknown transforms and unordered
+    types."""
     name, _ = parse(transform)
     if name in ("identity", "truncate"):
         return kind_of(source_type)
@@ -53,9 +54,10 @@ def result_kind(transform: str, source_type: str) -> Kind | None:
 
 
 def apply(transform: str, source_type: str, values: Array) -> Array:
-    """The transform of each value; nulls are the caller's. Raises ValueError for an unknown one.
+    """Return the transform of each value; the caller handles nulls. Raises ValueError for an
+    unknown one.
 
-    values: the domain of `source_type`, or an object array of bytes where trailing NULs matter.
+    values: the domain of `source_type`, or an object array of bytes if trailing NULs matter.
     """
     name, parameter = parse(transform)
     if name == "identity":
@@ -73,7 +75,7 @@ def apply(transform: str, source_type: str, values: Array) -> Array:
 def project(
     op: str, literals: SlotLiterals | None, transform: str, source_type: str
 ) -> tuple[str, SlotLiterals | None] | None:
-    """The condition that a matching row's partition value meets; None when nothing follows."""
+    """Return the condition that a matching row's partition value meets; None if nothing follows."""
     name, _ = parse(transform)
     if not known(transform) or name == "void":
         return None
@@ -92,7 +94,7 @@ def project(
     if name == "bucket":
         return None
     if op == "not starts":
-        # A partition value is at most the width long, so it starts with a longer prefix never.
+        # A partition value is at most `width` long, so it never starts with a longer prefix.
         return op, literals
     return _project_ordered(op, literals, transform, source_type)
 
@@ -100,7 +102,8 @@ def project(
 def _project_ordered(
     op: str, literals: Array, transform: str, source_type: str
 ) -> tuple[str, SlotLiterals | None] | None:
-    """Order-preserving transforms; x < 5 on a discrete domain is x <= 4, which projects tighter."""
+    """Project an order-preserving transform; x < 5 on a discrete domain is x <= 4, which projects
+    tighter."""
     if op == "starts":
         return op, apply(transform, source_type, literals)
     if op in ("<", "<="):
@@ -113,7 +116,7 @@ def _project_ordered(
 
 
 def _shifted(source_type: str, literals: Array, step: int) -> Array:
-    """The neighbouring value of a discrete numeric domain; byte strings stay as they are."""
+    """Return the neighbouring value of a discrete numeric domain; byte strings do not change."""
     kind = kind_of(source_type)
     if kind is Kind.INT:
         edge = _INT64.min if step < 0 else _INT64.max
@@ -139,7 +142,7 @@ def _apply_members(
 
 
 def bucket_hash(source_type: str, values: Array) -> UInt32:
-    """murmur3_x86_32 with seed 0 of the canonical bytes of each value (spec, appendix B)."""
+    """Return murmur3_x86_32 with seed 0 of the canonical bytes of each value (spec, appendix B)."""
     kind = kind_of(source_type)
     if source_type.startswith("decimal"):
         unscaled = _unscaled(values, kind)
@@ -155,7 +158,8 @@ def bucket_hash(source_type: str, values: Array) -> UInt32:
 
 
 def _fixed_width(source_type: str) -> int:
-    """Bytes that numpy's stripped trailing NULs must be restored to; 0 for varying lengths."""
+    """Return the width to which numpy's stripped trailing NULs must be restored; 0 for varying
+    lengths."""
     if source_type == "uuid":
         return 16
     return int(source_type[6:].strip("[]")) if source_type.startswith("fixed") else 0
@@ -168,7 +172,7 @@ def _unscaled(values: Array, kind: Kind | None) -> list[int]:
 
 
 def _minimal_bytes(number: int) -> bytes:
-    """Shortest big-endian two's complement form."""
+    """Return the shortest big-endian two's complement form."""
     bits = number.bit_length() if number >= 0 else (number + 1).bit_length()
     return number.to_bytes(bits // 8 + 1, "big", signed=True)
 
@@ -182,7 +186,7 @@ def _murmur3_longs(longs: npt.NDArray[np.int64]) -> UInt32:
 
 
 def _murmur3_bytes(items: list[bytes]) -> UInt32:
-    """All values at once: 4-byte block by block, each for the values that are long enough."""
+    """Hash all values at once: 4-byte block by block, each for the values that are long enough."""
     lengths = np.array([len(item) for item in items], dtype=np.int64)
     blocks = int(lengths.max(initial=0)) // 4 + 1
     padded = b"".join(item.ljust(blocks * 4, b"\0") for item in items)
@@ -225,13 +229,14 @@ def _truncate(source_type: str, values: Array, width: int) -> Array:
 
 
 def _wide(values: Array, change: Callable[[int], int]) -> Array:
-    """Wide decimals have more bits than numpy: Python integers, one by one."""
+    """Apply `change` to wide decimals as Python integers one by one: they have more bits than
+    numpy's."""
     changed = [encode_wide_decimal(change(decode_wide_decimal(v))) for v in values.tolist()]
     return np.array(changed, dtype=np.bytes_)
 
 
 def _truncate_bytes(values: Array, width: int, code_points: bool) -> Array:
-    """The first `width` code points (or bytes) of each value."""
+    """Return the first `width` code points (or bytes) of each value."""
     size = values.dtype.itemsize
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), size)
     starts = (raw & 0xC0) != 0x80 if code_points else np.ones_like(raw, dtype=np.bool_)
@@ -240,7 +245,7 @@ def _truncate_bytes(values: Array, width: int, code_points: bool) -> Array:
 
 
 def _period(name: str, source_type: str, values: Array) -> Array:
-    """Whole years, months, days or hours since the epoch, rounded down."""
+    """Return whole years, months, days or hours since the epoch, rounded down."""
     if source_type == "date":
         if name == "hour":
             raise ValueError("cannot apply transform hour to date")

@@ -37,7 +37,7 @@ _OFFSET_WIDE = 1 << 135  # 17 bytes hold every 38-digit unscaled value with a si
 
 
 BOUND_BYTES = 64
-"""Bytes of a bound that are kept: a lower bound is cut, an upper bound cut and incremented."""
+"""Maximum bytes of a bound: a lower bound is cut, an upper bound cut and incremented."""
 
 
 class Kind(Enum):
@@ -53,7 +53,8 @@ _INT_TYPES = {
 
 
 def kind_of(iceberg_type: str) -> Kind | None:
-    """The domain of an Iceberg primitive type string, None for types without ordered bounds."""
+    """Return the domain of an Iceberg primitive type string, None for types without ordered
+    bounds."""
     if iceberg_type in _INT_TYPES:
         return Kind.INT
     if iceberg_type in ("float", "double"):
@@ -72,7 +73,7 @@ def decimal_scale(iceberg_type: str) -> int:
 
 
 def encode_wide_decimal(unscaled: int) -> bytes:
-    """Unscaled decimal of any sign as 17 bytes whose byte order is the numeric order."""
+    """Return an unscaled decimal of any sign as 17 bytes whose byte order is the numeric order."""
     return (unscaled + _OFFSET_WIDE).to_bytes(17, "big")
 
 
@@ -81,7 +82,7 @@ def decode_wide_decimal(value: bytes) -> int:
 
 
 def micros(value: dt.datetime) -> int:
-    """Microseconds since the epoch; a naive datetime is taken as UTC."""
+    """Return microseconds since the epoch; a naive datetime is taken as UTC."""
     if value.tzinfo is None:
         value = value.replace(tzinfo=dt.UTC)
     delta = value - _EPOCH
@@ -89,10 +90,10 @@ def micros(value: dt.datetime) -> int:
 
 
 def encode(iceberg_type: str, value: Any) -> Scalar:
-    """A Python value of an Iceberg type as its domain scalar.
+    """Return a Python value of an Iceberg type as its domain scalar.
 
-    Raises ValueError when the value does not belong to the type (an inexact decimal, a string for
-    a number): such a predicate cannot be judged and must not be guessed.
+    Raises ValueError if the value does not belong to the type (an inexact decimal, a string for a
+    number): such a predicate cannot be judged and must not be guessed.
     """
     kind = kind_of(iceberg_type)
     if kind is Kind.FLOAT:
@@ -145,7 +146,7 @@ def _encode_bytes(value: Any) -> bytes:
 
 
 def show(iceberg_type: str, value: Scalar | None) -> str:
-    """A domain scalar as people write it. Only for output that may show values."""
+    """Return a domain scalar as people write it. Only for output that may show values."""
     if value is None:
         return "null"
     if isinstance(value, bytes):
@@ -178,7 +179,7 @@ def _show_bytes(iceberg_type: str, value: bytes) -> str:
 
 
 def _safe(render: Any, value: Scalar) -> str:
-    """Dates beyond Python's year range are shown as their raw number."""
+    """Return the rendered value; dates beyond Python's year range as their raw number."""
     try:
         return str(render())
     except (OverflowError, ValueError):
@@ -186,7 +187,8 @@ def _safe(render: Any, value: Scalar) -> str:
 
 
 def cut_bound(value: bytes, *, upper: bool) -> bytes | None:
-    """A string's bound as it is kept; None for an upper one that no short value is above."""
+    """Return a string's bound as it is stored; None for an upper one without a short value above
+    it."""
     if len(value) <= BOUND_BYTES:
         return value
     if not upper:
@@ -196,6 +198,8 @@ def cut_bound(value: bytes, *, upper: bool) -> bytes | None:
 
 
 def partition_identity(values: tuple[Scalar | None, ...]) -> tuple[object, ...]:
-    """Equal for equal partitions only, as a key: of floats NaN is equal to itself and -0.0 is not
-    0.0, as in Iceberg and unlike in Python."""
+    """Return a key that is equal only for equal partitions.
+
+    For floats NaN is equal to itself and -0.0 is not 0.0, as in Iceberg and unlike in Python.
+    """
     return tuple(value.hex() if isinstance(value, float) else value for value in values)

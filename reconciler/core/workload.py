@@ -1,8 +1,8 @@
-"""Fragments: what recorded queries ask of one table, and at which rate.
+"""Fragments: what recorded queries read of one table, and how often.
 
 A fragment is one query's demand on one table. Fragments of one shape (same predicate tree and
 projection) form a batch whose literals are arrays, so that decisions evaluate all queries of a
-template at once. Readers in `reconciler.workload_log` make fragments; the advisor reads batches.
+template at once. Readers in `reconciler.workload_log` create fragments; the advisor reads batches.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Fragment:
 
     source, position: where it was read; together unique, so that an import is idempotent.
     predicate: tree by field id with slots; literals: one per slot, in the column's domain.
-    moving: per slot None, or the offset (in the domain's unit: days, us, ns) such that
-        literal = event time + offset; an In slot is never moving.
+    moving: per slot None, or the offset (in the domain's unit: days, us, ns) such that literal =
+    event time + offset; an In slot is never moving.
     projection: field ids read, ascending, predicate columns included.
-    weight: how many executions it stands for. event_ms: epoch milliseconds.
-    recorded_bytes, duration_ms: what the engine measured, None where it recorded nothing.
-    full_scan: the query could not be understood and counts as a full scan that nothing explains.
-    unbound: for a prepared statement whose values the log does not hold, the whole predicate as it
-        was asked; `predicate` then keeps only the conditions whose literals are known.
+    weight: how many executions it represents. event_ms: epoch milliseconds.
+    recorded_bytes, duration_ms: what the engine measured, None if it recorded nothing.
+    full_scan: the query could not be understood and counts as an unexplained full scan.
+    unbound: for a prepared statement whose values the log does not hold, its whole predicate;
+    `predicate` then keeps only the conditions whose literals are known.
     """
 
     source: str
@@ -65,7 +65,8 @@ def _shape_text(predicate: Predicate, unbound: Predicate | None) -> str:
 def shape_id(
     predicate: Predicate, projection: Sequence[int], unbound: Predicate | None = None
 ) -> str:
-    """Hash of the predicate with `?` for literals, and the projection (definitions: Fragment)."""
+    """Return the hash of the predicate with `?` for literals, and the projection (definitions:
+    Fragment)."""
     text = f"{_shape_text(predicate, unbound)}|{tuple(projection)!r}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -75,10 +76,10 @@ class ShapeBatch:
     """All fragments of one shape. Arrays have shape [queries].
 
     literals[slot]: int64/float64/S<w>[queries] for scalar slots, for In slots a tuple of tuples.
-        byte strings of which one ends in NUL come as an object array.
-    moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN where fixed.
+    Byte strings come as an object array if one of them ends in NUL.
+    moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed.
     rate: executions per millisecond, decayed to the workload's end (definitions: Rate).
-    weight, event_ms, recorded_bytes (NaN where none), duration_ms (NaN where none).
+    weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
     """
 
     shape_id: str
@@ -122,10 +123,10 @@ def decayed_rates(
     since_ms: int,
     until_ms: int,
 ) -> npt.NDArray[np.float64]:
-    """Executions per millisecond that each fragment stands for at the workload's own end.
+    """Return the executions per millisecond of each fragment at the workload's own end.
 
-    rate = decayed weight / decayed span, half-life 7 days; the span is at least 24 h. The
-    reference time is until_ms, never the clock, so that an old log gives the same plan today.
+    rate = decayed weight / decayed span, half-life 7 days; the span is at least 24 h. The reference
+    time is until_ms, never the clock, so that an old log gives the same plan today.
     """
     tau = HALF_LIFE_MS / np.log(2.0)
     span = float(max(until_ms - since_ms, MIN_SPAN_MS))
@@ -137,7 +138,8 @@ def decayed_rates(
 def batch_fragments(
     fragments: Iterable[Fragment], skipped: Sequence[tuple[str, int]] = ()
 ) -> Workload:
-    """Fragments of one table grouped by shape, in order of shape id; queries by event time."""
+    """Return the fragments of one table grouped by shape, in order of shape id; queries by event
+    time."""
     items = sorted(fragments, key=lambda f: (f.event_ms, f.source, f.position))
     if not items:
         return Workload((), 0, 0, tuple(skipped))
@@ -180,7 +182,7 @@ def _literal_array(
     if isinstance(values[0], tuple):
         return tuple(v if isinstance(v, tuple) else (v,) for v in values)
     if isinstance(values[0], bytes):
-        # numpy strips trailing NULs from S; an object array says that they were there (`pruning`).
+        # numpy strips trailing NULs from S; an object array keeps them (`pruning`).
         kept = any(isinstance(v, bytes) and v.endswith(b"\0") for v in values)
         return np.array(values, dtype=object if kept else np.bytes_)
     kind = np.float64 if isinstance(values[0], float) else np.int64

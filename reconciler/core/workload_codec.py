@@ -1,8 +1,9 @@
-"""Fragments and predicates as rows of plain values, without loss, for the state tables.
+"""Stores fragments and predicates as rows of plain values, without loss, for the state tables.
 
 A row has only strings, integers, floats, booleans and nulls. A predicate is a compact JSON array
 per node; bytes are hex and floats are hexadecimal literals, so that what is read back is equal to
-what was written. The form is stored: change it only additively (a new tag, never another meaning).
+what was written. The form is persisted: change it only additively (a new tag, never another
+meaning).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
 
 
 def fragment_from_row(row: dict[str, Any]) -> Fragment:
-    """Inverse of `fragment_to_row`. Raises ValueError or KeyError on a foreign row."""
+    """Return the fragment of a row. Raises ValueError or KeyError on a foreign row."""
     unbound = row.get("unbound")
     return Fragment(
         source=row["source"],
@@ -97,7 +98,8 @@ def predicate_to_json(predicate: Predicate) -> str:
 
 @lru_cache(maxsize=4096)
 def predicate_from_json(text: str) -> Predicate:
-    """Shared between fragments of one shape: a tree is immutable."""
+    """Return the predicate of a JSON text; fragments of one shape share it, since it is
+    immutable."""
     return _node_in(json.loads(text))
 
 
