@@ -1,8 +1,8 @@
-"""Arranging: a group's rows as the frame to write, one partition a task, each sorted by the key.
+"""Arranges a group's rows as the frame to write: one partition per task, each sorted by the key.
 
-Where a group needs several tasks, a sample's quantiles cut the key into slices. A slice reads only
-the files that can hold it; if slices together would read the inputs too often, one shuffle moves
-the rows instead. Every row that is read is observed, so that nothing can get lost on the way.
+If a group needs several tasks, a sample's quantiles cut the key into slices. A slice reads only the
+files that can hold its rows; if all slices together would read the inputs too often, one shuffle
+moves the rows instead. Every row that is read is counted or hashed, so that no loss goes unnoticed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ ROWS_OF_A_SPLIT = 1 << 31
 GOLDEN_STRIDE = 1_327_217_885
 """2^31 divided by the golden ratio, as an odd number; no product of both overflows a long."""
 MAX_REREAD = 2.5
-"""Slices that together would read their inputs more often than this shuffle them once instead."""
+"""If slices together would read their inputs more often than this, the rows are shuffled once
+instead."""
 ALONG = "__layout_along_"
 SLICE = "__layout_slice"
 
 
 class Source:
-    """The inputs of one group as frames; remembers what must come out again."""
+    """The inputs of one group as frames, with the fingerprint that the output must have."""
 
     def __init__(self, spark: Any, table: Any, base: str, tasks: ScanTasks, hashed: bool) -> None:
         self.spark, self.table = spark, table
@@ -51,8 +52,11 @@ class Source:
         self._staged.close()
 
     def read(self, paths: Sequence[str], *, in_order: bool = False) -> Any:
-        """The rows of some inputs, not observed. in_order: by one task, file after file; else in as
-        many splits as the table's properties make, in no order."""
+        """Return the rows of some inputs, not observed.
+
+        in_order: by one task, file after file; else in as many splits as the table's properties
+        give, in no order.
+        """
         set_id = f"{self._base}/in-{self._sets}"
         self._sets += 1
         chosen = self._tasks.java_tasks(paths)
@@ -62,14 +66,14 @@ class Source:
         return stage.read(self.spark, set_id)
 
     def may_hold_nulls(self, field_id: int) -> bool:
-        """Whether some input has a NULL in the column, or does not tell."""
+        """Whether some input has a NULL in the column, or an unknown null count."""
         return any(file.nulls.get(field_id, 1) > 0 for file in self._tasks.values())
 
     def observed(self, frame: Any, schema: Any) -> Any:
-        """The same rows; their fingerprint over `schema` is gathered when they are read.
+        """Return the same rows; their fingerprint over `schema` is collected when they are read.
 
-        Where rows are only counted and the manifests tell how many there are, nothing is: it would
-        be another step for every row.
+        If rows are only counted and the manifests have the count, nothing is collected: it would be
+        another step for every row.
         """
         from pyspark.sql import Observation
 
@@ -80,18 +84,19 @@ class Source:
         return frame.observe(observation, *verify.aggregates(schema, self._hashed))
 
     def common_prefix(self, field_id: int) -> bytes:
-        """What the values of a string or binary column begin with, as far as bounds tell."""
+        """Return the common prefix of the values of a string or binary column, from its bounds."""
         low, high = inputs.extremes(self.table, self._tasks, field_id)
         return keys.common_prefix(low, high)
 
     def expect_all_rows(self) -> None:
-        """Slices are read: together they must have as many rows as the inputs."""
+        """Note that slices are read: together they must have as many rows as the inputs."""
         self._sliced = True
 
     def fingerprint(self, written: int) -> Fingerprint:
-        """Of the rows that were read; call after the frame was executed, before the sets are left.
+        """Return the fingerprint of the rows read; call it after the frame was executed, before the
+        sets end.
 
-        written: rows of the output; where none were observed, the inputs must have as many.
+        written: rows of the output; if nothing was observed, the inputs must have as many.
         """
         total = Fingerprint(0)
         for observation in self._observations:
@@ -112,7 +117,7 @@ class Source:
         return total if self._observations else Fingerprint(counted)
 
     def _rows_by_manifest(self) -> int | None:
-        """The inputs' rows without reading them; None where deletes apply."""
+        """Return the inputs' number of rows from the manifests; None if deletes apply."""
         files = self._tasks.values()
         if any(file.deletes != NO_DELETES for file in files):
             return None
@@ -120,7 +125,7 @@ class Source:
 
 
 def arranged(source: Source, group: Group) -> Any:
-    """The frame to write."""
+    """Return the frame to write."""
     if not group.action.key:
         return _packed(source, group)
     paths = [file.path for file in group.inputs]
@@ -155,7 +160,7 @@ def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], s
 
 
 def _packed(source: Source, group: Group) -> Any:
-    """Rows in their files' order, runs of files side by side."""
+    """Return rows in their files' order, one partition per run of files."""
     begins, size, seen = group.begins, group.bytes, 0
     ends = [size * share for share in begins]
     runs: list[list[str]] = [[] for _ in range(len(begins) + 1)]
@@ -167,11 +172,11 @@ def _packed(source: Source, group: Group) -> Any:
 
 
 def _order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> list[Any]:
-    """The sort of the key's columns.
+    """Return the sort expressions of the key's columns.
 
-    Spark sorts a single column of numbers by radix, and moves a row to the end of its array for
-    each NULL that it meets: rows of equal keys would lose their order. A second expression keeps
-    it from that.
+    Spark sorts a single numeric column with a radix sort, which moves a row to the end of its array
+    for each NULL, so that rows with equal keys would lose their order. A second expression avoids
+    that sort.
     """
     order = keys.order(key)
     if len(key) == 1 and source.may_hold_nulls(group.action.key[0].field_id):
@@ -183,9 +188,9 @@ def _order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> list[
 class Cut:
     """How the rows of a group are ordered and divided.
 
-    order: of the key, used without a curve. scores: what tells a row's place in the key. along:
-    what the cuts are of, the scores or the position along the curve (Hilbert). cuts: tuples of
-    these at which a new slice begins.
+    order: of the key, used without a curve. scores: columns that give a row's place in the key.
+    along: what is cut, the scores or the position along the curve (Hilbert). cuts: tuples of these
+    values at which a new slice begins.
     """
 
     order: tuple[Any, ...]
@@ -199,7 +204,7 @@ class Cut:
         return len(self.cuts) + 1
 
     def holds(self, number: int) -> Any:
-        """Whether a row is of that slice; exactly one holds it."""
+        """Return the condition that a row belongs to the slice; exactly one slice holds it."""
         from pyspark.sql import functions as f
 
         condition = f.lit(True)
@@ -214,8 +219,10 @@ class Cut:
         return condition
 
     def _box(self, curve: keys.Curve, number: int) -> tuple[Any, bool]:
-        """Scores that a stretch of the curve can have, cheaper than every row's position; and
-        whether they tell all."""
+        """Return a condition on the scores of a section of the curve, and whether it is exact.
+
+        It is cheaper than every row's position.
+        """
         from pyspark.sql import functions as f
 
         start = self.cuts[number - 1][0] if number > 0 else 0
@@ -230,8 +237,11 @@ class Cut:
         return condition, exact
 
     def shuffled(self, rows: Any) -> Any:
-        """The rows moved to their slices, one partition each, and sorted there. What the cuts are
-        of is a column here: a shuffle copies rows anyway, and asks for it once per cut."""
+        """Return the rows moved to their slices, one partition each, and sorted there.
+
+        What is cut is a column here: a shuffle copies rows anyway, and needs the value once per
+        cut.
+        """
         from pyspark.sql import functions as f
 
         names = [f"{ALONG}{number}" for number in range(len(self.along))]
@@ -243,10 +253,10 @@ class Cut:
         return moved.sortWithinPartitions(*self._order(*names)).drop(*names, SLICE)
 
     def sorted(self, rows: Any, spills: bool) -> Any:
-        """Sorted within partitions.
+        """Return the rows sorted within partitions.
 
-        The place along the curve is no column, dropping which would copy every row again. Unless
-        the sort spills: its runs are merged by comparing rows, and an expression is computed anew
+        The curve position is a sort expression, not a column: dropping a column would copy every
+        row. If the sort spills it is a column, because merging its runs would compute an expression
         in each comparison.
         """
         if self.curve is None or not spills:
@@ -255,7 +265,8 @@ class Cut:
         return placed.sortWithinPartitions(*self._order(ALONG)).drop(ALONG)
 
     def _order(self, *along: Any) -> list[Any]:
-        """along: as the field, or the names of columns that hold it."""
+        """Return the sort expressions. along: as the field, or the names of columns that hold
+        it."""
         from pyspark.sql import functions as f
 
         # Along a curve, ties are not broken by the key: comparing whole rows costs more than the
@@ -263,7 +274,7 @@ class Cut:
         return list(self.order) if self.curve is None else [f.asc(along[0])]
 
     def files_of(self, inputs: Sequence[InputFile], number: int) -> list[InputFile]:
-        """Inputs that can hold rows of a slice; all of them along a curve."""
+        """Return the inputs that can hold rows of a slice; all of them along a curve."""
         if self.curve is not None:
             return list(inputs)
         low = self.cuts[number - 1][0] if number > 0 else -np.inf
@@ -272,7 +283,7 @@ class Cut:
 
 
 def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ...]) -> Cut:
-    """Ranks and slices from one sample of the key columns."""
+    """Return ranks and slices from one sample of the key columns."""
     prefixes = _prefixes(source, group, key)
     columns = tuple(keys.score(part, prefix) for part, prefix in zip(key, prefixes, strict=True))
     scores = _sample(source, group, whole, columns)
@@ -303,15 +314,17 @@ def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tu
 
 
 def _sample(source: Source, group: Group, whole: Any, columns: Sequence[Any]) -> keys.Scores:
-    """Scores of sampled rows, float64[key columns, rows]; many inputs are sampled too."""
+    """Return scores of sampled rows, float64[key columns, rows]; of many inputs only a sample is
+    read."""
     from pyspark.sql import functions as f
 
     files = group.inputs[:: max(1, len(group.inputs) // SAMPLE_FILES)]
     rows = whole if len(files) == len(group.inputs) else source.read([file.path for file in files])
     every = sum(file.rows for file in files) // SAMPLE_ROWS
     if every > 1:
-        # Before any score is computed, and cheaper than a random number per row: multiples of the
-        # golden ratio are as even where rows are sorted, and in step with no pattern.
+        # Rows are picked before any score is computed, and more cheaply than by a random number per
+        # row: multiples of the golden ratio are as even on sorted rows, and follow no pattern in
+        # the data.
         place = f.monotonically_increasing_id().bitwiseAND(f.lit(ROWS_OF_A_SPLIT - 1)) + f.lit(1)
         turned = f.pmod(place * f.lit(GOLDEN_STRIDE), f.lit(ROWS_OF_A_SPLIT))
         rows = rows.where(turned < ROWS_OF_A_SPLIT // every)

@@ -1,8 +1,8 @@
-"""Balancing: output files that came out short are written again together with their neighbours.
+"""Rewrites output files that are too small, together with their neighbours.
 
-A task ends a file by its bytes, and how rows compress in their new order is known only when they
-are written. So its last file may be any part of one. Files follow each other in the order of the
-key, within a task and from one task to the next: joining neighbours needs no sort.
+A task ends a file by its bytes, and how well rows compress in their new order is known only when
+they are written, so its last file may have any size. Files follow each other in the order of the
+key, within a task and from one task to the next, so joining neighbours needs no sort.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from reconciler.core.grouping import output_files
 from reconciler.jobs import iceberg, stage
 
 SHORT_SHARE = WRITTEN_SHARE
-"""Of the target: files below it are joined with a neighbour, or the next plan finds them small.
-At `grouping.SMALL_SHARE`, most tasks would write their last two files twice."""
+"""Files below this share of the target are joined with a neighbour; else the next plan finds them
+small.
+
+With `grouping.SMALL_SHARE`, most tasks would write their last two files twice.
+"""
 FILE_NAME = re.compile(r"(\d+)-\d+-.+-(\d+)\.parquet")
 """Iceberg's OutputFileFactory: partition of the job, task, operation, number within the task."""
 POSITION = "_pos"
 
 
 def in_written_order(files: Sequence[Any]) -> list[Any]:
-    """DataFiles in the order of their rows; [] where it is not known, as under names that are not
-    Iceberg's own, or where files of several partitions lie between each other."""
+    """Return DataFiles in the order of their rows; [] if it is not known.
+
+    It is not known if names are not Iceberg's own, or if files of several partitions alternate.
+    """
     placed = []
     for number, file in enumerate(files):
         name = FILE_NAME.fullmatch(str(file.location()).rpartition("/")[2])
@@ -42,10 +47,10 @@ def in_written_order(files: Sequence[Any]) -> list[Any]:
 
 
 def short_runs(sizes: Sequence[int], target_bytes: int) -> list[range]:
-    """Runs of neighbouring files that are better written again as one or as equal parts.
+    """Return runs of neighbouring files to write again as one file or as equal parts.
 
-    sizes: bytes of files in order. The shortest file is joined with its smaller neighbour until
-    none is short. Runs are apart and in order.
+    sizes: bytes of files in order. The smallest file is joined with its smaller neighbour until
+    none is too small. Runs are disjoint and in order.
     """
     joined = [(range(i, i + 1), size) for i, size in enumerate(sizes)]
     while len(joined) > 1:
@@ -69,7 +74,7 @@ class Piece:
 
 
 def even_parts(rows: Sequence[int], parts: int) -> list[list[Piece]]:
-    """Rows of files that follow each other, in equal parts that are not empty."""
+    """Return the rows of consecutive files in equal, non-empty parts."""
     ends = list(itertools.accumulate(rows))
     edges = sorted({ends[-1] * part // parts for part in range(parts + 1)})
     return [
@@ -86,7 +91,8 @@ def even_parts(rows: Sequence[int], parts: int) -> list[list[Piece]]:
 def joined(
     spark: Any, table: Any, base: str, runs: Sequence[Sequence[Any]], target_bytes: int
 ) -> Iterator[Any]:
-    """The rows of runs of uncommitted DataFiles as the frame to write, a partition per file."""
+    """Yield the frame to write: the rows of runs of uncommitted DataFiles, one partition per
+    file."""
     with contextlib.ExitStack() as staged:
         frames = []
         for number, run in enumerate(runs):

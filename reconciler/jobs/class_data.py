@@ -1,8 +1,8 @@
-"""An archive of the classes that a session's JVM loads (application class-data sharing, JEP 350).
+"""Makes and finds an archive of the classes of a session's JVM (class-data sharing, JEP 350).
 
 Loading, parsing and verifying the classes of Spark and Scala is a large part of what a session does
-before its first query; mapped from a file they are simply there. `make setup` makes the archive
-once, beside the Spark that it is of; a session that finds none does without.
+before its first query; classes mapped from a file need none of it. `make setup` makes the archive
+once, beside the Spark that it belongs to; a session that finds none starts without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from reconciler.jobs.translate import translated
 PREFIX = "layoutctl-classes-"
 CATALOG = "archive"
 MOST_HEAP_BYTES = (32 << 30) - 1
-"""A larger heap has no compressed references: it fits no archive of a JVM that has them."""
+"""A JVM with a larger heap has no compressed references and cannot use an archive made with
+them."""
 
 _CHOSEN = re.compile(
     r"-Xshare:|-XX:(Shared(Archive|ClassList)File|ArchiveClassesAtExit|AOT\w+)="
@@ -35,10 +36,10 @@ _ENVIRONMENT = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK
 
 
 def options(chosen: Iterable[str], heap: str) -> str:
-    """Options that give a JVM of this machine's Spark the archive; "" where none fits it.
+    """Return options that give a JVM of this machine's Spark the archive; "" if none is usable.
 
-    chosen: options that this JVM is given anyway: a user's own archive stays, and a JVM without
-    compressed references would not even have Java's own. heap: as in spark.driver.memory.
+    chosen: options that this JVM gets anyway. A user's own archive takes precedence, and a JVM
+    without compressed references would lose even Java's own. heap: as in spark.driver.memory.
     """
     given = [*chosen, *(os.environ.get(name, "") for name in _ENVIRONMENT)]
     if any(_CHOSEN.search(each) for each in given) or heap_bytes(heap) > MOST_HEAP_BYTES:
@@ -50,7 +51,8 @@ def options(chosen: Iterable[str], heap: str) -> str:
 
 
 def heap_bytes(text: str) -> int:
-    """Bytes of a size as Spark reads it: "8g", "8192m", a bare number in MiB; else a great one."""
+    """Return the bytes of a size as Spark reads it: "8g", "8192m", a bare number in MiB; else a
+    large one."""
     found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     if found is None:
         return 1 << 62
@@ -58,10 +60,10 @@ def heap_bytes(text: str) -> int:
 
 
 def make() -> Path:
-    """Makes the archive of this Java and this Spark, unless it is there; returns its path.
+    """Make the archive of this Java and this Spark, unless it exists; return its path.
 
-    Raises ReconcilerError when no session starts or Java makes none of it, OSError when Spark's
-    directory takes no file.
+    Raises ReconcilerError if no session starts or Java makes no archive, OSError if Spark's
+    directory is not writable.
     """
     found = _archive()
     if found is not None:
@@ -81,7 +83,7 @@ def make() -> Path:
             os.fsync(written.fileno())
         for stale in home.glob(f"{_of_java()}-*.jsa"):
             stale.unlink(missing_ok=True)
-        # The size is part of the name: a JVM that maps an archive which was cut short crashes.
+        # The size is part of the name: a JVM that maps a truncated archive crashes.
         path = home / f"{_stem()}-{made.stat().st_size}.jsa"
         made.replace(path)
     return path
@@ -89,14 +91,15 @@ def make() -> Path:
 
 def _archive() -> Path | None:
     for path in runtime.spark_home().glob(f"{_stem()}-*.jsa"):
-        with contextlib.suppress(OSError):  # another process may replace it just now
+        with contextlib.suppress(OSError):  # another process may be replacing it
             if path.stem.rpartition("-")[2] == str(path.stat().st_size):
                 return path
     return None
 
 
 def _stem() -> str:
-    """Names an archive by what it must fit: the Java, and the class path with its times."""
+    """Return an archive's name from what it must match: the Java, and the class path with its
+    times."""
     java = _java()
     jars = sorted(runtime.spark_home().glob("jars/*.jar"))
     digest = hashlib.sha256()
@@ -108,7 +111,7 @@ def _stem() -> str:
 
 
 def _of_java() -> str:
-    """How names of all archives of this Java begin, old ones too."""
+    """Return the prefix of the names of all archives of this Java, old ones too."""
     return f"{PREFIX}{hashlib.sha256(str(_java()).encode()).hexdigest()[:8]}"
 
 
@@ -117,14 +120,14 @@ def _java() -> Path:
 
 
 def _load_classes(scratch: Path, option: str) -> None:
-    """A session that does what a rewrite does, so that its JVM has loaded the classes of it."""
+    """Run a session that does what a rewrite does, so that its JVM has loaded those classes."""
     from reconciler.jobs import session
 
     prefix = f"{session.CATALOG_PREFIX}{CATALOG}"
     conf = {
-        "spark.master": "local[1]",  # whatever the environment says
+        "spark.master": "local[1]",  # overrides the environment
         "spark.driver.memory": "1g",
-        # A JVM that does each thing once or twice gains nothing from the optimising compiler.
+        # A JVM that does each thing only once or twice gains nothing from the optimising compiler.
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {option}",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.type": "jdbc",
@@ -168,7 +171,7 @@ def _rehearse(spark: Any) -> None:
 
 
 def main() -> int:
-    """`python -m reconciler.jobs.class_data`: makes the archive. Without one everything works."""
+    """`python -m reconciler.jobs.class_data`: make the archive. It is optional."""
     try:
         sys.stdout.write(f"{make()}\n")
         return EXIT_OK

@@ -1,7 +1,9 @@
-"""Groups of an action as Spark runs them: how many tasks share one, and which commit has it.
+"""Groups of an action as Spark runs them: the number of tasks of each, and the commit it belongs
+to.
 
-`core.grouping` says which files belong together and how many files they become. A group too large
-for one task's memory is cut into slices of the key, one task each. Pure: takes what manifests say.
+`core.grouping` decides which files belong together and how many files they become. A group too
+large for one task's memory is cut into slices of the key, one task each. Pure: its input is from
+manifests.
 """
 
 from __future__ import annotations
@@ -19,22 +21,22 @@ from reconciler.core.grouping import Extents, arrival_order, group_files, output
 from reconciler.core.values import Scalar, cut_bound
 
 MEMORY_SHARE = 0.6 * 0.8
-"""Share of the heap that Spark gives to tasks, with room for what is not the sort buffer."""
+"""Share of the heap that Spark gives to tasks, less what is not the sort buffer."""
 RESERVED_BYTES = 300 << 20
 LEAST_TASK_BYTES = 64 << 20
 FIXED_ROW_BYTES = 24
 VARIABLE_EXPANSION = 4
-"""Decoded bytes per compressed byte of variable-width columns, on the safe side."""
+"""Decoded bytes per compressed byte of variable-width columns, a safe estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
     """One input as its manifest entry describes it.
 
-    decoded: bytes in memory. low, high: bounds of the first key column in its domain, None where
-    unknown, so that the file may hold any key. span: the same as scores (`keys.score`), nulls
-    and NaN included; infinite where they cannot be told from the manifest. live: bytes without the
-    rows that are deleted, None where none are. sequence: its data sequence number.
+    decoded: bytes in memory. low, high: bounds of the first key column in its domain, None if
+    unknown, so that the file may hold any key. span: the same as scores (`keys.score`), nulls and
+    NaN included; infinite if the manifest does not show them. live: bytes without the deleted rows,
+    None without deletes. sequence: its data sequence number.
     """
 
     path: str
@@ -54,9 +56,11 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """How rows compress in their new order. share: bytes written per byte that is read. page_bytes:
-    what compression takes off a page of every column, which a writer counts in full until it ends;
-    None where it is not known."""
+    """How rows compress in their new order. share: bytes written per byte that is read.
+
+    page_bytes: bytes that compression saves on a page of every column, which a writer counts in
+    full until the page ends; None if unknown.
+    """
 
     share: float
     page_bytes: float | None = None
@@ -66,10 +70,10 @@ class Compression:
 class Group:
     """A part of one action that is read, written, verified and committed as a whole.
 
-    inputs: in order of arrival, which rows of equal keys keep. target_bytes: of an output file.
-    memory_tasks: in how many tasks its rows fit their memory.
-    cores: how many tasks run side by side. planned_share: bytes written per live byte read, as the
-    plan expects. expected: what this execution knows better, None until it does.
+    inputs: in order of arrival, which rows with equal keys keep. target_bytes: of an output file.
+    memory_tasks: number of tasks whose memory its rows fit. cores: number of parallel tasks.
+    planned_share: bytes written per live byte read, as the plan expects. expected: what this
+    execution has measured instead, None so far.
     """
 
     action_id: str
@@ -83,17 +87,17 @@ class Group:
 
     @property
     def files(self) -> int:
-        """Output files it should become."""
+        """Number of output files it should become."""
         return int(output_files(self.output_bytes, self.target_bytes))
 
     @property
     def tasks(self) -> int:
-        """How many tasks write it; none writes less than a file."""
+        """Number of tasks that write it; each writes at least a file."""
         return min(self.files, max(self.memory_tasks, self.cores))
 
     @property
     def spills(self) -> bool:
-        """A task's rows may not fit its memory."""
+        """Whether a task's rows may exceed its memory."""
         return self.tasks < self.memory_tasks
 
     @property
@@ -102,12 +106,12 @@ class Group:
 
     @property
     def live_bytes(self) -> int:
-        """What the rows that are written take in the inputs."""
+        """Bytes in the inputs of the rows that are written."""
         return live_bytes(self.inputs)
 
     @property
     def output_bytes(self) -> float:
-        """What they should take once written."""
+        """Expected bytes of these rows when written."""
         known = self.expected
         return self.live_bytes * (self.planned_share if known is None else known.share)
 
@@ -117,8 +121,10 @@ class Group:
 
     @property
     def begins(self) -> tuple[Fraction, ...]:
-        """The share of the rows before each task but the first: whole output files a task, or each
-        would end in a part of one."""
+        """Share of the rows before each task except the first.
+
+        Each task writes whole output files; otherwise each would end in a part of one.
+        """
         files, tasks = self.files, self.tasks
         return tuple(Fraction(files * task // tasks, files) for task in range(1, tasks))
 
@@ -128,12 +134,13 @@ def live_bytes(inputs: Iterable[InputFile]) -> int:
 
 
 def task_bytes(heap: int, cores: int) -> int:
-    """What one of `cores` tasks side by side may sort in a JVM with a heap of that many bytes."""
+    """Return the bytes that one of `cores` parallel tasks may sort in a JVM with this heap."""
     return max(LEAST_TASK_BYTES, int((heap - RESERVED_BYTES) * MEMORY_SHARE / cores))
 
 
 def decoded_bytes(rows: int, columns: int, variable_bytes: int) -> int:
-    """Memory of the rows as Spark sorts them: 8 bytes a column, plus variable-width data."""
+    """Return the memory of the rows as Spark sorts them: 8 bytes per column, plus variable-width
+    data."""
     return rows * (8 * columns + FIXED_ROW_BYTES) + VARIABLE_EXPANSION * variable_bytes
 
 
@@ -147,8 +154,11 @@ def make_groups(
     merge_bytes: int | None = None,
     written_share: float = 1.0,
 ) -> list[Group]:
-    """Groups of one action in key order. target_bytes: file size to write; task_bytes: memory;
-    merge_bytes: as `group_files` takes it; written_share: `Group.planned_share`."""
+    """Return the groups of one action in key order.
+
+    target_bytes: file size to write; task_bytes: memory; merge_bytes: as in `group_files`;
+    written_share: `Group.planned_share`.
+    """
     found = group_files(
         _extents(inputs),
         keyed=bool(action.key),
@@ -183,7 +193,8 @@ def _extents(inputs: Sequence[InputFile]) -> Extents:
 
 
 def _as_kept(bound: Scalar | None, *, upper: bool) -> Scalar | None:
-    """As file tables keep it, or the plan would group by other bounds than the execution."""
+    """Return the bound as file tables keep it, or plan and execution would group by different
+    bounds."""
     return cut_bound(bound, upper=upper) if isinstance(bound, bytes) else bound
 
 
@@ -192,7 +203,8 @@ def _memory_tasks(action: Action, inputs: Sequence[InputFile], task_bytes: int) 
 
 
 def batches(groups: Sequence[Group], commits: int) -> list[list[int]]:
-    """Indexes of the groups of each commit: whole groups in order, at most `commits` batches."""
+    """Return the indexes of the groups of each commit: whole groups in order, at most `commits`
+    batches."""
     count = max(1, min(commits, len(groups)))
     edges = [len(groups) * i // count for i in range(count + 1)]
     return [list(range(a, b)) for a, b in itertools.pairwise(edges) if b > a]

@@ -1,4 +1,5 @@
-"""Inputs of an action as manifests describe them, and what is refused until it is safe."""
+"""Describes an action's inputs from their manifest entries, and refuses those not yet safe to
+rewrite."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ DATE_BYTES = 4
 UUID_BYTES = 16
 DAY_NANOS = 86_400_000_000_000
 MOST_STATISTICS = 500_000
-"""Files x columns whose statistics are brought over from the JVM."""
+"""Maximum files x columns whose statistics are transferred from the JVM."""
 
 
 def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: str) -> None:
-    """Raises UnsupportedError for inputs that a rewrite cannot carry over faithfully yet."""
+    """Raise UnsupportedError for inputs that a rewrite cannot reproduce faithfully yet."""
     supported = (1, 2, 3)
     version = int(spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table))
     if version not in supported:
@@ -80,7 +81,8 @@ def _names(schema: Any) -> list[str]:
 
 
 def _specs_without_their_columns(table: Any) -> frozenset[int]:
-    """Ids of partition specs a column of which is dropped: Iceberg prints no file of theirs."""
+    """Return the ids of specs with a dropped source column; Iceberg cannot serialise their
+    files."""
     schema = table.schema()
     return frozenset(
         int(spec.specId())
@@ -93,7 +95,7 @@ def _specs_without_their_columns(table: Any) -> frozenset[int]:
 
 
 def _columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:
-    """ "name (type)" of each column that has no counterpart in Spark, such as a time of day."""
+    """Return "name (type)" of each column that has no type in Spark, such as a time of day."""
     if _known_to_spark(spark, schema):
         return []
     fields = list(iceberg.each(schema.columns()))
@@ -126,8 +128,11 @@ def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
 
 
 def columns_to_describe(table: Any, keys: Iterable[Sequence[SortColumn]], files: int) -> set[int]:
-    """Ids of the columns whose statistics `describe` and `extremes` need: keys, and those of
-    variable width for the memory that rows take, unless so many files make that too much."""
+    """Return the ids of the columns whose statistics `describe` and `extremes` need.
+
+    These are the key columns, and columns of variable width for the memory of rows, unless there
+    are too many files.
+    """
     wanted = {column.field_id for key in keys for column in key}
     variable = _variable(_leaf_types(table.schema()))
     if len(variable) * files <= MOST_STATISTICS:
@@ -138,7 +143,8 @@ def columns_to_describe(table: Any, keys: Iterable[Sequence[SortColumn]], files:
 def describe(
     table: Any, files: Mapping[str, TaskFile], key: Sequence[SortColumn]
 ) -> list[InputFile]:
-    """The chosen files (with statistics of `columns_to_describe`) as values, in order of path."""
+    """Return the chosen files (with statistics of `columns_to_describe`) as values, in order of
+    path."""
     first = table.schema().findField(key[0].field_id) if key else None
     kind = str(first.type()) if first is not None else ""
     expansion = _expansion(_leaf_types(table.schema()), files)
@@ -163,7 +169,7 @@ def describe(
 
 
 def _expansion(leaves: Mapping[int, str], files: Mapping[str, TaskFile]) -> float:
-    """Decoded bytes per file byte, from the column sizes of a few files."""
+    """Return the decoded bytes per file byte, from the column sizes of a few files."""
     variable = _variable(leaves)
     paths = sorted(files)
     stored = decoded = 0
@@ -181,7 +187,7 @@ def _variable(leaves: Mapping[int, str]) -> set[int]:
 
 
 def _leaf_types(schema: Any) -> dict[int, str]:
-    """Type by field id of the schema's primitive columns, nested ones included."""
+    """Return the type by field id of the schema's primitive columns, nested ones included."""
     types = {int(i): schema.findType(int(i)) for i in iceberg.each(schema.idToName().keySet())}
     return {i: str(kind) for i, kind in types.items() if kind.isPrimitiveType()}
 
@@ -192,10 +198,11 @@ def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | No
 
 
 def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
-    """A single-value serialised bound; comparable within its column. None: not comparable here.
+    """Return a single-value serialised bound, comparable within its column; None if not comparable
+    here.
 
-    Files written before a column was widened hold the narrower form, so length decides: an int for
-    a long, a date for a timestamp.
+    Files written before a column was widened hold the narrower form, so the length decides: an int
+    for a long, a date for a timestamp.
     """
     if iceberg_type.startswith("timestamp") and len(data) == DATE_BYTES:
         per_day = DAY_NANOS if iceberg_type.startswith("timestamp_ns") else DAY_NANOS // 1_000
@@ -215,7 +222,7 @@ def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
 def _span(
     file: TaskFile, field_id: int, kind: str, low: Scalar | None, high: Scalar | None, desc: bool
 ) -> tuple[float, float]:
-    """Bounds as scores, only where the manifest proves that no null or NaN lies outside them."""
+    """Return bounds as scores, only if the manifest proves that no null or NaN is outside them."""
     if low is None or high is None or isinstance(low, bytes) or isinstance(high, bytes):
         return (-math.inf, math.inf)
     if kind.startswith("decimal") or file.nulls.get(field_id) != 0:
@@ -226,8 +233,11 @@ def _span(
 
 
 def extremes(table: Any, files: Mapping[str, TaskFile], field_id: int) -> tuple[bytes, bytes]:
-    """Least lower and greatest upper bound of a string or binary column, as Spark holds its values
-    (a uuid is its text there); two empty ones if any is unknown."""
+    """Return the least lower and greatest upper bound of a string or binary column, as Spark's
+    values.
+
+    A uuid is its text in Spark. Two empty bounds if any is unknown.
+    """
     kind = str(table.schema().findField(field_id).type())
     lows, highs = [], []
     for file in files.values():

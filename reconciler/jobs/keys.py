@@ -1,8 +1,8 @@
 """Clustering keys as Spark columns: sort orders, scores, and the Hilbert curve on ranks.
 
-A score maps a key column to a double that never reverses its order, so that quantile cuts and
-ranks work alike for every type. The curve runs over ranks, not values: columns of unequal width
-would otherwise leave all of it to one of them. Nothing here passes rows through Python.
+A score maps a key column to a double without reversing its order, so that quantile cuts and ranks
+work in the same way for every type. The curve runs over ranks, not values: with columns of unequal
+width one column would decide it alone. Nothing here passes rows through Python.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from reconciler.jobs.iceberg import quoted
 CURVE_BITS = 16
 """Bits of a Hilbert cell over all columns: a table of 65,536 entries is looked up per row."""
 ALIGNED_SHARE = 0.005
-"""Of the sampled rows, that a slice may be larger for a simpler condition: what sampling is off."""
-STRING_BYTES = 6  # fit a double exactly
+"""Share of the sampled rows by which a slice may grow for a simpler condition: within sampling
+error."""
+STRING_BYTES = 6  # a double holds them exactly
 
 Scores = npt.NDArray[np.float64]
 
@@ -47,7 +48,8 @@ class KeyColumn:
 
     @property
     def order(self) -> Any:
-        """Iceberg's default null order: first when ascending, last when descending."""
+        """Return the sort expression with Iceberg's null order: first when ascending, last when
+        descending."""
         return self.column.desc_nulls_last() if self.descending else self.column.asc_nulls_first()
 
 
@@ -56,7 +58,8 @@ def order(key: Sequence[KeyColumn]) -> list[Any]:
 
 
 def resolve(schema: Any, frame_schema: Any, key: Sequence[SortColumn]) -> tuple[KeyColumn, ...]:
-    """Key columns by field id in an Iceberg schema, typed by the frame that holds them."""
+    """Return the key columns by field id in an Iceberg schema, typed by the frame that holds
+    them."""
     return tuple(_resolve(schema, frame_schema, part) for part in key)
 
 
@@ -86,9 +89,9 @@ def _path(struct: Any, field_id: int) -> tuple[str, ...] | None:
 
 
 def score(key: KeyColumn, prefix: bytes = b"") -> Any:
-    """A double that never reverses the sort order; null and NaN are its ends.
+    """Return a double that never reverses the sort order; null and NaN are its ends.
 
-    prefix: what all strings or binaries begin with; the bytes after it are what tells them apart.
+    prefix: the common prefix of all strings or binaries; only the bytes after it differ.
     """
     from pyspark.sql import functions as f
 
@@ -115,7 +118,8 @@ def _ascending_score(column: Any, data_type: Any, prefix: bytes) -> Any:
 
 
 def _string_score(raw: Any, prefix: bytes) -> Any:
-    """The bytes after the prefix as a number; strings without the prefix lie outside its range."""
+    """Return the bytes after the prefix as a number; strings without the prefix are outside its
+    range."""
     from pyspark.sql import functions as f
 
     head = f.substring(raw, len(prefix) + 1, STRING_BYTES)
@@ -133,7 +137,7 @@ def _string_score(raw: Any, prefix: bytes) -> Any:
 
 
 def common_prefix(low: bytes, high: bytes) -> bytes:
-    """What every value between two bounds begins with."""
+    """Return the common prefix of all values between two bounds."""
     length = next(
         (i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b),
         min(len(low), len(high)),
@@ -145,23 +149,26 @@ def common_prefix(low: bytes, high: bytes) -> bytes:
 class Curve:
     """The Hilbert curve over the ranks of scores.
 
-    cuts[i]: ascending, strictly increasing scores; the rank of a score is how many are <= it.
-    bits: per column.
+    cuts[i]: strictly increasing scores; the rank of a score is the number of cuts <= it. bits: per
+    column.
     """
 
     cuts: tuple[tuple[float, ...], ...]
     bits: int
 
     def position(self, scores: Scores) -> npt.NDArray[np.int64]:
-        """Cell along the curve of sampled rows. scores: float64[columns, rows]."""
+        """Return the cell along the curve of sampled rows. scores: float64[columns, rows]."""
         ranks = np.stack(
             [np.searchsorted(c, s, side="right") for c, s in zip(self.cuts, scores, strict=True)]
         )
         return hilbert_index(ranks.astype(np.int64), self.bits).astype(np.int64)
 
     def box(self, start: float, end: float) -> tuple[list[tuple[float, float]], bool]:
-        """Per column the scores [low, high) that positions in [start, end) can have; and whether
-        no other position has such scores."""
+        """Return, per column, the scores [low, high) of positions in [start, end), and whether that
+        is exact.
+
+        It is exact if no other position has such scores.
+        """
         positions = _table(self)
         inside = np.flatnonzero((positions >= start) & (positions < end))
         sides, cells, reached = [], 1, True
@@ -177,7 +184,7 @@ class Curve:
 
 
 def fit_curve(scores: Scores) -> Curve:
-    """Rank cuts at the sample's quantiles. scores: float64[columns, rows]."""
+    """Return rank cuts at the sample's quantiles. scores: float64[columns, rows]."""
     bits = max(1, CURVE_BITS // len(scores))
     levels = np.linspace(0.0, 1.0, (1 << bits) + 1)[1:-1]
     cuts = []
@@ -190,7 +197,7 @@ def fit_curve(scores: Scores) -> Curve:
 
 
 def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
-    """The cell along the curve as an int, from score columns."""
+    """Return the cell along the curve as an int, from score columns."""
     from pyspark.sql import functions as f
 
     cell = f.lit(0)
@@ -202,12 +209,12 @@ def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
 
 
 def _rank(spark: Any, score_: Any, cuts: Sequence[float]) -> Any:
-    """How many cuts are at or below the score, by binary search.
+    """Return the number of cuts at or below the score, by binary search.
 
-    Spark has the search as an expression only, not as a function of its own. It returns the place
-    of a score that it finds, and -1 - rank for one between two cuts. Moved down by the least step,
-    a cut that is equal counts as below, and a score equal to a moved cut was below the cut. A
-    table makes one number of both, since an expression that is named twice is computed twice.
+    Spark has the search only as an expression, not as a function. It returns the index of a score
+    that it finds, and -1 - rank for one between two cuts. The cuts are moved down by the least
+    step: then an equal cut counts as below, and a score equal to a moved cut was below the cut. A
+    table maps both results to one number, since an expression that is used twice is computed twice.
     """
     from pyspark.sql import Column
     from pyspark.sql import functions as f
@@ -224,7 +231,7 @@ def _rank(spark: Any, score_: Any, cuts: Sequence[float]) -> Any:
 
 
 def _table(curve: Curve) -> npt.NDArray[np.int32]:
-    """Position along the curve by cell number, the first column in the highest bits."""
+    """Return the position along the curve by cell number, the first column in the highest bits."""
     columns = len(curve.cuts)
     cell = np.arange(1 << (curve.bits * columns), dtype=np.int64)
     shifts = [curve.bits * (columns - 1 - i) for i in range(columns)]
@@ -233,7 +240,7 @@ def _table(curve: Curve) -> npt.NDArray[np.int32]:
 
 
 def _java_array(spark: Any, values: npt.NDArray[np.int32] | npt.NDArray[np.float64]) -> Any:
-    """An int[] or double[] in the JVM, filled by one call."""
+    """Return an int[] or double[] in the JVM, filled by one call."""
     jvm = spark._jvm
     raw = jvm.java.nio.ByteBuffer.wrap(
         bytearray(values.astype(values.dtype.newbyteorder(">")).tobytes())
@@ -245,7 +252,7 @@ def _java_array(spark: Any, values: npt.NDArray[np.int32] | npt.NDArray[np.float
 
 
 def _java_literal(spark: Any, array: Any) -> Any:
-    """An array in the JVM as a column."""
+    """Return an array in the JVM as a column."""
     from pyspark.sql import Column
 
     return Column(spark._jvm.org.apache.spark.sql.functions.lit(array))
@@ -254,16 +261,22 @@ def _java_literal(spark: Any, array: Any) -> Any:
 def slice_cuts(
     keys: Sequence[tuple[float, ...]], shares: Sequence[Fraction]
 ) -> list[tuple[float, ...]]:
-    """Quantiles of sampled key tuples at which slices begin after those shares of the rows; fewer
-    on ties. shares: ascending, each between 0 and 1."""
+    """Return the quantiles of sampled key tuples at which slices begin, after these shares of the
+    rows.
+
+    shares: ascending, each between 0 and 1. Ties give fewer cuts.
+    """
     ordered = sorted(keys)
     picks = [ordered[int(len(ordered) * share)] for share in shares] if ordered else []
     return sorted({cut for cut in picks if bisect.bisect_left(ordered, cut) > 0})
 
 
 def aligned(cut: int, along: npt.NDArray[np.int64]) -> int:
-    """The only cut of positions, moved to where as large a part of the curve as possible ends, past
-    a few of the sampled positions at most: a half is a box, told without any row's position."""
+    """Return the single cut, moved to where as large a part of the curve as possible ends.
+
+    It moves past only a few of the sampled positions. Half of a curve is a box, which needs no
+    row's position.
+    """
     ordered = np.sort(along)
     below, slack = np.searchsorted(ordered, cut), ALIGNED_SHARE * len(ordered)
     for power in range(CURVE_BITS, 0, -1):
@@ -274,7 +287,8 @@ def aligned(cut: int, along: npt.NDArray[np.int64]) -> int:
 
 
 def slice_number(scores: Sequence[Any], cuts: Sequence[tuple[float, ...]]) -> Any:
-    """How many cuts are at or below the row's tuple of scores: every row has exactly one number."""
+    """Return the number of cuts at or below the row's tuple of scores: every row has exactly one
+    number."""
     from pyspark.sql import functions as f
 
     number = f.lit(0)
@@ -284,7 +298,7 @@ def slice_number(scores: Sequence[Any], cuts: Sequence[tuple[float, ...]]) -> An
 
 
 def at_or_above(scores: Sequence[Any], cut: tuple[float, ...]) -> Any:
-    """Lexicographic (scores) >= (cut)."""
+    """Return the condition (scores) >= (cut), lexicographically."""
     from pyspark.sql import functions as f
 
     condition = scores[-1] >= f.lit(cut[-1])

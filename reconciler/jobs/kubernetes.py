@@ -1,8 +1,9 @@
-"""Spark in client mode on Kubernetes: the driver is a pod of a Job, executors are pods of its own.
+"""Configures Spark in client mode on Kubernetes: the driver is a pod of a Job, executors are its
+pods.
 
-Pure: from the policy's sizing, the catalog's platform settings and the pod's own name and address
-to the configuration of the session. Executors die with the driver, because they are owned by its
-pod; they carry the table's label, because "does anything of it still live" is asked by label.
+Pure: computes the session's configuration from the policy's sizing, the catalog's platform settings
+and the pod's own name and address. Executors die with the driver, because its pod owns them. They
+carry the table's label, because live pods of a table are found by label.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from reconciler.errors import UserError
 
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 DRIVER_PORT, BLOCK_MANAGER_PORT = 7078, 7079
-"""Fixed, so that a network policy can name them; every pod has an address of its own."""
+"""Fixed, so that a network policy can name them; every pod has its own address."""
 PREFIX_LENGTH = 47
-"""Spark's bound on the prefix of an executor pod's name."""
+"""Spark's limit for the prefix of an executor pod's name."""
 PATIENCE_MS = 60_000
-"""For an answer of the API server: Spark's own ten seconds are few for one that is busy."""
+"""Timeout for an answer of the API server: Spark's own ten seconds are too short for a busy one."""
 MIB = 1 << 20
 
 
@@ -30,7 +31,7 @@ MIB = 1 << 20
 class DriverPod:
     """The pod that this process runs in. server: host:port of the API. layout: the label's value.
 
-    image: of the executors too. memory_factor: of the retry after running out of memory.
+    image: also of the executors. memory_factor: of the retry after running out of memory.
     """
 
     name: str
@@ -43,9 +44,9 @@ class DriverPod:
 
 
 def driver_pod(environ: Mapping[str, str]) -> DriverPod | None:
-    """The pod as its environment describes it; None outside of Kubernetes.
+    """Return the pod as its environment describes it; None outside of Kubernetes.
 
-    Raises UserError for a pod that lacks what the operator's Jobs give.
+    Raises UserError for a pod without the settings that the operator's Jobs have.
     """
     if "KUBERNETES_SERVICE_HOST" not in environ:
         return None
@@ -70,14 +71,15 @@ def driver_pod(environ: Mapping[str, str]) -> DriverPod | None:
 
 
 def _bracketed(address: str) -> str:
-    """IPv6 addresses as Spark and URLs want them."""
+    """Return the address, IPv6 in brackets as Spark and URLs require."""
     return f"[{address}]" if ":" in address and not address.startswith("[") else address
 
 
 def kubernetes_conf(
     pod: DriverPod, engine: Engine, jobs: Jobs, template: str, token: str = TOKEN_DIRECTORY
 ) -> dict[str, str]:
-    """Settings of the session. template: path of the executors' pod template; token: directory.
+    """Return the settings of the session. template: path of the executors' pod template; token:
+    directory.
 
     Raises UserError for settings of the catalog's sparkConf that are not allowed.
     """
@@ -121,7 +123,7 @@ def _addresses(pod: DriverPod) -> dict[str, str]:
 
 
 def _sizes(pod: DriverPod, engine: Engine) -> dict[str, str]:
-    """spec.engine's memory is the heap; the pods get Spark's overhead on top."""
+    """Return the sizes: spec.engine's memory is the heap; the pods get Spark's overhead on top."""
     executors = engine.executors
     slots = executors.instances * executors.cores
     return {
@@ -133,7 +135,8 @@ def _sizes(pod: DriverPod, engine: Engine) -> dict[str, str]:
         "spark.default.parallelism": str(slots),
         "spark.dynamicAllocation.enabled": "false",
         "spark.local.dir": f"{WORK_DIRECTORY}/spark",
-        # An exhausted driver must end, with a cause, rather than linger on half its threads.
+        # A driver that is out of memory must end, with a cause, instead of running on half its
+        # threads.
         "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
     }
 
@@ -143,7 +146,8 @@ def _memory(size: int, pod: DriverPod) -> str:
 
 
 def _executors(pod: DriverPod, template: str) -> dict[str, str]:
-    """What the API server is asked for: pods only, no config maps, services or volume claims."""
+    """Return the executors' settings; the API server is asked for pods only, no config maps,
+    services or volume claims."""
     found = {
         "spark.kubernetes.container.image": pod.image,
         "spark.kubernetes.executor.podTemplateFile": template,

@@ -1,4 +1,4 @@
-"""What Spark measured about the jobs of one group: CPU seconds and job counts, by job group."""
+"""Spark's measurements of the jobs of one group: CPU seconds and job counts, by job group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """cpu_seconds: of all tasks. input_bytes: read from storage. jobs, stages: that ran."""
+    """cpu_seconds: of all tasks. input_bytes: read from storage. jobs, stages: number that ran."""
 
     cpu_seconds: float = 0.0
     input_bytes: int = 0
@@ -25,7 +25,7 @@ class TaskMetrics:
 
 
 def of_job_group(spark: Any, group: str) -> TaskMetrics:
-    """Sums over the stages of a job group that has ended; skipped stages count nothing."""
+    """Return the sums over the stages of a finished job group; skipped stages count as nothing."""
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
     store = context.statusStore()

@@ -1,8 +1,8 @@
-"""A pilot: some rows of a group are sorted and written ahead, to learn how all will compress.
+"""Sorts and writes some rows of a group in advance, to measure how all of them will compress.
 
-Manifests tell what the inputs take. Sorted, and by another writer or codec, the same rows take
-anything from half to more; a task that expects too much or too little ends in a short file, which
-is then written twice (`balance`). What the pilot writes is thrown away.
+Manifests give the inputs' sizes. When sorted, or written by another writer or codec, the same rows
+take anything from half to more; a task with a wrong expectation ends in a small file, which is then
+written twice (`balance`). What the pilot writes is thrown away.
 """
 
 from __future__ import annotations
@@ -17,31 +17,38 @@ from reconciler.jobs import arrange, keys, stage
 from reconciler.jobs.group import Compression, Group, InputFile
 
 ROWS = 50_000
-"""Two pages and a half of each column."""
+"""Number of rows: two and a half pages of each column."""
 BYTES = 8 << 20
-"""Of inputs: where so many rows take more, there are fewer."""
+"""Maximum input bytes; if the rows take more, fewer rows are used."""
 FILES = 3
-"""Inputs it takes rows of; more where those have too few."""
+"""Number of inputs from which rows are taken; more if these have too few."""
 MOST_FILES = 64
 ROW_SHARE = 0.025
-"""Of a group's rows at most. To start two small jobs takes as long as a quarter of a million rows:
-in a smaller group it is cheaper to be wrong."""
+"""Maximum share of a group's rows.
+
+Starting two small jobs takes as long as writing a quarter of a million rows: in a smaller group a
+wrong estimate is cheaper.
+"""
 READ_SHARE = 0.1
-"""Of a group's bytes at most, where whole row groups are read for a few rows of them."""
+"""Maximum share of a group's bytes to read, since whole row groups are read for a few of their
+rows."""
 ROW_GROUP_BYTES = 128 << 20
 PAGE_BYTES = 1 << 20
 FOOTER_BYTES = 1 << 18
 INDEX_BYTES = 4
 
 Portion = tuple[InputFile, int]
-"""An input, and how many of its first rows are taken."""
+"""An input, and how many of its first rows are used."""
 
 
 def portions(group: Group) -> list[Portion]:
-    """What the pilot reads, evenly spaced over the inputs; [] where it would not pay: all becomes
-    one file, or the group is too small, or its files too few to read one of them twice."""
+    """Return what the pilot reads, evenly spaced over the inputs; [] if it would not pay.
+
+    It does not pay if all becomes one file, if the group is too small, or if it has too few files
+    to read one of them twice.
+    """
     wanted = min(ROWS, max(1, BYTES * group.rows // max(group.bytes, 1)))
-    by_size = output_files(group.live_bytes, group.target_bytes)  # whatever the plan expects
+    by_size = output_files(group.live_bytes, group.target_bytes)  # without the plan's estimate
     if by_size == 1 or wanted > ROW_SHARE * group.rows:
         return []
     inputs = [file for file in group.inputs if file.rows]
@@ -55,8 +62,11 @@ def portions(group: Group) -> list[Portion]:
 
 
 def frame(source: arrange.Source, group: Group, chosen: Sequence[Portion]) -> Any:
-    """The rows to write: one partition, in the order of the group's key (along a curve, of its
-    columns). Moved by a shuffle, so that each file is closed when its rows are read."""
+    """Return the rows to write: one partition, in the order of the group's key (for a curve, of its
+    columns).
+
+    A shuffle moves them, so that each input is closed when its rows are read.
+    """
     parts = [source.read([file.path]).coalesce(1).limit(rows) for file, rows in chosen]
     together = stage.union(parts).repartition(1)
     if not group.action.key:
@@ -67,8 +77,11 @@ def frame(source: arrange.Source, group: Group, chosen: Sequence[Portion]) -> An
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """A file that the pilot wrote. fixed_bytes: of dictionaries and the footer. page_bytes: as in
-    `Compression`, None if the footer does not tell."""
+    """Sizes of a file that the pilot wrote.
+
+    fixed_bytes: of dictionaries and the footer. page_bytes: as in `Compression`, None if the footer
+    does not show it.
+    """
 
     rows: int
     bytes: int
@@ -77,10 +90,10 @@ class Sizes:
 
 
 def expected(group: Group, chosen: Sequence[Portion], sizes: Sequence[Sizes]) -> Compression | None:
-    """How a group compresses if all its rows do like those that the pilot wrote.
+    """Return how a group compresses if all its rows compress like those of the pilot.
 
-    Dictionaries and a footer are written once for all rows of a file. A dictionary that is kept has
-    met nearly all its values in the first pages: what it takes does not grow with the rows.
+    Dictionaries and a footer are written once per file. A dictionary that is kept has seen nearly
+    all its values in the first pages, so its size does not grow with the rows.
     """
     count = sum(each.rows for each in sizes)
     if not count:
@@ -94,7 +107,7 @@ def expected(group: Group, chosen: Sequence[Portion], sizes: Sequence[Sizes]) ->
 
 
 def sizes_of(table: Any, file: Any) -> Sizes:
-    """Of an uncommitted DataFile, from its entry and its footer."""
+    """Return the sizes of an uncommitted DataFile, from its entry and its footer."""
     rows, size = int(file.recordCount()), int(file.fileSizeInBytes())
     footer = _footer(table, str(file.location()), size)
     if footer is None or not rows:
@@ -108,9 +121,11 @@ def sizes_of(table: Any, file: Any) -> Sizes:
 
 
 def _page_bytes(chunks: Sequence[Any], rows: int) -> float:
-    """What compression takes off a page of one column, which ends after so many rows or so many
-    bytes, whichever comes first. Until then Java's writer holds what a dictionary has as integers,
-    not yet as the few bits of each that it will write."""
+    """Return the bytes that compression saves on a page of one column.
+
+    A page ends after a number of rows or of bytes, whichever comes first. Until then Java's writer
+    holds dictionary values as integers, not yet as the few bits of each that it will write.
+    """
     held = sum(
         INDEX_BYTES * chunk.num_values
         if chunk.has_dictionary_page
@@ -128,8 +143,8 @@ def _dictionary_bytes(chunk: Any) -> int:
 
 
 def _footer(table: Any, path: str, size: int) -> Any:
-    """pyarrow's FileMetaData; None if it cannot be read from the end of the file: it is asked for
-    advice only."""
+    """Return pyarrow's FileMetaData; None if it cannot be read, because it is only used for an
+    estimate."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,7 +1,8 @@
-"""Which processes may still send a commit, and whether they are gone (definitions: Fenced, b).
+"""Identifies the processes that may still send a commit, and whether they are gone (definitions:
+Fenced).
 
-A writer is the Python process and its JVM. A killed Python process leaves the JVM a moment to
-live, in which it can still finish a commit, so both are written down before the commit is sent.
+A writer is the Python process and its JVM. After the Python process is killed, the JVM lives for a
+moment in which it can still finish a commit, so both are recorded before the commit is sent.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def identity(*pids: int) -> str:
-    """An opaque text that names these processes of this host and boot."""
+    """Return an opaque text that names these processes of this host and boot."""
     started = [[pid, _start_time(pid)] for pid in pids]
     return json.dumps({**_place(), "processes": started}, separators=(",", ":"))
 
 
 def is_dead(writer: str) -> bool:
-    """True only if every process of the writer is known to be gone."""
+    """Return True only if every process of the writer is known to be gone."""
     try:
         processes = json.loads(writer)["processes"]
         return is_local(writer) and not any(_alive(pid, start) for pid, start in processes)
@@ -32,10 +33,10 @@ def is_dead(writer: str) -> bool:
 
 
 def is_local(writer: str) -> bool:
-    """True if the writer ran where this process runs, so that its death can be told at all.
+    """Whether the writer ran where this process runs, so that its death can be observed at all.
 
-    Host names are given twice, and containers of one host share its boot: process ids mean
-    something only within one namespace of one boot.
+    Host names are reused, and containers of one host share its boot: process ids are meaningful
+    only within one namespace of one boot.
     """
     try:
         body = json.loads(writer)
@@ -53,7 +54,7 @@ def _place() -> dict[str, str]:
 
 
 def wait_until_dead(writer: str, seconds: float) -> bool:
-    """Waits for a JVM that lost its driver to end by itself."""
+    """Wait for a JVM that lost its driver to end by itself."""
     deadline = time.monotonic() + seconds
     while not is_dead(writer):
         if time.monotonic() > deadline:
@@ -73,7 +74,8 @@ def _boot() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """A text that differs between two processes that had the same pid; "" for a dead process."""
+    """Return a text that differs between two processes that had the same pid; "" for a dead
+    process."""
     stat = Path(f"/proc/{pid}/stat")
     if not _BOOT_ID.is_file():
         return _output(["ps", "-o", "lstart=", "-p", str(pid)])

@@ -1,8 +1,8 @@
-"""What reading costs here: CPU seconds per projected byte, the lower half of rho.
+"""Measures the cost of reading: CPU seconds per projected byte, the denominator of rho.
 
-A rewrite's own CPU per byte comes from its task metrics; this reads at most 256 MiB of the table
-with the commonest projection into nothing, in the same warm JVM, so that both are measured alike
-(definitions: rho).
+A rewrite's own CPU per byte comes from its task metrics. This module reads at most 256 MiB of the
+table with the most frequent projection and discards it, in the same warm JVM, so that both are
+measured alike (definitions: rho).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reconciler.jobs.translate import translated
 
 MOST_BYTES = 256 << 20
 LEAST_BYTES = 1 << 20
-"""Below this the fixed cost of a Spark job is all that would be measured."""
+"""Below this only the fixed cost of a Spark job would be measured."""
 
 
 def measure_rho(
@@ -29,7 +29,7 @@ def measure_rho(
     projected: Mapping[str, float],
     columns: Sequence[str],
 ) -> Rho | None:
-    """rho of one execution; None where too little was read or written to tell.
+    """Return rho of one execution; None if too little was read or written to measure.
 
     projected: projected bytes of live data files by path; columns: the projection, by name.
     """
@@ -45,7 +45,8 @@ def measure_rho(
 
 
 def _within(projected: Mapping[str, float]) -> list[str]:
-    """Files of at most MOST_BYTES together, in order of path so that it is always the same."""
+    """Return files of at most MOST_BYTES together, in order of path so that they are always the
+    same."""
     chosen: list[str] = []
     total = 0.0
     for path in sorted(projected):
@@ -56,7 +57,7 @@ def _within(projected: Mapping[str, float]) -> list[str]:
 
 
 def _read_cpu(spark: Any, name: str, paths: Sequence[str], columns: Sequence[str]) -> float:
-    """CPU seconds of reading the columns of the files into nothing."""
+    """Return the CPU seconds of reading the columns of the files and discarding them."""
     table = iceberg.load(spark, name)
     head = int(table.currentSnapshot().snapshotId())
     tasks = scan_tasks(spark, table, head, paths)

@@ -1,8 +1,8 @@
-"""Scan tasks of a snapshot: JVM objects for staging and commits, and what manifests say of them.
+"""Scan tasks of a snapshot: JVM objects for staging and commits, and their manifest entries.
 
-An action may have a hundred thousand inputs. What crosses from the JVM is a few large texts, and
-what is done with many tasks is done inside the JVM: the number of py4j calls does not grow with
-the number of files.
+An action may have a hundred thousand inputs. They cross from the JVM as a few large texts, and
+operations on many tasks run inside the JVM: the number of py4j calls does not grow with the number
+of files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reconciler.jobs import iceberg
 from reconciler.jobs.translate import java_exception
 
 CHUNK = 2_000
-"""Tasks that are described by one text."""
+"""Number of tasks described by one text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class TaskFile:
     """One data file as its manifest entry describes it.
 
     format: in capitals. size: of the file in bytes. spec_id: of its partition. sequence: data
-    sequence number. deleted: rows deleted by position, as far as delete files name this file alone.
-    By field id, for the requested columns only: lower, upper: bounds, single-value serialised;
-    nulls, nans: counts; sizes: stored bytes.
+    sequence number. deleted: rows deleted by position, counted from delete files that name only
+    this file. By field id, for the requested columns only: lower, upper: bounds, single-value
+    serialised; nulls, nans: counts; sizes: stored bytes.
     """
 
     path: str
@@ -75,21 +75,21 @@ class ScanTasks(Mapping[str, TaskFile]):
         return len(self._files)
 
     def subset(self, paths: Iterable[str]) -> ScanTasks:
-        """Those of the paths that are here."""
+        """Return the tasks of those paths that are present."""
         chosen = {path: self._files[path] for path in sorted(set(paths)) if path in self._files}
         tasks = self._spark._jvm.java.util.HashMap(self._tasks)
         tasks.keySet().retainAll(iceberg.java_set(self._spark, chosen))
         return ScanTasks(self._spark, tasks, chosen)
 
     def java_tasks(self, paths: Sequence[str]) -> Any:
-        """java.util.List of the tasks of these paths, in this order."""
+        """Return a java.util.List of the tasks of these paths, in this order."""
         lines = iceberg.java_lines(self._spark, paths)
         lookup = iceberg.method(self._spark, "java.util.Map", "get", "java.lang.Object", _OBJECT)
         of_path = _function(self._spark, lookup.bindTo(self._tasks))
         return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
 
     def remove_in(self, update: Any) -> None:
-        """Names every file, and every delete file of it alone, as replaced by a RewriteFiles."""
+        """Name every file, and every delete file of it alone, as replaced by a RewriteFiles."""
         spark = self._spark
         rewrite = "org.apache.iceberg.RewriteFiles"
         tasks = iceberg.java_values(self._tasks)
@@ -132,10 +132,12 @@ def scan_tasks(
     paths: Iterable[str],
     columns: Collection[int] = (),
 ) -> ScanTasks:
-    """Tasks of those of `paths` that are live in the snapshot. columns: ids of those whose
-    statistics to read."""
+    """Return the tasks of those of `paths` that are live in the snapshot.
+
+    columns: ids of the columns whose statistics to read.
+    """
     scan = table.newScan().useSnapshot(snapshot_id)
-    schema = scan.schema()  # the snapshot's: a column may have had another name then, or none
+    schema = scan.schema()  # the snapshot's own: a column may be renamed or new since
     names = [name for name in map(schema.findColumnName, sorted(columns)) if name is not None]
     if names:
         scan = scan.includeColumnStats(iceberg.java_list(spark, names))
@@ -155,7 +157,7 @@ def scan_tasks(
 
 
 def _task_path(spark: Any) -> Any:
-    """FileScanTask -> path, as a MethodHandle."""
+    """Return FileScanTask -> path, as a MethodHandle."""
     file_of = iceberg.method(spark, _TASK, "file", _FILE)
     path_of = iceberg.method(spark, _FILE, "location", _STRING)
     return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file_of, path_of)
@@ -165,7 +167,7 @@ _STRING = "java.lang.String"
 
 
 def _delete_stream(spark: Any) -> Any:
-    """FileScanTask -> stream of its delete files, as a MethodHandle."""
+    """Return FileScanTask -> stream of its delete files, as a MethodHandle."""
     list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
     stream_of = iceberg.method(
         spark, "java.util.Collection", "stream", "java.util.stream.Stream"
@@ -182,8 +184,11 @@ def _type(spark: Any, returns: str, *parameters: str) -> Any:
 
 
 def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
-    """Every task as Iceberg's own JSON of its file, and of its deletes where it has some; and the
-    sequence number, which that leaves out, and the partition spec, which copies do not have."""
+    """Yield every task from Iceberg's own JSON of its file, and of its deletes if it has some.
+
+    The sequence number and the partition spec are read separately: the JSON lacks the one, and
+    copies lack the other.
+    """
     lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
     tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
     to_sequence = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
@@ -197,18 +202,18 @@ def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
 
 
 def _lines(spark: Any, chunk: Any, to_text: Any) -> list[str]:
-    """One line of text for each task, brought over together."""
+    """Return one line of text per task, transferred together."""
     joining = spark._jvm.java.util.stream.Collectors.joining("\n")
-    # Not splitlines(): Iceberg's JSON leaves U+0085, U+2028 and their like as they are.
+    # Not splitlines(): Iceberg's JSON does not escape U+0085, U+2028 and similar.
     return str(chunk.stream().map(to_text).collect(joining)).split("\n")
 
 
 def _bodies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
-    """What Iceberg prints of each task.
+    """Return Iceberg's JSON of each task.
 
-    It prints no file of a partition spec whose fields were all dropped (a table of format version 1
-    keeps them, as void), and none of a spec whose column was dropped. The partition is not asked
-    for here: then copies that have none are printed.
+    Iceberg cannot serialise files of a partition spec whose fields were all dropped (a table of
+    format version 1 keeps them, as void), or of a spec whose column was dropped. The partition is
+    not needed here, so copies without a partition are serialised instead.
     """
     to_json = iceberg.once(spark, "json", lambda: _function(spark, _task_json(spark)))
     try:
@@ -238,7 +243,7 @@ def _bodies_of_copies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
 
 
 def _copy_json(spark: Any) -> Any:
-    """FileScanTask -> JSON of its file as if it were of no partition."""
+    """Return FileScanTask -> JSON of its file as if it were of no partition."""
     handles = spark._jvm.java.lang.invoke.MethodHandles
     builder, data_file = "org.apache.iceberg.DataFiles$Builder", "org.apache.iceberg.DataFile"
     nowhere = spark._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
@@ -258,7 +263,7 @@ def _copy_json(spark: Any) -> Any:
 
 
 def _task_has_no_deletes(spark: Any) -> Any:
-    """FileScanTask -> "true" or "false"."""
+    """Return FileScanTask -> "true" or "false"."""
     handles = spark._jvm.java.lang.invoke.MethodHandles
     list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
     is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
@@ -267,7 +272,7 @@ def _task_has_no_deletes(spark: Any) -> Any:
 
 
 def _task_sequence(spark: Any) -> Any:
-    """FileScanTask -> data sequence number as text."""
+    """Return FileScanTask -> data sequence number as text."""
     handles, long = spark._jvm.java.lang.invoke.MethodHandles, "java.lang.Long"
     file_of = iceberg.method(spark, _TASK, "file", _FILE)
     number_of = iceberg.method(spark, _FILE, "dataSequenceNumber", long)
@@ -276,7 +281,7 @@ def _task_sequence(spark: Any) -> Any:
 
 
 def _task_spec(spark: Any) -> Any:
-    """FileScanTask -> id of its file's partition spec as text."""
+    """Return FileScanTask -> id of its file's partition spec as text."""
     handles = spark._jvm.java.lang.invoke.MethodHandles
     file_of = iceberg.method(spark, _TASK, "file", _FILE)
     number_of = iceberg.method(spark, _FILE, "specId", "int")
@@ -285,7 +290,8 @@ def _task_spec(spark: Any) -> Any:
 
 
 def _task_json(spark: Any) -> Any:
-    """FileScanTask -> JSON: of the whole task if it has deletes, else of its file (much shorter).
+    """Return FileScanTask -> JSON: of the whole task if it has deletes, else of its file (much
+    shorter).
 
     One line each: Iceberg prints JSON without line breaks.
     """
@@ -334,7 +340,8 @@ def _task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile
 
 
 def _deleted_rows(path: str, files: Iterable[Mapping[str, Any]]) -> int:
-    """Rows that delete files of this data file alone delete; a vector replaces older files."""
+    """Return the rows deleted by delete files of this data file alone; a vector replaces older
+    files."""
     named = [file for file in files if _names(file, path)]
     vectors = [file for file in named if str(file["file-format"]).upper() == "PUFFIN"]
     return sum(int(file["record-count"]) for file in vectors or named)

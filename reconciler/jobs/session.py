@@ -1,4 +1,5 @@
-"""The Spark session of `apply`, `demo` and driver pods: local by default, quiet, leaving no trace.
+"""Starts the Spark session of `apply`, `demo` and driver pods: local by default, quiet, no traces
+left.
 
 The caller passes the Spark configuration of the catalog; its values are set after the JVM has
 started, so that secrets appear neither on a command line nor in an event log.
@@ -30,7 +31,7 @@ REDACTED = (
     "(?i)secret|passw|passphrase|token|credential|authorization|jdbc[.]user|cookie"
     "|(access|account|private|api)[-_.]?key"
 )
-"""Names of settings whose values Spark prints nowhere."""
+"""Names of settings whose values Spark never prints."""
 GIB = 1 << 30
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
@@ -50,11 +51,11 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 def start(
     conf: Mapping[str, str], app: str, master: str = "local[*]", *, apart: bool = False
 ) -> Any:
-    """A new session named "layoutctl <app>" with the callback server running.
+    """Return a new session named "layoutctl <app>" with the callback server running.
 
-    conf: Spark's settings by name; a master, memory or jars in it or in the user's
-    spark-defaults win over ours. apart: the JVM gets no signals sent to our process group; it ends
-    with us all the same. Raises UserError when Java, Spark or a jar is missing.
+    conf: Spark's settings by name; a master, memory or jars in it or in the user's spark-defaults
+    take precedence over ours. apart: the JVM gets no signals sent to our process group, but still
+    ends with us. Raises UserError if Java, Spark or a jar is missing.
     """
     _require_pyspark()
     runtime.check_java()
@@ -93,14 +94,14 @@ def start(
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """py4j logs a lost connection as the root logger, with a traceback; `translate` tells it to
-    people, once."""
+    """Drop py4j's log records: it logs a lost connection as the root logger, with a traceback, and
+    `translate` already reports it."""
     return record.module != "java_gateway"
 
 
 @contextlib.contextmanager
 def _same_sigint() -> Iterator[None]:
-    """SparkContext takes Ctrl-C for itself: it cancels all jobs, where the caller may want to stop
+    """Keep our SIGINT handler: SparkContext's own cancels all jobs, but the caller may want to stop
     at a commit boundary (jobs.stop)."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -113,7 +114,8 @@ def _same_sigint() -> Iterator[None]:
 
 
 def _open_catalogs(spark: Any, conf: Mapping[str, str]) -> None:
-    """A catalog that cannot be opened would otherwise look as if it were not configured at all."""
+    """Open the catalogs: one that cannot be opened would otherwise look as if it were not
+    configured."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -145,22 +147,22 @@ def _require_pyspark() -> None:
 
 
 def launch_settings(conf: Mapping[str, str], app: str, master: str) -> dict[str, str]:
-    """All settings given at launch: ours, then spark-defaults, then the caller's."""
+    """Return all settings given at launch: ours, then spark-defaults, then the caller's."""
     ours = {
         "spark.master": os.environ.get("LAYOUTCTL_SPARK_MASTER", master),
         "spark.driver.memory": os.environ.get("LAYOUTCTL_DRIVER_MEMORY", _default_memory()),
         "spark.sql.shuffle.partitions": "64",
-        # A curve is a literal of 65,536 numbers in the text of each plan that is kept.
+        # A curve is a literal of 65,536 numbers in the text of each plan that Spark keeps.
         "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.maxPlanStringLength": "65536",
-        # A bit that flipped in a page must not be written anew under a checksum that fits it.
+        # A bit that flipped in a page must not be rewritten with a checksum that matches it.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     }
     fixed = {
         "spark.app.name": f"{SPARK_APP_PREFIX} {app}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Bounds in manifests are of UTC; timestamps without a zone are compared with them as such.
+        # Bounds in manifests are in UTC; timestamps without a zone are compared as UTC.
         "spark.sql.session.timeZone": "UTC",
         "spark.eventLog.enabled": "false",
         "spark.redaction.regex": REDACTED,
@@ -186,15 +188,15 @@ def launch_settings(conf: Mapping[str, str], app: str, master: str) -> dict[str,
 
 
 def _collect_in_parallel(settings: dict[str, str]) -> None:
-    """The throughput collector where tasks run, unless the user chose one for these JVMs.
+    """Use the throughput collector in JVMs that run tasks, unless the user chose one for them.
 
-    A sort fills the heap with pages that all live until it ends: Java's default collector marks
-    them again and again meanwhile, for a tenth to a fifth of the time of a rewrite.
+    A sort fills the heap with pages that all live until it ends; Java's default collector marks
+    them again and again meanwhile, which takes a tenth to a fifth of the time of a rewrite.
     """
     where = "driver" if settings["spark.master"].partition("[")[0] == "local" else "executor"
     ours, theirs = (f"spark.{where}.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
-    # Executors run the image that this process runs in: what its environment says holds for them.
+    # Executors run the same image as this process, so its environment applies to them too.
     chosen += [os.environ.get(name, "") for name in _OPTIONS_FOR_EVERY_JVM]
     if where == "driver":
         chosen.append(os.environ.get("SPARK_SUBMIT_OPTS", ""))
@@ -205,7 +207,7 @@ def _collect_in_parallel(settings: dict[str, str]) -> None:
 
 
 def _share_classes(settings: dict[str, str]) -> None:
-    """The archive of Spark's classes for the JVM that is launched here, if one was made."""
+    """Use the archive of Spark's classes for the JVM that is launched here, if one was made."""
     ours, theirs = (f"spark.driver.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
     shared = class_data.options(chosen, settings["spark.driver.memory"])
@@ -214,16 +216,16 @@ def _share_classes(settings: dict[str, str]) -> None:
 
 
 def _default_memory() -> str:
-    """Half of the machine's memory, between 1 and 31 GiB: groups are sized to fit the heap.
+    """Return half of the machine's memory, between 1 and 31 GiB: groups are sized to fit the heap.
 
-    From 32 GiB on, a JVM's references are twice as long.
+    From 32 GiB on, a JVM's references take twice the bytes.
     """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return f"{max(1, min(31, total // 2 // GIB))}g"
 
 
 def _quiet_logging(settings: dict[str, str], scratch: Path) -> None:
-    """Errors only, unless the user brought a logging configuration."""
+    """Log errors only, unless the user has a logging configuration."""
     options = settings.get("spark.driver.extraJavaOptions", "")
     if "log4j" in options or os.environ.get("SPARK_CONF_DIR"):
         return
@@ -248,7 +250,7 @@ def _start_error(error: Exception, log: Path) -> ReconcilerError:
 
 
 def task_memory(spark: Any) -> tuple[int, int]:
-    """(heap bytes, tasks side by side) of each JVM that runs tasks: executors, or our own."""
+    """Return (heap bytes, parallel tasks) of each JVM that runs tasks: executors, or our own."""
     context = spark.sparkContext
     if context.master.partition("[")[0] == "local":
         heap = int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())
@@ -261,7 +263,7 @@ def task_memory(spark: Any) -> tuple[int, int]:
 
 
 def await_executors(spark: Any, seconds: float) -> None:
-    """Waits for the first executor. Raises UnavailableError when none has come by then."""
+    """Wait for the first executor. Raises UnavailableError if none has come by then."""
     status = spark.sparkContext._jsc.sc()
     deadline = time.monotonic() + seconds
     while int(status.getExecutorMemoryStatus().size()) < 2:  # the driver counts as one
@@ -283,13 +285,14 @@ class JvmEnd:
 
     @property
     def out_of_memory(self) -> bool:
-        """Killed by the kernel, or by its own -XX:+ExitOnOutOfMemoryError, or it said so."""
+        """Whether it was killed by the kernel, by -XX:+ExitOnOutOfMemoryError, or reported lack of
+        memory."""
         said = any("OutOfMemoryError" in line for line in self.tail)
         return said or self.code in (-9, 137, 3)
 
 
 def jvm_end(spark: Any, seconds: float = 0.0) -> JvmEnd | None:
-    """How the session's JVM ended; None while it lives. seconds: to wait for it to be gone."""
+    """Return how the session's JVM ended, None while it lives. seconds: to wait for its end."""
     process = getattr(spark.sparkContext._gateway, "proc", None)
     if process is None:
         return None
@@ -303,21 +306,22 @@ def jvm_end(spark: Any, seconds: float = 0.0) -> JvmEnd | None:
 
 
 def stop(spark: Any) -> None:
-    """Ends the session and its JVM, and waits for the process to be gone.
+    """End the session and its JVM, and wait for the process to exit.
 
-    The JVM goes first: closing our end of a callback connection waits for its reader otherwise.
+    The JVM ends first: otherwise closing our end of a callback connection waits for its reader.
     """
     from pyspark import SparkContext
 
-    # A connection that the JVM resets as it ends is no error: py4j would log a traceback each.
+    # A connection that the JVM resets as it ends is not an error; py4j would log a traceback for
+    # each.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     gateway = spark.sparkContext._gateway
     process = getattr(gateway, "proc", None)
     with contextlib.suppress(Exception):  # the JVM may be dead already
         spark.stop()
     if process is not None:
-        # Objects that Python drops from now on are gone with the JVM; py4j would send each word of
-        # it, and log a traceback for what a JVM that ends does not answer.
+        # Objects that Python drops from now on are gone with the JVM; py4j would send a message for
+        # each of them, and log a traceback because the JVM does not answer.
         gateway._gateway_client.is_connected = False
         process.stdin.close()
         process.wait()

@@ -1,8 +1,8 @@
-"""Staging: exactly these files in, exactly these properties out, through Iceberg's set ids.
+"""Stages exactly these input files and table properties, through Iceberg's set ids.
 
-A set id stands for a set of scan tasks when read, and for a rewrite when written. The table cached
-under it carries overridden properties, so that output prefix, row-group size and codec hold for
-the rewrite while the real table's properties stay as they are.
+A set id names a set of scan tasks for reading, and a rewrite for writing. The table cached under it
+has overridden properties, so that output prefix, row-group size and codec apply to the rewrite
+while the real table's properties do not change.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ BATCH_ROWS = "read.parquet.vectorization.batch-size"
 TARGET_SIZE = "write.target-file-size-bytes"
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 NO_ROW_ID = -(1 << 62)
-"""First row id of a file that is read back: rows without an id of their own come out negative."""
+"""First row id of a file that is read back: rows without an id of their own get a negative one."""
 DEFAULT_TARGET = 512 * 1024 * 1024
 DEFAULT_ROW_GROUP = 128 * 1024 * 1024
 WHOLE_FILE = 1 << 40
-"""More bytes than any file has, or the inputs of a task."""
+"""More bytes than any file or the inputs of a task have."""
 
 
 def data_location(table: Any) -> str:
-    """Where the table's writers put data files."""
+    """Return the directory in which the table's writers put data files."""
     return str(table.properties().get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip(
         "/"
     )
 
 
 def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
-    """The table as of now with changed properties, for staging only; nothing is committed."""
+    """Return the present table with changed properties, for staging only; nothing is committed."""
     core = spark._jvm.org.apache.iceberg
     merged = spark._jvm.java.util.HashMap()
     merged.putAll(table.properties())
@@ -48,7 +48,7 @@ def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
 
 @contextlib.contextmanager
 def staged(spark: Any, table: Any, set_id: str, tasks: Any) -> Iterator[str]:
-    """Registers a java.util.List of scan tasks under `set_id`, to be read."""
+    """Register a java.util.List of scan tasks under `set_id`, to be read."""
     cache = iceberg.table_cache(spark)
     tasks_of = iceberg.task_set_manager(spark)
     cache.add(set_id, table)
@@ -62,7 +62,7 @@ def staged(spark: Any, table: Any, set_id: str, tasks: Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
-    """Registers `set_id` as a rewrite to write to; yields a function that lists the new files."""
+    """Register `set_id` as a rewrite to write to; yields a function that lists the new files."""
     cache, rewrites = iceberg.table_cache(spark), iceberg.rewrite_coordinator(spark)
     cache.add(set_id, table)
     try:
@@ -73,11 +73,10 @@ def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
 
 
 def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
-    """The rows of a staged set, deletes applied; with row lineage columns from format 3 on.
+    """Return the rows of a staged set, deletes applied; with row lineage columns from format 3 on.
 
-    split_bytes: what one task reads; 0 leaves it to the table's properties. Only one task reads in
-    the order in which files were staged: of two splits that are being filled, Iceberg ends the
-    heavier one first.
+    split_bytes: bytes that one task reads; 0 uses the table's properties. Only a single task reads
+    files in staged order: with two open splits Iceberg closes the larger first.
     """
     reader = spark.read.format("iceberg")
     if split_bytes:
@@ -86,8 +85,10 @@ def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
 
 
 def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int) -> None:
-    """Writes a frame as a rewrite, a task per partition. roll_bytes: file size at which a task
-    begins its next file."""
+    """Write a frame as a rewrite, one task per partition.
+
+    roll_bytes: file size at which a task begins its next file.
+    """
     (
         frame.write.format("iceberg")
         .option("use-table-distribution-and-ordering", "false")
@@ -100,7 +101,7 @@ def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int) -> None:
 
 
 def union(frames: Sequence[Any]) -> Any:
-    """The frames' partitions one after the other."""
+    """Return the frames' partitions one after the other."""
     joined = frames[0]
     for frame in frames[1:]:
         joined = joined.union(frame)
@@ -108,7 +109,7 @@ def union(frames: Sequence[Any]) -> Any:
 
 
 def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:
-    """A scan task over an uncommitted data file, so that it is read back through Iceberg."""
+    """Return a scan task over an uncommitted data file, so that it is read back through Iceberg."""
     core = spark._jvm.org.apache.iceberg
     gateway = spark.sparkContext._gateway
     spec = table.specs().get(data_file.specId())
@@ -122,7 +123,8 @@ def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:
 
 
 def _with_lineage_base(spark: Any, spec: Any, data_file: Any) -> Any:
-    """The file with a first row id and sequence number: without them its lineage reads as null."""
+    """Return the file with a first row id and sequence number: without them its lineage reads as
+    null."""
     files = spark._jvm.org.apache.iceberg.DataFiles
     copied = files.builder(spec).copy(data_file).withFirstRowId(NO_ROW_ID).build()
     boxed_long = _array(
@@ -143,7 +145,7 @@ def _array(spark: Any, kind: Any, values: Sequence[Any]) -> Any:
 
 
 def without_lineage_base(frame: Any) -> Any:
-    """Undoes it: a negative lineage value is one that the file does not hold."""
+    """Undo `_with_lineage_base`: a negative lineage value is one that the file does not hold."""
     from pyspark.sql import functions as f
 
     for name in LINEAGE:

@@ -1,8 +1,9 @@
-"""Verification: the rows written are the rows read (design: "Verification before each commit").
+"""Verifies that the rows written are the rows read (design: "Verification before each commit").
 
-An order-independent fingerprint, count plus a sum of row hashes, is gathered while the rows are
-read and compared with that of the written files read back. The hash sees what a plain xxhash64
-does not: which column a null is in, map entries in any order, one NaN and one zero per type.
+An order-independent fingerprint, a count plus a sum of row hashes, is collected while the rows are
+read and compared with that of the written files read back. The hash covers what a plain xxhash64
+misses: which column a null is in; and it treats map entries in any order as equal, and uses one NaN
+and one zero per type.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ COUNTS = "Counts"
 
 FLAGS_PER_WORD = 60
 PART_BITS = 26
-"""Of a hash its lowest and its highest bits are summed, so many each: the sums of 2^37 rows stay
-within a long. Spark raises an error where one overflows, and a group of narrow, sorted rows may
-well have more than the 2^31 that two halves of 32 bits allow."""
+"""The lowest and the highest bits of a hash that are summed, this many each.
+
+The sums of 2^37 rows stay within a long. Spark raises an error on overflow, and a group of narrow,
+sorted rows may have more than the 2^31 rows that two halves of 32 bits allow.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """rows, and the sums of the lowest and highest bits of the row hashes (0 when only counted)."""
+    """rows, and the sums of the lowest and highest bits of the row hashes (0 if rows are only
+    counted)."""
 
     rows: int
     low: int = 0
@@ -36,7 +40,8 @@ class Fingerprint:
 
 
 def checks_hashes(mode: str, group_id: str) -> bool:
-    """Sampled verification hashes one group in eight, chosen by a hash of its id."""
+    """Whether the rows of a group are hashed; Sampled hashes one group in eight, chosen by its
+    id."""
     import hashlib
 
     if mode == SAMPLED:
@@ -45,7 +50,7 @@ def checks_hashes(mode: str, group_id: str) -> bool:
 
 
 def aggregates(schema: Any, hashes: bool) -> list[Any]:
-    """The columns to observe over rows of a struct type: the fingerprint's parts by name."""
+    """Return the columns to observe over rows of a struct type: the fingerprint's parts by name."""
     from pyspark.sql import functions as f
 
     parts = [f.count(f.lit(1)).alias("rows")]
@@ -63,14 +68,14 @@ def fingerprint(observed: dict[str, Any]) -> Fingerprint:
 
 
 def row_hash(schema: Any) -> Any:
-    """One long per row over all columns of a struct type."""
+    """Return one long per row over all columns of a struct type."""
     from pyspark.sql import functions as f
 
     return _hash_of([(f.col(quoted(field.name)), field.dataType) for field in schema.fields])
 
 
 def _hash_of(columns: list[tuple[Any, Any]]) -> Any:
-    """xxhash64 skips nulls, so which columns are null is hashed with the values."""
+    """Return the hash of the columns and of which are null, because xxhash64 skips nulls."""
     from pyspark.sql import functions as f
 
     values = [_canonical(column, data_type) for column, data_type in columns]
@@ -78,7 +83,7 @@ def _hash_of(columns: list[tuple[Any, Any]]) -> Any:
 
 
 def _null_flags(columns: list[Any]) -> list[Any]:
-    """Bit sets of which columns are null, as longs."""
+    """Return bit sets of which columns are null, as longs."""
     from pyspark.sql import functions as f
 
     words = []
@@ -92,7 +97,7 @@ def _null_flags(columns: list[Any]) -> list[Any]:
 
 
 def _canonical(column: Any, data_type: Any) -> Any:
-    """The column in a form whose xxhash64 depends on its value alone; null stays null."""
+    """Return the column in a form whose xxhash64 depends only on its value; null stays null."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
@@ -120,7 +125,7 @@ def _canonical(column: Any, data_type: Any) -> Any:
 
 
 def _element(item: Any, data_type: Any) -> Any:
-    """One element of an array or map as a long that also says whether it is null."""
+    """Return one element of an array or map as a long that also shows whether it is null."""
     from pyspark.sql import functions as f
 
     return f.xxhash64(item.isNull(), _canonical(item, data_type))

@@ -1,6 +1,6 @@
 """Rewrites one group: read, arrange, write, read back, compare. Nothing is committed here.
 
-Runs in a thread of its own beside other groups (see `rewrite`); rows never leave the JVM.
+Runs in its own thread beside other groups (see `rewrite`); rows never leave the JVM.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from reconciler.jobs.scan import ScanTasks
 from reconciler.jobs.verify import Fingerprint
 
 MIN_SPLIT = 4 << 20
-"""Bytes of written files below which another task costs more than it saves."""
+"""Below this many bytes of written files another task costs more than it saves."""
 READ_ROWS = 1024
-"""Rows that are decoded at a time: the vectors of all columns stay in a core's cache, which those
-of Iceberg's 5,000 rows do not. A table's own setting stands."""
+"""Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
+Iceberg's 5,000 rows. A table's own setting takes precedence."""
 OPEN_BYTES = 64 << 20
-"""Of the open pages of all columns, however wide: 20,000 rows of 3 KiB."""
+"""Maximum bytes of the open pages of all columns: 20,000 rows of 3 KiB."""
 BUFFERED_VALUE = 8
 """Bytes of a buffered value before compression, on average over encodings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What every group of an attempt shares.
+    """Values that all groups of an attempt share.
 
     id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
     table as of the read snapshot. prefix: directory of all output. verify: the mode.
@@ -69,7 +69,7 @@ class Written:
 
 
 def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks) -> Written:
-    """Writes the rows of `tasks` anew under the attempt's prefix, and verifies them."""
+    """Write the rows of `tasks` to new files under the attempt's prefix, and verify them."""
     started = time.monotonic()
     spark, base = attempt.spark, f"{attempt.id}/{number}"
     hashed = verify.checks_hashes(attempt.verify, base)
@@ -106,14 +106,14 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
 
 @contextlib.contextmanager
 def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], list[Any]]]:
-    """A set to write to; its files are deleted should anything fail until it is left."""
+    """Provide a set to write to; its files are deleted if anything fails before it ends."""
     with stage.rewriting(attempt.spark, table, set_id) as new_files:
         try:
             yield new_files
         except BaseException:
             with contextlib.suppress(Exception):
                 for file in new_files():
-                    with contextlib.suppress(Exception):  # some were deleted before
+                    with contextlib.suppress(Exception):  # some are deleted already
                         discard(attempt.table, [str(file.location())])
             raise
 
@@ -121,7 +121,7 @@ def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], 
 def _informed(
     attempt: Attempt, table: Any, base: str, group: Group, source: arrange.Source
 ) -> Group:
-    """The group with what is known of how its rows compress."""
+    """Return the group with the compression measured so far, or by a pilot."""
     chosen = pilot.portions(group) if group.expected is None else []
     if not chosen:
         return group
@@ -143,7 +143,7 @@ def _balanced(
     files: Sequence[Any],
     balanced_files: Callable[[], list[Any]],
 ) -> tuple[Any, ...]:
-    """The output with the files that came out short written again, together with neighbours."""
+    """Return the output, with files that are too small written again together with neighbours."""
     ordered = balance.in_written_order(files)
     sizes = [int(file.fileSizeInBytes()) for file in ordered]
     runs = balance.short_runs(sizes, group.target_bytes)
@@ -173,20 +173,20 @@ def _job_group(attempt: Attempt, group: Group, name: str) -> None:
 
 
 def _shape(table: Any) -> tuple[int, int]:
-    """How many columns a table has, and the size at which its writer ends a row group."""
+    """Return the number of columns, and the size at which the table's writer ends a row group."""
     row_group = table.properties().get(stage.ROW_GROUP)
     return int(table.schema().columns().size()), int(row_group or stage.DEFAULT_ROW_GROUP)
 
 
 def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
-    """File size at which a task begins its next file.
+    """Return the file size at which a task begins its next file.
 
-    A task of f files (`Group.begins`) gets f equal parts and slack s, in parts: what it has may be
-    f s parts more than expected, or as much less before its last file has only SHORT_SHARE of a
-    part and is written twice (`balance`): f s = 1 - SHORT_SHARE - (f - 1) s. The writer counts the
-    rows of its open pages at their size before compression: what compression will take off them is
-    added, or files of a few megabytes would end far too early. A task of one file ends it early
-    only should it outgrow what is expected by far.
+    A task of f files (`Group.begins`) gets f equal parts and slack s, in parts. Its rows may take f
+    s parts more than expected, or as much less before its last file has only SHORT_SHARE of a part
+    and is written twice (`balance`): f s = 1 - SHORT_SHARE - (f - 1) s. The writer counts the rows
+    of its open pages at their size before compression. The bytes that compression will save there
+    are added, or files of a few megabytes would end far too early. A task of one file ends it early
+    only if it grows far beyond the expected size.
     """
     per_task = -(-group.files // group.tasks)
     part = group.output_bytes / group.files
@@ -197,8 +197,11 @@ def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
 
 
 def _open_bytes(group: Group, columns: int, row_group_bytes: int) -> float:
-    """What compression takes off the pages that are open when a file is ended: full ones, since
-    that is when they count most, or all of a row group that ends before its first pages do."""
+    """Return the bytes that compression saves on the pages that are open when a file ends.
+
+    Full pages are assumed, the largest case, or a whole row group if it ends before its first pages
+    do.
+    """
     row_group_rows = row_group_bytes / (BUFFERED_VALUE * columns)
     open_rows = min(PAGE_ROWS, group.rows / group.files, row_group_rows)
     if group.expected is not None and group.expected.page_bytes is not None:
@@ -220,7 +223,7 @@ def _check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
 def read_back(
     spark: Any, table: Any, set_id: str, files: Sequence[Any], hashed: bool
 ) -> Fingerprint:
-    """The fingerprint of uncommitted files, read through Iceberg as anyone would read them."""
+    """Return the fingerprint of uncommitted files, read through Iceberg as any reader would."""
     from pyspark.sql import Observation
 
     if not files:
@@ -237,13 +240,13 @@ def read_back(
 
 
 def _even_split(spark: Any, files: Sequence[Any]) -> int:
-    """Bytes a task reads back: all cores are busy to the end, however few the files are."""
+    """Return the bytes that one task reads back, so that all cores are busy to the end."""
     total = sum(int(file.fileSizeInBytes()) for file in files)
     return max(MIN_SPLIT, total // (2 * int(spark.sparkContext.defaultParallelism)))
 
 
 def discard(table: Any, paths: Sequence[str]) -> None:
-    """Deletes output files that were never sent in a commit, or whose commit was refused."""
+    """Delete output files that were never sent in a commit, or whose commit was refused."""
     for path in paths:
         table.io().deleteFile(path)
 
