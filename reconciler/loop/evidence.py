@@ -1,7 +1,8 @@
-"""Advice as the evidence of a plan document: what its reader is shown, as integers and strings.
+"""Converts advice into the evidence of a plan document: what a reader sees, as integers and
+strings.
 
 A plan document has no floats (it is hashed), so ratios are in thousandths and times in
-milliseconds; `cli.plan_text` and `report` turn them back into what people read.
+milliseconds; `cli.plan_text` and `report` format them for people.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ STALE_WORKLOAD_MS = 30 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class CoverageInfo:
-    """share of the table's recorded demand that fragments explain, and what it is a share of."""
+    """The share of the table's recorded demand that fragments explain, and what it is a share
+    of."""
 
     share: float
     basis: str
 
 
 def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
-    """What the plan claims about one action; the ledger compares it with the outcome."""
+    """Return the plan's prediction for one action; the ledger compares it with the outcome."""
     action = scored.action
     body: dict[str, Any] = {"label": action_label(scored, files), "reason": scored.reason}
     if not action.type.rewrites:
@@ -72,7 +74,7 @@ def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
 
 
 def action_label(scored: ScoredAction, files: FileTable) -> str:
-    """`recluster by l_shipdate`, with the partition where the table has some."""
+    """Return `recluster by l_shipdate`, with the partition if the table has partitions."""
     action, schema = scored.action, files.schema
     if action.type is ActionType.SET_SORT_ORDER:
         key = key_text(action.key, action.curve, schema) if action.key else ""
@@ -93,9 +95,11 @@ def action_label(scored: ScoredAction, files: FileTable) -> str:
 def under_policy(
     plan: Plan, policy: TableLayoutPolicy, name: str, not_acted_on: Sequence[str]
 ) -> Plan:
-    """The plan as `policy` governs it. Its id says what is done, not within which budgets: one
-    that was proposed first under another policy, or before a change of budgets, still carries
-    those."""
+    """Return the plan with the budgets, windows and checks of `policy`.
+
+    A plan id depends on what is done, not on budgets: a plan that was first proposed under another
+    policy, or before a change of budgets, still carries the old ones.
+    """
     governed = {"policyDocument": to_document(policy), "notActedOn": list(not_acted_on)}
     return replace(plan, policy=name, evidence={**plan.evidence, **governed})
 
@@ -113,10 +117,10 @@ def evidence_document(
     policy: TableLayoutPolicy,
     show_literals: bool = False,
 ) -> dict[str, Any]:
-    """Everything `plan` prints beside the actions, and the policy it was made under.
+    """Return everything that `plan` prints beside the actions, and the policy it was made under.
 
-    The policy travels with the plan, so that a saved plan is carried out within the very budgets,
-    windows and checks that its reviewer saw.
+    The policy is part of the plan, so that a saved plan runs within exactly the budgets, windows
+    and checks that its reviewer saw.
     """
     shapes = sorted(advice.shapes, key=lambda s: (-s.bytes_now, s.shape_id))
     texts = _shape_texts(workload, observation.schema, show_literals)
@@ -156,9 +160,9 @@ def evidence_document(
 def rejected_documents(
     advice: Advice, files: FileTable, ends: Sequence[int | None] = ()
 ) -> list[dict[str, Any]]:
-    """An entry per candidate that is not done, with the partition that it is about, if one.
+    """Return an entry per candidate that is not planned, with its partition, if it has one.
 
-    ends: per candidate when what it waits for has passed.
+    ends: per candidate, when the period that it waits for ends.
     """
     places = partitions_of(files, [item.inputs for item in advice.rejected])
     whys = [
@@ -183,7 +187,8 @@ def millis(seconds: float) -> int:
 
 
 def whole(value: float) -> int:
-    """Rounded to an integer; what is not finite becomes -1, which prints as unknown."""
+    """Return the value rounded to an integer; non-finite values become -1, which prints as
+    unknown."""
     return round(value) if math.isfinite(value) else -1
 
 
@@ -306,7 +311,7 @@ def _shape_texts(workload: Workload, schema: Schema, show_literals: bool) -> Map
 
 
 def _last_literals(batch: ShapeBatch) -> list[Literal]:
-    """The literals of the shape's latest query, as an example."""
+    """Return the literals of the shape's latest query, as an example."""
     return [
         cast(Literal, values[-1] if isinstance(values, tuple) else values[-1].item())
         for values in batch.literals

@@ -1,9 +1,10 @@
-"""What recorded queries read from given zone maps: the yardstick of predictions and savings.
+"""Measures what recorded queries read from given zone maps; predictions and savings are compared by
+it.
 
-Planned bytes and their cost with opened files (definitions: Read cost) of a window over one set of
-files, and the realised saving of a past action: later queries against its inputs' old zone maps and
-against what replaced them (WAIR section 4.3: zone maps before and after are compared). Predicted
-savings and the cost of rewriting count opened files, so realised savings do.
+It computes planned bytes and their cost with opened files (definitions: Read cost) of a window over
+one set of files, and the realised saving of a past action: later queries against its inputs' old
+zone maps and against the files that replaced them (WAIR section 4.3). Realised savings count opened
+files, because predicted savings and the cost of rewriting do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class WindowReading:
-    """bytes: planned. cost: with what opening data and delete files is worth in bytes."""
+    """bytes: planned. cost: planned bytes plus the cost of opening data and delete files, in
+    bytes."""
 
     bytes: float = 0.0
     cost: float = 0.0
@@ -37,7 +39,7 @@ def window_read(
     row_groups: RowGroups | None = None,
     row_group_bytes: int = 128 << 20,
 ) -> WindowReading:
-    """What the recorded queries read from `files`; exact where footers are known."""
+    """Return what the recorded queries read from `files`; exact if footers are known."""
     if not len(files) or workload.empty:
         return WindowReading()
     view = table_view(files, row_groups, None, row_group_bytes)
@@ -51,8 +53,8 @@ def window_read(
 
 @dataclass(frozen=True, slots=True)
 class Realised:
-    """saved: bytes-equivalent of reading that later queries were spared, files not opened included;
-    None where none ran yet. until_ms: last of them.
+    """saved: bytes-equivalent of reading that later queries saved, files not opened included; None
+    if none ran yet. until_ms: time of the last of them.
 
     too_early: less than a day of queries has been seen since the action.
     """
@@ -66,10 +68,11 @@ class Realised:
 def realised_saving(
     before: Sequence[FileTable], after: FileTable, fragments: Sequence[Fragment], since_ms: int
 ) -> Realised:
-    """What queries after `since_ms` read and open less of `after` than they would of `before`.
+    """Return what queries after `since_ms` read and open less of `after` than they would of
+    `before`.
 
     before: the inputs of each action; actions of one plan share no input, so they add up. Full
-    scans count as they do in predictions: they are spared files to open.
+    scans count as in predictions: they save opened files.
     """
     later = batch_fragments(f for f in fragments if f.event_ms >= since_ms)
     if later.empty:
@@ -79,6 +82,6 @@ def realised_saving(
 
 
 def live_outputs(files: FileTable, outputs: Sequence[str]) -> FileTable:
-    """The files of `outputs` that are still live; empty when they were rewritten since."""
+    """Return the files of `outputs` that are still live; empty if they were rewritten since."""
     wanted = set(outputs)
     return files.take(np.array([path in wanted for path in files.path], dtype=bool))

@@ -1,7 +1,7 @@
-"""The part of a step's I/O that starts nothing: catalog, state store, footers and sketches.
+"""The reading part of a step's I/O: catalog, state store, footers and sketches; it starts no work.
 
 Implements `propose.Ports` and what `step.Actor` reads and records. One machine (`loop.local`) and
-the operator (`loop.cluster`) share it. It holds nothing of any table between two calls.
+the operator (`loop.cluster`) share it. It keeps nothing of any table between two calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from reconciler.loop.settings import History
 
 @dataclass
 class Reader:
-    """timeout: seconds for the catalog to answer. claims_as: the owner that this process is."""
+    """timeout: seconds for the catalog to answer. claims_as: the owner name of this process."""
 
     store: Store
     cache: Path
@@ -91,14 +91,15 @@ class Reader:
         return self.store.approved(plan_id, policy)
 
     def owner(self, observation: Observation) -> str:
-        """Who else claims the table, "" when no one does."""
+        """Return who else claims the table, "" if no one does."""
         found = observation.properties.get(OWNER_PROPERTY, "")
         return "" if found == self.claims_as else found
 
     def automatic_spent(
         self, table_uuid: str, since: dt.datetime, approved: Collection[str]
     ) -> int:
-        # Reservations first: one that is settled meanwhile then counts, instead of nothing.
+        # Reservations are read first: one that is settled meanwhile then counts, instead of
+        # nothing.
         held = self.store.reservations(table_uuid)
         found = charged(self.store.ledger(table_uuid), held)
         return sum(
@@ -127,7 +128,7 @@ class Reader:
         self.store.record_read_check(table_uuid, check)
 
     def outputs(self, table_uuid: str, plan_id: str) -> tuple[str, ...]:
-        """Data files that the plan's committed batches added."""
+        """Return the data files that the plan's committed batches added."""
         committed = {
             (entry.outcome.attempt_id, entry.outcome.batch)
             for entry in self.store.ledger(table_uuid)
@@ -142,5 +143,5 @@ class Reader:
 
 
 def rho_key(table_uuid: str) -> str:
-    """The note under which a table's measurements of rho are kept."""
+    """Return the key of the note with a table's measurements of rho."""
     return f"rho:{table_uuid}"

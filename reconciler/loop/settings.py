@@ -1,4 +1,4 @@
-"""From a policy, an observed table and its ledger to the settings that decisions are tuned by.
+"""Computes the settings of a decision from a policy, an observed table and its ledger.
 
 Pure: the caller has done the reading. Errors name the field of the policy that cannot be met.
 """
@@ -29,7 +29,7 @@ DEFAULT_ROW_GROUP = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the state store knows of a table's past. rho: measured ratios, oldest first."""
+    """The state store's history of a table. rho: measured ratios, oldest first."""
 
     entries: tuple[LedgerEntry, ...] = ()
     checks: tuple[ReadCheck, ...] = ()
@@ -45,7 +45,8 @@ def settings_for(
     coverage: float,
     now_ms: int,
 ) -> Settings:
-    """Settings of one decision. Raises UserError for keys that do not exist or have no order."""
+    """Return the settings of one decision. Raises UserError for keys that do not exist or have no
+    order."""
     spec = policy.spec
     clustering, files = spec.layout.clustering, spec.layout.files
     alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
@@ -77,7 +78,7 @@ def settings_for(
 
 
 def sort_key(policy: TableLayoutPolicy, schema: Schema) -> tuple[SortColumn, ...]:
-    """spec.layout.clustering.keys as field ids, all ascending."""
+    """Return spec.layout.clustering.keys as field ids, all ascending."""
     names = policy.spec.layout.clustering.keys
     return tuple(SortColumn(_key_field(policy, name, schema).field_id) for name in names)
 
@@ -110,7 +111,8 @@ def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
 
 
 def quiet_partitions(observation: Observation, spec: PolicySpec, now_ms: int) -> frozenset[int]:
-    """Partitions that another writer overwrote or deleted from within the quiet period."""
+    """Return the partitions that another writer overwrote or deleted from within the quiet
+    period."""
     since = now_ms - spec.layout.files.quiet_period_seconds * 1000
     recent = {
         (spec_id, partition_identity(values))
@@ -141,7 +143,7 @@ def budgets_of(spec: PolicySpec) -> tuple[Budget, ...]:
 
 
 def done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
-    """(plan id, action id) pairs that the head's ancestors carry in their summaries."""
+    """Return the (plan id, action id) pairs in the summaries of the head's ancestors."""
     return frozenset(
         (snapshot.summary[PLAN_ID], action)
         for snapshot in observation.ancestry
@@ -152,7 +154,8 @@ def done_actions(observation: Observation) -> frozenset[tuple[str, str]]:
 
 
 def debt(history: History, rho: Rho) -> Debt:
-    """Eq. 2's debt: what rewrites cost, less what the window was found to save, opens included."""
+    """Return Eq. 2's debt: the cost of rewrites minus the measured savings of the window, opens
+    included."""
     spent = sum(
         rho.value * entry.outcome.read_bytes
         for entry in history.entries

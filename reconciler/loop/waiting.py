@@ -1,9 +1,9 @@
-"""What a plan waits for: for nothing but time, until when; or for someone, for what.
+"""Work held back by the quiet period (until when), or refused because of a live branch.
 
 A table whose only work is held back by the quiet period is Converged (nothing is admitted or
-blocked), but not for long; who reads "nothing to do" is told what comes next, and when. Nothing
-about such a table moves when its time has come, so that whoever plans only what has moved (the
-operator) must know that time.
+blocked), but not for long; a reader of "nothing to do" needs to know what comes next, and when.
+Nothing about the table changes when that time comes, so the operator, which plans only tables that
+have changed, must know the time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from reconciler.core.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Rewrites that would be done but for the quiet period. first_ms, last_ms: when the first and
-    the last of their partitions has been left alone for long enough."""
+    """Rewrites that only the quiet period holds back. first_ms, last_ms: when the first and the
+    last of their partitions leave it."""
 
     rewrites: int
     files: int
@@ -38,7 +38,7 @@ class Waiting:
         return last if first == last else f"{first}, the last until {last}"
 
     def text(self) -> str:
-        """`1 rewrite of 12 files (1.2 MiB) waits until ...`, and why."""
+        """Return `1 rewrite of 12 files (1.2 MiB) waits until ...`, and why."""
         rewrites = "1 rewrite" if self.rewrites == 1 else f"{self.rewrites:,} rewrites"
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
         waits = "waits" if self.rewrites == 1 else "wait"
@@ -58,7 +58,7 @@ class Waiting:
 
 
 def waiting(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> Waiting | None:
-    """What waits, None where nothing does."""
+    """Return the rewrites that wait, None if there are none."""
     held = [item for item in advice.rejected if item.reason == explain.QUIET_PERIOD]
     if not held:
         return None
@@ -77,7 +77,8 @@ def waiting(advice: Advice, observation: Observation, policy: TableLayoutPolicy)
 def quiet_ends(
     rejected: Sequence[Rejected], observation: Observation, policy: TableLayoutPolicy
 ) -> list[int | None]:
-    """Per candidate when its partition's quiet period ends, None for what waits for none."""
+    """Return, per candidate, when its partition's quiet period ends; None if it does not wait for
+    one."""
     if not any(item.reason == explain.QUIET_PERIOD for item in rejected):
         return [None] * len(rejected)
     last = _last_changes(observation)
@@ -96,7 +97,7 @@ def quiet_ends(
 
 
 def refused(observation: Observation, policy: TableLayoutPolicy) -> str:
-    """Why `apply` would refuse the table as it stands, and what to do; "" where it would not."""
+    """Return why `apply` would refuse the table now, and what to do; "" if it would not."""
     live = "" if policy.spec.safety.allow_live_branches else live_branch(observation)
     if not live:
         return ""
@@ -107,10 +108,11 @@ def refused(observation: Observation, policy: TableLayoutPolicy) -> str:
 
 
 def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> int | None:
-    """The first moment at which time alone lets a rejected rewrite be decided otherwise, in ms.
+    """Return the first time, in ms, at which a rejected rewrite may be decided differently without
+    a change.
 
-    Quiet periods end, and so does hysteresis: files that we wrote within the horizon need twice
-    the saving. None where only a change of the table, its queries or its policy can help.
+    Quiet periods end, and so does hysteresis: files that we wrote within the horizon need twice the
+    saving. None if only a change of the table, its queries or its policy can help.
     """
     moments = [end for end in quiet_ends(advice.rejected, observation, policy) if end is not None]
     files = observation.files
@@ -122,7 +124,7 @@ def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolic
 
 
 def _last_changes(observation: Observation) -> Mapping[tuple[int, Partition], int]:
-    """Per partition the time of the last overwrite or delete by another writer."""
+    """Return, per partition, the time of the last overwrite or delete by another writer."""
     last: dict[tuple[int, Partition], int] = {}
     for write in observation.recent_writes:
         for place in write.partitions:
@@ -131,5 +133,5 @@ def _last_changes(observation: Observation) -> Mapping[tuple[int, Partition], in
 
 
 def _whole_second(moment_ms: int) -> int:
-    """Rounded up: at the time that is shown, the period has passed."""
+    """Round up to a second, so that the period has passed at the time that is shown."""
     return -(-moment_ms // 1000) * 1000
