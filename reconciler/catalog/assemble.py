@@ -1,8 +1,8 @@
-"""From decoded manifest entries to the file table of the current schema.
+"""Builds the file table of the current schema from decoded manifest entries.
 
-Statistics are matched by field id; bounds are decoded by their own length, so that files written
-before a promotion (int to long, float to double, a wider decimal, date to timestamp) keep their
-zone maps. Format: Apache Iceberg table specification, appendix D, "Binary single-value
+Statistics are matched by field id. The length of a bound decides how it is decoded, so that files
+written before a promotion (int to long, float to double, a wider decimal, date to timestamp) keep
+their zone maps. Format: Apache Iceberg table specification, appendix D, "Binary single-value
 serialization", and "Schema evolution".
 """
 
@@ -45,7 +45,7 @@ _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 
 @dataclass(frozen=True)
 class FileTableParts:
-    """What the table's metadata adds to its manifests.
+    """The parts of the table's metadata that its manifests lack.
 
     manifests: by path, (spec id, sequence number, snapshot id) that entries inherit.
     """
@@ -69,7 +69,7 @@ class DeleteFiles:
 
 
 def assemble(parts: FileTableParts, entries: Entries | None) -> tuple[FileTable, DeleteFiles]:
-    """Live data files as a file table without delete load, and the live delete files."""
+    """Return the live data files as a file table without delete load, and the live delete files."""
     if entries is None:
         entries = no_entries()
     live = entries.status != 2
@@ -80,7 +80,7 @@ def assemble(parts: FileTableParts, entries: Entries | None) -> tuple[FileTable,
 
 
 def no_entries() -> Entries:
-    """The entries of a table without manifests."""
+    """Return the entries of a table without manifests."""
     longs, flags = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
     small, texts = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=object)
     return Entries(
@@ -91,7 +91,7 @@ def no_entries() -> Entries:
 
 
 def _inherited(parts: FileTableParts, entries: Entries) -> tuple[Array, Array, Array]:
-    """(spec id, data sequence number, snapshot id) per entry.
+    """Return (spec id, data sequence number, snapshot id) per entry.
 
     A missing sequence number or snapshot id is the manifest's ("Sequence number inheritance");
     manifests of version 1 have sequence number 0.
@@ -139,7 +139,8 @@ def _file_table(parts: FileTableParts, entries: Entries) -> FileTable:
 
 
 def _added(snapshots: Sequence[SnapshotInfo], snapshot: Array) -> tuple[Array, Array]:
-    """Commit time of each file's snapshot (UNKNOWN once expired), and whether it was ours."""
+    """Return the commit time of each file's snapshot (UNKNOWN once expired), and whether it was
+    ours."""
     known = {item.snapshot_id: item for item in snapshots}
     ids, inverse = np.unique(snapshot, return_inverse=True)
     found = [known.get(int(number)) for number in ids]
@@ -151,7 +152,8 @@ def _added(snapshots: Sequence[SnapshotInfo], snapshot: Array) -> tuple[Array, A
 def number_partitions(
     specs: Mapping[int, PartitionSpec], entries: Entries, spec_id: Array
 ) -> tuple[Array, tuple[tuple[int, Partition], ...]]:
-    """Each entry's index into the distinct (spec id, values in the order of the spec's fields)."""
+    """Return each entry's index into the distinct (spec id, values in the order of the spec's
+    fields)."""
     if not len(entries):
         return np.zeros(0, dtype=np.int32), ()
     span = len(entries.partitions)
@@ -167,7 +169,8 @@ def number_partitions(
 
 
 def partition_values(spec: PartitionSpec, raw: PartitionTuple) -> Partition:
-    """A manifest's partition tuple in the order of the spec's fields, None where it has none."""
+    """Return a manifest's partition tuple in the order of the spec's fields, None where it has no
+    value."""
     values = dict(zip(*raw, strict=True))
     return tuple(values.get(field.field_id) for field in spec.fields)
 
@@ -192,7 +195,7 @@ def _columns(parts: FileTableParts, entries: Entries) -> dict[int, ColumnBounds]
 
 
 def _truncation(properties: Mapping[str, str], field: Field) -> int:
-    """How many characters the writers' current metrics mode keeps of a string bound."""
+    """Return how many characters the writers' present metrics mode keeps of a string bound."""
     default = properties.get("write.metadata.metrics.default", "")
     mode = properties.get(f"write.metadata.metrics.column.{field.name}", default)
     match = _TRUNCATE.fullmatch(mode.strip().lower())
@@ -200,7 +203,7 @@ def _truncation(properties: Mapping[str, str], field: Field) -> int:
 
 
 def column_bounds(field: Field, stats: FieldStats, count: int, truncation: int) -> ColumnBounds:
-    """Zone map of one column, its bounds in the column's domain (core.values)."""
+    """Return the zone map of one column, with bounds in the column's domain (core.values)."""
     kind = field.kind
     assert kind is not None
     lower, has_lower = _decode(field.type, kind, stats.lower, count)
@@ -232,7 +235,7 @@ def _counts(raw: Array | None, count: int) -> Array:
 def _decode(
     iceberg_type: str, kind: Kind, raw: RawBounds | None, count: int
 ) -> tuple[Array, Array]:
-    """Bounds as (values in the domain, whether there is one that can be used)."""
+    """Return bounds as (values in the domain, whether each is usable)."""
     if kind is Kind.INT:
         return _decode_int(iceberg_type, raw, count)
     if kind is Kind.FLOAT:
@@ -260,7 +263,7 @@ def _decode_int(iceberg_type: str, raw: RawBounds | None, count: int) -> tuple[A
     else:
         eight = np.ascontiguousarray(data[:, :8]).view("<i8").ravel()
         values = np.where(raw.length == 4, four, eight)
-    if iceberg_type.startswith("timestamp"):  # a column that was a date: days to its unit
+    if iceberg_type.startswith("timestamp"):  # a column that was a date: convert days to its unit
         unit = DAY_US * (1000 if iceberg_type.startswith("timestamp") and "_ns" in iceberg_type
                          else 1)  # fmt: skip
         values = np.where(raw.length == 4, four * unit, values)
@@ -268,7 +271,8 @@ def _decode_int(iceberg_type: str, raw: RawBounds | None, count: int) -> tuple[A
 
 
 def _decode_float(raw: RawBounds | None, count: int) -> tuple[Array, Array]:
-    """Writers that predate NaN counts could write NaN as a bound: it says nothing."""
+    """Decode float bounds; writers that predate NaN counts could write NaN as a bound, which is
+    ignored."""
     if raw is None:
         return np.zeros(count, dtype=np.float64), np.zeros(count, dtype=bool)
     data = _at_least(raw.data, 8)
@@ -281,14 +285,15 @@ def _decode_float(raw: RawBounds | None, count: int) -> tuple[Array, Array]:
 
 
 def _decode_wide_decimal(raw: RawBounds) -> tuple[Array, Array]:
-    """core.values.encode_wide_decimal for a whole column: flip the sign bit of 17 bytes."""
+    """Apply core.values.encode_wide_decimal to a whole column: flip the sign bit of 17 bytes."""
     wide = _signed(raw, 17)
     wide[:, 0] ^= 0x80
     return wide.view("S17").ravel(), raw.length > 0
 
 
 def _signed(raw: RawBounds, width: int) -> Array:
-    """Big-endian two's complement of any length as `width` bytes, sign-extended on the left."""
+    """Return big-endian two's complement of any length as `width` bytes, sign-extended on the
+    left."""
     length = np.maximum(raw.length, 0)
     source = np.arange(width) - width + length[:, None]  # position in the bound, < 0: sign
     inside = (source >= 0) & (source < raw.data.shape[1])
@@ -305,10 +310,10 @@ def _at_least(data: Array, width: int) -> Array:
 
 
 def _truncated(iceberg_type: str, stats: FieldStats, count: int, truncation: int) -> Array:
-    """Bounds that need not be attained: cut to the metrics mode's length, or by us.
+    """Return which bounds may not occur as values: cut to the metrics mode's length, or by us.
 
-    A value of exactly that length cannot be told from a cut one, so it counts as cut; equal lower
-    and upper bounds are exact, since a cut upper bound is incremented.
+    A value of exactly that length cannot be distinguished from a cut one, so it counts as cut;
+    equal lower and upper bounds are exact, since a cut upper bound is incremented.
     """
     cuttable = iceberg_type in ("string", "binary") or iceberg_type.startswith("fixed")
     if not cuttable or stats.lower is None or stats.upper is None:
@@ -328,7 +333,7 @@ def _truncated(iceberg_type: str, stats: FieldStats, count: int, truncation: int
 
 
 def _characters(bounds: RawBounds) -> Array:
-    """Code points of UTF-8 bounds, as far as they are kept."""
+    """Return the number of code points of UTF-8 bounds, of the bytes that are kept."""
     if not len(bounds.data) or int(bounds.data.max()) < 0x80:
         return bounds.length
     continuation = (bounds.data & 0xC0) == 0x80

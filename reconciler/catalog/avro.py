@@ -1,9 +1,9 @@
-"""Avro container files of one shape, decoded together: the fast way to read many manifests.
+"""Decodes many Avro container files of one schema together: the fast way to read many manifests.
 
 A manifest is small and a table has many, so a reader's fixed cost per file would dominate. Data
-blocks of Avro files with one schema can simply be put behind one header; the schema is first
-reduced to what the bytes mean (no logical types, no docs, field names by Iceberg field id), so
-that manifests of Spark, pyiceberg and others look alike. DataFusion then decodes them at once.
+blocks of Avro files with one schema can be put behind one header. The schema is first reduced to
+what the bytes mean (no logical types, no docs, field names by Iceberg field id), so that manifests
+of Spark, pyiceberg and others have the same one. DataFusion then decodes them at once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Container:
 
 
 def parse_container(data: bytes) -> Container:
-    """Header and blocks of an Avro object container file. Raises CorruptContainer."""
+    """Return header and blocks of an Avro object container file. Raises CorruptContainer."""
     try:
         return _parse(data)
     except CorruptContainer:
@@ -98,7 +98,7 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    """Avro's zig-zag varint."""
+    """Read Avro's zig-zag varint."""
     byte = data[at]
     at += 1
     if byte < 0x80:  # most numbers of a manifest's framing are small
@@ -141,7 +141,7 @@ def _decompress(codec: str, block: bytes) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """Snappy's preamble: the plain length as an unsigned varint."""
+    """Read Snappy's preamble: the plain length as an unsigned varint."""
     value = shift = at = 0
     while True:
         byte = data[at]
@@ -153,7 +153,7 @@ def _read_varint(data: bytes) -> tuple[int, int]:
 
 
 def plain_schema(schema: Any, names: dict[int, str], positional: int) -> str:
-    """The schema as canonical text without logical types, docs and defaults.
+    """Return the schema as canonical text without logical types, docs and defaults.
 
     names: field names by Iceberg field id; other fields keep theirs. positional: the field id of
     the record whose fields are named p0, p1, ... (partition fields have users' names).
@@ -195,7 +195,7 @@ def plain_schema(schema: Any, names: dict[int, str], positional: int) -> str:
 
 
 def decode_together(schema: str, containers: Sequence[Container]) -> pa.Table:
-    """The rows of all containers, in order. All must have been written with `schema`."""
+    """Return the rows of all containers, in order. All must have been written with `schema`."""
     from datafusion import SessionConfig, SessionContext
 
     session = SessionContext(SessionConfig().with_target_partitions(1))

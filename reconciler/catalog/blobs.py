@@ -1,7 +1,7 @@
-"""File tables and row samples as compact bytes for the state tables: arrays and a JSON header.
+"""Stores file tables and row samples as compact bytes for the state tables: arrays and a JSON
+header.
 
-No pickle: what is read back must not be able to run anything. The form is stored; change it only
-additively.
+No pickle: reading a blob must never run code. The form is persisted; change it only additively.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BOUNDS = (
 
 
 def pack(header: Any, arrays: dict[str, Array]) -> bytes:
-    """A JSON header and named arrays as one compressed blob."""
+    """Return a JSON header and named arrays as one compressed blob."""
     buffer = io.BytesIO()
     text = np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), dtype=np.uint8)
     np.savez_compressed(buffer, allow_pickle=False, **{"header": text, **arrays})
@@ -40,14 +40,14 @@ def pack(header: Any, arrays: dict[str, Array]) -> bytes:
 
 
 def unpack(blob: bytes) -> tuple[Any, dict[str, Array]]:
-    """Inverse of `pack`."""
+    """Return header and arrays: the inverse of `pack`."""
     with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     return json.loads(arrays.pop("header").tobytes()), arrays
 
 
 def files_to_blob(files: FileTable) -> bytes:
-    """A file table, usually the inputs of one action."""
+    """Return a file table, usually the inputs of one action, as a blob."""
     used = sorted({int(number) for number in files.partition})
     renumber = {old: new for new, old in enumerate(used)}
     header = {
@@ -72,7 +72,7 @@ def files_to_blob(files: FileTable) -> bytes:
 
 
 def files_from_blob(blob: bytes) -> FileTable:
-    """Inverse of `files_to_blob`."""
+    """Return the file table of a blob: the inverse of `files_to_blob`."""
     header, arrays = unpack(blob)
     path = np.empty(len(header["paths"]), dtype=object)
     path[:] = header["paths"]

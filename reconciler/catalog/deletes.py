@@ -1,7 +1,7 @@
-"""Delete load: which delete files a reader of each data file must apply, and what they weigh.
+"""Delete load: which delete files a reader of each data file must apply, and their size.
 
-Derived anew for every snapshot, since it depends on data and delete files alike. Rules: Apache
-Iceberg table specification, "Scan planning" (sequence numbers, partition scope, deletion vectors).
+Computed for every snapshot, since it depends on data files and delete files. Rules: Apache Iceberg
+table specification, "Scan planning" (sequence numbers, partition scope, deletion vectors).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ POSITION, EQUALITY = 1, 2
 def apply_deletes(
     files: FileTable, deletes: DeleteFiles, specs: Mapping[int, PartitionSpec]
 ) -> tuple[FileTable, DeleteLoad]:
-    """The file table with its delete load filled in, and the totals of the live delete files."""
+    """Return the file table with its delete load filled in, and the totals of the live delete
+    files."""
     entries = deletes.entries
     if not len(entries):
         return files, DeleteLoad()
@@ -50,7 +51,8 @@ def apply_deletes(
 
 
 class _Load:
-    """Accumulators, one value per data file. has_vector hides older position deletes."""
+    """Accumulators, one value per data file. With has_vector, older position deletes do not
+    apply."""
 
     def __init__(self, count: int):
         self.rows = np.zeros(count, dtype=np.float64)
@@ -61,7 +63,8 @@ class _Load:
 
 
 def _delete_bytes(deletes: DeleteFiles) -> Array:
-    """Bytes that a reader fetches: of a deletion vector only its own blob of the puffin file."""
+    """Return the bytes that a reader fetches: of a deletion vector only its own blob of the puffin
+    file."""
     entries = deletes.entries
     return np.where(entries.content_bytes == NULL, entries.bytes, entries.content_bytes)
 
@@ -75,10 +78,11 @@ def _path_bound(deletes: DeleteFiles, side: str, row: int) -> bytes | None:
 
 
 def _referenced_rows(files: FileTable, deletes: DeleteFiles) -> tuple[Array, Array]:
-    """Per delete file the row of the one data file it names, -1 none live, -2 not file-scoped;
-    and whether it is a deletion vector.
+    """Return, per delete file, the row of the one data file it names, and whether it is a deletion
+    vector.
 
-    A position delete file is file-scoped when it says so, or when its path bounds are equal.
+    -1: the named file is not live; -2: not file-scoped. A position delete file is file-scoped if it
+    names a data file, or if its path bounds are equal.
     """
     entries = deletes.entries
     vector = (entries.content == POSITION) & (entries.content_bytes != NULL)
@@ -101,7 +105,8 @@ def _referenced_rows(files: FileTable, deletes: DeleteFiles) -> tuple[Array, Arr
 def _apply_named(
     files: FileTable, deletes: DeleteFiles, rows: Array, vector: Array, load: _Load
 ) -> None:
-    """Deletes of one data file each. A vector replaces all position deletes of its file."""
+    """Apply deletes that name one data file each. A vector replaces all position deletes of its
+    file."""
     entries, size = deletes.entries, _delete_bytes(deletes)
     applies = rows >= 0
     applies[applies] = files.sequence[rows[applies]] <= deletes.sequence[applies]
@@ -120,12 +125,12 @@ def _apply_scoped(
     rows: Array,
     load: _Load,
 ) -> None:
-    """Position deletes of a partition and equality deletes.
+    """Apply position deletes of a partition and equality deletes.
 
     Position: same spec and partition, data sequence number at most the delete's, path within the
-    delete file's path bounds; its rows are shared out by record count (an estimate).
-    Equality: data sequence number below the delete's; same spec and partition, or every partition
-    when the delete's spec is unpartitioned.
+    delete file's path bounds; its rows are divided by record count (an estimate). Equality: data
+    sequence number below the delete's; same spec and partition, or every partition if the delete's
+    spec is unpartitioned.
     """
     entries, size = deletes.entries, _delete_bytes(deletes)
     groups = {(spec, partition_identity(v)): piece for spec, v, piece in files.groups()}

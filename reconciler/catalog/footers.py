@@ -1,4 +1,5 @@
-"""Row groups of chosen data files, from their Parquet footers; nothing else of a file is read."""
+"""Reads the row groups of chosen data files from their Parquet footers, and nothing else of a
+file."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ MISSING_DATA_FILE = (
 
 @dataclass(frozen=True, slots=True)
 class ChunkStats:
-    """One column chunk. lower, upper: domain scalars, None where the footer has none."""
+    """One column chunk. lower, upper: domain scalars, None if the footer has none."""
 
     lower: Scalar | None
     upper: Scalar | None
@@ -49,8 +50,8 @@ class ChunkStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """One row group: rows, bytes before compression, and by field compressed bytes, those of the
-    dictionary page, and statistics."""
+    """One row group: rows, bytes before compression, and by field the compressed bytes, the bytes
+    of the dictionary page, and statistics."""
 
     records: int
     encoded: int
@@ -75,10 +76,10 @@ def read_row_groups(
     identifier: tuple[str, ...] | None = None,
     timeout: float = 30.0,
 ) -> RowGroups:
-    """Row groups of the files at `rows` (row numbers of the file table, any order).
+    """Return the row groups of the files at `rows` (row numbers of the file table, any order).
 
-    Files of another format than Parquet are left out: they have no row groups to skip.
-    identifier: the table, where its files need credentials of their own.
+    Files that are not Parquet are left out: they have no row groups to skip. identifier: the table,
+    if its files need credentials of their own.
     """
     chosen = np.unique(np.asarray(rows, dtype=np.int64))
     chosen = chosen[files.parquet[chosen]]
@@ -93,13 +94,14 @@ def read_row_groups(
 
 
 def read_footer(io: FileIO, path: str, schema: Schema) -> Footer:
-    """One file's footer, statistics of the schema's columns only."""
+    """Return one file's footer, with statistics of the schema's columns only."""
     with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
         return footer_of(file, leaves_by_id(file.schema_arrow, schema), schema.fields)
 
 
 def footer_of(file: pq.ParquetFile, leaves: Mapping[int, Leaf], fields: Sequence[Field]) -> Footer:
-    """The footer of an open file: sizes of the leaves given, statistics of the fields given."""
+    """Return the footer of an open file: sizes of the given leaves, statistics of the given
+    fields."""
     metadata = file.metadata
     judged = [
         (field, leaves[field.field_id], unit_of(file.schema.column(leaves[field.field_id].index)))
@@ -184,7 +186,7 @@ _ABSENT = ChunkStats(None, None, UNKNOWN, UNKNOWN, False)
 
 
 def zone_map(field: Field, groups: Sequence[GroupStats]) -> ColumnBounds:
-    """Bounds and counts of one column by row group; what the footers do not tell is unknown."""
+    """Return bounds and counts of one column by row group; what the footers lack is unknown."""
     chunks = [group.chunks.get(field.field_id, _ABSENT) for group in groups]
     kind = field.kind
     assert kind is not None

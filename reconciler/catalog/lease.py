@@ -1,9 +1,9 @@
-"""One attempt per table at a time on this machine (definitions: Lease).
+"""The lease: one attempt per table at a time on this machine (definitions: Lease).
 
 A row in the state directory's SQLite file, changed by compare-and-set in one transaction. It is
-taken over only when it has expired, or when its process is known to be dead: same boot, same
-process namespace, and no process of that id and start time. Across hosts the ownership claim in
-the table's properties is the guard.
+taken over only if it has expired, or if its process is known to be dead: same boot, same process
+namespace, and no process with that id and start time. Between hosts the ownership claim in the
+table's properties is the guard.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ TTL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """host: name and process namespace. boot_id: of this boot, "" where it cannot be told.
+    """host: name and process namespace. boot_id: of this boot, "" if unknown.
 
-    started: the process's start time in the kernel's own unit, which a reused id does not share.
+    started: the process's start time in the kernel's own unit, which differs when an id is reused.
     """
 
     host: str
@@ -42,14 +42,16 @@ def this_process() -> ProcessIdentity:
 
 
 def is_dead(process: ProcessIdentity) -> bool:
-    """True only if the process is known to be gone; False when that cannot be told from here."""
+    """Return True only if the process is known to be gone; False if that cannot be seen from
+    here."""
     if not process.boot_id or (process.host, process.boot_id) != (_host(), _boot_id()):
         return False
     return _start_time(process.pid) != process.started
 
 
 def _host() -> str:
-    """Process ids mean something only within one namespace (containers share a boot)."""
+    """Return host and namespace: process ids are meaningful only in one namespace (containers share
+    a boot)."""
     try:
         namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -65,7 +67,7 @@ def _boot_id() -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """Start time of a living process, None without one. A zombie no longer runs anything."""
+    """Return the start time of a living process, None without one. A zombie counts as dead."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -74,7 +76,7 @@ def _start_time(pid: int) -> str | None:
         return _command("ps", "-o", "lstart=", "-p", str(pid)) or None
     except OSError:
         return None
-    state, *rest = stat.rpartition(")")[2].split()  # the command may hold blanks and brackets
+    state, *rest = stat.rpartition(")")[2].split()  # the command may contain blanks and brackets
     return None if state in "ZX" else rest[18]
 
 
@@ -96,7 +98,7 @@ class SqliteLease:
         self._table = ""
 
     def acquire(self, table_uuid: str, attempt_id: str) -> None:
-        """Takes the lease for an attempt; the holder itself may take it for its next attempt."""
+        """Take the lease for an attempt; the holder itself may take it for its next attempt."""
         me, now = this_process(), self._clock()
         with self._records.transaction() as db:
             row = db.execute(

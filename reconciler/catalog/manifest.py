@@ -1,8 +1,8 @@
 """Manifest entries as arrays, independent of the table's current schema and spec.
 
-Decoded once per manifest and cached (`segment`): entries, statistics by field id with bounds as
-raw bytes, partition tuples by partition field id. `observe` turns them into a file table of the
-current schema, so that a renamed, added, dropped or promoted column needs no second reading.
+Decoded once per manifest and cached (`segment`): entries, statistics by field id with bounds as raw
+bytes, partition tuples by partition field id. `observe` turns them into a file table of the current
+schema, so that after a column is renamed, added, dropped or promoted no manifest is read again.
 Format: Apache Iceberg table specification, "Manifests", for versions 1 to 3.
 """
 
@@ -23,7 +23,7 @@ from reconciler.core.values import BOUND_BYTES, Scalar, encode_wide_decimal, par
 Array = npt.NDArray[Any]
 
 NULL = -(2**63)
-"""Marks an optional long that the entry does not hold (to be inherited from the manifest)."""
+"""An optional long that the entry does not hold (it is inherited from the manifest)."""
 
 PARTITION_RECORD = 102
 FIELD_NAMES = {
@@ -43,9 +43,9 @@ Item = TypeVar("Item")
 
 
 class Distinct(Generic[Item]):
-    """Numbers things by an identity of theirs. items: the first of each, in the order of numbers.
+    """Numbers items by a given identity. items: the first of each, in the order of numbers.
 
-    Partition values cannot be their own: NaN is one value, and -0.0 another than 0.0.
+    Partition values cannot be their own identity: NaN is one value, and -0.0 differs from 0.0.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Distinct(Generic[Item]):
 class RawBounds:
     """data: uint8[n, w], padded with NUL; length: int32[n] of the bound as written, -1 = none.
 
-    A length above BOUND_BYTES says that the bound was cut.
+    A length above BOUND_BYTES means that the bound was cut.
     """
 
     data: Array
@@ -72,7 +72,7 @@ class RawBounds:
 
 @dataclass(frozen=True)
 class FieldStats:
-    """Statistics of one field id; None where no entry has that kind. Counts: NULL where missing."""
+    """Statistics of one field id; None if no entry has that kind. Counts: NULL if missing."""
 
     lower: RawBounds | None = None
     upper: RawBounds | None = None
@@ -124,19 +124,19 @@ TEXTS = ("path", "referenced")
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """How one field of the partition record is written: its id, Avro type and precision."""
+    """The written form of one field of the partition record: its id, Avro type and precision."""
 
     field_id: int
     precision: int | None
 
 
 def entry_schema(container: Container) -> str:
-    """The manifest's schema in the plain form that `decode_together` takes."""
+    """Return the manifest's schema in the plain form that `decode_together` takes."""
     return plain_schema(container.schema, FIELD_NAMES, PARTITION_RECORD)
 
 
 def partition_columns(container: Container) -> tuple[PartitionColumn, ...]:
-    """Partition field ids and decimal precisions, which the plain schema does not hold."""
+    """Return partition field ids and decimal precisions, which the plain schema does not hold."""
     entry = {item.get("field-id"): item for item in container.schema["fields"]}
     data_file = {item.get("field-id"): item for item in entry[2]["type"]["fields"]}
     declared: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def entries_of(
     partition: Sequence[PartitionColumn],
     cap: int = BOUND_BYTES,
 ) -> Entries:
-    """Decoded rows of `manifests`, which have rows[i] entries each, as arrays."""
+    """Return the decoded rows of `manifests`, which have rows[i] entries each, as arrays."""
     table = table.combine_chunks()
     file = _struct(table.column("data_file"))
     count = table.num_rows
@@ -197,7 +197,8 @@ def _struct(column: Any) -> pa.StructArray:
 
 
 def _child(source: Any, name: str) -> Any:
-    """A column of a table or struct array as one array, None where it has none of that name."""
+    """Return a column of a table or struct array as one array, None if there is none of that
+    name."""
     if isinstance(source, pa.Table):
         if name not in source.column_names:
             return None
@@ -245,7 +246,8 @@ def _equality_ids(file: Any) -> dict[int, tuple[int, ...]]:
 def _partitions(
     struct: Any, columns: Sequence[PartitionColumn], count: int
 ) -> tuple[tuple[PartitionTuple, ...], Array]:
-    """Distinct partition tuples in order of appearance, and each entry's index into them."""
+    """Return the distinct partition tuples in order of appearance, and each entry's index into
+    them."""
     ids = tuple(column.field_id for column in columns)
     if struct is None or not columns:
         return ((ids, ()),), np.zeros(count, dtype=np.int32)
@@ -256,7 +258,7 @@ def _partitions(
 
 
 def _domain(column: Any, kind: PartitionColumn) -> list[Scalar | None]:
-    """Partition values of one field as domain scalars (core.values)."""
+    """Return the partition values of one field as domain scalars (core.values)."""
     raw = column.to_pylist()
     if kind.precision is not None:
         convert = int if kind.precision <= 18 else encode_wide_decimal
@@ -290,14 +292,15 @@ def _stats(file: Any, count: int, cap: int) -> dict[int, FieldStats]:
 
 
 def _by_field(column: Any) -> Iterable[tuple[int, Array, Array, Any]]:
-    """Per key of a list of (key, value): entries that have it, positions of the items, values.
+    """Yield, per key of a list of (key, value): entries that have it, positions of the items,
+    values.
 
     Writers may order keys as they like and need not repeat them all in every entry.
     """
     if column is None or len(column) == column.null_count:
         return
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    items = column.flatten()  # skips what null lists might hide
+    items = column.flatten()  # skips items of null lists
     keys = items.field(0).to_numpy(zero_copy_only=False)
     values = items.field(1)
     if not len(keys):
@@ -318,7 +321,8 @@ def _by_field(column: Any) -> Iterable[tuple[int, Array, Array, Any]]:
 def _gather(
     values: Any, rows: Array, items: Array, count: int, cap: int, *, upper: bool
 ) -> RawBounds:
-    """Bounds of one field as a matrix of bytes; wider ones cut soundly at `cap`."""
+    """Return the bounds of one field as a matrix of bytes; wider ones are cut at `cap` and stay
+    valid."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset :]
     offsets = offsets[: len(values) + 1]
     start = offsets[items].astype(np.int64)
@@ -342,7 +346,7 @@ def _gather(
 
 
 def _increment(data: Array, size: Array, cap: int) -> tuple[Array, Array]:
-    """Upper bounds that were cut become the least byte string above every extension of the cut.
+    """Return cut upper bounds as the least byte string above every extension of the cut.
 
     Trailing 0xFF bytes cannot be incremented and are dropped; all 0xFF means no upper bound.
     """
@@ -358,7 +362,7 @@ def _increment(data: Array, size: Array, cap: int) -> tuple[Array, Array]:
 
 
 def select(entries: Entries, rows: Array) -> Entries:
-    """The entries at `rows` (ascending indexes); manifests and partitions stay as they are."""
+    """Return the entries at `rows` (ascending indexes); manifests and partitions do not change."""
     position = {int(row): number for number, row in enumerate(rows)} if entries.equality_ids else {}
     return replace(
         entries,
@@ -384,7 +388,7 @@ def _select_stats(stats: FieldStats, rows: Array) -> FieldStats:
 
 
 def concatenate(parts: Sequence[Entries]) -> Entries:
-    """Entries of several blocks as one; manifests and partitions are renumbered."""
+    """Return the entries of several blocks as one; manifests and partitions are renumbered."""
     if len(parts) == 1:
         return parts[0]
     manifests: list[tuple[str, int]] = []

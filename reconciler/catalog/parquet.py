@@ -1,4 +1,4 @@
-"""Parquet footers and column chunks in terms of Iceberg: leaf columns by field id, core's domains.
+"""Maps Parquet footers and column chunks to Iceberg: leaf columns by field id, core's domains.
 
 Files that another system wrote without field ids (and that were registered afterwards) are matched
 by column name, as Iceberg's name mapping does.
@@ -49,15 +49,15 @@ class Leaf:
 
 
 def open_parquet(io: FileIO, path: str) -> pq.ParquetFile:
-    """The file, its footer read."""
+    """Return the file with its footer read."""
     return pq.ParquetFile(io.new_input(path).open())
 
 
 def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:
-    """Leaf columns of a file by Iceberg field id.
+    """Return the leaf columns of a file by Iceberg field id.
 
-    A file that was imported has no ids: its names are looked up in the table's name mapping, which
-    knows the former ones of renamed columns; without one, among the current names.
+    An imported file has no ids: its names are looked up in the table's name mapping, which has the
+    former names of renamed columns; without a mapping, among the current names.
     """
     found: list[tuple[int | None, Leaf]] = []
     for field in schema:
@@ -77,7 +77,7 @@ def leaves_by_id(schema: pa.Schema, table: Schema) -> dict[int, Leaf]:
 def _walk(
     field: pa.Field, path: tuple[str, ...], repeated: bool, out: list[tuple[int | None, Leaf]]
 ) -> None:
-    """Depth first, which is the order of a Parquet file's columns."""
+    """Walk depth first, which is the order of a Parquet file's columns."""
     kind, here = field.type, (*path, field.name)
     if pa.types.is_struct(kind):
         for number in range(kind.num_fields):
@@ -93,7 +93,7 @@ def _walk(
 
 
 def unit_of(column: Any) -> str:
-    """The time unit of a leaf's logical type, "date", or "" for other types."""
+    """Return the time unit of a leaf's logical type, "date", or "" for other types."""
     logical = column.logical_type
     if logical.type == "DATE":
         return "date"
@@ -103,7 +103,8 @@ def unit_of(column: Any) -> str:
 
 
 def domain_bound(field: Field, raw: Any, unit: str, *, upper: bool) -> Scalar | None:
-    """A column chunk's raw minimum or maximum as a domain scalar; None when it says nothing."""
+    """Return a column chunk's raw minimum or maximum as a domain scalar; None if it is not
+    usable."""
     if raw is None:
         return None
     if field.type.startswith("decimal"):
@@ -120,7 +121,8 @@ def domain_bound(field: Field, raw: Any, unit: str, *, upper: bool) -> Scalar | 
 
 
 def _time(field: Field, value: int, unit: str, *, upper: bool) -> int:
-    """A file's time unit to the column's; a coarser column takes the bound outwards."""
+    """Convert a file's time unit to the column's; for a coarser column the bound is moved
+    outwards."""
     wanted = 1 if field.type.endswith("_ns") else 1_000
     if unit == "date" and field.type.startswith("timestamp"):
         return value * DAY_US * (1_000 // wanted)
@@ -131,7 +133,7 @@ def _time(field: Field, value: int, unit: str, *, upper: bool) -> int:
 
 
 def domain_array(field: Field, column: pa.Array) -> tuple[Array, Array]:
-    """A column's values as (domain array, null flags); nulls hold a filler."""
+    """Return a column's values as (domain array, null flags); nulls hold a filler."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     null = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
@@ -170,7 +172,7 @@ def _decimals(field: Field, column: pa.Array) -> Array:
 
 
 def column_at(table: pa.Table, leaf: Leaf) -> pa.Array:
-    """A leaf of a read row group as one array; a null struct has null members."""
+    """Return a leaf of a read row group as one array; a null struct has null members."""
     column: Any = table.column(leaf.path[0]).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
@@ -180,7 +182,8 @@ def column_at(table: pa.Table, leaf: Leaf) -> pa.Array:
 
 
 def dictionary_sizes(group: Any, leaves: Mapping[int, Leaf]) -> dict[int, int]:
-    """Stored bytes of every leaf's dictionary page; 0 without one, UNKNOWN where it is not said."""
+    """Return the stored bytes of every leaf's dictionary page; 0 without one, UNKNOWN if not
+    recorded."""
     return {
         field_id: _dictionary_size(group.column(leaf.index)) for field_id, leaf in leaves.items()
     }
@@ -195,7 +198,7 @@ def _dictionary_size(chunk: Any) -> int:
 
 
 def chunk_sizes(group: Any, leaves: Mapping[int, Leaf]) -> dict[int, int]:
-    """Compressed bytes of every leaf's column chunk."""
+    """Return the compressed bytes of every leaf's column chunk."""
     return {
         field_id: int(group.column(leaf.index).total_compressed_size)
         for field_id, leaf in leaves.items()

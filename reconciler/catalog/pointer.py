@@ -1,4 +1,5 @@
-"""Where a table stands, by one catalog call and no manifest: the operator's cheap check."""
+"""Reads a table's present metadata location by one catalog call and no manifest: the cheap
+check."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from reconciler.catalog.claim import OWNER_PROPERTY
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """metadata_location changes with every commit. owner: who claims the table, "" for no one."""
+    """metadata_location changes with every commit. owner: who claims the table, "" if no one
+    does."""
 
     table_uuid: str
     metadata_location: str
@@ -19,7 +21,8 @@ class Pointer:
 
 
 def pointer_of(catalog: Any, identifier: tuple[str, ...]) -> Pointer | None:
-    """None when there is no such table. Lets the catalog's own exceptions through."""
+    """Return the pointer, None if there is no such table. The catalog's exceptions are not
+    translated."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     try:

@@ -1,7 +1,8 @@
-"""Other writers' recent overwrites and deletes, by partition, for the quiet period.
+"""Finds other writers' recent overwrites and deletes, by partition, for the quiet period.
 
-Appends, the table's creation and our own commits do not count (definitions: Quiet period). What a
-snapshot changed stands in the manifests that it wrote itself: files it added and files it removed.
+Appends, the table's creation and our own commits do not count (definitions: Quiet period). The
+changes of a snapshot are in the manifests that it wrote itself: files it added and files it
+removed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def recent_writes(
     specs: Mapping[int, PartitionSpec],
     since_ms: int,
 ) -> tuple[RecentWrite, ...]:
-    """Overwrites and deletes of others at or after since_ms, newest first."""
+    """Return overwrites and deletes of others at or after since_ms, newest first."""
     writes = []
     for snapshot in ancestry:
         if snapshot.timestamp_ms < since_ms:
@@ -45,7 +46,8 @@ def recent_writes(
 def _changed_partitions(
     reader: ManifestReader, snapshot: SnapshotInfo, specs: Mapping[int, PartitionSpec]
 ) -> tuple[tuple[int, Partition], ...]:
-    """(spec id, partition) of every file that the snapshot added or removed, in a fixed order."""
+    """Return (spec id, partition) of every file that the snapshot added or removed, in a fixed
+    order."""
     own = [
         manifest
         for manifest in reader.manifests_of(snapshot.snapshot_id)

@@ -1,7 +1,7 @@
 """The SQLite part of the state: leases, attempts, plans, cursors, skip counts, small values.
 
 Short transactions on one file in the state directory, each on a connection of its own, so that
-threads and processes may share it and a process may die at any moment.
+threads and processes may share the file and a process may die at any moment.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Records:
             try:
                 yield connection
             except BaseException:
-                if connection.in_transaction:  # a full disk has ended it already
+                if connection.in_transaction:  # a full disk may have ended it
                     connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
@@ -75,7 +75,7 @@ class Records:
     def put_plan(
         self, plan_id: str, table_uuid: str, policy_hash: str, body: Mapping[str, Any]
     ) -> None:
-        """Stores a frozen plan; an approval that it already has stays."""
+        """Store a frozen plan; an approval that it already has is kept."""
         text = json.dumps(body, separators=(",", ":"), sort_keys=True)
         with self.transaction() as db:
             db.execute(
@@ -88,8 +88,10 @@ class Records:
         return self._plan("plan_id = ?", (plan_id,))
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> dict[str, Any] | None:
-        """The plan proposed last for the table under the policy; whether it stands is judged
-        from the table (core.plan.judge)."""
+        """Return the plan proposed last for the table under the policy.
+
+        Whether it is still valid is judged from the table (core.plan.judge).
+        """
         return self._plan("table_uuid = ? AND policy_hash = ?", (table_uuid, policy_hash))
 
     def _plan(self, where: str, values: tuple[str, ...]) -> dict[str, Any] | None:
@@ -99,7 +101,7 @@ class Records:
         return json.loads(row[0]) if row else None
 
     def drop_plan(self, plan_id: str) -> None:
-        """Forgets a plan that is lost or carried out."""
+        """Delete a plan that is lost or carried out."""
         with self.transaction() as db:
             db.execute("DELETE FROM plans WHERE plan_id = ?", (plan_id,))
             db.execute("DELETE FROM approvals WHERE plan_id = ?", (plan_id,))
@@ -123,7 +125,8 @@ class Records:
             )
 
     def approved(self, plan_id: str, policy: str | None = None) -> bool:
-        """policy: under which it was approved; None: under any."""
+        """Return whether the plan is approved. policy: under which it was approved; None: under
+        any."""
         query, values = "SELECT approved_at FROM plans WHERE plan_id = ?", [plan_id]
         if policy is not None:
             query = "SELECT at FROM approvals WHERE plan_id = ? AND policy = ?"
@@ -142,7 +145,7 @@ class Records:
             db.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (source, value))
 
     def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
-        """Adds to the counts of a table; None stands for lines that name no known table."""
+        """Add to the counts of a table; None counts lines that name no known table."""
         with self.transaction() as db:
             db.executemany(
                 "INSERT INTO skips VALUES (?, ?, ?) ON CONFLICT (table_uuid, reason) "
@@ -159,7 +162,7 @@ class Records:
         return dict(rows)
 
     def note(self, key: str) -> Any:
-        """A small JSON value kept under a key, None when there is none."""
+        """Return the small JSON value of a key, None if there is none."""
         with self.transaction() as db:
             row = db.execute("SELECT body FROM notes WHERE key = ?", (key,)).fetchone()
         return json.loads(row[0]) if row else None

@@ -1,9 +1,10 @@
 """The manifest cache: decoded entries of many manifests in a few files on local disk.
 
-A manifest never changes, so what was decoded once is kept, by path and length, below
-<cache>/manifests/<table uuid>/. One look writes one segment for all manifests that were new to it,
-whole or not at all (atomic rename, checksum); an unreadable segment is ignored and removed, dead
-manifests are dropped when segments are merged, and the oldest tables go when the cache is full.
+A manifest never changes, so decoded ones are kept, by path and length, below
+<cache>/manifests/<table uuid>/. One observation writes one segment for all manifests that were new
+to it, whole or not at all (atomic rename, checksum). An unreadable segment is ignored and removed,
+dead manifests are dropped when segments are merged, and the tables used longest ago are evicted
+when the cache is full.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class ManifestCache:
         self._used: set[Key] = set()
 
     def load(self, wanted: Iterable[Key]) -> Entries | None:
-        """Entries of the wanted manifests that are cached, each manifest once; None if none is."""
+        """Return the entries of the wanted manifests that are cached, each manifest once; None if
+        none is."""
         missing = set(wanted)
         self._used |= missing
         parts: list[Entries] = []
@@ -69,16 +71,17 @@ class ManifestCache:
         return concatenate(parts) if parts else None
 
     def store(self, fresh: Entries) -> None:
-        """Keeps newly decoded manifests.
+        """Store newly decoded manifests.
 
-        A cache that cannot be written is no reason to fail a look at a table.
+        An unwritable cache does not make an observation fail.
         """
         with contextlib.suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True)
             write_segment(self._new_path(), fresh)
 
     def tidy(self) -> None:
-        """Merges segments once there are many, keeping what this look used, and makes room."""
+        """Merge segments if there are many, keeping what this observation used, and evict old
+        tables."""
         with contextlib.suppress(OSError):
             segments = self._segments()
             if len(segments) > MAX_SEGMENTS:
@@ -98,7 +101,7 @@ class ManifestCache:
         return self.directory / f"{uuid.uuid4().hex}{SUFFIX}"
 
     def _evict(self) -> None:
-        """Removes the tables looked at longest ago until the cache fits its limit."""
+        """Remove the tables used longest ago until the cache fits its limit."""
         tables = sorted(
             (path for path in self.root.iterdir() if path.is_dir() and path != self.directory),
             key=lambda path: path.stat().st_mtime,
@@ -117,7 +120,8 @@ def _size(directory: Path) -> int:
 
 
 def _only(entries: Entries, manifests: Sequence[int]) -> Entries:
-    """The entries of some manifests of a segment; the others are dropped from its list too."""
+    """Return the entries of some manifests of a segment; the others are dropped from its list
+    too."""
     if len(manifests) == len(entries.manifests):
         return entries
     renumber = np.full(len(entries.manifests), -1, dtype=np.int32)
@@ -131,7 +135,7 @@ def _with_manifests(entries: Entries, manifests: tuple[Key, ...], renumber: Arra
 
 
 def write_segment(path: Path, entries: Entries) -> None:
-    """Writes the segment beside its final name and renames it: readers see all or nothing."""
+    """Write the segment beside its final name and rename it: readers see all or nothing."""
     header, arrays = _flatten(entries)
     blobs: list[bytes] = []
     layout: list[tuple[str, str, list[int], int, int]] = []
@@ -147,13 +151,13 @@ def write_segment(path: Path, entries: Entries) -> None:
     try:
         partial.write_bytes(MAGIC + zlib.crc32(body).to_bytes(4, "little") + body)
         partial.replace(path)
-    except OSError:  # a full disk: what was written of it would stay full
+    except OSError:  # a full disk: remove the partial file
         partial.unlink(missing_ok=True)
         raise
 
 
 def read_segment(path: Path) -> Entries | None:
-    """A segment's entries, or None when the file is not a whole segment of this version."""
+    """Return a segment's entries, None if the file is not a whole segment of this version."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -204,7 +208,7 @@ _LARGE_NULL = -(2**63)
 
 
 def _narrow(array: Array) -> Array:
-    """int64 as int32 where every value fits; the marker of a missing value goes along."""
+    """Return int64 as int32 if every value fits; the marker of a missing value is converted too."""
     if array.dtype != np.int64 or not len(array):
         return array
     missing = array == _LARGE_NULL

@@ -1,10 +1,10 @@
 """Sketches: a small joint sample of rows of a data file over the predicate columns.
 
-1,024 systematic rows, so that what depends on two columns at once can be judged. Of a file's row
-groups only some are read, down to one where they are large; for a row group that was not read stand
-rows of the most alike one that was, within the bounds and the counts of its own statistics.
-Kept in the state store by file path: a data file never changes. Rows that delete files have since
-removed may be among them.
+1,024 systematic rows, so that correlations of two columns can be judged. Only some of a file's row
+groups are read, down to one if they are large. A row group that was not read borrows rows of the
+most similar one that was, adjusted to its own bounds and counts. Sketches are kept in the state
+store by file path, because a data file never changes. They may include rows that were deleted
+since.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ if TYPE_CHECKING:
 SAMPLE_ROWS = 1024
 READERS = 4
 VERSION = 2
-"""Of how rows are chosen: sketches kept by another one are taken anew."""
+"""Version of how rows are chosen: sketches of another version are taken again."""
 GROUP_BYTES = 16 << 20
-"""Stored bytes of the wanted columns that a sketch may read for more than one row group."""
+"""Maximum stored bytes of the wanted columns that a sketch reads, if it reads several row
+groups."""
 
 
 @dataclass(frozen=True)
 class Sketch:
     """Sampled rows of one file. values, null: by field id, arrays [sampled rows].
 
-    types: the Iceberg type each column was sampled as; a promoted column is sampled anew.
+    types: the Iceberg type that each column was sampled as; a promoted column is sampled again.
     """
 
     types: dict[int, str]
@@ -67,10 +68,11 @@ def sample_rows(
     identifier: tuple[str, ...] | None = None,
     timeout: float = 30.0,
 ) -> RowSample:
-    """A sample of the Parquet files at `rows` over the columns with an ordered domain among
-    `columns`, pooled: a sampled row stands for its file's rows divided by the rows sampled of it.
+    """Return a pooled sample of the Parquet files at `rows`, over those `columns` with an ordered
+    domain.
 
-    store: where sketches are kept; without one every file is read.
+    A sampled row represents its file's rows divided by the rows sampled from it. store: where
+    sketches are kept; without one every file is read.
     """
     fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
     fields = [field for field in fields if field.kind is not None]
@@ -91,10 +93,9 @@ def sample_rows(
 
 
 def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) -> Sketch:
-    """Systematic rows of the file, read from as many row groups as GROUP_BYTES allows.
+    """Return systematic rows of the file, read from as many row groups as GROUP_BYTES allows.
 
-    In a file that is sorted, one row group knows nothing of the others' values; their statistics
-    do.
+    In a sorted file, one row group says nothing about the others' values, but their statistics do.
     """
     with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
         leaves = leaves_by_id(file.schema_arrow, schema)
@@ -122,8 +123,11 @@ def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) 
 
 
 def _chosen_groups(groups: Sequence[GroupStats], path: str) -> Int64:
-    """Evenly spaced row groups, as many as GROUP_BYTES of the wanted columns allow, one at least;
-    by the path, so that they are always the same."""
+    """Return evenly spaced row groups, as many as GROUP_BYTES of the wanted columns allow, at least
+    one.
+
+    The choice depends on the path, so that it is always the same.
+    """
     size = sum(sum(group.sizes.values()) for group in groups)
     count = max(1, min(len(groups), GROUP_BYTES * len(groups) // max(size, 1)))
     first = zlib.crc32(path.encode()) % len(groups) if count < len(groups) else 0
@@ -135,7 +139,7 @@ class _Sampled:
     """Sampled rows of a file with a row, in their order. Arrays [sampled rows].
 
     place: among the rows of the row groups that were read, one after the other. source: the row
-    group that a row was read from; to: the one it stands for. records: rows per row group.
+    group that a row was read from; to: the one it represents. records: rows per row group.
     """
 
     place: Int64
@@ -145,7 +149,7 @@ class _Sampled:
     bounds: dict[int, ColumnBounds]
 
     def stand_in(self, field: Field, values: Array, null: Array) -> tuple[Array, Array]:
-        """Values and NULL flags that were read, as those of the row groups they stand for."""
+        """Return values and NULL flags, adjusted to the row groups that they represent."""
         bounds = self.bounds[field.field_id]
         here = moved(bounds, values, null, self.source, self.to)
         return here, lent_nulls(bounds, self.records, null, self.source, self.to)
@@ -154,8 +158,11 @@ class _Sampled:
 def _sampled(
     groups: Sequence[GroupStats], fields: Sequence[Field], read: Int64, count: int
 ) -> _Sampled:
-    """Evenly spaced rows of all row groups; of one that was not read, those at about the same share
-    of the most alike one, no row twice as long as it has enough."""
+    """Return evenly spaced rows of all row groups.
+
+    A row group that was not read borrows rows at the same relative positions from the most similar
+    one, without repeats while rows last.
+    """
     records = np.array([group.records for group in groups], dtype=np.int64)
     ends = np.cumsum(records)
     place = ((np.arange(count) + 0.5) * ends[-1] / count).astype(np.int64)
@@ -178,7 +185,7 @@ _DTYPES = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BYTES: "S1"}
 
 
 def _nulls(fields: Sequence[Field], count: int) -> Sketch:
-    """A sketch of columns that the file does not have: they read as NULL."""
+    """Return a sketch of columns that the file does not have: they read as NULL."""
     return Sketch(
         {field.field_id: field.type for field in fields},
         {f.field_id: np.zeros(count, dtype=_DTYPES[f.kind]) for f in fields if f.kind is not None},
@@ -189,7 +196,7 @@ def _nulls(fields: Sequence[Field], count: int) -> Sketch:
 def _stored(
     store: Store | None, table_uuid: str, paths: Sequence[str], fields: Sequence[Field]
 ) -> dict[str, Sketch]:
-    """Kept sketches that have all the columns, in their present types."""
+    """Return stored sketches that have all the columns, in their present types."""
     if store is None or not paths:
         return {}
     found: dict[str, Sketch] = {}
@@ -211,7 +218,7 @@ def _encode(sketch: Sketch) -> bytes:
 
 
 def _decode(blob: bytes) -> Sketch | None:
-    """None for a sketch of another VERSION."""
+    """Return the sketch, None if it is of another VERSION."""
     header, arrays = unpack(blob)
     if header.get("version") != VERSION:
         return None
