@@ -1,8 +1,8 @@
-"""From an observation, its workload, its advice and its ledger to what the HTML report shows.
+"""Builds the data of the HTML report from an observation, its workload, its advice and its ledger.
 
-Pure: the CLI has read everything. What the table was like before any of our rewrites is put
-together from the old zone maps in the ledger: its files of today that we did not write, and the
-inputs of our actions that we had not written either.
+Pure: the CLI has read everything. The table as it was before our first rewrite is put together from
+the old zone maps in the ledger: its present files that we did not write, and the inputs of our
+actions that we had not written either.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything the report is made from.
+    """The input of the report.
 
     plan: the present proposal's document. executed: documents of the plans in the ledger by plan
-    id. old_files: inputs of executed actions as they were, one table an action.
+    id. old_files: inputs of executed actions as they were, one table per action.
     """
 
     observation: Observation
@@ -83,7 +83,7 @@ def gather(sources: Sources) -> ReportData:
 
 
 def files_before(now: FileTable, old: Sequence[FileTable]) -> tuple[FileTable, ...]:
-    """The parts of the table as it was before any of our rewrites; () if there were none."""
+    """Return the parts of the table as it was before our first rewrite; () if there was none."""
     originals = [table.take(~table.layout_written) for table in old]
     if not any(len(table) for table in originals):
         return ()
@@ -125,7 +125,8 @@ def _key_files(
 
 
 def _keys(sources: Sources) -> list[int]:
-    """Clustering keys in use or planned, then the columns that queries filter on, by bytes read."""
+    """Return the clustering keys in use or planned, then the columns that queries filter on, by
+    bytes read."""
     documents = [sources.plan, *reversed(list(sources.executed.values()))]
     used = [
         column["fieldId"]
@@ -183,7 +184,7 @@ class Axis:
         return Axis(columns[0].kind, np.unique(np.concatenate(ends)))
 
     def position(self, values: np.ndarray[Any, Any]) -> Float64:
-        """Shares of the range; values beyond it are moved to its ends."""
+        """Return shares of the range; values beyond it are moved to its ends."""
         if len(self.marks) < 2:
             return np.zeros(len(values))
         if self.kind is Kind.BYTES:
@@ -202,7 +203,7 @@ class Axis:
         return Spans(np.concatenate(low), np.concatenate(high))
 
     def ticks(self, iceberg_type: str) -> tuple[tuple[float, str], ...]:
-        """Five values with their positions. Only for output that may show values."""
+        """Return five values with their positions. Only for output that may show values."""
         if len(self.marks) < 2:
             return ()
         shares = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -217,7 +218,7 @@ class Axis:
 
 
 def _queried(workload: Workload, field_id: int, axis: Axis) -> tuple[Float64, Float64, Float64]:
-    """Ranges of the column that recorded queries ask for, as positions, with their executions."""
+    """Return the ranges of the column in recorded queries, as positions, with their executions."""
     lows, highs, weights = [], [], []
     for batch in workload.shapes:
         found = _range(batch, field_id, axis)
@@ -232,7 +233,8 @@ def _queried(workload: Workload, field_id: int, axis: Axis) -> tuple[Float64, Fl
 
 
 def _range(batch: ShapeBatch, field_id: int, axis: Axis) -> tuple[Float64, Float64] | None:
-    """The interval that a shape's top-level conditions put on the column; None without one."""
+    """Return the interval that a shape's top-level conditions give for the column; None without
+    one."""
     low, high = np.zeros(len(batch)), np.ones(len(batch))
     bounded = False
     for node in _conditions(batch.predicate):
@@ -302,7 +304,7 @@ def _queries(sources: Sources, missing: dict[str, str]) -> QueryBytes | None:
 
 
 def _first_reading(executed: Mapping[str, Document]) -> dict[str, float]:
-    """Per shape the bytes a query read before the first plan that knew it."""
+    """Return, per shape, the bytes that a query read before the first plan that knew it."""
     found: dict[str, float] = {}
     for document in executed.values():
         for shape in document["evidence"].get("shapes") or ():
@@ -383,7 +385,8 @@ def _read_interval(document: Document | None, predicted: float) -> tuple[float, 
 
 
 def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
-    """Algorithm 2's curve of the present files, and what became of its candidates."""
+    """Return Algorithm 2's curve of the present files, and the decision on each of its
+    candidates."""
     if sources.workload.empty:
         missing["cut"] = "no queries were imported for this table"
         return None
@@ -407,7 +410,8 @@ def _candidates(sources: Sources) -> tuple[Candidate, ...]:
 
 
 def _not_done(sources: Sources) -> list[Candidate]:
-    """Candidates of one title and reason over several partitions are summed up."""
+    """Return the rejected candidates; those with one title and reason in several partitions are
+    summed up."""
     turned = sources.advice.rejected
     places = partitions_of(sources.observation.files, [item.inputs for item in turned])
     alike: dict[tuple[str, ...], list[tuple[Rejected, str]]] = {}

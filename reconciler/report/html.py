@@ -1,8 +1,9 @@
-"""The HTML report: one self-contained page, a finding, a plot and its table per question.
+"""Renders the HTML report: one self-contained page with a finding, a plot and its table per
+question.
 
-Answers, in order: why must so much be read? Are the files too small? Who gains, who loses? Does it
-pay back? Can I believe the next plan? Why these files and no more? What was not measured is said
-in a box of its own. The page loads nothing and holds no values of the table unless asked to.
+It answers, in order: why must so much be read? Are the files too small? Who gains, who loses? Does
+it pay back? Can I believe the next plan? Why these files and no more? What was not measured is
+listed in a box of its own. The page loads nothing and holds no values of the table unless asked to.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Section = tuple[str, str, str, str]
 
 
 def render_html(data: ReportData) -> str:
-    """The whole page. Raises UserError when the extra `report` is not installed."""
+    """Return the whole page. Raises UserError if the extra `report` is not installed."""
     sections = [section for section in _sections(data) if section is not None]
     body = "\n".join(_section(*section) for section in sections)
     facts = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in data.facts)
@@ -84,7 +85,8 @@ def _section(finding: str, question: str, svg: str, table: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[int] = (0,)) -> str:
-    """A table of at most 40 rows; what was cut is counted. text: columns that hold text."""
+    """Return a table of at most 40 rows and the number of omitted ones. text: columns that hold
+    text."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         return "".join(
@@ -100,7 +102,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[i
 
 
 def _missing(data: ReportData) -> str:
-    """What the report could have shown and why it does not."""
+    """Return what the report could show, and why it does not."""
     names = {
         "key_files": "Files over the key",
         "sizes": "File sizes",
@@ -153,7 +155,8 @@ def _key_finding(data: KeyFiles) -> str:
 
 
 def mean_depth(spans: Spans) -> float:
-    """Files over a point of the key's range, on average over the range that files cover."""
+    """Return the mean number of files at a point of the key's range, over the range that files
+    cover."""
     if not len(spans):
         return 0.0
     edges = np.unique(np.concatenate([spans.low, spans.high]))

@@ -1,7 +1,8 @@
-"""Plans as Markdown for pull requests: one comment that CI finds by its first line and replaces.
+"""Renders plans as Markdown for pull requests: one comment that CI finds by its first line and
+replaces.
 
 Reads only plan documents (core.plan.Plan.document). The text stays below GitHub's limit for a
-comment: tables are cut, what was cut is counted, and the headline never is.
+comment: tables are cut and the omitted rows counted; the headline is never cut.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 def render_plan(document: Document, approval: str = "") -> str:
-    """One plan. document: with its `digest`, and with the lines of its budgets as evidence;
+    """Return one plan. document: with its `digest`, and with the lines of its budgets as evidence;
     approval: who may approve it, one sentence."""
     for limit in _ROW_LIMITS:
         text = _plan(document, approval, limit)
@@ -35,7 +36,7 @@ def render_plans(
     failed: Sequence[tuple[str, str]] = (),
     approvals: Sequence[str] = (),
 ) -> str:
-    """Many plans: a table with a line each, the largest first; converged ones as one count.
+    """Return many plans: a table with a line each, the largest first; converged ones as one count.
 
     failed: (table, message) of tables that could not be planned. approvals: per document.
     """
@@ -120,7 +121,7 @@ def _table_row(document: Document) -> list[str]:
 
 
 def _labels(document: Document) -> list[str]:
-    """What the plan does, each kind of action once, in plan order."""
+    """Return what the plan does, each kind of action once, in plan order."""
     kinds: dict[str, int] = {}
     for item in document["actions"]:
         label = str(item["predicted"].get("label", item["type"]))
@@ -161,7 +162,7 @@ def _body(document: Document, limit: int) -> list[str]:
 
 
 def _begun(document: Document) -> str:
-    """Of a plan that was carried out in part: what is no longer to do."""
+    """Return what is already done of a plan that was carried out in part."""
     done = document.get("done") or ()
     if not done:
         return ""
@@ -173,13 +174,13 @@ def _begun(document: Document) -> str:
 
 
 def _waiting(evidence: Mapping[str, Any]) -> str:
-    """What only the quiet period holds back."""
+    """Return what only the quiet period holds back."""
     text = (evidence.get("waiting") or {}).get("text", "")
     return f"**Waiting:** {_text(text)}." if text else ""
 
 
 def _refused(evidence: Mapping[str, Any]) -> str:
-    """What stands on the table's side against doing any of it."""
+    """Return why the table's own state prevents all of it."""
     text = evidence.get("refused", "")
     return f"**Refused:** {_text(text)}." if text else ""
 
@@ -275,7 +276,7 @@ def _cost(document: Document) -> str:
 
 
 def _budgets(evidence: Mapping[str, Any], limit: int) -> str:
-    """What the policy's budgets leave for this plan, a line each."""
+    """Return what the policy's budgets leave for this plan, one line each."""
     lines = evidence.get("budgets") or ()
     shown = [f"**Budget** {_text(line)}." for line in lines[:limit]]
     if len(lines) > limit:
@@ -284,7 +285,7 @@ def _budgets(evidence: Mapping[str, Any], limit: int) -> str:
 
 
 def _identity(document: Document, approval: str) -> str:
-    """Which plan this is, to be approved by: its id and the digest of its document."""
+    """Return what identifies the plan for approval: its id and the digest of its document."""
     if not document["actions"]:
         return ""
     digest = document.get("digest")
@@ -358,7 +359,7 @@ def _total(document: Document, prefix: str) -> Mapping[str, Any] | None:
 
 
 def _table(heads: Sequence[str], sides: str, rows: Sequence[Sequence[str]], limit: int) -> str:
-    """A GFM table of at most `limit` rows; what was cut is counted below it."""
+    """Return a GFM table of at most `limit` rows, with the number of omitted ones below it."""
     rule = ["---:" if side == "r" else "---" for side in sides]
     shown = [heads, rule, *rows[:limit]]
     lines = ["| " + " | ".join(row) + " |" for row in shown]
@@ -372,7 +373,7 @@ def _plural(number: int, noun: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that Markdown and HTML leave alone, on one line."""
+    """Return text on one line that Markdown and HTML do not change."""
     line = " ".join(_clip(text).split())
     return "".join(_ESCAPES.get(letter, letter) for letter in line)
 
@@ -384,7 +385,8 @@ _ESCAPES: Mapping[str, str] = {
 
 
 def _code(text: str) -> str:
-    """Text in a code span within a table cell: pipes escaped, backticks fenced by longer ones."""
+    """Return text in a code span for a table cell: pipes escaped, backticks fenced by longer
+    ones."""
     line = " ".join(_clip(text).split()).replace("|", "\\|")
     fence = "`" * (1 + max(_runs(line), default=0))
     pad = " " if "`" in line or not line else ""
@@ -392,7 +394,7 @@ def _code(text: str) -> str:
 
 
 def _runs(line: str) -> Iterable[int]:
-    """Lengths of the runs of backticks."""
+    """Yield the lengths of the runs of backticks."""
     length = 0
     for letter in line + " ":
         if letter == "`":
@@ -407,5 +409,5 @@ def _clip(text: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """A name inside an HTML comment, where two hyphens or `>` would end it."""
+    """Return a name for an HTML comment, where two hyphens or `>` would end the comment."""
     return " ".join(text.split()).replace("--", "-\u2010").replace(">", "\u203a")

@@ -1,4 +1,4 @@
-"""What the HTML report is made from: plain values, each part optional.
+"""The data of the HTML report: plain values, each part optional.
 
 The CLI fills it from the catalog, the workload and the ledger. A part that is None was not
 measured, and `missing` says why; the report shows that instead of an empty plot. Positions on a
@@ -30,7 +30,7 @@ class Spans:
         return len(self.low)
 
     def covering(self, others: Spans) -> Int64:
-        """How many of these intervals touch each of the others, int64[others]."""
+        """Return how many of these intervals touch each of the others, int64[others]."""
         starts = np.searchsorted(np.sort(self.low), others.high, side="right")
         ends = np.searchsorted(np.sort(self.high), others.low, side="left")
         return (starts - ends).astype(np.int64)
@@ -38,7 +38,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class KeyFiles:
-    """Files over a key. before: None when nothing was rewritten yet. queried: recorded ranges.
+    """Files along a key. before: None if nothing was rewritten yet. queried: recorded ranges.
 
     weight: float64[queried], executions. ticks: (position, text), empty unless values are shown.
     """
@@ -53,7 +53,7 @@ class KeyFiles:
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Bytes of the live data files; before: None when nothing was rewritten yet."""
+    """Bytes of the live data files; before: None if nothing was rewritten yet."""
 
     after: Int64
     before: Int64 | None
@@ -72,7 +72,7 @@ class ShapeBytes:
 
 @dataclass(frozen=True)
 class QueryBytes:
-    """shapes with what they read; label: how "after" was found ("predicted", "same queries
+    """Shapes with what they read; label: how "after" was determined ("predicted", "same queries
     against the new zone maps")."""
 
     shapes: tuple[ShapeBytes, ...]
@@ -99,7 +99,7 @@ class Payoff:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A prediction and what came of it. unit: bytes | seconds | cpu. low, high: 80 % interval."""
+    """A prediction and the actual value. unit: bytes | seconds | cpu. low, high: 80 % interval."""
 
     label: str
     unit: str
@@ -132,8 +132,8 @@ class Candidate:
 class CutCurve:
     """net: float64[files], cumulative net saving of the files that save anything, best first.
 
-    chosen: length of the prefix with the greatest net saving (WAIR, Algorithm 2). files: of the
-    table. candidates: what the decision made of it, each judged by its own what-if.
+    chosen: length of the prefix with the greatest net saving (WAIR, Algorithm 2). files: number of
+    files of the table. candidates: the decision on each, judged by its own what-if.
     """
 
     net: Float64

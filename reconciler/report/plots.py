@@ -1,7 +1,7 @@
-"""The report's plots, each as one inline SVG: data in, text out, nothing remembered.
+"""Draws the report's plots, each as one inline SVG: data in, text out, no state.
 
-Colour is never the only signal: before and after also differ by place, marker or line. Text stays
-text, so that the plots scale, search and copy.
+Colour is never the only signal: before and after also differ by place, marker or line. Text remains
+text, so that the plots can be scaled, searched and copied.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _STYLE: Any = {
 
 @contextmanager
 def _figure(width: float = 8.0, height: float = 3.0, rows: int = 1) -> Iterator[tuple[Any, Any]]:
-    """A figure with `rows` axes below one another, never shared with a user's own matplotlib."""
+    """Provide a figure with `rows` axes below one another, never shared with a user's own
+    matplotlib."""
     try:
         import matplotlib
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -59,7 +60,7 @@ def _figure(width: float = 8.0, height: float = 3.0, rows: int = 1) -> Iterator[
 
 
 def _svg(figure: Any, description: str) -> str:
-    """The figure as an <svg> element that says to a screen reader what it shows."""
+    """Return the figure as an <svg> element with a description for screen readers."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
@@ -69,7 +70,7 @@ def _svg(figure: Any, description: str) -> str:
 
 
 def key_files(data: KeyFiles) -> str:
-    """A bar per file from its smallest to its largest key; before above after."""
+    """Draw a bar per file from its smallest to its largest key; before above after."""
     layouts = [("now", data.after, AFTER)]
     if data.before is not None:
         layouts = [("before", data.before, BEFORE), ("after", data.after, AFTER)]
@@ -85,14 +86,14 @@ def key_files(data: KeyFiles) -> str:
 
 
 def _shade(ax: Any, queried: Spans, most: int = 60) -> None:
-    """Queried ranges as vertical bands; a point query is a thin line."""
+    """Draw queried ranges as vertical bands; a point query is a thin line."""
     step = max(1, len(queried) // most)
     for low, high in zip(queried.low[::step], queried.high[::step], strict=True):
         ax.axvspan(low, max(high, low + 0.002), color=QUERIED, alpha=0.25, linewidth=0)
 
 
 def _bars(ax: Any, spans: Spans, colour: str, most: int = 400) -> None:
-    """Files in order of their smallest key, thinned evenly when there are very many."""
+    """Draw files in order of their smallest key, thinned evenly if there are very many."""
     order = np.lexsort((spans.high, spans.low))
     order = order[:: max(1, len(order) // most)]
     low, high = spans.low[order], spans.high[order]
@@ -112,7 +113,7 @@ def _key_axis(ax: Any, data: KeyFiles) -> None:
 
 
 def size_bins(data: FileSizes) -> np.ndarray[Any, Any]:
-    """Edges in bytes, a factor of two apart, that hold every file and the target."""
+    """Return edges in bytes, a factor of two apart, that cover every file and the target."""
     every = [data.after] if data.before is None else [data.after, data.before]
     smallest = min([int(sizes.min()) for sizes in every if len(sizes)] + [data.target])
     largest = max([int(sizes.max()) for sizes in every if len(sizes)] + [data.target])
@@ -142,7 +143,7 @@ def file_sizes(data: FileSizes) -> str:
 
 
 def query_bytes(data: QueryBytes) -> str:
-    """Bytes per query before against after; below the diagonal a shape gains."""
+    """Draw bytes per query before against after; below the diagonal a shape gains."""
     before = np.array([shape.before / max(shape.executions, 1e-9) for shape in data.shapes])
     after = np.array([shape.after / max(shape.executions, 1e-9) for shape in data.shapes])
     weight = np.array([shape.executions for shape in data.shapes])
@@ -176,7 +177,7 @@ def query_bytes(data: QueryBytes) -> str:
 
 
 def _byte_ticks(axis: Any, low: float, high: float) -> None:
-    """Ticks at powers of 1024 or of 4, whichever are few enough to read."""
+    """Set ticks at powers of 1024 or of 4, whichever are few enough to read."""
     for factor in (2.0, 4.0, 16.0, 64.0, 1024.0):
         exponents = np.arange(
             np.ceil(np.log(low) / np.log(factor)), np.floor(np.log(high) / np.log(factor)) + 1
@@ -196,9 +197,9 @@ def _fixed(ticks: Any) -> Any:
 
 
 def payoff_curves(data: Payoff, steps: int = 200) -> tuple[Any, Any, Any]:
-    """(hours since the first rewrite, cost so far, saved so far), both in bytes of reading.
+    """Return (hours since the first rewrite, cost so far, saved so far), both in bytes of reading.
 
-    The axis ends at `until_ms` or, when that comes later, at one and a half times break-even.
+    The axis ends at `until_ms` or, if that is later, at one and a half times break-even.
     """
     start = data.investments[0].at_ms
     end = max(data.until_ms, start + HOUR_MS)
@@ -216,7 +217,8 @@ def payoff_curves(data: Payoff, steps: int = 200) -> tuple[Any, Any, Any]:
 
 
 def break_even_ms(data: Payoff) -> float | None:
-    """When the savings of all investments first equal their cost; None if they never will."""
+    """Return when the savings of all investments first equal their cost; None if they never
+    will."""
     investments = data.investments
     for number in range(1, len(investments) + 1):
         known = investments[:number]
@@ -255,7 +257,8 @@ def payoff(data: Payoff) -> str:
 
 
 def forecasts(data: Sequence[Forecast]) -> str:
-    """actual / predicted per forecast, with the 80 % interval as a bar; 1 is a perfect forecast."""
+    """Draw actual / predicted per forecast, with the 80 % interval as a bar; 1 is a perfect
+    forecast."""
     shown = [item for item in data if item.predicted > 0]
     with _figure(height=0.9 + 0.32 * len(shown)) as (figure, axes):
         ax = axes[0]
@@ -273,7 +276,8 @@ def forecasts(data: Sequence[Forecast]) -> str:
 
 
 def cut_curve(data: CutCurve) -> str:
-    """Net saving over files, best first, with the cut at its top (WAIR, Algorithm 2)."""
+    """Draw the net saving over files, best first, with the cut at its maximum (WAIR, Algorithm
+    2)."""
     files = np.arange(len(data.net) + 1)
     net = np.concatenate([[0.0], data.net])
     with _figure(height=2.8) as (figure, axes):
