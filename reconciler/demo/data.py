@@ -1,8 +1,9 @@
-"""The demo's tables: TPC-H in the generator's own order, appended to an embedded Iceberg catalog.
+"""Creates the demo's tables: TPC-H in the generator's own order, appended to an embedded Iceberg
+catalog.
 
-tpchgen-cli splits orders and lineitem into parts by order key; each part is one append, which is
-how a system of record delivers orders. Nothing is shuffled and nothing is sorted by us. The last
-parts are kept back: they arrive after the first reconcile.
+tpchgen-cli splits orders and lineitem into parts by order key; each part is one append, as a system
+of record delivers orders. We neither shuffle nor sort anything. The last parts are kept back: they
+arrive after the first reconcile.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MARKER = ".layoutctl-demo"
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """scale_factor of TPC-H, parts it arrives in, how many of them arrive late.
+    """scale_factor of TPC-H, the number of parts it arrives in, and how many of them arrive late.
 
     target_bytes: the policy's file size, small enough that this little data is many files.
     """
@@ -44,7 +45,7 @@ class Scale:
 
     @property
     def largest_order(self) -> int:
-        """Largest order key of the first load: they are sparse (clause 4.2.3)."""
+        """Largest order key of the first load; keys are sparse (clause 4.2.3)."""
         return int(6_000_000 * self.scale_factor * len(self.first_parts) / self.parts)
 
 
@@ -54,7 +55,7 @@ QUICK = Scale(scale_factor=0.05, parts=60, late_parts=5, target_bytes=1 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The demo's directory. Everything that the demo writes lies below it."""
+    """The demo's directory. Everything that the demo writes is below it."""
 
     root: Path
 
@@ -84,7 +85,7 @@ class Place:
 
 
 def prepare(root: Path) -> Place:
-    """A fresh demo directory. Raises UserError rather than touch a directory of someone else's."""
+    """Return a fresh demo directory. Raises UserError if the directory belongs to someone else."""
     place = Place(root.absolute())
     if place.root.exists() and not (place.root / MARKER).is_file() and any(place.root.iterdir()):
         raise UserError(
@@ -100,7 +101,7 @@ def prepare(root: Path) -> Place:
 
 
 def _remove_own(place: Place) -> None:
-    """Deletes what earlier demos made here, except generated data of the same scale."""
+    """Delete what earlier demos wrote here, except generated data of the same scale."""
     import shutil
 
     for path in (place.warehouse, place.layouts, place.state, place.logs):
@@ -110,7 +111,8 @@ def _remove_own(place: Place) -> None:
 
 
 def generate(place: Place, scale: Scale) -> Path:
-    """Parquet files of all eight tables, facts in parts. Reused when already there."""
+    """Return the directory of Parquet files of all eight tables, facts in parts; existing ones are
+    reused."""
     target = place.generated / f"sf{scale.scale_factor:g}-{scale.parts}"
     done = target / "complete"
     if done.is_file():
@@ -139,7 +141,7 @@ def _tpchgen(target: Path, scale: Scale, tables: tuple[str, ...], parts: int | N
 
 
 def generator() -> str:
-    """The path of tpchgen-cli; the extra `demo` installs it beside this Python."""
+    """Return the path of tpchgen-cli; the extra `demo` installs it beside this Python."""
     import shutil
 
     beside = Path(sys.executable).with_name("tpchgen-cli")
@@ -166,7 +168,7 @@ def catalog_properties(place: Place) -> dict[str, str]:
 
 
 def create_tables(catalog: Any, generated: Path) -> None:
-    """Eight empty tables with TPC-H's columns, then the six small ones filled."""
+    """Create eight empty tables with TPC-H's columns, then fill the six small ones."""
     catalog.create_namespace_if_not_exists(NAMESPACE)
     for name in FACTS:
         first = sorted((generated / name).glob("*.parquet"))[0]
@@ -177,7 +179,7 @@ def create_tables(catalog: Any, generated: Path) -> None:
 
 
 def arrive(catalog: Any, generated: Path, parts: range) -> None:
-    """Appends the given parts of orders and lineitem, one commit a part, in order."""
+    """Append the given parts of orders and lineitem, one commit per part, in order."""
     for name in FACTS:
         table = catalog.load_table((NAMESPACE, name))
         for part in parts:
@@ -185,7 +187,7 @@ def arrive(catalog: Any, generated: Path, parts: range) -> None:
 
 
 def copy_of(catalog: Any, name: str, copy: str) -> None:
-    """Another table over the same data files: what Iceberg's own procedure gets to work on."""
+    """Create another table over the same data files, for Iceberg's own procedure to work on."""
     source = catalog.load_table((NAMESPACE, name))
     table = catalog.create_table((NAMESPACE, copy), source.schema())
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
@@ -200,7 +202,8 @@ def _read(path: Path) -> Any:
 
 
 def _plain(rows: Any) -> Any:
-    """Without the file's field ids, and with plain strings, as any ingest job would have them."""
+    """Return rows without the file's field ids and with plain strings, as an ingest job would have
+    them."""
     import pyarrow as pa
 
     fields = [

@@ -1,9 +1,9 @@
-"""What queries read from one layout or another, in planned bytes, template by template.
+"""Measures what queries read from a layout, in planned bytes, template by template.
 
-Planned bytes are the projected column chunks of surviving row groups plus footers, over the
-footers of all files: what an engine that prunes as Iceberg does has to read, whatever its caches
-and clocks do. The same queries can be asked of any layout of the same rows, which is how the demo
-compares before, after, and Iceberg's own sort. Spark's own count of files stands beside.
+Planned bytes are the projected column chunks of surviving row groups plus footers, over the footers
+of all files: what an engine that prunes like Iceberg has to read, independent of caches and clocks.
+The same queries can be measured on any layout of the same rows, which is how the demo compares
+before, after, and Iceberg's own sort. Spark's own count of files is shown beside it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Layout:
 
 
 def layout_of(config: CatalogConfig, tables: Mapping[str, tuple[str, ...]], cache: Path) -> Layout:
-    """The present layout of tables, with every footer. tables: name in queries -> identifier."""
+    """Return the present layout of tables, with every footer. tables: name in queries ->
+    identifier."""
     views = {}
     for name, identifier in tables.items():
         seen = observe_table(config, identifier, cache)
@@ -56,7 +57,7 @@ def layout_of(config: CatalogConfig, tables: Mapping[str, tuple[str, ...]], cach
 def readings(
     layout: Layout, queries: Sequence[Query], others: Mapping[str, Schema]
 ) -> list[Reading]:
-    """Per query, in their order, what it reads from the layout. others: schemas that it joins."""
+    """Return, per query in order, what it reads from the layout. others: schemas that it joins."""
     total = [np.zeros(len(queries)), np.zeros(len(queries))]
     for name, fragments in _fragments(layout, queries, others).items():
         for batch in batch_fragments(fragments).shapes:
@@ -70,7 +71,7 @@ def readings(
 def _fragments(
     layout: Layout, queries: Sequence[Query], others: Mapping[str, Schema]
 ) -> dict[str, list[Fragment]]:
-    """What the queries ask of each table of the layout, read from their SQL."""
+    """Return the queries' fragments on each table of the layout, read from their SQL."""
     schemas = {name: view.files.schema for name, view in layout.views.items()}
     known: dict[tuple[str, ...], KnownTable] = {
         (name,): KnownTable(name, name, schema) for name, schema in {**others, **schemas}.items()

@@ -1,8 +1,8 @@
 """The demo's reporting team: runs queries in a plain Spark SQL shell and reads its event log.
 
-This is the user's side of the story, so it uses nothing of ours: `spark-sql` with Iceberg's
+This is the user's side of the demo, so it uses none of our code: `spark-sql` with Iceberg's
 catalog, an event log, and a comment in front of each statement that names its template. Bytes and
-files are what Spark recorded; results become one checksum a query.
+files are what Spark recorded; results become one checksum per query.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ AFTERWARDS = "afterwards"
 HEAP = "2g"
 
 SHORT_LIVED = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
-"""Of a JVM that ends after a few dozen short queries: on two cores the optimising compiler and a
-concurrent collector cost such a round half of its CPU time and pay nothing back."""
+"""Options of a JVM that ends after a few dozen short queries: on two cores the optimising compiler
+and a concurrent collector cost such a round half of its CPU time and save nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one execution returned and what Spark's event log says of it.
+    """The result of one execution and its figures from Spark's event log.
 
     bytes: sum of Bytes Read over its tasks, all tables; files: data files that its scans of the
     fact tables opened; scanned: files that those tables held; seconds: wall clock.
@@ -51,7 +51,7 @@ class Run:
 def run_round(
     place: Place, queries: Sequence[Query], title: str, afterwards: Sequence[str] = ()
 ) -> tuple[tuple[Run, ...], Path]:
-    """Runs the queries in the given order; returns what each did, and the event log's path.
+    """Run the queries in the given order; return the result of each, and the event log's path.
 
     afterwards: further statements of the same session, which are not measured.
     """
@@ -78,7 +78,7 @@ def _statement(query: Query) -> str:
 
 
 def spark_sql(place: Place, statements: Sequence[str], title: str, log: bool = True) -> str:
-    """Runs statements in `spark-sql` and returns its standard output."""
+    """Run statements in `spark-sql` and return its standard output."""
     script = place.root / "round.sql"
     script.write_text("\n".join(statements))
     home = runtime.spark_home()
@@ -108,7 +108,8 @@ def _telling(text: str) -> list[str]:
 
 
 def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
-    """An Iceberg catalog over the demo's SQLite file, and an uncompressed single event log."""
+    """Return the settings of an Iceberg catalog over the demo's SQLite file, and one uncompressed
+    event log."""
     prefix = f"spark.sql.catalog.{CATALOG}"
     conf = {
         "spark.app.name": title,
@@ -152,7 +153,8 @@ def _new_log(before: set[Path], directory: Path) -> Path:
 
 
 def _checksums(printed: str) -> dict[str, str]:
-    """Per label a digest of its rows as a multiset: the order of ties is not a result."""
+    """Return, per label, a digest of its rows as a multiset: the order of ties is not part of a
+    result."""
     rows: dict[str, list[str]] = {}
     label = None
     for line in printed.splitlines():
@@ -168,7 +170,7 @@ def _checksums(printed: str) -> dict[str, str]:
 
 
 def read_event_log(log: Path) -> dict[str, tuple[int, int, int, float]]:
-    """Per labelled execution (bytes read, files opened, files of its tables, seconds)."""
+    """Return, per labelled execution, (bytes read, files opened, files of its tables, seconds)."""
     reader = _Recorded({}, {}, {}, {}, {}, {}, {})
     for event in _events(log):
         _take(reader, event)
@@ -225,7 +227,7 @@ def _take(reader: _Recorded, event: Mapping[str, Any]) -> None:
 
 
 def _metrics(plan: Mapping[str, Any], names: dict[int, str]) -> None:
-    """Accumulators of the scans of fact tables; each scan node has its own."""
+    """Collect the accumulators of the scans of fact tables; each scan node has its own."""
     if any(f".{NAMESPACE}.{fact}[" in plan["simpleString"] for fact in ("lineitem", "orders")):
         for metric in plan["metrics"]:
             names[metric["accumulatorId"]] = metric["name"]

@@ -1,7 +1,7 @@
-"""The demo, minute by minute: a table in arrival order, a plan, a verified rewrite, and again.
+"""The script of the demo: a table in arrival order, a plan, a verified rewrite, and again.
 
-Every decision is made by the public verbs, run as a user runs them, and printed as they print.
-This module only sets the scene: data, queries, and tables of what was read before and after.
+Every decision is made by the public verbs, run as a user runs them, and printed as they print it.
+This module only provides data, queries, and tables of what was read before and after.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ spec:
 
 @dataclass
 class Demo:
-    """One run of the demo. say: where its text goes, a line at a time."""
+    """One run of the demo. say: receives its text, line by line."""
 
     place: data.Place
     scale: data.Scale
@@ -81,7 +81,7 @@ class Demo:
 
 
 def run(demo: Demo) -> Mapping[str, Any]:
-    """The whole demo. Raises ReconcilerError when a step cannot be carried out."""
+    """Run the whole demo. Raises ReconcilerError if a step cannot be carried out."""
     opening(demo)
     generated = arrival(demo)
     verb(demo, "observe", "demo.tpch.lineitem")
@@ -137,7 +137,7 @@ def arrival(demo: Demo) -> Path:
 
 
 def write_documents(demo: Demo) -> None:
-    """The catalog as a document and as pyiceberg's file, and the policy."""
+    """Write the catalog as a document and as pyiceberg's file, and the policy."""
     properties = data.catalog_properties(demo.place)
     target = f"{demo.scale.target_bytes >> 10}Ki"
     if demo.scale.target_bytes % (1 << 20) == 0:
@@ -175,7 +175,7 @@ def first_plan(demo: Demo) -> None:
 
 
 def _copy_for_iceberg(demo: Demo) -> None:
-    """A second table over the files as they are now, for Iceberg's own procedure."""
+    """Create a second table over the present files, for Iceberg's own procedure."""
     data.copy_of(data.open_catalog(demo.place), "lineitem", ICEBERG_SORT)
 
 
@@ -188,7 +188,7 @@ def apply_first(demo: Demo) -> None:
 
 
 def _checks(demo: Demo) -> list[ReadCheck]:
-    """What the ledger holds on predicted and found reading, of both fact tables."""
+    """Return the ledger's predicted and measured reading of both fact tables."""
     from reconciler.catalog.observe import observe_table
     from reconciler.catalog.state import StateStore
 
@@ -248,7 +248,7 @@ def _compare(
     after: Sequence[Run],
     layouts: Mapping[str, list[Reading]],
 ) -> None:
-    """Planned bytes per template in three layouts, and the files that Spark says it opened."""
+    """Print planned bytes per template in three layouts, and the files that Spark opened."""
     runs_before, runs_after = _by_name(before), _by_name(after)
     rows: list[Sequence[str]] = []
     for name in runs_before:
@@ -289,7 +289,7 @@ def _files_agree(queries: Sequence[Query], runs: Sequence[Run], planned: Sequenc
 
 
 def _compare_22(demo: Demo, layouts: Mapping[str, list[Reading]]) -> None:
-    """All 22 TPC-H queries, whether or not a layout can help them: what planning says."""
+    """Print the planned bytes of all 22 TPC-H queries, whether or not a layout can help them."""
     demo.say("\nAll 22 TPC-H queries, planned bytes of lineitem and orders (not executed):")
     cells = []
     for number, query in enumerate(tpch.all_22()):
@@ -340,7 +340,7 @@ def ending(demo: Demo) -> None:
 
 
 def verb(demo: Demo, *arguments: str) -> str:
-    """Runs a verb of layoutctl as a user would, prints it as it goes, returns what it printed."""
+    """Run a verb of layoutctl as a user would, print its output as it comes, and return it."""
     shown = " ".join(_shorter(demo, argument) for argument in arguments)
     demo.say(f"$ layoutctl {shown}")
     command = [sys.executable, "-m", "reconciler.cli.main", *arguments]
@@ -368,7 +368,7 @@ def verb(demo: Demo, *arguments: str) -> str:
 
 
 def environment(place: data.Place) -> dict[str, str]:
-    """The user's environment, with state and catalogs of the demo and of nothing else."""
+    """Return the user's environment, with only the demo's state and catalogs."""
     kept = {
         key: value
         for key, value in os.environ.items()
@@ -411,7 +411,7 @@ def _schema(demo: Demo, name: str) -> Schema:
 
 
 def _by_name(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by template, in the order of the mixes."""
+    """Return the runs by template, in the order of the mixes."""
     order = list(dict.fromkeys(name for name, _ in (*tpch.ROUND_ONE, *tpch.ROUND_TWO)))
     grouped: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: (order.index(run.name), run.label)):
@@ -431,7 +431,7 @@ def _table(
     rows: Sequence[Sequence[str]],
     text: Sequence[int] = (0,),
 ) -> None:
-    """Aligned columns; those in `text` to the left."""
+    """Print aligned columns; those in `text` to the left."""
     every = [heads, *rows]
     widths = [max(len(row[column]) for row in every) for column in range(len(heads))]
     for row in every:

@@ -273,14 +273,14 @@ COLORS = (
 
 
 def _month(random_: random.Random, first: tuple[int, int], last: tuple[int, int]) -> dt.date:
-    """The first day of a month between two (year, month), both included."""
+    """Return the first day of a month between two (year, month), both included."""
     low, high = (year * 12 + month - 1 for year, month in (first, last))
     number = random_.randint(low, high)
     return dt.date(number // 12, number % 12 + 1, 1)
 
 
 def _order_key(number: int) -> int:
-    """The key of the n-th order: only the first 8 of every 32 are used (clause 4.2.3)."""
+    """Return the key of the n-th order: only the first 8 of every 32 are used (clause 4.2.3)."""
     return (number >> 3 << 5) | (number & 7)
 
 
@@ -313,7 +313,7 @@ SUBSTITUTE: dict[str, Callable[[random.Random, int], Parameters]] = {
     "order lookup": lambda r, largest: {"orderkey": _order_key(r.randint(1, largest // 4))},
     "late commits": lambda r, _: {"date": dt.date(1996, 1, 1) + dt.timedelta(r.randint(0, 700))},
 }
-"""Per template of the demo: its substitution parameters, drawn as clause 2.4 says. The second
+"""Per template of the demo: its substitution parameters, drawn as in clause 2.4. The second
 argument is the largest order key loaded."""
 
 ROUND_ONE = (
@@ -323,7 +323,7 @@ ROUND_ONE = (
 """(template, executions)."""
 
 ROUND_TWO = (("Q6", 1), ("Q14", 2), ("Q15", 1), ("late commits", 8), ("order lookup", 1))
-"""After the shift: people ask about commit dates, which nothing clustered so far."""
+"""After the shift: queries filter on commit dates, by which nothing is clustered so far."""
 
 VALIDATION: dict[str, Parameters] = {
     "Q1": {"delta": 90},
@@ -360,7 +360,7 @@ VALIDATION: dict[str, Parameters] = {
 
 
 def draw(mix: Sequence[tuple[str, int]], seed: int, largest_order: int) -> tuple[Query, ...]:
-    """The executions of a round, in a random but repeatable order."""
+    """Return the executions of a round, in a random but repeatable order."""
     generator = random.Random(seed)
     queries = [
         Query(name, number, _text(name, SUBSTITUTE[name](generator, largest_order)))
@@ -371,14 +371,14 @@ def draw(mix: Sequence[tuple[str, int]], seed: int, largest_order: int) -> tuple
 
 
 def reordered(queries: Sequence[Query], seed: int) -> tuple[Query, ...]:
-    """The same executions in another order."""
+    """Return the same executions in another order."""
     shuffled = list(queries)
     random.Random(seed).shuffle(shuffled)
     return tuple(shuffled)
 
 
 def all_22() -> tuple[Query, ...]:
-    """Each TPC-H query once, with its validation parameters."""
+    """Return each TPC-H query once, with its validation parameters."""
     return tuple(Query(name, 1, _text(name, values)) for name, values in VALIDATION.items())
 
 
