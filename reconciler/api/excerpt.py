@@ -1,6 +1,6 @@
-"""Problems as people read them: file, line, field, the line itself, a caret and what is allowed.
+"""Renders problems for people: file, line, field, the line itself, a caret and what is allowed.
 
-Lines of a document can hold credentials and anything a terminal would obey; both are masked.
+Lines of a document can hold credentials and terminal control characters; both are masked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _USER_INFO = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 
 
 def render_problems(problems: Iterable[Problem], sources: Mapping[str, str]) -> str:
-    """All problems, each with its excerpt; sources: text of each file by the problem's name."""
+    """Return all problems, each with its excerpt; sources: text of each file by the problem's
+    name."""
     lines = {file: split_lines(text) for file, text in sources.items()}
     return "\n".join(render_problem(problem, lines.get(problem.file, [])) for problem in problems)
 
@@ -41,7 +42,7 @@ def render_problem(problem: Problem, lines: list[str]) -> str:
 
 
 def _caret_and_hint(caret: int, hint: str) -> list[str]:
-    """The hint beside the caret where it fits on the page, else on lines of its own."""
+    """Return the hint beside the caret if it fits on the page, else on lines of its own."""
     beside = f"      | {' ' * caret}^ {hint}".rstrip()
     if width(beside) <= WIDTH:
         return [beside]
@@ -50,7 +51,7 @@ def _caret_and_hint(caret: int, hint: str) -> list[str]:
 
 
 def _excerpt(line: str, at: int) -> tuple[str, int]:
-    """The line without what must not be shown, cut to the page, and the caret's column."""
+    """Return the masked line, cut to the page, and the caret's column."""
     if len(line) > _LONG:  # a document on one line
         cut = max(0, at - _LONG // 2)
         line, at = line[cut : cut + _LONG], at - cut
@@ -71,7 +72,7 @@ def _excerpt(line: str, at: int) -> tuple[str, int]:
 
 
 def mask(line: str) -> str:
-    """The line with whatever follows a credential's name, and user info in URIs, replaced."""
+    """Return the line with user info in URIs and everything after a credential's name replaced."""
     found = _CREDENTIAL.search(line)
     if found is not None and line[found.end() :].strip():
         line = line[: found.end()] + " ***"
@@ -79,7 +80,8 @@ def mask(line: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Without control characters, which a terminal would obey; tabs are one blank."""
+    """Return the text without control characters, which a terminal would obey; a tab becomes one
+    blank."""
     return "".join(
         character
         if unicodedata.category(character)[0] != "C"
@@ -91,7 +93,7 @@ def printable(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """Terminal columns of printable text."""
+    """Return the terminal columns of printable text."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text

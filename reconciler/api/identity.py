@@ -1,8 +1,9 @@
-"""What of a policy determines a plan: the canonical inputs of policyHash (definitions: Plan).
+"""Returns the parts of a policy that determine a plan: the canonical inputs of policyHash
+(definitions: Plan).
 
-Only objectives, layout, recluster and deletes: to add a table, a budget or an approval must not
+Only objectives, layout, recluster and deletes: adding a table, a budget or an approval must not
 void a reviewed plan. Fields equal to their default are left out, sets are sorted, quantities are
-whole numbers, so that a default written out, "60m" for "1h", or a reordering hash alike.
+whole numbers, so that an explicit default, "60m" for "1h", or another order give the same hash.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ HASHED = ("objectives", "layout", "recluster", "deletes")
 
 
 def hash_inputs(policy: TableLayoutPolicy | PolicySpec | Mapping[str, Any]) -> dict[str, Any]:
-    """Canonical {objectives, layout, recluster, deletes} of a policy, its spec, or a spec as it
-    was read. {} for a policy that sets none of them."""
+    """Return canonical {objectives, layout, recluster, deletes} of a policy, its spec, or a spec as
+    read.
+
+    {} for a policy that sets none of them.
+    """
     spec = policy if isinstance(policy, Mapping) else policy_document(policy)
     schema = spec_schema(POLICY)
     found = {name: _canonical(spec.get(name), schema["properties"][name]) for name in HASHED}
@@ -26,7 +30,7 @@ def hash_inputs(policy: TableLayoutPolicy | PolicySpec | Mapping[str, Any]) -> d
 
 
 def _canonical(value: Any, schema: Mapping[str, Any]) -> Any:
-    """None where the value is absent or equals its default."""
+    """Return the canonical value, None if it is absent or equals its default."""
     if value is None:
         return None
     if "properties" in schema:

@@ -36,7 +36,7 @@ NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)
 NAMESPACE_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _TEXT_MAP = {"type": "object", "maxProperties": 1024, "additionalProperties": {"type": "string"}}
 _METADATA: dict[str, Any] = {
-    # ObjectMeta is Kubernetes' own; these are the parts that people write.
+    # ObjectMeta is defined by Kubernetes; these are the parts that people write.
     "type": "object",
     "description": "Name, namespace, labels and annotations, as of every Kubernetes object.",
     "required": ["name"],
@@ -67,11 +67,12 @@ SERVER_METADATA = frozenset(
         "uid",
     }
 )
-"""Fields of ObjectMeta that a printed object carries and that are not checked."""
+"""Fields of ObjectMeta that a printed object contains and that are not checked."""
 
 
 def crd_directory() -> Path:
-    """Where the CRDs lie: in the package when installed, at the top of the tree in a checkout."""
+    """Return the directory of the CRDs: in the package if installed, at the top of the tree in a
+    checkout."""
     here = Path(__file__).resolve().parent
     for directory in (here / "crds", here.parents[1] / "crds"):
         if (directory / _FILES[POLICY]).is_file():
@@ -85,7 +86,7 @@ def crd_directory() -> Path:
 
 @cache
 def crd(kind: str) -> dict[str, Any]:
-    """The CustomResourceDefinition of one of KINDS, as loaded. Read-only."""
+    """Return the CustomResourceDefinition of one of KINDS, as loaded. Read-only."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     text = (crd_directory() / _FILES[kind]).read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.load(text, Loader=loader)
@@ -93,13 +94,13 @@ def crd(kind: str) -> dict[str, Any]:
 
 
 def version_of(kind: str) -> dict[str, Any]:
-    """The v1alpha1 entry of the CRD: schema, printer columns, subresources."""
+    """Return the v1alpha1 entry of the CRD: schema, printer columns, subresources."""
     return next(v for v in crd(kind)["spec"]["versions"] if v["name"] == VERSION)
 
 
 @cache
 def structural_schema(kind: str) -> dict[str, Any]:
-    """The structural schema of the whole document, with metadata filled in. Read-only."""
+    """Return the structural schema of the whole document, with metadata filled in. Read-only."""
     schema: dict[str, Any] = copy.deepcopy(version_of(kind)["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = _METADATA
     schema["required"] = ["apiVersion", "kind", "metadata", *schema["required"]]
@@ -120,7 +121,10 @@ _KEPT = frozenset(
 
 
 def _json_schema(node: Mapping[str, Any], *, closed: bool, anchor: str) -> dict[str, Any]:
-    """JSON Schema of a structural schema. closed: unknown fields fail; anchor: end of a pattern."""
+    """Return the JSON Schema of a structural schema.
+
+    closed: unknown fields fail; anchor: end of a pattern.
+    """
     out: dict[str, Any] = {key: value for key, value in node.items() if key in _KEPT}
     if node.get("x-kubernetes-int-or-string"):
         out["type"] = ["integer", "string"]
@@ -146,15 +150,20 @@ def _json_schema(node: Mapping[str, Any], *, closed: bool, anchor: str) -> dict[
 
 @cache
 def validation_schema(kind: str) -> dict[str, Any]:
-    r"""For the jsonschema library. Unknown fields are left to the walk; Python's $ would also
-    match before a last newline, which Kubernetes' does not, hence \Z."""
+    r"""Return the schema for the jsonschema library, without a check of unknown fields, which the
+    walk does.
+
+    Patterns end in \Z, because Python's $ would also match before a last newline, unlike
+    Kubernetes'.
+    """
     schema = _json_schema(copy.deepcopy(structural_schema(kind)), closed=False, anchor=r"\Z")
     schema["properties"].pop("status", None)
     return schema
 
 
 def editor_schema(kind: str) -> dict[str, Any]:
-    """For editors and other tools: standard JSON Schema that also refuses unknown fields."""
+    """Return the schema for editors and other tools: standard JSON Schema that also refuses unknown
+    fields."""
     schema = _json_schema(copy.deepcopy(structural_schema(kind)), closed=True, anchor="$")
     for name in sorted(SERVER_METADATA):
         schema["properties"]["metadata"]["properties"][name] = {}
@@ -163,7 +172,7 @@ def editor_schema(kind: str) -> dict[str, Any]:
 
 
 def editor_schema_of_all() -> dict[str, Any]:
-    """One schema for files that mix the kinds: `kind` chooses."""
+    """Return one schema for files with several kinds: `kind` selects."""
     branches = [
         {
             "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
@@ -182,8 +191,11 @@ def editor_schema_of_all() -> dict[str, Any]:
 
 
 def with_defaults(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A copy of `value` as the API server would store it: nulls dropped, defaults filled in,
-    unknown fields pruned. The value's types need not be right; wrong ones are left alone."""
+    """Return a copy of `value` as the API server would store it.
+
+    Nulls are dropped, defaults filled in, unknown fields pruned. Values of a wrong type do not
+    change.
+    """
     if isinstance(value, dict):
         return _mapping_with_defaults(value, schema)
     if isinstance(value, list):
@@ -208,7 +220,8 @@ def _mapping_with_defaults(value: dict[Any, Any], schema: Mapping[str, Any]) -> 
 
 
 def canonical_scalar(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A leaf as it is compared and hashed: quantities as whole numbers, the rest as it is."""
+    """Return a leaf as it is compared and hashed: quantities as whole numbers, the rest
+    unchanged."""
     kind = quantity_kind(schema)
     if kind == "bytes":
         return value if value == "Auto" else parse_bytes(value)
@@ -224,7 +237,7 @@ _DECIMAL_TAIL = r"(\.[0-9]{1,4})?$"
 
 
 def quantity_kind(schema: Mapping[str, Any]) -> str | None:
-    """ "bytes", "duration" or "decimal" for a leaf that is a quantity, else None."""
+    """Return "bytes", "duration" or "decimal" for a leaf that is a quantity, else None."""
     if schema.get("x-kubernetes-int-or-string"):
         return "bytes"
     pattern = schema.get("pattern", "")
@@ -236,7 +249,7 @@ def quantity_kind(schema: Mapping[str, Any]) -> str | None:
 def walk_schema(
     schema: Mapping[str, Any], path: str = ""
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every node as (path, node); list items as `path[]`, values of a map as `path.<key>`."""
+    """Yield every node as (path, node); list items as `path[]`, values of a map as `path.<key>`."""
     yield path, schema
     for name, child in schema.get("properties", {}).items():
         yield from walk_schema(child, f"{path}.{name}" if path else name)

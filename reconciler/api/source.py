@@ -1,8 +1,8 @@
-"""YAML text to plain values that remember where each was written.
+"""Reads YAML text into plain values with the position of each.
 
-Values are built from parser events rather than by a constructor: that keeps line and column of
-every field, finds duplicate keys, and bounds nesting and aliases, so that no file can exhaust
-memory or the stack. Scalars that YAML 1.1 and 1.2 tools read differently become `Unclear`.
+Values are built from parser events, not by a constructor: that keeps line and column of every
+field, finds duplicate keys, and bounds nesting and aliases, so that no file can exhaust memory or
+the stack. Scalars that YAML 1.1 and 1.2 tools read differently become `Unclear`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reconciler.errors import Problem, first_line
 Path = tuple[str | int, ...]
 MAX_DEPTH = 64
 MAX_VALUES = 50_000
-"""Values of one document after its aliases are expanded."""
+"""Maximum values of one document after its aliases are expanded."""
 
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,29})")
@@ -54,8 +54,8 @@ class Position:
 
 @dataclass
 class RawDocument:
-    """One YAML document. value: dict, list, scalar or None; positions: by path; repeated: of keys
-    that are given twice, of which the first holds the value."""
+    """One YAML document. value: dict, list, scalar or None; positions: by path; repeated: positions
+    of duplicate keys, of which the first holds the value."""
 
     file: str
     line: int
@@ -73,7 +73,8 @@ class RawDocument:
         at_key: bool = False,
         severity: str = "error",
     ) -> Problem:
-        """A finding at the value of `path` (or its key), or at the nearest ancestor known."""
+        """Return a problem at the value of `path` (or its key), or at the nearest known
+        ancestor."""
         known = path
         while known and known not in self.positions:
             known, at_key = known[:-1], True
@@ -87,14 +88,14 @@ class RawDocument:
 
 
 def part_of(value: Any, path: Path) -> Any:
-    """What mappings within mappings hold at the path, None where they do not reach so far."""
+    """Return the value of nested mappings at the path, None if they do not reach that far."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def show_path(path: Path) -> str:
-    """`spec.budgets[0].per`, keys with dots or spaces quoted in brackets."""
+    """Return `spec.budgets[0].per`, keys with dots or spaces quoted in brackets."""
     out = ""
     for part in path:
         if isinstance(part, int):
@@ -107,7 +108,7 @@ def show_path(path: Path) -> str:
 
 
 def parse_yaml(text: str, file: str) -> tuple[list[RawDocument], Problem | None]:
-    """All documents before the first syntax error, and that error if there is one."""
+    """Return all documents before the first syntax error, and that error if there is one."""
     documents: list[RawDocument] = []
     events: list[Any] = []
     error = None
@@ -141,7 +142,8 @@ class _Unreadable(Exception):
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Parser events with bounded nesting. The C parser itself is iterative; its composer is not."""
+    """Yield parser events with bounded nesting. The C parser itself is iterative; its composer is
+    not."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     depth = 0
     for event in yaml.parse(text, Loader=loader):
@@ -165,7 +167,7 @@ def _syntax_hint(text: str, line: int) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines as YAML 1.1 counts them."""
+    """Return lines as YAML 1.1 counts them."""
     return re.split("\r\n|[\n\r\x85\u2028\u2029]", text)
 
 
@@ -178,7 +180,7 @@ def _build_document(events: list[Any], file: str) -> RawDocument:
 
 
 class _Builder:
-    """Reads one document's events by index, so that an alias replays what its anchor began."""
+    """Reads one document's events by index, so that an alias replays the events of its anchor."""
 
     def __init__(self, events: list[Any], document: RawDocument):
         self.events = events
@@ -189,7 +191,8 @@ class _Builder:
         self.built = 0
 
     def build(self, at: int, path: Path, key: Any) -> tuple[Any, int]:
-        """The value that begins at event `at`, and the index after it. key: event of its key."""
+        """Return the value that begins at event `at`, and the index after it. key: event of its
+        key."""
         event = self.events[at]
         self.built += 1
         if self.built > MAX_VALUES:
@@ -282,7 +285,8 @@ class _Builder:
         return text
 
     def _skip(self, at: int) -> int:
-        """The index after the value that begins at `at`; its anchors are known from then on."""
+        """Return the index after the value that begins at `at`; its anchors are known from then
+        on."""
         depth = 0
         while True:
             event = self.events[at]
@@ -297,7 +301,7 @@ class _Builder:
                 return at
 
     def _merge(self, at: int, path: Path, out: dict[str, Any]) -> None:
-        """`<<: *anchor` or a list of them: keys that are already there win."""
+        """Merge `<<: *anchor` or a list of them: existing keys take precedence."""
         saved = self.positions
         found: dict[Path, Position] = {}
         self.positions = found
@@ -342,7 +346,7 @@ class _Builder:
 
 
 def _implied_tag(text: str) -> str:
-    """The tag that YAML 1.1 gives an unquoted scalar."""
+    """Return the tag that YAML 1.1 gives an unquoted scalar."""
     tag: str = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return tag
 
@@ -355,13 +359,16 @@ def _float(text: str) -> float | Unclear:
 
 
 _ESCAPE = re.compile(r"\\(?:u(d[89ab]..)\\u(d[c-f]..)|.)")
-"""Any escape of a JSON string; groups: of a character beyond the first 65,536."""
+"""Any escape of a JSON string; groups: those of a character beyond the first 65,536."""
 
 
 def json_as_yaml(plain: Any) -> str:
-    """JSON that YAML reads too: it knows no pairs of surrogates, but one escape of eight digits,
-    and no DEL as it is. Keys of up to 1,024 characters, escapes counted: the longest name that an
-    API server takes for one has 317."""
+    """Return JSON text that YAML reads too.
+
+    YAML has no surrogate pairs, but one escape of eight digits, and no unescaped DEL. Keys may have
+    up to 1,024 characters, escapes counted: the longest name that an API server accepts as a key
+    has 317.
+    """
 
     def joined(match: re.Match[str]) -> str:
         if match[1] is None:
