@@ -1,1 +1,1 @@
-"""What is said to a Kubernetes API server, by whom, and how things are named there."""
+"""Access to a Kubernetes API server: calls, identity, and names of objects."""

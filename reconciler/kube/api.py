@@ -1,7 +1,7 @@
 """The API server for the operator, the driver and `layoutctl`: plain dicts in, plain dicts out.
 
-Each call has a timeout, is counted, and raises a class of `reconciler.kube.errors`. Writes say who
-writes (field manager) and on what they rely (resource version, uid).
+Each call has a timeout, is counted, and raises a class of `reconciler.kube.errors`. Writes name
+their writer (field manager) and their preconditions (resource version, uid).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 Objects = list[dict[str, Any]]
 Observer = Callable[[str, str, int, float], None]
-"""Told of each call: verb, plural, HTTP status (0: no answer), seconds."""
+"""Called after each call with verb, plural, HTTP status (0: no answer), seconds."""
 
 
 class Api:
@@ -99,7 +99,8 @@ class Api:
 
     @classmethod
     def from_environment(cls, kubeconfig: str | None = None) -> Api:
-        """$KUBECONFIG or the path given, or the pod's service account. Raises UserError."""
+        """Return the API of $KUBECONFIG, the given path, or the pod's service account. Raises
+        UserError."""
         return cls(Connection.of(kubeconfig))
 
     @property
@@ -108,7 +109,7 @@ class Api:
         return self.connection.namespace
 
     def calls(self) -> Counter[tuple[str, str]]:
-        """How often each (verb, plural) was sent so far."""
+        """Return how often each (verb, plural) was sent so far."""
         with self._lock:
             return Counter(self._calls)
 
@@ -116,7 +117,7 @@ class Api:
         return self._call("get", "GET", kind, namespace, name)
 
     def get_metadata(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
-        """Only metadata travels: for objects whose content is nobody's business, as Secrets."""
+        """Return only the metadata, for objects whose content must not be read, such as Secrets."""
         return self._call("get", "GET", kind, namespace, name, accept=METADATA)
 
     def list(
@@ -128,7 +129,8 @@ class Api:
         *,
         metadata_only: bool = False,
     ) -> Objects:
-        """All objects at one point in time, read in pages. namespace None: over all namespaces.
+        """Return all objects at one point in time, read in pages. namespace None: of all
+        namespaces.
 
         labels: "" as a value asks for the label's presence. metadata_only: no spec, no status.
         """
@@ -137,7 +139,8 @@ class Api:
         try:
             return list(self._pages(kind, namespace, query, accept))
         except Gone:
-            # The pages' common snapshot was compacted while we read: one answer needs none.
+            # The pages' common snapshot was compacted while we read: one single answer does not
+            # need it.
             query.pop("limit")
             return list(self._pages(kind, namespace, query, accept))
 
@@ -149,10 +152,11 @@ class Api:
         *,
         metadata_only: bool = False,
     ) -> Iterator[dict[str, Any]]:
-        """As `list`, page by page: ten thousand objects at once take as much memory as all else.
+        """Yield the objects of `list`, page by page: ten thousand at once take as much memory as
+        all else.
 
-        An object may come twice, the later one being the newer, and one that was deleted meanwhile
-        may be among them.
+        An object may come twice, the later one being newer, and one that was deleted meanwhile may
+        be included.
         """
         query = {"limit": "500", **_selector(labels)}
         accept = METADATA_LIST if metadata_only else JSON
@@ -193,7 +197,8 @@ class Api:
         manager: str = OPERATOR_MANAGER,
         force: bool = True,
     ) -> dict[str, Any]:
-        """Server-side apply: this manager owns the fields given; those it gave before go."""
+        """Run a server-side apply: this manager owns the given fields; fields it gave before are
+        removed."""
         return self._call(
             "patch",
             "PATCH",
@@ -213,7 +218,8 @@ class Api:
         body: Mapping[str, Any],
         manager: str = OPERATOR_MANAGER,
     ) -> dict[str, Any]:
-        """Merge patch. With metadata.resourceVersion in the body it is refused if that moved."""
+        """Send a merge patch. With metadata.resourceVersion in the body it is refused if the object
+        changed."""
         return self._call(
             "patch",
             "PATCH",
@@ -226,7 +232,7 @@ class Api:
         )
 
     def replace(self, kind: Kind, namespace: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole object, as it was read but for the change. Conflict if it moved since."""
+        """Replace the whole object. Conflict if it changed since it was read."""
         return self._call(
             "update",
             "PUT",
@@ -245,7 +251,8 @@ class Api:
         status: Mapping[str, Any],
         resource_version: str,
     ) -> dict[str, Any]:
-        """Replace the status of the very version that was read. Conflict if it moved since."""
+        """Replace the status of exactly the version that was read. Conflict if the object changed
+        since."""
         return self._call(
             "update",
             "PUT",
@@ -276,7 +283,7 @@ class Api:
         propagation: str = "Foreground",
         grace: int | None = None,
     ) -> dict[str, Any]:
-        """Delete it, only if it still is the object of that uid. NotFound if it is gone."""
+        """Delete the object, only if it still has that uid. NotFound if it is gone."""
         options: dict[str, Any] = {"propagationPolicy": propagation}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -287,7 +294,7 @@ class Api:
     def event(
         self, regarding: Mapping[str, Any], reason: str, message: str, type: str = "Normal"
     ) -> None:
-        """Tell it in the object's events, repeats folded into one. Never raises an ApiError."""
+        """Record it in the object's events, repeats folded into one. Never raises an ApiError."""
         write = self._events.record(regarding, reason, message, type)
         if write is None:
             return
@@ -297,11 +304,11 @@ class Api:
             else:
                 self.create(EVENT, write.namespace, write.body)
         except ApiError:
-            # Events are a courtesy: what they say also stands in the status and in the log.
+            # Events are optional: the status and the log have the same information.
             self._events.forget(write)
 
     def version(self) -> str:
-        """The server's version: a call that needs no right."""
+        """Return the server's version; the call needs no right."""
         return str(self._read(self._raw("get", "GET", "/version", "version")).get("gitVersion", ""))
 
     def _call(
@@ -354,21 +361,22 @@ class Api:
         headers: dict[str, str] | None = None,
         body: bytes | None = None,
     ) -> Any:
-        """A response of status below 400, unread. Credentials refused are read anew, once."""
+        """Return an unread response with status below 400. Refused credentials are read again,
+        once."""
         generation = self.connection.generation
         try:
             return self._once(verb, method, path, plural, subject, headers or {}, body)
         except Unauthorized as refused:
             self._renew(generation, refused)
         except ApiUnavailable as error:
-            # A pooled connection that the server closed (its restart, say) says nothing about
-            # the server: reading is tried once more on a new one.
+            # A pooled connection that the server closed (after a restart, for example) does not
+            # mean that the server is down: reading is tried once more on a new one.
             if method != "GET" or error.status or not error.immediate:
                 raise
         return self._once(verb, method, path, plural, subject, headers or {}, body)
 
     def _renew(self, generation: int, refused: Unauthorized) -> None:
-        """A configuration that cannot be read now leaves it at the refusal."""
+        """Read the configuration again; if that fails, the refusal is raised."""
         try:
             self.connection.renew(generation)
         except UserError as error:
@@ -412,7 +420,8 @@ class Api:
 
 
 def _encoded(body: Mapping[str, Any], content: str) -> bytes:
-    """Server-side apply reads YAML, which not every JSON is."""
+    """Return the body as bytes; server-side apply reads YAML, of which not every JSON text is
+    valid."""
     text = json_as_yaml(body) if content == APPLY else json.dumps(body, separators=(",", ":"))
     return text.encode()
 

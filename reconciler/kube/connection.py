@@ -1,4 +1,4 @@
-"""Where the API server is and how to prove who we are: a kubeconfig or a pod's service account.
+"""Finds the API server and our credentials: a kubeconfig or a pod's service account.
 
 The kubernetes library reads the configuration and owns the connection pool; its generated models
 are not loaded, which keeps start-up and memory small.
@@ -34,7 +34,8 @@ class Source:
 
 
 def find_source(kubeconfig: str | None) -> Source:
-    """A path given, $KUBECONFIG, the pod's service account, ~/.kube/config, in this order."""
+    """Return the first source of: the given path, $KUBECONFIG, the pod's service account,
+    ~/.kube/config."""
     named = kubeconfig or os.environ.get("KUBECONFIG")
     if named:
         return Source(named)
@@ -51,7 +52,7 @@ def find_source(kubeconfig: str | None) -> Source:
 
 
 def load(source: Source) -> tuple[Configuration, str]:
-    """The client's configuration, and the namespace of the context or the pod."""
+    """Return the client's configuration, and the namespace of the context or the pod."""
     from kubernetes.client import Configuration
 
     library: Any = importlib.import_module("kubernetes.config")
@@ -99,13 +100,13 @@ class Connection:
 
     @property
     def generation(self) -> int:
-        """Counts how often the configuration was read anew."""
+        """Number of times that the configuration was read again."""
         return self._generation
 
     def renew(self, seen: int) -> None:
         """Read token and certificates again, once for all threads that saw generation `seen`.
 
-        Raises UserError, and what was read before stands.
+        If it raises UserError, the previous configuration is kept.
         """
         with self._lock:
             if self._generation == seen:
@@ -113,7 +114,8 @@ class Connection:
                 self._generation += 1
 
     def credentials(self) -> dict[str, Any]:
-        """Server and credentials in the client's names, for a second client (the watch layer)."""
+        """Return server and credentials in the client's names, for a second client (the watch
+        layer)."""
         with self._lock:
             found = self._configuration
             headers = self._headers()
@@ -127,8 +129,11 @@ class Connection:
             }
 
     def _headers(self) -> dict[str, str]:
-        """The library reads a pod's token anew every minute. While its file cannot be read (it is
-        being replaced) the token we have still stands; once it is refused, `renew` is asked."""
+        """Return the headers with credentials.
+
+        The library reads a pod's token again every minute. While its file cannot be read (it is
+        being replaced), the previous token is used; once that is refused, `renew` is called.
+        """
         found = self._configuration
         library: Any = importlib.import_module("kubernetes.config")
         try:
@@ -139,7 +144,7 @@ class Connection:
         return {"authorization": token} if token else {}
 
     def accepted(self) -> bool:
-        """Whether the server knows who we are; one that does not answer has not refused."""
+        """Whether the server accepts our identity; no answer does not count as a refusal."""
         import urllib3
 
         try:
@@ -153,7 +158,7 @@ class Connection:
     def send(
         self, method: str, path: str, *, headers: dict[str, str], body: bytes | None, timeout: Any
     ) -> Any:
-        """One request as urllib3's response, unread. Raises urllib3's errors."""
+        """Send one request and return urllib3's unread response. Raises urllib3's errors."""
         with self._lock:
             pool, host, own = self._pool, self._configuration.host, self._headers()
         return pool.request(

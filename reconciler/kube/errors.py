@@ -1,4 +1,4 @@
-"""What an API server's refusal means: one class each, with the exit code of its base.
+"""The API server's refusals: one class each, with the exit code of its base.
 
 Foreign exceptions and HTTP answers become these in `reconciler.kube.api` and nowhere else.
 """
@@ -9,7 +9,7 @@ from reconciler.errors import BlockedError, ReconcilerError, UnavailableError, U
 
 
 class ApiError(ReconcilerError):
-    """Base. status: the HTTP status, 0 where there was no answer."""
+    """Base. status: the HTTP status, 0 without an answer."""
 
     status: int = 0
 
@@ -27,7 +27,7 @@ class NotFound(ApiError, UserError):
 
 
 class Gone(ApiError, UnavailableError):
-    """The resource version or the page is no longer kept (410): list anew."""
+    """The resource version or the page is no longer kept (410): list again."""
 
 
 class Forbidden(ApiError, UserError):
@@ -47,17 +47,18 @@ class Invalid(ApiError, UserError):
 
 
 class ApiUnavailable(ApiError, UnavailableError):
-    """No answer, too late an answer, 429 or 5xx. retry_after: seconds the server asked for."""
+    """No answer, a late answer, 429 or 5xx. retry_after: seconds the server asked for."""
 
     retry_after: float | None = None
     immediate: bool = False
-    """The connection broke rather than that the answer took too long: trying again is cheap."""
+    """The connection broke; the answer was not merely late. Trying again is cheap."""
 
 
 def from_answer(
     status: int, document: dict[str, object], subject: str, retry_after: float | None = None
 ) -> ApiError:
-    """The error of an HTTP answer of 400 and above. document: the Status object, {} if none."""
+    """Return the error of an HTTP answer of 400 and above. document: the Status object, {} if
+    none."""
     reason = str(document.get("reason") or "")
     message = " ".join(str(document.get("message") or f"HTTP status {status}").split())
     error = _class_of(status, reason, message)(

@@ -1,7 +1,8 @@
-"""Which Kubernetes events to write: the first of a kind at once, repeats as a growing count.
+"""Decides which Kubernetes events to write: the first of a kind at once, repeats as a growing
+count.
 
 An unchanged (object, reason, message) is patched at most once a minute, so that a table that waits
-for days costs a handful of writes. Pure but for the clock; `Api.event` sends what this decides.
+for days costs few writes. Pure except for the clock; `Api.event` sends what this decides.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from reconciler.kube.kinds import OPERATOR_MANAGER
 
 KEPT = 4096
 SERIES_SECONDS = 3600.0
-"""After this long a repeat is told as news again (the server forgets events after an hour)."""
+"""After this time a repeat is written as a new event (the server forgets events after an hour)."""
 PATCH_SECONDS = 60.0
 
 _Key = tuple[str, str, str, str]
@@ -46,7 +47,7 @@ class _Series:
 
 
 class EventLog:
-    """Remembers what was told lately. Thread-safe, bounded."""
+    """Remembers recently written events. Thread-safe, bounded."""
 
     def __init__(self, clock: Callable[[], float] = time.time):
         self._clock = clock
@@ -57,7 +58,7 @@ class EventLog:
     def record(
         self, regarding: Mapping[str, Any], reason: str, message: str, type_: str
     ) -> Write | None:
-        """The write that this occurrence needs, None while a repeat is only counted."""
+        """Return the write that this occurrence needs, None while a repeat is only counted."""
         meta = regarding["metadata"]
         key = (str(meta.get("uid")), type_, reason, message)
         now = self._clock()
@@ -73,7 +74,7 @@ class EventLog:
             return Write(key, meta["namespace"], series.name, body, patch=True)
 
     def forget(self, write: Write) -> None:
-        """The write failed: the next occurrence is news."""
+        """Forget a write that failed: the next occurrence is written as a new event."""
         with self._lock:
             self._told.pop(write.key, None)
 

@@ -1,4 +1,4 @@
-"""The kinds of Kubernetes objects that the reconciler touches, and their URL paths."""
+"""The kinds of Kubernetes objects that the reconciler reads or writes, and their URL paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reconciler.api.version import GROUP, VERSION
 OPERATOR_MANAGER = "layout-reconciler"
 """Field manager of everything that the operator writes."""
 CLI_MANAGER = "layoutctl"
-"""Field manager of what a person writes through `layoutctl`."""
+"""Field manager of everything that a person writes through `layoutctl`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None, name: str | None = None) -> str:
-        """URL path of one object or of a collection; namespace None: over all namespaces."""
+        """Return the URL path of one object or of a collection; namespace None: over all
+        namespaces."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")

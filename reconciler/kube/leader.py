@@ -1,9 +1,9 @@
-"""Which of several operators works: the one that holds a Lease, as the server's clock-free record.
+"""Decides which of several operators works: the one that holds a Lease on the API server.
 
 `held()` is pessimistic: true only while the last renewal that the server confirmed, counted from
-when it was sent, is younger than the duration less a third. Another instance takes the Lease over
-only when it has watched it unchanged for a whole duration by its own clock, so that no two clocks
-are ever compared.
+when it was sent, is younger than two thirds of the duration. Another instance takes the Lease over
+only after it has seen it unchanged for a whole duration by its own clock, so that no two clocks are
+ever compared.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class LeaderLease:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.beat = time.monotonic()
-        """When the last round began."""
+        """Time at which the last round began."""
 
     def start(self) -> None:
-        """Begin to campaign and to renew, in a thread of its own."""
+        """Start to acquire and renew the Lease, in a thread of its own."""
         self._thread = threading.Thread(target=self._run, name="leader-lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """No longer lead, and let another one take over at once."""
+        """Give up the lead, and let another instance take over at once."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=self._duration)
@@ -80,12 +80,12 @@ class LeaderLease:
         return confirmed is not None and self._clock() - confirmed < self._duration * 2 / 3
 
     def attempt(self) -> bool:
-        """One round: acquire or renew. Whether the server confirmed it."""
+        """Run one round: acquire or renew. Return whether the server confirmed it."""
         sent = self._clock()
         try:
             confirmed = self._acquire(sent)
         except (Conflict, AlreadyExists, NotFound):
-            # Somebody wrote since we read it: whether it is lost shows the next round.
+            # Somebody wrote since we read it: the next round shows whether the lead is lost.
             confirmed = False
         except ApiError as error:
             log.warning("the Lease %s could not be renewed: %s", self._name, error.what)
@@ -107,7 +107,7 @@ class LeaderLease:
     def _acquire(self, now: float) -> bool:
         mine, self._mine = self._mine, None
         if mine is not None:
-            # Nobody wrote since our last renewal, or this is refused: no need to read first.
+            # No read is needed first: if somebody wrote since our last renewal, this is refused.
             self._take(mine)
             return True
         try:
@@ -122,7 +122,8 @@ class LeaderLease:
         return True
 
     def _free(self, lease: dict[str, Any], now: float) -> bool:
-        """Whether it is ours, released, or unchanged for a whole duration of our own clock."""
+        """Whether the Lease is ours, released, or unchanged for a whole duration of our own
+        clock."""
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         record = (holder, spec.get("renewTime"), lease["metadata"]["resourceVersion"])
@@ -158,6 +159,6 @@ class LeaderLease:
 
 
 def _duration(spec: dict[str, Any], lease: LeaderLease) -> float:
-    """What the holder promised; a broken record counts as our own duration."""
+    """Return the holder's duration; for an invalid record our own."""
     promised = spec.get("leaseDurationSeconds")
     return float(promised) if isinstance(promised, int) and promised > 0 else lease._duration

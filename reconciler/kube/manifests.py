@@ -1,8 +1,9 @@
-"""From one admitted attempt to the object that runs it: a Job, whose pod is the Spark driver.
+"""Builds the object that runs one admitted attempt: a Job, whose pod is the Spark driver.
 
 Pure. The operator creates what this returns and never edits it. Sizing comes from the policy;
-image, identity and placement from the catalog's owner; what makes the pod safe is ours alone. The
-same attempt as a SparkApplication of the Spark operator is an interface, marked experimental.
+image, identity and placement from the catalog's owner; everything that makes the pod safe is fixed
+here. The same attempt as a SparkApplication of the Spark operator is an interface, marked
+experimental.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from reconciler.core.pods import (
 CONTAINER = "driver"
 
 GRACE_SECONDS = 120
-"""In which a driver stops at its next commit boundary."""
+"""Time in which a driver stops at its next commit boundary."""
 DEADLINE_SECONDS = 24 * 3600
 TTL_SECONDS = 24 * 3600
-"""After this an ended Job is removed, whether or not an operator ran that settled it."""
+"""After this time an ended Job is removed, even if no operator ran that settled it."""
 
 OVERHEAD_FACTOR = 0.4
 LEAST_OVERHEAD = 384 << 20
-"""Spark's own figures for a Python driver: what it and the JVM need beside the heap."""
+"""Spark's own figures for a Python driver: memory that it and the JVM need beside the heap."""
 MIB = 1 << 20
 
 
@@ -44,10 +45,10 @@ MIB = 1 << 20
 class JobRequest:
     """One attempt at one plan on one table.
 
-    layout_name, layout_uid: of the TableLayout that owns the Job. plan_digest: "sha256:...".
-    run: the run document's text. secret: of the catalog's credentials, "" for none.
-    image: for a catalog that names none. service_account: likewise. memory_factor: above 1 for the
-    one retry after running out of memory; it holds for driver and executors.
+    layout_name, layout_uid: of the TableLayout that owns the Job. plan_digest: "sha256:...". run:
+    the run document's text. secret: of the catalog's credentials, "" for none. image: for a catalog
+    that names none. service_account: likewise. memory_factor: above 1 for the one retry after
+    running out of memory; it applies to driver and executors.
     """
 
     name: str
@@ -69,7 +70,7 @@ class JobRequest:
 
 
 def job(request: JobRequest) -> dict[str, Any]:
-    """The Job as batch/v1 has it: one pod, never started twice, gone before another is counted."""
+    """Return the batch/v1 Job: one pod, never started twice, gone before another is counted."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -92,7 +93,8 @@ def job(request: JobRequest) -> dict[str, Any]:
 
 
 def labels(request: JobRequest) -> dict[str, str]:
-    """On the Job and its pod. Executors carry LAYOUT_LABEL only; it is what "lives" is asked by."""
+    """Return the labels of the Job and its pod. Executors carry only LAYOUT_LABEL, by which live
+    pods are found."""
     return {
         "app.kubernetes.io/name": "layout-job",
         "app.kubernetes.io/managed-by": "layout-reconciler",
@@ -126,7 +128,7 @@ def _pod(request: JobRequest) -> dict[str, Any]:
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "serviceAccountName": _service_account(request),
-        "automountServiceAccountToken": True,  # the driver creates its executors with it
+        "automountServiceAccountToken": True,  # the driver needs it to create its executors
         "enableServiceLinks": False,
         "securityContext": pod_security(),
         **placement(placed),
@@ -163,7 +165,8 @@ def _image(request: JobRequest) -> str:
 
 
 def _environment(request: JobRequest) -> list[dict[str, Any]]:
-    """The driver's input. Nothing secret is in it: credentials are files of the mounted secret."""
+    """Return the driver's input. It holds no secret: credentials are files of the mounted
+    secret."""
     return [
         {"name": "LAYOUT_RUN", "value": _literal(request.run)},
         {"name": "LAYOUT_IMAGE", "value": _literal(_image(request))},
@@ -176,7 +179,7 @@ def _environment(request: JobRequest) -> list[dict[str, Any]]:
 
 
 def _literal(text: str) -> str:
-    """Kubernetes expands $(NAME) in values; $$ is a dollar sign."""
+    """Escape a value: Kubernetes expands $(NAME) in values; $$ is a dollar sign."""
     return text.replace("$", "$$")
 
 
@@ -185,7 +188,7 @@ def _field(name: str, path: str) -> dict[str, Any]:
 
 
 def with_overhead(heap_bytes: float) -> int:
-    """Memory of a driver's pod for a heap of that size."""
+    """Return the memory of a driver's pod for a heap of that size."""
     return math.ceil(heap_bytes + max(LEAST_OVERHEAD, OVERHEAD_FACTOR * heap_bytes))
 
 

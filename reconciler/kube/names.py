@@ -1,6 +1,6 @@
-"""Names of the objects that the operator makes: a function of what they stand for, nothing else.
+"""Names of the objects that the operator creates: a function of what they represent, nothing else.
 
-Two operators, or one before and after a restart, arrive at the same name, so that the API server
+Two operators, or one before and after a restart, compute the same name, so that the API server
 itself refuses a second object for the same thing (api: TableLayout; operator: at most one job).
 """
 
@@ -18,10 +18,11 @@ PLAN_DIGITS = 12
 
 
 def table_layout_name(catalog_ref: str, levels: Sequence[str]) -> str:
-    """Name of the TableLayout of a table. levels: namespace levels, then the table's name.
+    """Return the name of the TableLayout of a table. levels: namespace levels, then the table's
+    name.
 
-    A readable slug and a hash over the levels apart, so that ("a.b", "c") and ("a", "b.c"), or
-    names that differ in case only, are two objects. Always a DNS-1123 subdomain.
+    A readable slug and a hash over the separate levels, so that ("a.b", "c") and ("a", "b.c"), or
+    names that differ only in case, are two objects. Always a DNS-1123 subdomain.
     """
     *namespace, table = levels
     body = json.dumps([catalog_ref, namespace, table], ensure_ascii=False, separators=(",", ":"))
@@ -31,13 +32,15 @@ def table_layout_name(catalog_ref: str, levels: Sequence[str]) -> str:
 
 
 def _slug(text: str) -> str:
-    """At most 40 characters of a-z, 0-9, - and ., no part of it empty or with - at its ends."""
+    """Return at most 40 characters of a-z, 0-9, - and ., no part of it empty or with - at its
+    ends."""
     plain = re.sub(r"[^a-z0-9.]+", "-", text.lower())[:SLUG_LENGTH]
     parts = [part.strip("-") for part in plain.split(".")]
     return ".".join(part for part in parts if part) or "table"
 
 
 def job_name(layout_name: str, plan_id: str, attempt: int) -> str:
-    """Name of the Job of one attempt at a plan: `tl-<hash>-<12 digits of the plan>-<attempt>`."""
+    """Return the name of the Job of one attempt at a plan: `tl-<hash>-<12 digits of the
+    plan>-<attempt>`."""
     suffix = layout_name[-HASH_LENGTH:]
     return f"tl-{suffix}-{plan_id.removeprefix('p-')[:PLAN_DIGITS]}-{attempt}"
