@@ -1,4 +1,5 @@
-"""What `apply` tells: its progress, line by line, and the closing table of predicted and actual.
+"""Renders the output of `apply`: its progress, line by line, and the closing table of predicted and
+actual.
 
 Works on plain values, so that what a run prints can be rendered without running anything.
 """
@@ -16,7 +17,7 @@ from reconciler.core.format import cpu, duration, iec
 class WindowRead:
     """Bytes that the recorded queries read: before, as predicted, and by the new zone maps.
 
-    complete: all of the plan was carried out, so that what was predicted of it can be compared.
+    complete: all of the plan was carried out, so that the prediction is comparable.
     """
 
     before: int
@@ -27,11 +28,11 @@ class WindowRead:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one table's apply came to.
+    """The result of one table's apply.
 
-    ran: something was executed. stopped: a signal cut it short. predicted_*, actual_*: of all that
-    was admitted. state: Converged and the like with its reason; message: why. following: commands
-    to go on with.
+    ran: something was executed. stopped: a signal ended it early. predicted_*, actual_*: of
+    everything admitted. state: Converged or another state with its reason; message: why. following:
+    commands to run next.
     """
 
     ran: bool
@@ -50,7 +51,7 @@ class Told:
 
 
 def render_event(text: str, width: int | None) -> str:
-    """A line of progress; continued below itself on a terminal, one line an event elsewhere.
+    """Return a line of progress; wrapped on a terminal, one line per event elsewhere.
 
     width: the terminal's, None in a pipe.
     """
@@ -60,7 +61,7 @@ def render_event(text: str, width: int | None) -> str:
 
 
 def render_told(told: Told, width: int = WIDEST) -> str:
-    """The closing lines of a table's apply, without a trailing newline."""
+    """Return the closing lines of a table's apply, without a trailing newline."""
     if told.ran:
         end = "Stopped after" if told.stopped else "Done in"
         lines = wrapped(

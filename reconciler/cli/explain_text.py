@@ -1,4 +1,5 @@
-"""The text of `layoutctl explain`, from the document that `-o json` prints. Decides nothing."""
+"""Renders the text of `layoutctl explain` from the document that `-o json` prints. Decides
+nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Document = Mapping[str, Any]
 def render(
     body: Document, width: int, *, show_literals: bool = False, verbose: bool = False
 ) -> str:
-    """What was asked for: a file, a query or shapes; without any of them the candidates."""
+    """Return the requested part: a file, a query or shapes; by default the candidates."""
     files, parts = body["dataFiles"], []
     if "file" in body:
         parts.append(render_file(body["file"], width))
@@ -37,7 +38,7 @@ def render(
 
 
 def render_table(body: Document, width: int) -> str:
-    """Every candidate with its numbers: what was chosen and what was turned down."""
+    """Return every candidate with its numbers: those chosen and those rejected."""
     lines = [*wrapped(body["table"], width), ""]
     if body["chosen"]:
         rows = [["CHOSEN", "FILES", "COST", "SAVES", "AT LEAST", "ESTIMATE"]]
@@ -76,7 +77,7 @@ def _entries(considered: Sequence[Document]) -> list[dict[str, Any]]:
 
 
 def render_file(file: Document, width: int) -> str:
-    """The path on a line of its own, whole, to be copied."""
+    """Return the file's text, with the whole path on a line of its own, to be copied."""
     facts = ", ".join([
         iec(file["bytes"]),
         plural(file["rows"], "row"),
@@ -101,7 +102,7 @@ def _decision(decision: Document) -> list[str]:
 
 
 def render_shapes(shapes: Sequence[Document], files: int, width: int) -> str:
-    """What each shape reads now and why, and what the plan changes."""
+    """Return what each shape reads now and why, and what the plan changes."""
     blocks: list[list[str]] = []
     for shape in shapes[:MOST]:
         queries = plural(shape["queries"], "query", "queries")
@@ -144,7 +145,7 @@ def render_scan(
     show_literals: bool = False,
     verbose: bool = False,
 ) -> str:
-    """One scan of the table: what is read, what is skipped by which condition, and the files."""
+    """Return one scan of the table: what is read, what each condition skips, and the files."""
     shown = scan["condition"] or "no condition that a layout could serve"
     exact = scan["estimate"] == "exact"
     source = "exact, from footers" if exact else "at most, from the files' bounds"
@@ -189,7 +190,7 @@ def _read(scan: Document, width: int, indent: str = "") -> list[str]:
 
 
 def _files(files: Sequence[Document], width: int, show_literals: bool, verbose: bool) -> list[str]:
-    """The first files that are read, by name."""
+    """Return the first files that are read, by name."""
     shown = files if verbose else files[:MOST_FILES]
     rows = [["FILE", "ROWS", "BYTES", "BOUNDS" if show_literals else ""]]
     for file in shown:

@@ -1,7 +1,7 @@
-"""An observation as text: how a table lies, how its columns are clustered, what is unknown.
+"""Renders an observation as text: a table's files, the clustering of its columns, what is unknown.
 
-Everything stands in manifests, so everything is exact or says why not; nothing here is a value of
-the table. `observe` prints one table in full, or many with one line each, the worst first.
+Everything comes from manifests, so it is exact or says why not; no value of the table is shown.
+`observe` prints one table in full, or many with one line each, the worst first.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from reconciler.core.observation import Observation, quoted_name
 
 MIN_INPUT_FILES = 5
 MAX_COLUMNS = 14
-"""Lines of CLUSTERING before the rest is counted (`-o wide` shows all)."""
+"""Maximum lines of CLUSTERING; the others are counted (`-o wide` shows all)."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """queries imported for a table, and per filtered column the share of them that filter on it."""
+    """Queries imported for a table, and per filtered column the share of them that filter on it."""
 
     queries: float = 0.0
     until: str = ""
@@ -46,8 +46,8 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """One table among many. to_pack: files that bin-packing would save; with_deletes: data files
-    that have position or equality deletes; worst: what a look at it should start with."""
+    """One table among many. to_pack: number of files that bin-packing would save; with_deletes:
+    data files that have position or equality deletes; worst: the most important finding."""
 
     name: str
     files: int
@@ -72,7 +72,7 @@ def render_table(
     width: int = WIDEST,
     wide: bool = False,
 ) -> str:
-    """One table in full, without a trailing newline."""
+    """Return one table in full, without a trailing newline."""
     columns = rank_columns(seen.files)
     sections = [
         "\n".join(_headline(seen, now_ms, width)),
@@ -103,7 +103,7 @@ def _headline(seen: Observation, now_ms: int, width: int) -> list[str]:
 
 
 def short_id(snapshot_id: int) -> str:
-    """7312…0984: enough to recognise a snapshot by."""
+    """Return a short form of a snapshot id: 7312…0984."""
     text = str(snapshot_id)
     return text if len(text) <= 9 else f"{text[:4]}…{text[-4:]}"
 
@@ -126,12 +126,13 @@ def _deletes(seen: Observation) -> list[str]:
 
 
 def _deleted(deleted: int, rows: int) -> str:
-    """Delete files may outlive the data files whose rows they hide."""
+    """Return the deleted rows as text; delete files may outlive the data files whose rows they
+    hide."""
     return f"{percent(deleted / rows, 2)} rows" if rows else f"{count(deleted)} rows"
 
 
 def _sizes(seen: Observation, width: int) -> list[str]:
-    """File sizes in four bins against the target; 0.75 of it is where a file stops being small."""
+    """Return file sizes in four bins relative to the target; below 0.75 of it a file is small."""
     if not len(seen.files):
         return []
     target = auto_target_bytes(seen.files, seen.properties)
@@ -159,7 +160,7 @@ def _sizes(seen: Observation, width: int) -> list[str]:
 
 
 def _bin_labels(limits: Sequence[int]) -> list[str]:
-    """ "< 16 MiB", "16 - 128 MiB", ">= 384 MiB"."""
+    """Return labels of the bins: "< 16 MiB", "16 - 128 MiB", ">= 384 MiB"."""
     labels = [f"< {_whole(limits[0])}"]
     for low, high in itertools.pairwise(limits):
         small, large = _whole(low), _whole(high)
@@ -169,12 +170,12 @@ def _bin_labels(limits: Sequence[int]) -> list[str]:
 
 
 def _whole(size: int) -> str:
-    """A size without a decimal that says nothing: 512 MiB, 1.5 MiB."""
+    """Return a size without a redundant decimal: 512 MiB, 1.5 MiB."""
     return iec(size).replace(".0 ", " ")
 
 
 def bar(share: float, size: int) -> str:
-    """A bar in eighths of a character; anything above zero shows."""
+    """Return a bar in eighths of a character; anything above zero shows."""
     eighths = math.ceil(share * size * 8) if share > 0 else 0
     return "█" * (eighths // 8) + ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8]
 
@@ -186,10 +187,10 @@ def _clustering(
         return []
     shown = list(columns) if wide else _extremes(columns)
     bounds = max((len(line.bounds) for line in shown if line.judged), default=6)
-    room = width - bounds - 38  # what the numbers and the gaps take
+    room = width - bounds - 38  # the width of numbers and gaps
     name_width = max(12, min(max(len(line.name) for line in shown), room - 6))
     if len({shortened(line.name, name_width) for line in shown}) < len(shown):
-        name_width = max(len(line.name) for line in shown)  # a wrapped line beats a riddle
+        name_width = max(len(line.name) for line in shown)  # rather wrap the line than cut the name
     size = max(6, min(26, room - name_width))
     lines = [
         f"{'CLUSTERING':<{name_width + 2}}  {'DEPTH avg':>9}  {'max':>6}  {'OF FILES':>8}   "
@@ -211,7 +212,8 @@ def _clustering(
 
 
 def _extremes(columns: Sequence[ColumnDepth]) -> list[ColumnDepth]:
-    """The best and the worst clustered of many columns, and the first few that are not judged."""
+    """Return the best and the worst clustered of many columns, and the first few that are not
+    judged."""
     if len(columns) <= MAX_COLUMNS:
         return list(columns)
     judged = [line for line in columns if line.judged]
@@ -234,7 +236,7 @@ def _depth_meaning(columns: Sequence[ColumnDepth], files: int) -> str:
 
 
 def _details(seen: Observation) -> list[str]:
-    """What `-o wide` adds: identity, references, recent writers, largest columns."""
+    """Return what `-o wide` adds: identity, references, recent writers, largest columns."""
     lines = [
         f"uuid      {seen.uuid}",
         f"location  {seen.location}",
@@ -296,7 +298,7 @@ def _seconds(seconds: float) -> str:
 
 
 def summarise(seen: Observation) -> TableSummary:
-    """One line's worth of a table."""
+    """Return the summary of a table."""
     target = auto_target_bytes(seen.files, seen.properties)
     packs = [d for d in small_files(seen.files, target, MIN_INPUT_FILES) if d.rewrite]
     saved = sum(
@@ -319,12 +321,12 @@ def summarise(seen: Observation) -> TableSummary:
 
 
 def worst_first(tables: Sequence[TableSummary]) -> list[TableSummary]:
-    """By files that could go or that carry deletes, then by bytes."""
+    """Sort by files that could be removed or that have deletes, then by bytes."""
     return sorted(tables, key=lambda table: (-table.badness, -table.bytes, table.name))
 
 
 def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = WIDEST) -> str:
-    """One line a table, the worst first."""
+    """Return one line per table, the worst first."""
     if not tables:
         return f"{where} holds no table."
     rows = [["TABLE", "FILES", "BYTES", "SMALL", "TO PACK", "DELETES ON", "BEST CLUSTERED"]]
@@ -359,7 +361,7 @@ def render_tables(tables: Sequence[TableSummary], where: str, *, width: int = WI
 
 
 def document(seen: Observation, workload: WorkloadSummary) -> dict[str, Any]:
-    """The observation for -o json|yaml: raw bytes, milliseconds, no values of the table."""
+    """Return the observation for -o json|yaml: raw bytes, milliseconds, no values of the table."""
     summary = summarise(seen)
     return {
         "name": seen.name,
@@ -424,7 +426,7 @@ def _column_document(line: ColumnDepth) -> dict[str, Any]:
 
 
 def summary_document(table: TableSummary) -> dict[str, Any]:
-    """One table among many for -o json|yaml."""
+    """Return one table among many for -o json|yaml."""
     return {
         "name": table.name,
         "dataFiles": table.files,
@@ -439,7 +441,7 @@ def summary_document(table: TableSummary) -> dict[str, Any]:
 
 
 def markdown_table(seen: Observation, workload: WorkloadSummary) -> str:
-    """One table for a wiki or a pull request."""
+    """Return one table for a wiki or a pull request."""
     rows = [
         "| column | mean depth | max | of files | bounds |",
         "|---|---:|---:|---:|---|",
@@ -476,10 +478,10 @@ def markdown_tables(tables: Sequence[TableSummary]) -> str:
 
 
 def where_text(catalog: str, levels: tuple[str, ...]) -> str:
-    """The catalog or namespace that was looked at."""
+    """Return the catalog or namespace that was observed."""
     return f"namespace {quoted_name((catalog, *levels))}" if levels else f"catalog {catalog}"
 
 
 def filtered_columns(shares: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """Columns by falling share of queries that filter on them."""
+    """Return columns by falling share of queries that filter on them."""
     return tuple(sorted(shares.items(), key=lambda item: (-item[1], item[0])))

@@ -1,7 +1,8 @@
-"""A plan as text for a terminal: what would change, what it saves, who loses, what was refused.
+"""Renders a plan as text for a terminal: what would change, what it saves, who loses, what was
+refused.
 
 Reads only the plan document (core.plan.Plan.document), so that a plan file printed months later
-shows what its reviewer saw. Shapes come without literals unless the plan was made with them.
+shows what its reviewer saw. Shapes have no literals unless the plan was made with them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ INDENT = "  "
 MOST_ACTIONS = 24
 MOST_SHAPES = 6
 MOST_REJECTED = 8
-"""Lines of a summary before the rest is summed up; -v shows all."""
+"""Maximum lines of a summary; the rest is summed up, -v shows all."""
 
 
 def render_plan(
@@ -32,9 +33,9 @@ def render_plan(
     saved: str = "",
     options: str = "",
 ) -> str:
-    """The whole text, without a trailing newline. approval: a line about who may approve.
+    """Return the whole text, without a trailing newline. approval: a line about who may approve.
 
-    ending: with how long it is valid and the next commands. saved: the file that it was saved in.
+    ending: print how long it is valid and the next commands. saved: the file that it was saved in.
     options: of the command line, which the next command needs too.
     """
     evidence = document["evidence"]
@@ -89,7 +90,8 @@ def _workload_line(evidence: Mapping[str, Any]) -> str:
 
 
 def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
-    """Metadata changes as sentences, rewrites in columns below them; beyond a screen, a sum."""
+    """Return metadata changes as sentences, rewrites in columns below them; beyond a screen, a
+    sum."""
     items = document["actions"]
     metadata = [item for item in items if "filesIn" not in item["predicted"]]
     rewrites = [item for item in items if "filesIn" in item["predicted"]]
@@ -108,7 +110,7 @@ def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str
 
 
 def _done(items: Sequence[Mapping[str, Any]], left: int, verbose: bool, width: int) -> list[str]:
-    """What was carried out already, marked so; where all do not fit on a screen, their number."""
+    """Return what was already carried out, marked; if it does not fit on a screen, the number."""
     if not items:
         return []
     if not verbose and len(items) + left > MOST_ACTIONS:
@@ -127,7 +129,7 @@ def _label(item: Mapping[str, Any]) -> str:
 
 
 def _action_row(label: str, predicted: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Files, bytes, groups, CPU and time of one action, or of several together."""
+    """Return files, bytes, groups, CPU and time of one action, or of several together."""
     total = {
         key: sum(int(told[key]) for told in predicted)
         for key in ("filesIn", "bytesIn", "filesOut", "groups", "cpuMillis", "millis")
@@ -155,7 +157,7 @@ def _totals(evidence: Mapping[str, Any], width: int) -> list[str]:
 
 
 def _missed(evidence: Mapping[str, Any], width: int) -> list[str]:
-    """Objectives that fail though nothing is to be done."""
+    """Return objectives that fail although nothing is planned."""
     rows = [
         [item["name"], item["message"]]
         for item in evidence.get("objectives", ())
@@ -189,7 +191,7 @@ def _interval(line: Mapping[str, Any]) -> str:
 
 
 def _shapes(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
-    """The shapes that read most, and every one that gets worse."""
+    """Return the shapes that read most, and every one that gets worse."""
     shapes = evidence.get("shapes") or []
     if not shapes:
         return []
@@ -312,7 +314,7 @@ def _empty_because(evidence: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """One table among many. saved_per_day: bytes, negative where no query is known."""
+    """One table among many. saved_per_day: bytes, negative if no query is known."""
 
     name: str
     actions: int
@@ -324,7 +326,7 @@ class TableLine:
 
 
 def render_lines(lines: Sequence[TableLine], converged: int, width: int = WIDEST) -> str:
-    """Many tables, one line each in the order given; converged ones as one count."""
+    """Return many tables, one line each in the given order; converged ones as one count."""
     rows = [["TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY", "PAYBACK", "STATE"]]
     rows += [_table_row(line) for line in lines]
     text = tabulate(rows, "lrrrrrl", width) if lines else []
@@ -350,5 +352,5 @@ def _table_row(line: TableLine) -> list[str]:
 
 
 def _less(saved: float) -> str:
-    """What is read less, as the change that it is."""
+    """Return the saved reading as a change."""
     return f"-{iec(saved)}" if saved > 0 else "-" if saved < 0 else iec(0)
