@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.core.execution import CatalogConfig
 from tests.rest_server import RestServer
+from tests.s3_store import S3Store, rest_server_on
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
@@ -52,6 +53,9 @@ def rest_spark_conf(server: RestServer, name: str = "rec") -> dict[str, str]:
     }
 
 
+S3_CLASSES = {"spark.sql.catalog.on_s3.io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
+"""Puts Iceberg's S3 classes on the shared session's class path."""
+
 SMALL_SESSION = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
@@ -90,6 +94,24 @@ def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer
 
 
 @pytest.fixture(scope="session")
+def s3_rest_server(s3_store: S3Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A REST catalog server whose warehouse is on S3; its clients have keys of their own."""
+    server = rest_server_on(s3_store, tmp_path_factory.mktemp("s3-rest"), vends=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def vending_rest_server(
+    s3_store: S3Store, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """The same, and it gives keys with every table that it loads."""
+    server = rest_server_on(s3_store, tmp_path_factory.mktemp("vending"), vends=True)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def rest_catalog(rest_server: RestServer) -> CatalogConfig:
     """The catalog "rec" on the REST server, in pyiceberg's spelling."""
     return CatalogConfig(
@@ -103,7 +125,9 @@ def spark(warehouse: Path, iceberg_catalog: Any) -> Iterator[Any]:
     from reconciler.jobs import session
 
     running = session.start(
-        {**SMALL_SESSION, **sqlite_spark_conf(warehouse)}, app="tests", master="local[2]"
+        {**SMALL_SESSION, **sqlite_spark_conf(warehouse), **S3_CLASSES},
+        app="tests",
+        master="local[2]",
     )
     yield running
     session.stop(running)

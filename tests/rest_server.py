@@ -12,36 +12,53 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 from reconciler.jobs import runtime
 
 _PINS = Path(__file__).parent / "rest_server_jars.txt"
+S3_PINS = Path(__file__).parent / "rest_server_s3_jars.txt"
+"""What the server needs besides to keep its tables on S3."""
 
 
-def pinned_jars() -> tuple[runtime.Jar, ...]:
+def pinned_jars(pins: Path = _PINS) -> tuple[runtime.Jar, ...]:
     jars = []
-    for line in _PINS.read_text().splitlines():
+    for line in pins.read_text().splitlines():
         coordinates, sha256 = line.split()
         organisation, module, revision, *classifier = coordinates.split(":")
         jars.append(runtime.Jar(organisation, module, revision, sha256, "".join(classifier)))
-    return (*jars, runtime.SQLITE_JDBC)
+    return tuple(jars)
 
 
 class RestServer:
     """One server process below `directory`; `uri` is its address."""
 
-    def __init__(self, directory: Path, catalog: str = "rec", port: int = 0) -> None:
-        """port: 0 for one that is free."""
+    def __init__(
+        self,
+        directory: Path,
+        catalog: str = "rec",
+        port: int = 0,
+        *,
+        warehouse: str = "",
+        jars: tuple[runtime.Jar, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """port: 0 for one that is free. warehouse: "" for a directory below `directory`.
+
+        jars: on the class path besides the server's own. environment: CATALOG_* settings besides
+        the address, and what the store's client reads.
+        """
         hadoop = sorted((runtime.spark_home() / "jars").glob("hadoop-client-*.jar"))
-        class_path = ":".join(map(str, [*runtime.fetch(pinned_jars()), *hadoop]))
+        fetched = runtime.fetch((*pinned_jars(), runtime.SQLITE_JDBC, *jars))
+        class_path = ":".join(map(str, [*fetched, *hadoop]))
         (directory / "warehouse").mkdir(parents=True, exist_ok=True)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = port or probe.getsockname()[1]
         self.port = port
         self.uri = f"http://127.0.0.1:{port}"
-        self.warehouse = f"file://{directory}/warehouse"
+        self.warehouse = warehouse or f"file://{directory}/warehouse"
         self._log = (directory / "server.log").open("w")
         self.process = subprocess.Popen(
             [runtime.java_command(), "-Xmx256m", "-cp", class_path,
@@ -52,6 +69,7 @@ class RestServer:
                 "CATALOG_URI": f"jdbc:sqlite:{directory}/rest.db?busy_timeout=30000",
                 "CATALOG_WAREHOUSE": self.warehouse,
                 "CATALOG_REST_PORT": str(port),
+                **(environment or {}),
             },
             stdout=self._log,
             stderr=self._log,

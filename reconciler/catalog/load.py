@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from reconciler.catalog.properties import pyiceberg_properties, redact, sqlite_path
+from reconciler.catalog.storage import storage_refusal
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
 from reconciler.errors import (
@@ -352,6 +353,9 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
             details=(redact(first_line(error), config),),
             do="restore the file, or register the table with its latest metadata file again",
         )
+    refused = storage_refusal(error, f"a file of catalog {describe(config)}")
+    if refused is not None:
+        return refused
     from pyiceberg.exceptions import (
         ForbiddenError,
         NoSuchPropertyException,
@@ -407,9 +411,14 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
         raise TableDamagedError(f"{subject} does not exist", do=do) from error
     except (OSError, ValueError, LookupError, EOFError, ArithmeticError, SystemError, TypeError,
             MemoryError, zlib.error, pa.ArrowException) as error:  # fmt: skip
+        refused = storage_refusal(error, subject)
+        if refused is not None:
+            raise refused from error
         if isinstance(error, OSError) and not isinstance(error, (PermissionError, EOFError)):
             raise UnavailableError(
-                f"{subject} cannot be read", details=(first_line(error),), do=do
+                f"{subject} cannot be read",
+                details=(first_line(error),),
+                do="check that the storage can be reached, then run the command again",
             ) from error
         raise TableDamagedError(
             f"{subject} cannot be decoded", details=(first_line(error),), do=do

@@ -6,6 +6,7 @@ other's locks instead of failing, hence the timeouts.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,11 +43,17 @@ def pyiceberg_properties(config: CatalogConfig) -> dict[str, str]:
         query = dict(parse_qsl(match.group("query") or "", keep_blank_values=True))
         query.setdefault("timeout", str(LOCK_WAIT_SECONDS))
         properties["uri"] = properties["uri"].split("?")[0] + "?" + urlencode(query, safe="/:")
+    region = _region_at_endpoint(config)
+    if region:
+        properties["client.region"] = region  # the key that a server overrides
     return properties
 
 
-def spark_conf(config: CatalogConfig) -> dict[str, str]:
-    """Settings of a Spark session that sees the same catalog under the same name."""
+def spark_conf(config: CatalogConfig, path: str = "") -> dict[str, str]:
+    """Settings of a Spark session that sees the same catalog under the same name.
+
+    path: of a file that the session will read; a server's warehouse may be a mere name.
+    """
     prefix = f"spark.sql.catalog.{config.name}"
     conf = {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -59,7 +66,7 @@ def spark_conf(config: CatalogConfig) -> dict[str, str]:
             conf[f"{prefix}.{item.spark}"] = value
     if config.type == "sql":
         conf.update({f"{prefix}.{key}": value for key, value in _jdbc(config).items()})
-    conf.update({f"{prefix}.{key}": value for key, value in _object_store(config).items()})
+    conf.update({f"{prefix}.{key}": value for key, value in _object_store(config, path).items()})
     return conf
 
 
@@ -98,18 +105,34 @@ def _jdbc(config: CatalogConfig) -> dict[str, str]:
     return found
 
 
-def _object_store(config: CatalogConfig) -> dict[str, str]:
+def _object_store(config: CatalogConfig, path: str) -> dict[str, str]:
     """What Spark needs beside the mapped properties to reach S3."""
     names = config.properties
     on_s3 = any(name.startswith("s3.") for name in names)
-    on_s3 = on_s3 or names.get("warehouse", "").startswith(("s3://", "s3a://"))
+    places = (names.get("warehouse", ""), path)
+    on_s3 = on_s3 or any(place.startswith(("s3://", "s3a://")) for place in places)
     if not on_s3:
         return {}
     found = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
-    if "s3.endpoint" in names:  # pyiceberg puts the bucket in the path unless told otherwise
+    region = _region_at_endpoint(config)
+    if region:
+        found["client.region"] = region
+    if "s3.endpoint" in names:  # pyiceberg puts the bucket in the path by default
         virtual = names.get("s3.force-virtual-addressing", "false").lower() == "true"
         found["s3.path-style-access"] = "false" if virtual else "true"
     return found
+
+
+def _region_at_endpoint(config: CatalogConfig) -> str:
+    """The region to sign with at an endpoint for which none is configured; "" otherwise.
+
+    Without one, pyiceberg would ask AWS where a bucket of that name lies, and Spark would fail.
+    Stores other than AWS accept us-east-1, unless they were given a region of their own.
+    """
+    names = config.properties
+    if "s3.endpoint" not in names or "s3.region" in names:
+        return ""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 def properties_from_spark(settings: Mapping[str, str]) -> dict[str, str] | None:

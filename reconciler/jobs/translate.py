@@ -129,6 +129,23 @@ def _denied(doing: str, text: str) -> ReconcilerError:
     )
 
 
+def _no_credentials(doing: str, text: str) -> ReconcilerError:
+    return AccessDeniedError(
+        f"could not {doing}: there are no credentials for the storage",
+        details=(_tail(text),),
+        do="set s3.access-key-id and s3.secret-access-key of the catalog, or the credentials of "
+        "the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE)",
+    )
+
+
+def _wrong_region(doing: str, text: str) -> ReconcilerError:
+    return UserError(
+        f"could not {doing}: the region of the storage is missing or wrong",
+        details=(_tail(text),),
+        do="set s3.region of the catalog, or AWS_REGION, to the region of the bucket",
+    )
+
+
 def _class_missing(doing: str, text: str) -> ReconcilerError:
     return UserError(
         f"could not {doing}: a class is missing from Spark's class path",
@@ -184,6 +201,9 @@ _TRANSLATIONS = (
      _out_of_memory),
     (r"ExecutorLostFailure|executor \S+ exited|Executor heartbeat timed out|Slave lost"
      r"|Worker lost|Max number of executor failures", _executors_lost),
+    (r"Unable to load region|AuthorizationHeaderMalformed|authorization header is malformed"
+     r"|Service: S3, Status Code: (?:301|400)\b", _wrong_region),
+    (r"Unable to load credentials", _no_credentials),
     (r"NotAuthorized|Forbidden|AccessDenied|Access Denied|AccessControlException|InvalidAccessKey"
      r"|SignatureDoesNotMatch|Status Code: 40[13]\b|ExpiredToken", _denied),
     (r"ClassNotFoundException|NoClassDefFoundError|Cannot find constructor", _class_missing),

@@ -105,7 +105,8 @@ class DriverActor(LocalActor):
         if not self.stopping():
             super().measure_rho(after, result)
 
-    def session(self, catalog: CatalogConfig, subject: str) -> Any:
+    def session(self, catalog: CatalogConfig, subject: str, path: str) -> Any:
+        """The job image brings the jars of every store: the path decides nothing here."""
         if self.spark is None:
             self.spark = self.start(catalog, f"job {subject}")
             self._started = True

@@ -56,7 +56,8 @@ class LocalActor(Reader):
         from reconciler.jobs.rewrite import execute
 
         refuse_read_only(request.catalog)
-        session = self.session(request.catalog, request.table[-1])
+        read = next((path for action in request.actions for path in action.inputs), "")
+        session = self.session(request.catalog, request.table[-1], read)
         return execute(request, session, self.store, self.store.lease(), on_event, should_stop)
 
     def resume(
@@ -73,7 +74,7 @@ class LocalActor(Reader):
         return resume(
             target.catalog,
             target.identifier,
-            self.session(target.catalog, target.identifier[-1]),
+            self.session(target.catalog, target.identifier[-1], observation.location),
             self.store,
             self.store.lease(),
             on_event,
@@ -108,12 +109,12 @@ class LocalActor(Reader):
         if measured is not None:
             self.store.set_note(rho_key(observation.uuid), [*known, measured.ratio])
 
-    def session(self, catalog: CatalogConfig, subject: str) -> Any:
-        """The Spark session, started at the first call."""
+    def session(self, catalog: CatalogConfig, subject: str, path: str) -> Any:
+        """The Spark session, started at the first call. path: of a file that it will read."""
         if self.spark is None:
             from reconciler.jobs.session import start
 
-            self.spark = start(spark_conf(catalog), f"apply {subject}")
+            self.spark = start(spark_conf(catalog, path), f"apply {subject}")
             self._started = True
         return self.spark
 

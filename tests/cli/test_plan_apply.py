@@ -56,7 +56,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, catalog_co
 @pytest.fixture
 def with_spark(monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
     """The shared session instead of one per command."""
-    monkeypatch.setattr(LocalActor, "session", lambda self, catalog, subject: spark)
+    monkeypatch.setattr(LocalActor, "session", lambda *_: spark)
 
 
 @pytest.fixture

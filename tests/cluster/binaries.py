@@ -1,9 +1,9 @@
-"""Builds the programs of the test cluster with Go, or finds them in a cache.
+"""Builds the programs that tests run and that are written in Go, or finds them in a cache.
 
-A module below tests/cluster (kube, helm) pins everything that goes into its binary. The cache key
-is the hash of those files with Go's version and platform, so a changed pin builds anew and nothing
-else does. Only binaries are kept: module and build caches (gigabytes) are temporary, unless
-GOMODCACHE or GOCACHE say otherwise, and shared by the modules that are built together.
+A module below tests/cluster (kube, helm, versitygw) pins everything that goes into its binary. The
+cache key is the hash of those files with Go's version and platform, so a changed pin builds anew
+and nothing else does. Only binaries are kept: module and build caches (gigabytes) are temporary,
+unless GOMODCACHE or GOCACHE say otherwise, and shared by the modules that are built together.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 PROGRAMS = {
     "kube": ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"),
     "helm": ("helm",),
+    "versitygw": ("versitygw",),
 }
 """Module -> the programs that its one binary can be called as."""
 
@@ -73,8 +74,8 @@ def _go_platform(module: str) -> str:
     """Version and platform as in "go1.26.1-linux-amd64"; asks Go to resolve the toolchain."""
     if shutil.which("go") is None:
         raise CannotBuild(
-            "the cluster tests build etcd and Kubernetes with Go, and there is no `go` on the"
-            " PATH: install Go 1.26 or newer (https://go.dev/dl)"
+            f"these tests build {module} with Go, and there is no `go` on the PATH: install"
+            " Go 1.26 or newer (https://go.dev/dl)"
         )
     asked = subprocess.run(
         ["go", "env", "GOVERSION", "GOOS", "GOARCH"],
@@ -82,8 +83,8 @@ def _go_platform(module: str) -> str:
     )  # fmt: skip
     if asked.returncode:
         raise CannotBuild(
-            "the cluster tests build etcd and Kubernetes with Go 1.26 or newer, and this Go"
-            f" cannot: {asked.stderr.strip()}"
+            f"these tests build {module} with Go 1.26 or newer, and this Go cannot:"
+            f" {asked.stderr.strip()}"
         )
     return "-".join(asked.stdout.split())
 

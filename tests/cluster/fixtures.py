@@ -1,4 +1,5 @@
-"""Fixtures of the test cluster, for every suite; a test that asks for one is marked `cluster`.
+"""Fixtures of the test cluster and the S3 server, for every suite; a test that asks for one gets
+the marker `cluster` or `s3`.
 
 The programs are built after collection and outside any test, because the first time takes minutes.
 Without Go the tests are skipped, and in CI they fail; either way the run says what is missing.
@@ -21,6 +22,10 @@ from tests.cluster import binaries
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
+    from tests.s3_store import S3Store
+
+MODULES = {"kube": "cluster", "helm": "helm", "versitygw": "s3_store"}
+"""Module of programs -> the fixture that runs them."""
 
 _directories: dict[str, Path] = {}
 _obstacle: list[str] = []
@@ -40,19 +45,19 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     for item in items:
         if {"cluster", "helm"} & set(item.fixturenames):
             item.add_marker("cluster")
+        if "s3_store" in item.fixturenames:
+            item.add_marker("s3")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Finds or builds what the chosen tests need, all in one go."""
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    modules = [
-        name for name, fixture in (("kube", "cluster"), ("helm", "helm")) if fixture in asked
-    ]
+    modules = [module for module, fixture in MODULES.items() if fixture in asked]
     if not modules or session.config.option.collectonly:
         return
     try:
         if any(not directory.exists() for directory in binaries.locate(modules).values()):
-            _say(session.config, "building the test cluster's programs (minutes, once) ...")
+            _say(session.config, f"building {', '.join(modules)} with Go (minutes, once) ...")
         _directories.update(binaries.directories(modules))
     except binaries.CannotBuild as error:
         _obstacle.append(str(error))
@@ -60,7 +65,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     for text in _obstacle:
-        terminalreporter.write_line(f"tests marked cluster did not run: {text}", yellow=True)
+        terminalreporter.write_line(f"some tests did not run: {text}", yellow=True)
 
 
 def _say(config: pytest.Config, text: str) -> None:
@@ -85,6 +90,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     programs = _programs("kube")
     with Cluster(tmp_path_factory.mktemp("cluster"), programs) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def s3_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Store]:
+    """An S3 server with the bucket "lake", shared by all: use a table or prefix of your own."""
+    from tests.s3_store import S3Store
+
+    store = S3Store(_programs("versitygw") / "versitygw", tmp_path_factory.mktemp("s3"))
+    yield store
+    store.stop()
 
 
 @pytest.fixture(scope="session")

@@ -72,9 +72,10 @@ class Prepared:
 
 
 def prepared(
-    config: CatalogConfig, catalog: Any, plans: Path, files: int = 6, partitions: int = 1
+    config: CatalogConfig, catalog: Any, plans: Path | str, files: int = 6, partitions: int = 1
 ) -> Prepared:
-    """Makes the table, claims it, plans it and publishes the plan."""
+    """Makes the table, claims it, plans it and publishes the plan. plans: their URI, or a path."""
+    base = plans if isinstance(plans, str) else f"file://{plans}"
     catalog.create_namespace_if_not_exists("driven")
     name = f"t{next(_NUMBERS)}"
     table = None
@@ -90,7 +91,7 @@ def prepared(
             "type": config.type,
             "catalogName": config.name,
             "properties": {k: v for k, v in config.properties.items() if k != "type"},
-            "system": {"namespace": list(STATE), "plans": {"uri": f"file://{plans}"}},
+            "system": {"namespace": list(STATE), "plans": {"uri": base}},
         },
     )
     policy = document(
@@ -102,7 +103,7 @@ def prepared(
         },
     )
     assert isinstance(icat, IcebergCatalog) and isinstance(policy, TableLayoutPolicy)
-    store = SharedStore(config, STATE, plans_uri=f"file://{plans}")
+    store = SharedStore(config, STATE, plans_uri=base)
     plan, uri = _published(config, ("driven", name), policy, store)
     run = RunDocument(
         catalog=icat,

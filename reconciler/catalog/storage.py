@@ -1,0 +1,56 @@
+"""What an object store's refusals mean, for readers of metadata and data files.
+
+pyarrow reports every failure of S3 as an OSError with the store's answer in its text; the answer to
+a HEAD request has no body, so that often only the HTTP status is left.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reconciler.errors import AccessDeniedError, ReconcilerError, UserError, first_line
+
+CREDENTIALS = (
+    "check s3.access-key-id and s3.secret-access-key of the catalog, or the credentials of the "
+    "environment (AWS_ACCESS_KEY_ID, AWS_PROFILE), and that they may read the place named above"
+)
+REGION = (
+    "set s3.region of the catalog to the region of the bucket; with temporary credentials, renew "
+    "s3.session-token"
+)
+
+_FROM_S3 = re.compile(r"\bAWS Error (?P<kind>\w+)(?: \(HTTP status (?P<status>\d+)\))?")
+_DENIED = frozenset(
+    ("ACCESS_DENIED", "INCOMPLETE_SIGNATURE", "INVALID_ACCESS_KEY_ID", "INVALID_CLIENT_TOKEN_ID",
+     "INVALID_SIGNATURE", "MISSING_AUTHENTICATION_TOKEN", "REQUEST_EXPIRED",
+     "SIGNATURE_DOES_NOT_MATCH", "UNRECOGNIZED_CLIENT")
+)  # fmt: skip
+_STATUS_DENIED = ("401", "403")
+_STATUS_REGION = ("301", "400")
+"""A request signed for another region is redirected by AWS, and malformed for most other stores. A
+token that has expired is malformed, too."""
+
+
+def storage_refusal(error: BaseException, subject: str) -> ReconcilerError | None:
+    """The user's error for a request that the store refused; None for every other failure.
+
+    subject: what was read or written ('the manifest "s3://..."').
+    """
+    if not isinstance(error, OSError):
+        return None
+    found = _FROM_S3.search(str(error))
+    if found is None:
+        return None
+    if found["kind"] in _DENIED or found["status"] in _STATUS_DENIED:
+        return AccessDeniedError(
+            f"{subject} cannot be read: the storage refused the credentials",
+            details=(first_line(error),),
+            do=CREDENTIALS,
+        )
+    if found["kind"] == "PERMANENT_REDIRECT" or found["status"] in _STATUS_REGION:
+        return UserError(
+            f"{subject} cannot be read: the storage did not accept the request as it was signed",
+            details=(first_line(error), "Most often the region is missing or wrong."),
+            do=REGION,
+        )
+    return None

@@ -1,0 +1,295 @@
+"""The loop on a REST catalog whose tables lie on S3: keys of one's own, vended keys, no keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+from reconciler.catalog.load import connect
+from reconciler.catalog.properties import spark_conf
+from reconciler.cli import main as cli_main
+from reconciler.core.actions import ActionType
+from reconciler.core.execution import CatalogConfig
+from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError
+from reconciler.jobs import commit, fence, processes, rewrite
+from reconciler.jobs.translate import translated
+from reconciler.loop.drive import drive, load_plan
+from reconciler.loop.local import LocalActor
+from tests.jobs.tables import Bench
+from tests.loop.runs import prepared
+from tests.rest_server import RestServer
+from tests.s3_store import BUCKET, KEYS, S3Store, s3_catalog
+
+pytestmark = [pytest.mark.rest]
+
+CATALOG = "on_s3"
+
+
+@pytest.fixture(autouse=True)
+def no_credentials_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "PYICEBERG_", "LAYOUTCTL_STATE")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(scope="module")
+def config(s3_rest_server: RestServer, s3_store: S3Store) -> CatalogConfig:
+    """The catalog "on_s3", for clients that have keys."""
+    return s3_catalog(s3_rest_server, s3_store, CATALOG)
+
+
+@pytest.fixture
+def on_s3(spark: Any, config: CatalogConfig) -> Any:
+    """The shared session, which knows the catalog "on_s3"."""
+    for key, value in spark_conf(config).items():
+        spark.conf.set(key, value)
+    return spark
+
+
+@dataclass
+class Home:
+    """A user's directory: configuration, state, cache."""
+
+    directory: Path
+
+    def configure(self, properties: Mapping[str, str]) -> None:
+        text = yaml.safe_dump({"catalog": {CATALOG: dict(properties)}})
+        (self.directory / ".pyiceberg.yaml").write_text(text)
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "PYICEBERG_HOME": str(self.directory),
+            "LAYOUTCTL_STATE": str(self.directory / "state"),
+            "COLUMNS": "100",
+        }
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    made = Home(tmp_path)
+    for name, value in made.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(home: Home, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Cli:
+    """layoutctl in this process: exit code, stdout, stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli_main.main()
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+def scattered(config: CatalogConfig, name: str) -> Any:
+    """sales.<name>: six appends over which `day` scatters."""
+    catalog = connect(config)
+    catalog.create_namespace_if_not_exists("sales")
+    table = None
+    for number in range(6):
+        random = np.random.default_rng(number)
+        batch = pa.table(
+            {
+                "id": np.arange(number * 500, (number + 1) * 500),
+                "day": random.integers(0, 400, 500),
+            }
+        )
+        if table is None:
+            table = catalog.create_table(f"sales.{name}", batch.schema)
+        table.append(batch)
+    return table
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    found = table.refresh().scan().to_arrow().to_pylist()
+    return sorted(found, key=lambda row: row["id"])
+
+
+def unreferenced(table: Any, store: S3Store) -> set[str]:
+    """Data files below the table's location that no snapshot names."""
+    named = set(table.refresh().inspect.all_files()["file_path"].to_pylist())
+    return store.listing(f"{table.location()}/data") - named
+
+
+def policy(path: Path, table: Any) -> str:
+    spec = {
+        "catalogRef": {"name": CATALOG},
+        "tables": {"include": [".".join(table.name())]},
+        "layout": {"clustering": {"mode": "Declared", "keys": ["day"]}},
+    }
+    meta = {"apiVersion": "layout.lakehouse.dev/v1alpha1", "kind": "TableLayoutPolicy"}
+    path.write_text(yaml.safe_dump({**meta, "metadata": {"name": "sales"}, "spec": spec}))
+    return str(path)
+
+
+def test_a_table_on_s3_converges_with_its_rows_unchanged(
+    cli: Cli,
+    home: Home,
+    config: CatalogConfig,
+    on_s3: Any,
+    s3_store: S3Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LocalActor, "session", lambda *_: on_s3)
+    home.configure(config.properties)
+    table = scattered(config, "converging")
+    before, name, file = rows(table), f"{CATALOG}.sales.converging", policy(tmp_path / "p", table)
+    code, out, _ = cli("observe", name)
+    assert code == 0 and "6 data files" in out
+    assert cli("plan", name, "-f", file, "--detailed-exitcode")[0] == 2
+    code, out, err = cli("apply", name, "-f", file, "--until-converged", "--auto-approve")
+    assert code == 0, err
+    assert "hash equal" in err
+    assert rows(table) == before
+    assert len(list(table.scan().plan_files())) < 6
+    assert "layout.plan-id" in table.current_snapshot().summary.additional_properties
+    assert unreferenced(table, s3_store) == set()
+    assert cli("plan", name, "-f", file, "--detailed-exitcode")[0] == 0
+
+
+@pytest.mark.jvm
+def test_keys_that_the_catalog_hands_out_are_enough(
+    home: Home, vending_rest_server: RestServer, s3_store: S3Store, tmp_path: Path
+) -> None:
+    """With a JVM of its own, which must find S3's classes although no setting speaks of S3."""
+    config = s3_catalog(vending_rest_server, s3_store, CATALOG)
+    table = scattered(config, "vended")
+    before = rows(table)
+    properties = {k: v for k, v in config.properties.items() if k not in KEYS}
+    assert not set(KEYS.values()) & set(properties.values())
+    home.configure(properties)
+    done = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", "apply", f"{CATALOG}.sales.vended",
+         "-f", policy(tmp_path / "p", table), "--until-converged", "--auto-approve"],
+        env={**os.environ, **home.environment()}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "hash equal" in done.stderr
+    assert rows(table) == before
+    assert len(list(table.scan().plan_files())) < 6
+
+
+def test_what_a_crash_left_on_s3_is_removed(
+    config: CatalogConfig, on_s3: Any, s3_store: S3Store, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    bench = Bench(on_s3, config, tmp_path)
+    name = bench.create("id bigint")
+    for number in range(3):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
+        )
+    table, before = connect(config).load_table(("jobs", name)), bench.rows(name)
+    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    writer = processes.identity(dead.pid)
+    dead.kill()
+    dead.wait()
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "send", lambda *_: commit.Unknown("connection lost", lost=True))
+        patch.setattr(processes, "own_identity", lambda jvm: writer)
+        with pytest.raises(UnknownCommitError):
+            bench.run(request)
+    assert unreferenced(table, s3_store)
+    settled = rewrite.resume(
+        config, request.table, on_s3, bench.ledger, bench.lease, bench.events.append
+    )
+    assert settled == 1
+    assert unreferenced(table, s3_store) == set()
+    assert bench.run(request).done
+    assert bench.rows(name) == before
+    assert unreferenced(table, s3_store) == set()
+
+
+def test_plans_and_shared_state_lie_on_s3(
+    config: CatalogConfig, on_s3: Any, s3_store: S3Store
+) -> None:
+    """The operator's side: its driver reads the plan by address and digest, and keeps the ledger
+    in the catalog."""
+    base = f"s3://{BUCKET}/layout-plans"
+    found = prepared(config, connect(config), base)
+    assert s3_store.listing(base) == {found.run.plan_uri}
+    before = found.rows()
+    plan = load_plan(found.run, found.store.plans)
+    assert plan.digest() == found.plan.digest()
+    driven = drive(
+        found.run, config, found.actor(on_s3), lambda event: None, lambda: False,
+        lambda: dt.datetime.now(dt.UTC),
+    )  # fmt: skip
+    assert driven.execution is not None and driven.execution.done
+    assert found.rows() == before
+    state = s3_store.listing(f"s3://{BUCKET}/warehouse/driver_state")
+    assert state
+    entries = found.store.ledger(str(found.table.metadata.table_uuid))
+    assert [entry.plan_id for entry in entries if entry.committed] == [found.plan.id]
+
+
+def test_refused_keys_are_the_users_error_for_reading(
+    cli: Cli, home: Home, config: CatalogConfig
+) -> None:
+    scattered(config, "refused")
+    home.configure({**config.properties, "s3.secret-access-key": "not-the-secret"})
+    code, _, err = cli("observe", f"{CATALOG}.sales.refused")
+    assert code == 1
+    assert "refused the credentials" in err and "s3.secret-access-key" in err
+    assert "restore the file" not in err
+
+
+def test_a_wrong_region_is_the_users_error_for_reading(
+    cli: Cli, home: Home, config: CatalogConfig
+) -> None:
+    scattered(config, "elsewhere")
+    home.configure({k: v for k, v in config.properties.items() if k != "s3.region"})
+    code, _, err = cli("observe", f"{CATALOG}.sales.elsewhere")
+    assert code == 1
+    assert "set s3.region" in err
+
+
+REFUSALS = {
+    "other secret": ({"s3.secret-access-key": "not-the-secret"}, AccessDeniedError, "credentials"),
+    "other region": ({"s3.region": "us-west-2"}, UserError, "set s3.region"),
+    "no region": ({"s3.region": "", "s3.endpoint": ""}, UserError, "set s3.region"),
+    "no keys": (dict.fromkeys(KEYS, ""), AccessDeniedError, "set s3.access-key-id"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_spark_is_refused_is_the_users_error(
+    config: CatalogConfig, spark: Any, case: str
+) -> None:
+    changed, kind, remedy = REFUSALS[case]
+    scattered(config, "_".join(["spark", *case.split()]))
+    properties = {k: v for k, v in {**config.properties, **changed}.items() if v}
+    name = "_".join(["s3", *case.split()])
+    for key, value in spark_conf(replace(config, name=name, properties=properties)).items():
+        spark.conf.set(key, value)
+    spark._jvm.java.lang.System.setProperty("aws.disableEc2Metadata", "true")
+    with pytest.raises(kind) as raised, translated("rewrite sales.t"):
+        spark.table(f"{name}.sales.{'_'.join(['spark', *case.split()])}").collect()
+    assert raised.value.exit_code == EXIT_USER
+    assert remedy in raised.value.render()
