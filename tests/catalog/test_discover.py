@@ -239,3 +239,28 @@ def test_rest_and_s3_properties_are_mapped_by_the_allow_list() -> None:
     assert back is not None
     for name in ("uri", "warehouse", "s3.endpoint", "s3.region", "credential"):
         assert back[name] == config.properties[name]
+
+
+def test_a_table_on_s3_brings_the_classes_when_the_catalog_names_no_store() -> None:
+    """A server may hand out everything but the address: its warehouse is a mere name."""
+    config = CatalogConfig("lake", "rest", {"uri": "http://c", "warehouse": "main"})
+    assert "spark.sql.catalog.lake.io-impl" not in spark_conf(config, "file:///wh/a.parquet")
+    conf = spark_conf(config, "s3://lake/a/b.parquet")
+    assert conf["spark.sql.catalog.lake.io-impl"].endswith(".S3FileIO")
+    assert "spark.sql.catalog.lake.client.region" not in conf
+
+
+def test_an_endpoint_without_a_region_gets_the_environments_on_both_sides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else pyiceberg asks AWS where the bucket is, and Spark does not start."""
+    config = CatalogConfig("lake", "rest", {"uri": "http://c", "s3.endpoint": "http://s:1"})
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for expected in ("us-east-1", "eu-1"):
+        assert pyiceberg_properties(config)["client.region"] == expected
+        assert spark_conf(config)["spark.sql.catalog.lake.client.region"] == expected
+        monkeypatch.setenv("AWS_REGION", "eu-1")
+    named = CatalogConfig("lake", "rest", {**config.properties, "s3.region": "eu-2"})
+    assert "client.region" not in pyiceberg_properties(named)
+    assert spark_conf(named)["spark.sql.catalog.lake.client.region"] == "eu-2"

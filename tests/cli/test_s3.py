@@ -174,7 +174,7 @@ def test_a_table_on_s3_converges_with_its_rows_unchanged(
 def test_keys_that_the_catalog_hands_out_are_enough(
     home: Home, vending_rest_server: RestServer, s3_store: S3Store, tmp_path: Path
 ) -> None:
-    """With a JVM of its own, which must find S3's classes although no setting speaks of S3."""
+    """Through a JVM that `apply` starts, with the jars that it finds to be missing."""
     config = s3_catalog(vending_rest_server, s3_store, CATALOG)
     table = scattered(config, "vended")
     before = rows(table)
@@ -200,9 +200,8 @@ def test_what_a_crash_left_on_s3_is_removed(
     bench = Bench(on_s3, config, tmp_path)
     name = bench.create("id bigint")
     for number in range(3):
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
-        )
+        made = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {made}")
     table, before = connect(config).load_table(("jobs", name)), bench.rows(name)
     request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
     dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
