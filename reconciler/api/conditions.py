@@ -256,10 +256,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Find out who made the Job that the message names, and delete it.",
     ),
     Reason.JOB_NOT_STARTED: Explanation(
-        (_STALLED,),
-        "The job's pod could not be started: its image, its service account or the room for it.",
+        (_CONVERGED, _STALLED),
+        "The job's pod does not start: its image, its configuration, its service account or the "
+        "room for it.",
         "Correct spec.jobs of the IcebergCatalog or spec.engine of the policy; kubectl describe "
-        "the Job that the message names.",
+        "the Job that the message names. A change of either starts the work again at once; "
+        "without one, an image is tried again every hour.",
     ),
     Reason.JOB_FAILED: Explanation(
         (_STALLED,),
@@ -336,7 +338,8 @@ CONVERGED_ORDER: tuple[Reason, ...] = (
     Reason.TABLES_PENDING,
     Reason.OBJECTIVE_UNREACHABLE,
 )
-"""The one reason why a table is not Converged is the first of these that applies."""
+"""The one reason why a table is not Converged is the first of these that applies; a reason of
+Stalled comes right after OwnedElsewhere, which is one itself."""
 
 
 def explain(reason: str) -> Explanation | None:
@@ -347,7 +350,16 @@ def explain(reason: str) -> Explanation | None:
 
 def first_reason(applying: set[Reason]) -> Reason:
     """The reason of Converged when `applying` stand in its way; NothingToDo when none does."""
-    return next((reason for reason in CONVERGED_ORDER if reason in applying), Reason.NOTHING_TO_DO)
+    return next((reason for reason in _ALL_IN_ORDER if reason in applying), Reason.NOTHING_TO_DO)
+
+
+def _in_order() -> tuple[Reason, ...]:
+    place = CONVERGED_ORDER.index(Reason.OWNED_ELSEWHERE) + 1
+    stalls = (reason for reason, entry in EXPLANATIONS.items() if _STALLED in entry.types)
+    return tuple(dict.fromkeys((*CONVERGED_ORDER[:place], *stalls, *CONVERGED_ORDER[place:])))
+
+
+_ALL_IN_ORDER = _in_order()
 
 
 _STALLED_BY: tuple[tuple[type[UserError], Reason], ...] = (

@@ -24,8 +24,11 @@ has the same reasons by condition.
 - `Ready` is about the spec, its references and the catalog. Waiting for approval, for budget or for
   a window is ready: nothing is wrong.
 - `Stalled` is true only where this object, or one that it refers to, must change before anything
-  goes on. `Reconciling` lasts the seconds in which a new generation is taken in.
-- `Converged` is the goal. While it is not true it carries one reason, the first that applies of:
+  goes on. A policy is stalled as soon as one of its tables is, with that table's reason; it stays
+  ready, and its other tables go on.
+- `Reconciling` lasts the seconds in which a new generation is taken in.
+- `Converged` is the goal. While it is not true it carries one reason, the first that applies of the
+  list below. A reason of `Stalled` comes right after `OwnedElsewhere`:
 """
 
 

@@ -24,8 +24,13 @@ START_DEADLINE = dt.timedelta(minutes=10)
 WRITE_AHEAD_BOUND = dt.timedelta(minutes=10)
 """A write-ahead without a job that is older than this may have had one: the table is asked."""
 
+REFUSED_DEADLINE = dt.timedelta(minutes=1)
+"""Likewise for a pod whose image or configuration is refused: a registry may only hesitate."""
+
 LONGEST_BACK_OFF = dt.timedelta(hours=1)
 SOON = dt.timedelta(seconds=10)
+CATALOG_CHANGED = "CatalogChanged"
+"""Why a job that cannot start is stopped when somebody has corrected its catalog, perhaps."""
 POD_PATIENCE = dt.timedelta(seconds=20)
 """In which the Job controller makes a pod, unless it may not."""
 
@@ -75,7 +80,8 @@ class JobSeen:
     """A Job with the layout's label, as the API server lists it.
 
     created: creation time. trouble: why its pod does not start, "" when nothing is known.
-    pods: how many it has.
+    pods: how many it has. refused: the trouble is its image or its configuration.
+    catalog: version of the catalog that it was made from, "" when that is not known.
     """
 
     name: str
@@ -89,6 +95,8 @@ class JobSeen:
     deleting: bool = False
     trouble: str = ""
     pods: int = 1
+    refused: bool = False
+    catalog: str = ""
 
     @property
     def lives(self) -> bool:
@@ -160,6 +168,7 @@ class LayoutInput:
     owner: who else claims the table. stop: (reason, message) why a running job may not go on (its
     policy changed, a window closed). known_plans: digest by plan id, of plans that are ours.
     workload_stale: why evidence of queries must not be acted on now. due: the next regular look.
+    catalog_version: of the catalog as it is now, "" for one that is not usable.
     """
 
     now: dt.datetime
@@ -179,6 +188,7 @@ class LayoutInput:
     known_plans: dict[str, str] = field(default_factory=dict)
     workload_stale: str = ""
     trouble: Trouble = Trouble()
+    catalog_version: str = ""
     proposal: ProposalState | None = None
 
 
@@ -345,10 +355,18 @@ def _stop(given: LayoutInput) -> Decision | None:
         return StopJob(job, Reason.SUSPENDED, given.suspended)
     if given.stop is not None:
         return StopJob(job, *given.stop)
-    if job.phase is Phase.PENDING and given.now - job.created > START_DEADLINE:
-        why = _trouble(job, given.now) or "no pod of it was started"
-        return StopJob(job, Reason.JOB_NOT_STARTED, f"Job {job.name} did not start: {why}")
-    return None
+    return _not_started(job, given) if job.phase is Phase.PENDING else None
+
+
+def _not_started(job: JobSeen, given: LayoutInput) -> StopJob | None:
+    """A job that waits in vain gives its slot back; after a change of its catalog, at once."""
+    if job.refused and job.catalog and given.catalog_version not in ("", job.catalog):
+        return StopJob(job, CATALOG_CHANGED, f"{job.trouble}; its catalog has changed since")
+    deadline = REFUSED_DEADLINE if job.refused else START_DEADLINE
+    if given.now - job.created <= deadline:
+        return None
+    why = _trouble(job, given.now) or "no pod of it was started"
+    return StopJob(job, Reason.JOB_NOT_STARTED, f"Job {job.name} did not start: {why}")
 
 
 def _adopt(given: LayoutInput) -> Decision | None:
@@ -367,6 +385,7 @@ def _lives(given: LayoutInput) -> Decision | None:
         return None
     reason = Reason.SUSPENDED if given.suspended else Reason.REWRITE_RUNNING
     if jobs and (trouble := _trouble(jobs[0], given.now)):
+        reason = reason if given.suspended else Reason.JOB_NOT_STARTED
         message = f"Job {jobs[0].name} waits: {trouble}"
     elif jobs:
         message = f"Job {jobs[0].name} {'is stopping' if jobs[0].deleting else 'runs'}"

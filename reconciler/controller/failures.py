@@ -18,11 +18,12 @@ from reconciler.controller.status import cut, parse_time, utc
 from reconciler.core.lastwords import Cause, LastWords, read_last_words
 
 NOT_STARTED = "NotStarted"
+CANNOT_START = "CannotStart"
 NO_EFFECT = "NoEffect"
 FOREIGN_JOB = "ForeignJob"
 NOT_CREATED = "NotCreated"
-"""Causes that no driver tells: its pod never ran, it ended well and changed nothing, another's Job
-has its name, the API server refused to create it."""
+"""Causes that no driver reports: its pod never ran, its image or its configuration was refused, it
+ended well and changed nothing, another's Job has its name, the API server refused to create it."""
 
 FIRST_WAIT = dt.timedelta(seconds=30)
 LONGEST_WAIT = LONGEST_BACK_OFF
@@ -35,11 +36,13 @@ class Rule:
 
     until_spec: only a change of the policy or the layout's spec ends the stall; otherwise a change
     of the catalog or its secret does too, and one of the table after the back-off.
+    retries: a stalled table is tried again after the longest back-off all the same.
     """
 
     most: int | None
     reason: str = ""
     until_spec: bool = False
+    retries: bool = False
 
 
 RULES: Mapping[str, Rule] = {
@@ -52,6 +55,7 @@ RULES: Mapping[str, Rule] = {
     Cause.UNSUPPORTED: Rule(1, Reason.UNSUPPORTED_TABLE),
     Cause.ACCESS_DENIED: Rule(1, Reason.ACCESS_DENIED),
     NOT_STARTED: Rule(3, Reason.JOB_NOT_STARTED),
+    CANNOT_START: Rule(1, Reason.JOB_NOT_STARTED, retries=True),
     NO_EFFECT: Rule(2, Reason.NO_EFFECT),
     FOREIGN_JOB: Rule(1, Reason.FOREIGN_JOB),
     NOT_CREATED: Rule(None),
@@ -127,6 +131,8 @@ def after(
     in_a_row = known is not None and _alike(known.cause, cause)
     count = known.count + 1 if known is not None and in_a_row else 1
     wait = min(FIRST_WAIT * 2 ** min(count - 1, 12), LONGEST_WAIT)
+    if rule.retries:
+        wait = LONGEST_WAIT
     return Failures(count, cause, now, message, now + wait, scopes.of(rule))
 
 
@@ -135,7 +141,7 @@ def _alike(one: str, other: str) -> bool:
     return one == other or {one, other} <= passing
 
 
-def trouble(known: Failures | None, scopes: Scopes) -> Trouble:
+def trouble(known: Failures | None, scopes: Scopes, now: dt.datetime) -> Trouble:
     """How past failures bear on now. One whose scope has changed since is over, but for its
     back-off where only the table has: one that is written to without a pause would fail so too."""
     if known is None:
@@ -146,7 +152,8 @@ def trouble(known: Failures | None, scopes: Scopes) -> Trouble:
         return Trouble()
     times = "" if known.count == 1 else f" ({known.count} times in a row)"
     message = f"{known.cause}{times}: {known.message}"
-    if rule.most is not None and known.count >= rule.most and not changed:
+    over = rule.retries and known.until is not None and known.until <= now
+    if rule.most is not None and known.count >= rule.most and not changed and not over:
         return Trouble(stall=rule.reason, message=message)
     factor = MORE_MEMORY if known.cause == Cause.OUT_OF_MEMORY else 1.0
     until = f", next attempt at {utc(known.until)}" if known.until else ""
@@ -176,6 +183,30 @@ def cause_of(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -
         if condition.get("type") == "Failed" and condition.get("status") == "True":
             return LastWords(Cause.UNKNOWN, f"the job failed: {condition.get('reason')}")
     return LastWords(Cause.UNKNOWN, "the job vanished before it was seen to end")
+
+
+REFUSED = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "SignatureValidationFailed",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
+"""Reasons of a waiting container that time alone seldom mends: its image or its configuration."""
+
+
+def refused(pods: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the kubelet refuses to start a container of the pods."""
+    return any(
+        ((container.get("state") or {}).get("waiting") or {}).get("reason") in REFUSED
+        for pod in pods
+        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+    )
 
 
 def waiting_for(pods: Sequence[Mapping[str, Any]]) -> str:

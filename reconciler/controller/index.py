@@ -149,7 +149,7 @@ class Index:
         return self._group(POLICY, (namespace, catalog))
 
     def layouts_of_policy(self, namespace: str, policy: str) -> list[Object]:
-        """By spec.policyRef.name."""
+        """Those that belong to it (`policy_of`)."""
         return self._group(TABLE_LAYOUT, (namespace, f"policy/{policy}"))
 
     def layouts_of_catalog(self, namespace: str, catalog: str) -> list[Object]:
@@ -266,6 +266,20 @@ def trim(kind: Kind, body: Mapping[str, Any]) -> Object:
     return out
 
 
+def policy_of(layout: Mapping[str, Any]) -> str:
+    """Name of the policy that a TableLayout belongs to, "" for none.
+
+    Its controller reference decides, which the operator writes together with spec.policyRef. Where
+    the two differ, somebody else edited the spec: the policy that owns the object restores it.
+    """
+    for owner in layout["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == POLICY.kind:
+            return str(owner.get("name"))
+    reference = layout["spec"].get("policyRef")
+    name = reference.get("name") if isinstance(reference, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
 def _name(body: Mapping[str, Any]) -> Name:
     return body["metadata"].get("namespace") or "", body["metadata"]["name"]
 
@@ -281,7 +295,7 @@ def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
     elif kind == CATALOG:
         yield from _reference(namespace, "", spec.get("secretRef"))
     else:
-        yield from _reference(namespace, "policy/", spec.get("policyRef"))
+        yield from _reference(namespace, "policy/", {"name": policy_of({**body, "spec": spec})})
         yield from _reference(namespace, "catalog/", spec.get("catalogRef"))
         job = (body.get("status") or {}).get("job")
         if isinstance(job, Mapping) and job.get("phase") not in _OVER:

@@ -22,7 +22,8 @@ from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RunDocument
 from reconciler.controller import due, failures
 from reconciler.controller.decide import Candidate, CreateAgain, Launch, Phase, Record, Stall, Wait
-from reconciler.controller.layout import Layouts, Subject, held, unsettled
+from reconciler.controller.index import policy_of
+from reconciler.controller.layout import Layouts, Subject, catalog_version, held, unsettled
 from reconciler.controller.ports import CatalogProblem
 from reconciler.controller.seen import owner_uid
 from reconciler.controller.status import job_status, record_of, utc
@@ -454,6 +455,7 @@ class Launcher:
                 engine=policy.spec.engine,
                 jobs=document.spec.jobs,
                 image=settings.image,
+                catalog_version=catalog_version(handle),
                 service_account=DRIVER_SERVICE_ACCOUNT,
                 secret=document.spec.secret.name if document.spec.secret else "",
                 memory_factor=memory_factor,
@@ -474,7 +476,7 @@ def layout_hash(policy: Any) -> str:
 
 
 def _policy_of(body: dict[str, Any]) -> str:
-    return f"{body['metadata']['namespace']}/{body['spec']['policyRef']['name']}"
+    return f"{body['metadata']['namespace']}/{policy_of(body)}"
 
 
 def assemble(layouts_of: Callable[[Any, Any], Layouts]) -> tuple[Layouts, Launcher]:

@@ -40,7 +40,7 @@ from reconciler.controller.decide import (
     decide,
 )
 from reconciler.controller.failures import Failures, Scopes, scope
-from reconciler.controller.index import REQUESTED_AT
+from reconciler.controller.index import REQUESTED_AT, policy_of
 from reconciler.controller.ports import (
     EXPIRED,
     CatalogHandle,
@@ -130,7 +130,7 @@ class Subject:
 
     @property
     def policy_key(self) -> str:
-        return f"{self.key.namespace}/{self.body['spec']['policyRef']['name']}"
+        return f"{self.key.namespace}/{policy_of(self.body)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Layouts:
     def subject(self, body: Body) -> Subject:
         namespace = body["metadata"]["namespace"]
         spec = body["spec"]
-        stored = self.runtime.index.policy(namespace, spec["policyRef"]["name"])
+        stored = self.runtime.index.policy(namespace, policy_of(body))
         policy = None if stored is None else self.documents.read(stored, TableLayoutPolicy)
         subject = Subject(
             body=body,
@@ -257,7 +257,8 @@ class Layouts:
             workload_stale=self.catalogs.workload_stale(
                 subject.key.namespace, subject.body["spec"]["catalogRef"]["name"]
             ),
-            trouble=failures.trouble(known, self.scopes(subject)),
+            trouble=failures.trouble(known, self.scopes(subject), subject.now),
+            catalog_version=catalog_version(handle),
         )
 
     def _glance(self, subject: Subject) -> str:
@@ -410,13 +411,13 @@ class Layouts:
     def reserved(self, subject: Subject) -> tuple[Spent, ...]:
         """What other tables of the policy hold, by the index."""
         namespace = subject.key.namespace
-        name = subject.body["spec"]["policyRef"]["name"]
+        name = policy_of(subject.body)
         others = [
             body
             for body in self.runtime.index.layouts_with_job()
             if body["metadata"]["namespace"] == namespace
             and body["metadata"]["name"] != subject.key.name
-            and body["spec"]["policyRef"]["name"] == name
+            and policy_of(body) == name
         ]
         records = unsettled(others)
         assert not isinstance(subject.handle, CatalogProblem)
@@ -534,7 +535,7 @@ class Layouts:
         )
         subject.body = answer
         self.runtime.index.put(TABLE_LAYOUT, answer)
-        policy = Key(Work.POLICY, meta["namespace"], subject.body["spec"]["policyRef"]["name"])
+        policy = Key(Work.POLICY, meta["namespace"], policy_of(subject.body))
         # Many tables change together: their policy sums them up once.
         self.runtime.enqueue(policy, self.clock().timestamp() + GATHER_SECONDS)
 
@@ -566,8 +567,10 @@ class Layouts:
         except NotFound:
             log.info("Job %s/%s is gone already", subject.key.namespace, job.name)
         if why == Reason.JOB_NOT_STARTED:
-            self._fail(subject, failures.NOT_STARTED, message)
-        reason = why if why in (Reason.SUSPENDED, Reason.OUTSIDE_WINDOW) else Reason.REWRITE_RUNNING
+            cause = failures.CANNOT_START if job.refused else failures.NOT_STARTED
+            self._fail(subject, cause, message)
+        known = (Reason.SUSPENDED, Reason.OUTSIDE_WINDOW, Reason.JOB_NOT_STARTED)
+        reason = why if why in known else Reason.REWRITE_RUNNING
         text = f"Job {job.name} is stopping: {message}"
         changes = {}
         if (subject.status.get("job") or {}).get("name") == job.name:
@@ -703,6 +706,11 @@ class Layouts:
         subject.body = answer
 
 
+def catalog_version(handle: CatalogHandle | CatalogProblem) -> str:
+    """Hash of the catalog's and its secret's version, "" for one that is not usable."""
+    return "" if isinstance(handle, CatalogProblem) else scope(handle.version)
+
+
 def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Record]]:
     """(table uuid, record) of the TableLayouts whose job is not settled."""
     found = [(body.get("status") or {}, record_of(body.get("status"))) for body in layouts]
@@ -794,7 +802,7 @@ def _invalid(subject: Subject) -> tuple[str, str] | None:
         text = f"the TableLayout of this table is called {name}; the operator makes it"
         return Reason.INVALID_SPEC.value, text
     if subject.policy is None:
-        name = subject.body["spec"]["policyRef"]["name"]
+        name = policy_of(subject.body)
         return Reason.INVALID_SPEC.value, f"there is no TableLayoutPolicy {name}"
     if isinstance(subject.policy, Refusal):
         return subject.policy.reason, f"policy: {subject.policy.message}"

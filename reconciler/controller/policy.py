@@ -19,7 +19,7 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.table_patterns import policies_for, selects
 from reconciler.controller import due
-from reconciler.controller.index import REQUESTED_AT
+from reconciler.controller.index import REQUESTED_AT, policy_of
 from reconciler.controller.ports import CatalogProblem, Catalogs, Identifier
 from reconciler.controller.selection import Selections
 from reconciler.controller.status import PolicyView, accepted, changed, policy_status, record_of
@@ -180,7 +180,7 @@ class Policies:
 
     def _holds(self, key: Key, name: str) -> bool:
         found = self.runtime.index.layout(key.namespace, name)
-        if found is None or found["spec"]["policyRef"]["name"] != key.name:
+        if found is None or policy_of(found) != key.name:
             return False
         return self.runtime.index.policy(key.namespace, key.name) is not None or not _left(found)
 
@@ -191,7 +191,7 @@ class Policies:
         found = self.runtime.index.layout(policy.namespace, name)
         if found is None:
             return None
-        holder = str(found["spec"]["policyRef"]["name"])
+        holder = policy_of(found)
         gone = self.runtime.index.policy(policy.namespace, holder) is None
         return None if gone and _left(found) else holder
 

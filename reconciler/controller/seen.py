@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.controller.decide import JobSeen, Phase, PodSeen
-from reconciler.controller.failures import waiting_for
+from reconciler.controller.failures import refused, waiting_for
 from reconciler.controller.status import parse_time
-from reconciler.core.pods import ATTEMPT_LABEL, DIGEST_ANNOTATION, PLAN_LABEL
+from reconciler.core.pods import ATTEMPT_LABEL, CATALOG_ANNOTATION, DIGEST_ANNOTATION, PLAN_LABEL
 
 Object = Mapping[str, Any]
 _START = dt.datetime.fromtimestamp(0, dt.UTC)
@@ -46,6 +46,8 @@ def _job(job: Object, pods: Sequence[Object]) -> JobSeen:
         deleting=bool(meta.get("deletionTimestamp")),
         trouble=waiting_for(own),
         pods=len(own),
+        refused=refused(own),
+        catalog=annotations.get(CATALOG_ANNOTATION, ""),
     )
 
 

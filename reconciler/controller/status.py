@@ -217,10 +217,7 @@ def _bears_ready(reason: str) -> bool:
 def _layout_converged(decision: Decision) -> Condition:
     kind = ConditionType.CONVERGED
     if isinstance(decision, Stall):
-        if decision.reason == Reason.OWNED_ELSEWHERE:
-            return Condition(kind, Truth.FALSE, decision.reason, decision.message)
-        text = f"stalled, {decision.reason}: {decision.message}"
-        return Condition(kind, Truth.FALSE, Reason.BACK_OFF, text)
+        return Condition(kind, Truth.FALSE, decision.reason, decision.message)
     if isinstance(decision, Wait):
         truth = {
             Reason.NOTHING_TO_DO: Truth.TRUE,
@@ -438,8 +435,7 @@ def _policy_conditions(view: PolicyView, found: Sequence[_Seen]) -> list[Conditi
         out = [Condition(ConditionType.READY, Truth.FALSE, reason, text)]
         if stalls:
             out.append(Condition(ConditionType.STALLED, Truth.TRUE, reason, text))
-        why = reason if reason == Reason.CATALOG_UNAVAILABLE else Reason.NEW_GENERATION
-        return [*out, Condition(ConditionType.CONVERGED, Truth.UNKNOWN, why, message)]
+        return [*out, Condition(ConditionType.CONVERGED, Truth.UNKNOWN, reason, message)]
     if not view.matched:
         empty = explained(Reason.NO_TABLE_MATCHES)
         ready = Condition(ConditionType.READY, Truth.TRUE, Reason.NO_TABLE_MATCHES, empty)
@@ -448,7 +444,27 @@ def _policy_conditions(view: PolicyView, found: Sequence[_Seen]) -> list[Conditi
         text = f"{view.matched} {'table' if view.matched == 1 else 'tables'}"
         text += f", {unobserved} not known yet" if unobserved else ""
         ready = Condition(ConditionType.READY, Truth.TRUE, Reason.OBSERVED, text)
-    return [ready, _policy_converged(view, found)]
+    return [ready, *_policy_stalled(view, found), _policy_converged(view, found)]
+
+
+def _policy_stalled(view: PolicyView, found: Sequence[_Seen]) -> list[Condition]:
+    """Stalled with the reason of its stalled tables; of several reasons the first in order."""
+    stalled = [seen for seen in found if seen.stalled]
+    if not stalled:
+        return []
+    known = set(Reason)
+    first = first_reason({Reason(s.stall_reason) for s in stalled if s.stall_reason in known})
+    unknown = first is Reason.NOTHING_TO_DO  # a reason of another version
+    reason = stalled[0].stall_reason if unknown else first.value
+    those = [seen for seen in stalled if seen.stall_reason == reason]
+    text = f"{len(stalled)} of {view.matched} stalled; {reason}: {_named(those)}"
+    return [Condition(ConditionType.STALLED, Truth.TRUE, reason, f"{text}. {those[0].message}")]
+
+
+def _named(those: Sequence[_Seen]) -> str:
+    """The first three tables, and how many more."""
+    names = ", ".join(seen.table for seen in those[:3])
+    return names + (f" and {len(those) - 3} more" if len(those) > 3 else "")
 
 
 def _policy_converged(view: PolicyView, found: Sequence[_Seen]) -> Condition:
@@ -462,9 +478,7 @@ def _policy_converged(view: PolicyView, found: Sequence[_Seen]) -> Condition:
         first = first_reason(reasons)
         reason = first if first is not Reason.NOTHING_TO_DO else Reason.TABLES_PENDING
         those = [seen for seen in waiting if seen.reason == reason]
-        names = ", ".join(seen.table for seen in those[:3])
-        more = f" and {len(those) - 3} more" if len(those) > 3 else ""
-        text = f"{len(waiting)} of {view.matched} not converged; {reason}: {names}{more}"
+        text = f"{len(waiting)} of {view.matched} not converged; {reason}: {_named(those)}"
         return Condition(kind, Truth.FALSE, reason, text)
     unknown = [seen for seen in found if seen.converged is Truth.UNKNOWN]
     if unknown or len(found) < view.matched:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.api.version import GROUP
-from reconciler.controller.index import REQUESTED_AT, Index, Object
+from reconciler.controller.index import REQUESTED_AT, Index, Object, policy_of
 from reconciler.controller.listing import Pace, paced
 from reconciler.controller.work import LAUNCH_KEY, Key, Work
 from reconciler.core.pods import LAYOUT_LABEL
@@ -81,10 +81,17 @@ def _layout(before: Object | None, now: Object | None, body: Object) -> Iterator
     namespace, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
     if _asked(before, now):
         yield Key(Work.LAYOUT, namespace, name), 0.0
-    changed = now is None or before is None or before["status"] != now["status"]
-    policy = (body["spec"].get("policyRef") or {}).get("name")
-    if changed and isinstance(policy, str):
+    changed = now is None or before is None or _of_policy(before) != _of_policy(now)
+    policy = policy_of(body)
+    if changed and policy:
         yield Key(Work.POLICY, namespace, policy), GATHER_SECONDS
+
+
+def _of_policy(layout: Object) -> tuple[Any, ...]:
+    """What a policy sums up, and what it writes and so restores after an edit by others."""
+    spec = layout["spec"]
+    owners = layout["metadata"].get("ownerReferences")
+    return layout["status"], spec.get("policyRef"), spec.get("layoutHash"), owners
 
 
 def _catalog(

@@ -16,6 +16,8 @@ LAYOUT_LABEL = f"{GROUP}/layout"
 PLAN_LABEL = f"{GROUP}/plan"
 ATTEMPT_LABEL = f"{GROUP}/attempt"
 DIGEST_ANNOTATION = f"{GROUP}/plan-digest"
+CATALOG_ANNOTATION = f"{GROUP}/catalog-version"
+"""On a Job: hash of the version of the catalog and its secret that it was made from."""
 
 SECRET_DIRECTORY = "/etc/layout/catalog"
 """Where the catalog's secret is mounted in the driver, one file per property."""

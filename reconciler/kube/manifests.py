@@ -16,6 +16,7 @@ from reconciler.api.documents import Engine, Jobs
 from reconciler.api.version import API_VERSION
 from reconciler.core.pods import (
     ATTEMPT_LABEL,
+    CATALOG_ANNOTATION,
     DIGEST_ANNOTATION,
     LAYOUT_LABEL,
     PLAN_LABEL,
@@ -46,9 +47,10 @@ class JobRequest:
     """One attempt at one plan on one table.
 
     layout_name, layout_uid: of the TableLayout that owns the Job. plan_digest: "sha256:...". run:
-    the run document's text. secret: of the catalog's credentials, "" for none. image: for a catalog
-    that names none. service_account: likewise. memory_factor: above 1 for the one retry after
-    running out of memory; it applies to driver and executors.
+    the run document's text. secret: of the catalog's credentials, "" for none. catalog_version: a
+    hash of the version of the catalog and its secret. image: for a catalog that names none.
+    service_account: likewise. memory_factor: above 1 for the one retry after running out of memory;
+    it applies to driver and executors.
     """
 
     name: str
@@ -64,6 +66,7 @@ class JobRequest:
     image: str
     service_account: str
     secret: str = ""
+    catalog_version: str = ""
     memory_factor: float = 1.0
     deadline_seconds: int = DEADLINE_SECONDS
     ttl_seconds: int = TTL_SECONDS
@@ -107,7 +110,10 @@ def labels(request: JobRequest) -> dict[str, str]:
 def _metadata(request: JobRequest) -> dict[str, Any]:
     return {
         "labels": labels(request),
-        "annotations": {DIGEST_ANNOTATION: request.plan_digest},
+        "annotations": {
+            DIGEST_ANNOTATION: request.plan_digest,
+            CATALOG_ANNOTATION: request.catalog_version,
+        },
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,11 +14,15 @@ from typing import Any
 import pytest
 
 from charts import sync
+from reconciler.api.schema import spec_schema
+from reconciler.api.version import API_VERSION
+from reconciler.controller.index import REQUESTED_AT
 from reconciler.controller.settings import from_environment
 from reconciler.kube.api import POD, POLICY, SECRET, TABLE_LAYOUT, Api, Forbidden
+from tests.charts.conftest import Render, of_kind
 from tests.charts.rights import Right, documented, granted
-from tests.cluster.cluster import Cluster
-from tests.cluster.fixtures import Kubectl
+from tests.cluster.cluster import Cluster, KubectlError
+from tests.cluster.fixtures import Kubectl, eventually
 from tests.controller.cluster_objects import Recorder, operator, until
 
 RELEASE = "chart-test"
@@ -117,31 +122,118 @@ def test_no_account_reaches_another_namespace(
                 api.list(kind, namespace)
 
 
-def test_an_approver_approves_and_edits_no_policy(cluster: Cluster, installed: str) -> None:
+@dataclasses.dataclass
+class Steward:
+    """Somebody with the approver's role, and a TableLayout that the operator made."""
+
+    cluster: Cluster
+    api: Api
+    operator: Api
+    namespace: str
+    name: str = str(LAYOUT["metadata"]["name"])
+
+    def patch(self, body: dict[str, Any], manager: str = "kubectl-patch") -> dict[str, Any]:
+        return self.api.patch(TABLE_LAYOUT, self.namespace, self.name, body, manager)
+
+    def kubectl(self, *words: str) -> str:
+        config = self.cluster.user_kubeconfig(self.namespace, "steward")
+        return self.cluster.kubectl("-n", self.namespace, *words, kubeconfig=config)
+
+    def stored(self) -> dict[str, Any]:
+        return self.operator.get(TABLE_LAYOUT, self.namespace, self.name)
+
+
+@pytest.fixture(scope="module")
+def steward(cluster: Cluster, installed: str) -> Steward:
     def admin(*words: str, stdin: str | None = None) -> str:
         return cluster.kubectl("-n", installed, *words, stdin=stdin)
 
     for body in (CATALOG, POLICY_BODY):
         admin("apply", "-f", "-", stdin=json.dumps(body))
+    owner = json.loads(admin("get", "tlp", "sales", "-o", "json"))["metadata"]["uid"]
     operator = as_account(cluster, installed, OPERATOR)
-    operator.apply(TABLE_LAYOUT, installed, LAYOUT)
+    operator.apply(TABLE_LAYOUT, installed, layout(owner))
     admin("create", "serviceaccount", "steward")
     admin(
         "create", "rolebinding", "stewards",
         f"--clusterrole={OPERATOR}-approver", f"--serviceaccount={installed}:steward",
     )  # fmt: skip
-    steward = as_account(cluster, installed, "steward")
-    name = LAYOUT["metadata"]["name"]
-    steward.patch(TABLE_LAYOUT, installed, name, {"spec": {"approvedPlan": PLAN}}, "kubectl-patch")
+    return Steward(cluster, as_account(cluster, installed, "steward"), operator, installed)
+
+
+def layout(owner: str) -> dict[str, Any]:
+    """As the operator applies it."""
+    reference = {
+        "apiVersion": API_VERSION, "kind": "TableLayoutPolicy", "name": "sales", "uid": owner,
+        "controller": True, "blockOwnerDeletion": True,
+    }  # fmt: skip
+    spec = {**LAYOUT["spec"], "layoutHash": "sha256:" + "0" * 64}
+    return {"metadata": {**LAYOUT["metadata"], "ownerReferences": [reference]}, "spec": spec}
+
+
+def test_an_approver_approves_and_edits_no_policy(steward: Steward) -> None:
+    steward.patch({"spec": {"approvedPlan": PLAN, "suspend": True}})
+    steward.patch({"metadata": {"annotations": {REQUESTED_AT: "now"}}})
     # The operator's next apply says nothing of it, and so leaves it alone.
-    operator.apply(TABLE_LAYOUT, installed, LAYOUT)
-    assert operator.get(TABLE_LAYOUT, installed, name)["spec"]["approvedPlan"] == PLAN
+    before = steward.stored()
+    owner = before["metadata"]["ownerReferences"][0]["uid"]
+    steward.operator.apply(TABLE_LAYOUT, steward.namespace, layout(owner))
+    assert steward.stored()["spec"]["approvedPlan"] == PLAN
     with pytest.raises(Forbidden):
-        steward.patch(POLICY, installed, "sales", {"spec": {"suspend": True}})
+        steward.api.patch(POLICY, steward.namespace, "sales", {"spec": {"suspend": True}})
     with pytest.raises(Forbidden):
-        steward.delete(TABLE_LAYOUT, installed, name)
+        steward.api.delete(TABLE_LAYOUT, steward.namespace, steward.name)
     with pytest.raises(Forbidden):
-        steward.list(SECRET, installed)
+        steward.api.list(SECRET, steward.namespace)
+
+
+GONE = {
+    "apiVersion": "v1", "kind": "ConfigMap", "name": "gone",
+    "uid": "00000000-0000-0000-0000-000000000000",
+}  # fmt: skip
+"""An owner that does not exist: the garbage collector would delete what it owns."""
+
+FOREIGN_EDITS: dict[str, dict[str, Any]] = {
+    "policy": {"spec": {"policyRef": {"name": "another"}}},
+    "generation": {"spec": {"policyRef": {"generation": 99}}},
+    "layout hash": {"spec": {"layoutHash": "sha256:" + "1" * 64}},
+    "no layout hash": {"spec": {"layoutHash": None}},
+    "another owner": {"metadata": {"ownerReferences": [GONE]}},
+    "no owner": {"metadata": {"ownerReferences": None}},
+    "a finalizer that nobody removes": {"metadata": {"finalizers": ["example.com/stays"]}},
+    "beside an approval": {"spec": {"approvedPlan": PLAN, "policyRef": {"name": "another"}}},
+}
+
+
+@pytest.mark.parametrize("edit", FOREIGN_EDITS)
+def test_an_approver_can_not_hand_a_table_to_another_policy_or_have_it_deleted(
+    steward: Steward, edit: str
+) -> None:
+    before = steward.stored()
+    body = FOREIGN_EDITS[edit]
+
+    def refused() -> bool:
+        """A new admission policy takes the API server a moment to read: dry runs until then."""
+        words = ("--type=merge", "--dry-run=server", "-p", json.dumps(body))
+        try:
+            steward.kubectl("patch", "tl", steward.name, *words)
+        except KubectlError as error:
+            return "forbidden" in str(error)
+        return False
+
+    assert eventually(refused)
+    with pytest.raises(Forbidden):
+        steward.patch(body)
+    after = steward.stored()
+    assert (after["spec"], after["metadata"]) == (before["spec"], before["metadata"])
+
+
+def test_every_field_of_a_table_layout_is_peoples_or_guarded(render: Render) -> None:
+    """A field that joins the CRD must join the admission policy, or the list of people's."""
+    (admission,) = of_kind(render(), "ValidatingAdmissionPolicy")
+    text = " ".join(item["expression"] for item in admission["spec"]["validations"])
+    guarded = set(re.findall(r"object\.spec\.\??(\w+)", text))
+    assert guarded | {"approvedPlan", "suspend"} == set(spec_schema("TableLayout")["properties"])
 
 
 def test_the_operator_works_under_its_account_and_is_refused_nothing(
@@ -178,7 +270,6 @@ def test_the_operator_works_under_its_account_and_is_refused_nothing(
 
 def test_view_and_edit_of_the_cluster_reach_the_kinds(cluster: Cluster, installed: str) -> None:
     """Aggregation is the controller manager's work; it takes a moment."""
-    from tests.cluster.fixtures import eventually
 
     def aggregated(role: str) -> set[tuple[str, str]]:
         rules = json.loads(cluster.kubectl("get", "clusterrole", role, "-o", "json"))["rules"]

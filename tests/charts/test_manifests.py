@@ -48,7 +48,13 @@ def test_the_overlay_moves_everything_to_its_namespace_and_pins_the_image(
     cluster: Cluster,
 ) -> None:
     objects = build(cluster, "overlays/example")
-    cluster_scoped = ("CustomResourceDefinition", "ClusterRole", "Namespace")
+    cluster_scoped = (
+        "CustomResourceDefinition",
+        "ClusterRole",
+        "Namespace",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    )
     assert {
         o["metadata"]["namespace"] for o in objects if o["kind"] not in cluster_scoped
     } == {"lakehouse"}  # fmt: skip

@@ -304,3 +304,38 @@ def test_a_dead_catalog_is_told_while_a_job_runs() -> None:
     assert (decision.reason, decision.message) == (
         "CatalogUnavailable", "no answer; Job tl-x-1 runs",
     )  # fmt: skip
+
+
+WAITING = replace(JOB, phase=Phase.PENDING, trouble="ErrImagePull: not found", refused=True)
+
+
+def pending(job: JobSeen, **changes: object) -> LayoutInput:
+    record = replace(RECORD, phase=Phase.PENDING)
+    return replace(FREE, jobs=(job,), record=record, proposal=None, **changes)
+
+
+def test_a_refused_image_is_said_at_once_and_its_slot_is_free_after_a_minute() -> None:
+    young = replace(WAITING, created=NOW - MINUTE / 2)
+    decision = decide(pending(young))
+    assert isinstance(decision, Wait)
+    assert decision.reason == "JobNotStarted" and "ErrImagePull" in decision.message
+    old = decide(pending(replace(WAITING, created=NOW - 1.5 * MINUTE)))
+    assert isinstance(old, StopJob) and old.why == "JobNotStarted"
+
+
+def test_a_refused_job_of_an_older_catalog_is_stopped_at_once_and_is_no_failure() -> None:
+    young = replace(WAITING, created=NOW, catalog="v1")
+    assert isinstance(decide(pending(young, catalog_version="v1")), Wait)
+    changed = decide(pending(young, catalog_version="v2"))
+    assert isinstance(changed, StopJob) and changed.why == "CatalogChanged"
+    assert isinstance(decide(pending(young, catalog_version="")), Wait)  # the catalog is gone
+    starting = replace(young, refused=False, trouble="")
+    assert isinstance(decide(pending(starting, catalog_version="v2")), Wait)
+
+
+def test_a_pod_without_room_waits_as_long_as_before_and_is_not_called_running() -> None:
+    crowded = replace(WAITING, refused=False, trouble="unschedulable: 0/3 nodes")
+    decision = decide(pending(replace(crowded, created=NOW - 5 * MINUTE)))
+    assert isinstance(decision, Wait) and decision.reason == "JobNotStarted"
+    late = decide(pending(replace(crowded, created=NOW - 11 * MINUTE)))
+    assert isinstance(late, StopJob) and late.why == "JobNotStarted"

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from reconciler.controller.failures import (
+    CANNOT_START,
     NO_EFFECT,
     NOT_STARTED,
     Failures,
@@ -15,6 +16,7 @@ from reconciler.controller.failures import (
     after,
     cause_of,
     failures_of,
+    refused,
     trouble,
     waiting_for,
 )
@@ -44,18 +46,19 @@ def repeated(cause: str, times: int) -> Failures:
         (Cause.UNSUPPORTED, 1, "UnsupportedTable"),
         (Cause.ACCESS_DENIED, 1, "AccessDenied"),
         (NOT_STARTED, 3, "JobNotStarted"),
+        (CANNOT_START, 1, "JobNotStarted"),
         (NO_EFFECT, 2, "NoEffect"),
     ],
 )
 def test_a_cause_stalls_after_its_number_in_a_row(cause: str, most: int, reason: str) -> None:
     for times in range(1, most):
-        assert trouble(repeated(cause, times), SCOPES).stall == ""
-    assert trouble(repeated(cause, most), SCOPES).stall == reason
+        assert trouble(repeated(cause, times), SCOPES, NOW).stall == ""
+    assert trouble(repeated(cause, most), SCOPES, NOW).stall == reason
 
 
 def test_out_of_memory_is_tried_once_more_with_half_as_much_again() -> None:
-    assert trouble(repeated(Cause.OUT_OF_MEMORY, 1), SCOPES).memory_factor == 1.5
-    assert trouble(repeated(Cause.UNKNOWN, 1), SCOPES).memory_factor == 1.0
+    assert trouble(repeated(Cause.OUT_OF_MEMORY, 1), SCOPES, NOW).memory_factor == 1.5
+    assert trouble(repeated(Cause.UNKNOWN, 1), SCOPES, NOW).memory_factor == 1.0
 
 
 def test_back_off_doubles_from_half_a_minute_to_an_hour() -> None:
@@ -76,9 +79,9 @@ def test_a_stopped_job_is_no_failure() -> None:
 def test_a_stall_ends_with_the_change_that_its_cause_waits_for() -> None:
     denied, failed = repeated(Cause.ACCESS_DENIED, 1), repeated(Cause.VERIFICATION_FAILED, 1)
     new_secret = Scopes("spec-1", "world-2")
-    assert trouble(denied, new_secret).stall == ""
-    assert trouble(failed, new_secret).stall == "VerificationFailed"
-    assert trouble(failed, Scopes("spec-2", "world-2")).stall == ""
+    assert trouble(denied, new_secret, NOW).stall == ""
+    assert trouble(failed, new_secret, NOW).stall == "VerificationFailed"
+    assert trouble(failed, Scopes("spec-2", "world-2"), NOW).stall == ""
 
 
 def test_a_table_that_changes_all_the_time_does_not_shorten_the_back_off() -> None:
@@ -86,10 +89,10 @@ def test_a_table_that_changes_all_the_time_does_not_shorten_the_back_off() -> No
     known = None
     for number in range(4):
         known = after(known, Cause.USER_ERROR, "no such key", table(number), NOW)
-    assert trouble(known, table(3)).stall == "JobFailed"
-    written = trouble(known, table(4))
+    assert trouble(known, table(3), NOW).stall == "JobFailed"
+    written = trouble(known, table(4), NOW)
     assert (written.stall, written.until) == ("", NOW + dt.timedelta(minutes=4))
-    assert trouble(known, Scopes("spec-1", "world-2", "t3")).until is None
+    assert trouble(known, Scopes("spec-1", "world-2", "t3"), NOW).until is None
 
 
 def table(version: int) -> Scopes:
@@ -125,3 +128,26 @@ def test_a_pod_that_cannot_start_says_why() -> None:
     stuck = {"status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
     assert waiting_for([stuck]) == "ImagePullBackOff: no such image"
     assert waiting_for([pod(exitCode=0)]) == ""
+
+
+def test_a_refused_image_is_tried_again_each_hour_and_at_once_after_a_change() -> None:
+    known = repeated(CANNOT_START, 1)
+    assert known.until == NOW + dt.timedelta(hours=1)
+    assert trouble(known, SCOPES, NOW).stall == "JobNotStarted"
+    assert trouble(known, SCOPES, known.until).stall == ""
+    corrected = trouble(known, Scopes("spec-1", "world-2"), NOW)
+    assert (corrected.stall, corrected.until) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("ImagePullBackOff", True),
+        ("InvalidImageName", True),
+        ("CreateContainerConfigError", True),
+        ("ContainerCreating", False),
+    ],
+)
+def test_what_the_kubelet_refuses_is_not_what_takes_time(reason: str, expected: bool) -> None:
+    pod = {"status": {"containerStatuses": [{"state": {"waiting": {"reason": reason}}}]}}
+    assert refused([pod]) is expected

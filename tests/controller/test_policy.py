@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from reconciler.controller.catalog import MISSES, Listing, _missing
+from reconciler.controller.index import trim
 from reconciler.controller.policy import Policies
+from reconciler.controller.watch import triggers
 from reconciler.controller.work import Key, Work
 from reconciler.kube.errors import Invalid
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
@@ -247,3 +251,49 @@ def test_a_table_that_the_server_refuses_does_not_hold_up_the_others() -> None:
     assert set(layouts(world)) == {"a", "c"}
     assert [reason for reason, _ in api.events] == ["TableRefused"]
     assert condition(world, "Converged")["status"] == "Unknown"
+
+
+FOREIGN_SPECS = [
+    {"policyRef": {"name": "other", "generation": 1}},
+    {"policyRef": {"name": "nobody", "generation": 1}},
+    {"layoutHash": "sha256:" + "1" * 64},
+]
+
+
+@pytest.mark.parametrize("edit", FOREIGN_SPECS)
+@pytest.mark.parametrize("selected", ["sales.a", "sales.b"])
+def test_a_layout_whose_spec_was_edited_stays_with_its_policy_and_is_restored(
+    edit: dict[str, Any], selected: str
+) -> None:
+    """Whether or not the policy that the edit names selects the table as well."""
+    world = World()
+    name = world.table("a", GIB)
+    operator = world.operator()
+    found = policies(world, operator, "a", "b")
+    world.policy("other", tables={"include": [selected]})
+    reconcile(world, operator, found)
+    job = world.started(operator, 2)
+    before = world.layout(name)
+    edited = {**before, "spec": {**before["spec"], **edit}}
+    world.server.put(TABLE_LAYOUT, edited)
+    for _ in range(2):
+        reconcile(world, operator, found, "other")
+        world.turn(operator)
+    assert world.living() == [job]  # nothing was stopped, deleted, or started under another policy
+    reconcile(world, operator, found)
+    after = world.layout(name)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"] == before["spec"]
+    assert not after["metadata"].get("deletionTimestamp")
+
+
+def test_an_edit_of_what_a_policy_writes_calls_that_policy() -> None:
+    world = World()
+    name = world.table("a")
+    operator = world.operator()
+    reconcile(world, operator, policies(world, operator, "a"))
+    before = trim(TABLE_LAYOUT, world.layout(name))
+    for edit in FOREIGN_SPECS:
+        now = {**before, "spec": {**before["spec"], **edit}}
+        called = {key for key, _ in triggers(TABLE_LAYOUT, before, now, operator.index)}
+        assert Key(Work.POLICY, NAMESPACE, "facts") in called

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.conditions import CONVERGED_ORDER, ConditionType, Reason
+from reconciler.api.conditions import ConditionType, Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT, structural_schema
 from reconciler.controller.decide import Phase, Record, Stall, Wait
@@ -111,6 +111,7 @@ def test_a_new_generation_makes_converged_unknown_in_the_same_write() -> None:
         (Stall(Reason.VERIFICATION_FAILED, "x"), "True", "False", "VerificationFailed"),
         (Stall(Reason.CATALOG_NOT_FOUND, "x"), "False", "False", "CatalogNotFound"),
         (Stall(Reason.OWNED_ELSEWHERE, "x"), "True", "False", "OwnedElsewhere"),
+        (Wait(LATER, Reason.JOB_NOT_STARTED, "x"), "True", "False", ""),
     ],
 )
 def test_ready_is_not_about_waiting_and_stalled_only_about_what_must_change(
@@ -120,10 +121,7 @@ def test_ready_is_not_about_waiting_and_stalled_only_about_what_must_change(
     assert condition_of(status, ConditionType.READY)["status"] == ready
     assert condition_of(status, ConditionType.CONVERGED)["status"] == converged
     assert condition_of(status, ConditionType.STALLED).get("reason", "") == stalled
-    assert condition_of(status, ConditionType.CONVERGED)["reason"] in {
-        *CONVERGED_ORDER,
-        Reason.NOTHING_TO_DO,
-    }
+    assert condition_of(status, ConditionType.CONVERGED)["reason"] == decision.reason
     assert not condition_of(status, ConditionType.RECONCILING)
     check(status, status_schema(TABLE_LAYOUT))
 
@@ -169,7 +167,7 @@ def test_a_policy_counts_its_tables_and_gives_the_first_reason() -> None:
         "conflicting": 1,
     }
     assert status["summary"] == {"tables": "1/4", "pendingBytes": "2Ti"}
-    assert condition_of(status, ConditionType.CONVERGED)["reason"] == "AwaitingApproval"
+    assert condition_of(status, ConditionType.CONVERGED)["reason"] == "ConflictLoop"
     assert condition_of(status, ConditionType.READY)["status"] == "True"
     assert [item["reason"] for item in status["attention"]] == ["ConflictLoop", "AwaitingApproval"]
     assert status["budgets"][0]["rewriteBytes"] == {"spent": "300Gi", "reserved": "100Gi"}
@@ -250,3 +248,42 @@ def test_times_of_the_server_are_read_with_and_without_fractions() -> None:
     assert parse_time("2026-03-29T12:00:00Z") == NOW
     assert parse_time("2026-03-29T12:00:00.000000Z") == NOW
     assert parse_time(None) is None
+
+
+def policy_conditions(*layouts: dict[str, Any], matched: int = 0) -> dict[str, Any]:
+    view = PolicyView(layouts, matched or len(layouts), 0, False, None)
+    return {item["type"]: item for item in policy_status({}, view, 1, NOW)["conditions"]}
+
+
+def test_one_stalled_table_stalls_its_policy_with_its_reason_and_leaves_it_ready() -> None:
+    denied = layout_of("a", Stall(Reason.ACCESS_DENIED, "the storage refused the key"))
+    rest = [layout_of(f"t{n}", Wait(LATER, Reason.AWAITING_APPROVAL, "")) for n in range(499)]
+    found = policy_conditions(denied, *rest)
+    assert found["Ready"]["status"] == "True"
+    assert (found["Stalled"]["status"], found["Stalled"]["reason"]) == ("True", "AccessDenied")
+    assert "1 of 500" in found["Stalled"]["message"] and "sales.a" in found["Stalled"]["message"]
+    assert "the storage refused the key" in found["Stalled"]["message"]
+    assert (found["Converged"]["status"], found["Converged"]["reason"]) == ("False", "AccessDenied")
+    assert "Stalled" not in policy_conditions(*rest)
+
+
+def test_why_and_stalled_agree_whatever_the_order_of_the_tables() -> None:
+    decisions = [Stall(Reason.JOB_NOT_STARTED, "image"), Stall(Reason.ACCESS_DENIED, "key")]
+    for order in (decisions, decisions[::-1]):
+        found = policy_conditions(*(layout_of(f"t{n}", d) for n, d in enumerate(order)))
+        assert found["Stalled"]["reason"] == found["Converged"]["reason"] == "AccessDenied"
+
+
+def test_a_stall_of_a_newer_version_is_passed_on_as_it_is() -> None:
+    layout = layout_of("a", Stall(Reason.ACCESS_DENIED, "x"))
+    for item in layout["status"]["conditions"]:
+        if item["type"] == "Stalled":
+            item["reason"] = "OutOfOrbit"
+    assert policy_conditions(layout)["Stalled"]["reason"] == "OutOfOrbit"
+
+
+@pytest.mark.parametrize("reason", [Reason.CATALOG_NOT_FOUND, Reason.CATALOG_UNAVAILABLE])
+def test_what_a_policy_lacks_is_the_reason_of_converged_too(reason: Reason) -> None:
+    view = PolicyView((), 0, 0, False, (reason, "m", reason is Reason.CATALOG_NOT_FOUND))
+    found = {item["type"]: item for item in policy_status({}, view, 1, NOW)["conditions"]}
+    assert (found["Converged"]["status"], found["Converged"]["reason"]) == ("Unknown", reason)
