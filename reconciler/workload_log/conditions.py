@@ -1,9 +1,9 @@
-"""A condition over one table's columns as a pruning predicate, for the SQL reader.
+"""Converts a SQL condition over one table's columns into a pruning predicate, for the SQL reader.
 
 Every row for which the SQL condition is true satisfies the predicate; a part that the engine cannot
-push down, or that engines judge differently, becomes TRUE. Literals land in the column's domain,
-rounded so that nothing is lost (`int_col < 3.5` is `< 4`). NaN follows Iceberg's evaluators, which
-never let a comparison match it.
+push down, or that engines evaluate differently, becomes TRUE. Literals are converted to the
+column's domain and rounded so that no row is lost (`int_col < 3.5` is `< 4`). NaN follows Iceberg's
+evaluators, which never let a comparison match it.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf with its literal inside; slots are numbered once the tree is final.
+    """A leaf with its literal; slots are numbered once the tree is final.
 
     test: a comparison operator, "in", "starts", "null" or "nan". literal: in the domain, or
-    UNBOUND. offset: literal - event time in the domain's unit where it moves with it.
+    UNBOUND. offset: literal - event time in the domain's unit, if the literal moves with event
+    time.
     """
 
     field_id: int
@@ -91,7 +92,7 @@ Tree = Leaf | Refuse | Branch | Always
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A predicate with its literals; unbound is the shape as asked if some value is unknown."""
+    """A predicate with its literals; unbound: the whole shape if some value is unknown."""
 
     predicate: Predicate
     literals: tuple[Literal, ...]
@@ -100,12 +101,13 @@ class Bound:
 
 
 def bind(conditions: list[exp.Expr], schema: Schema, binding: Binding) -> Bound:
-    """The conjunction of conditions (in negation normal form) for one query of a template."""
+    """Return the conjunction of conditions (in negation normal form) for one query of a
+    template."""
     return bound(branch(True, [_tree(node, schema, binding) for node in conditions]))
 
 
 def bound(tree: Tree) -> Bound:
-    """A tree with its slots numbered, without the conditions whose value is unknown."""
+    """Return a tree with its slots numbered, without the conditions whose value is unknown."""
     known = _known(tree)
     predicate, literals, moving = _number(known)
     unbound = None if known == tree else _number(tree)[0]
@@ -140,7 +142,7 @@ def _condition(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
 
 
 def _negated(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
-    """NOT of a leaf; exact only where the leaf itself is exact."""
+    """Return NOT of a leaf; exact only if the leaf itself is exact."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, (exp.Column, exp.Dot)):
@@ -178,14 +180,14 @@ def _constant_condition(node: exp.Expr, binding: Binding) -> Tree:
     return TRUE
 
 
-# Columns, as they are or below a function that can be turned into a range
+# Columns, directly or inside a function that can be turned into a range
 
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
     """unit: "" for the column itself, else the unit that its time is truncated to.
 
-    year: the function gives the year's number rather than a time.
+    year: the function returns the year's number instead of a time.
     """
 
     field: Field
@@ -194,7 +196,7 @@ class _Operand:
 
 
 def column_path(node: exp.Expr) -> str | None:
-    """`a` or `a.b.c` for a column or a struct's field, None for anything else."""
+    """Return `a` or `a.b.c` for a column or a struct's field, None for anything else."""
     if isinstance(node, exp.Column):
         return node.name
     if isinstance(node, exp.Dot):
@@ -212,7 +214,8 @@ def _field(node: exp.Expr, schema: Schema) -> Field | None:
 
 
 def _operand(node: exp.Expr, schema: Schema, binding: Binding) -> _Operand | None:
-    """The column that an expression reads, None if it is not one column. Raises NotPushed."""
+    """Return the column that an expression reads, None if it is not one column. Raises
+    NotPushed."""
     while isinstance(node, exp.Paren):
         node = node.this
     field = _field(node, schema)
@@ -288,7 +291,7 @@ _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 def _truncated(
     node: exp.Expr, unit: str, schema: Schema, binding: Binding, how: str = "cast"
 ) -> _Operand | None:
-    """A time truncated to a unit, where the engine turns that into a range of the column."""
+    """Return a time truncated to a unit, if the engine turns that into a range of the column."""
     field = _field(node, schema)
     if field is None:
         return None
@@ -331,7 +334,7 @@ def _comparison(node: exp.Expr, schema: Schema, binding: Binding) -> Tree:
 
 
 def _compare_constants(node: exp.Expr, op: str, binding: Binding) -> Tree:
-    """`1 = 0` and the like; TRUE unless both sides are plain numbers."""
+    """Compare constants such as `1 = 0`; TRUE unless both sides are plain numbers."""
     left, right = fold(node.this, binding).value, fold(node.expression, binding).value
     if left is None or right is None:
         return FALSE
@@ -339,7 +342,7 @@ def _compare_constants(node: exp.Expr, op: str, binding: Binding) -> Tree:
         return TRUE
     order = (left > right) - (left < right)
     if _FLIP[op] != op:
-        op = _FLIP[op]  # `_comparison` looked at both sides and turned it around
+        op = _FLIP[op]  # `_comparison` swapped the sides
     return Always(_holds(op, order))
 
 
@@ -349,12 +352,12 @@ def _holds(op: str, order: int) -> bool:
 
 
 def compare_value(field: Field, op: str, value: Any, binding: Binding) -> Tree:
-    """`column op value` for a Python value. Raises NotPushed."""
+    """Return `column op value` for a Python value. Raises NotPushed."""
     return _compare(_Operand(field), op, Const(value), binding)
 
 
 def member_of(field: Field, values: list[Any], negated: bool, binding: Binding) -> Tree:
-    """`column IN values`, or NOT IN. Raises NotPushed."""
+    """Return `column IN values`, or NOT IN. Raises NotPushed."""
     found = {leaf.literal for leaf in (compare_value(field, "=", v, binding) for v in values)
              if isinstance(leaf, Leaf) and leaf.test == "="}  # fmt: skip
     return _membership(field, found, negated)
@@ -377,16 +380,16 @@ def _compare(operand: _Operand, op: str, const: Const, binding: Binding) -> Tree
 
 
 MOST_RANGES = 32
-"""Of a list of days or months, say."""
+"""Maximum ranges that one list becomes, for example a list of days or months."""
 
 _STRICT_TYPES = ("", "trino", "presto", "athena", "bigquery")
-"""Where a number never compares with a string."""
+"""Dialects in which a number never compares with a string."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
-"""Text that is the same number in every engine, also in those that compare as doubles."""
+"""Text that is the same number in every engine, also in engines that compare as doubles."""
 
 
 def _point(kind: str, value: Any, binding: Binding) -> tuple[int | Fraction, int, int]:
-    """The constant on the column's integer axis, and the axis' least and greatest value."""
+    """Return the constant on the column's integer axis, and the axis' least and greatest value."""
     if kind in ("int", "long"):
         bits = 31 if kind == "int" else 63
         if isinstance(value, str) and binding.dialect not in _STRICT_TYPES:
@@ -417,7 +420,7 @@ def _point(kind: str, value: Any, binding: Binding) -> tuple[int | Fraction, int
 
 
 def _scaled(value: Any, scale: int) -> int | Fraction:
-    """A number times a power of ten, exactly."""
+    """Return a number times a power of ten, exactly."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, float)):
         raise NotPushed("not a number")
     if isinstance(value, int):
@@ -429,7 +432,7 @@ def _scaled(value: Any, scale: int) -> int | Fraction:
 
 
 def _instant(kind: str, value: Any, binding: Binding) -> int:
-    """Microseconds since the epoch that a date or time stands for in a column of this type."""
+    """Return the microseconds since the epoch of a date or time in a column of this type."""
     if isinstance(value, str):
         parsed = parse_date(value)
         if parsed is None and kind != "date":
@@ -460,7 +463,8 @@ def _rounded(
     const: Const,
     binding: Binding,
 ) -> Tree:
-    """`column op point` over integers: exact for a point between two of them or beyond all."""
+    """Return `column op point` over integers: exact for a point between two of them or outside
+    their range."""
     present = Refuse(Leaf(field.field_id, "null"))
     if point.denominator != 1:
         if op in ("=", "!="):
@@ -486,7 +490,7 @@ def _compare_float(field: Field, op: str, value: Any) -> Tree:
     narrow = _single(point)
     if narrow == point:
         return Leaf(field.field_id, op, point)
-    if op == "=":  # the engine may have compared in single or in double precision
+    if op == "=":  # the engine may compare in single or in double precision
         return Leaf(field.field_id, "in", tuple(sorted((point, narrow))))
     if op == "!=":
         raise NotPushed("not exact in single precision")
@@ -520,7 +524,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _compare_truncated(operand: _Operand, op: str, const: Const, binding: Binding) -> Tree:
-    """`trunc(column) op constant` as a range: units are half-open and follow one another."""
+    """Return `trunc(column) op constant` as a range: units are half-open and adjacent."""
     if operand.year:
         if type(const.value) is not int or not 1 <= const.value < 9999:
             raise NotPushed("not a year")
@@ -545,7 +549,7 @@ def _compare_truncated(operand: _Operand, op: str, const: Const, binding: Bindin
 
 
 def _local(kind: str, value: Any, binding: Binding) -> dt.datetime:
-    """The constant as wall-clock time of the zone in which the column is truncated."""
+    """Return the constant as wall-clock time of the zone in which the column is truncated."""
     us = _instant("timestamp", value, binding)
     return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=us)
 
@@ -582,7 +586,8 @@ def _in(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False)
 
 
 def _in_truncated(operand: _Operand, consts: list[Const], binding: Binding, negated: bool) -> Tree:
-    """`trunc(column) IN (...)` as one range for each; a list that is long would be a shape each."""
+    """Return `trunc(column) IN (...)` as one range each, of a limited number: each length is a new
+    shape."""
     if len(consts) > MOST_RANGES:
         raise NotPushed("too many ranges")
     op = "!=" if negated else "="
@@ -590,7 +595,7 @@ def _in_truncated(operand: _Operand, consts: list[Const], binding: Binding, nega
 
 
 def _items(node: exp.Expr) -> list[exp.Expr]:
-    """The values of a list, or of an array that is written out."""
+    """Return the values of a list, or of an array literal."""
     unnest = node.args.get("unnest")
     if unnest is None:
         return list(node.expressions)
@@ -621,7 +626,10 @@ def _escaped_like(node: exp.Expr, schema: Schema, binding: Binding, negated: boo
 
 
 def _pattern(node: exp.Expr, escape: str, schema: Schema, binding: Binding, negated: bool) -> Tree:
-    """The literal text before the first wildcard or escape: exact for `x%` and for plain text."""
+    """Return the prefix condition of a pattern: exact for `x%` and for text without wildcards.
+
+    It is the literal text before the first wildcard or escape.
+    """
     field = _field(node.this, schema)
     text = fold(node.expression, binding).value
     if field is None or field.type != "string":
@@ -710,11 +718,12 @@ _RULES: dict[type[exp.Expr], _Rule] = {
 }
 
 
-# The tree: simplified, in one order, with slots
+# The tree: simplified, in a fixed order, with slots
 
 
 def branch(conjunction: bool, children: list[Tree]) -> Tree:
-    """AND or OR of trees: flat, without duplicates and constants, in the order of columns."""
+    """Return AND or OR of trees: flat, without duplicates and constants, in the order of
+    columns."""
     flat: dict[Tree, None] = {}
     for child in children:
         if isinstance(child, Always):
@@ -733,7 +742,7 @@ def branch(conjunction: bool, children: list[Tree]) -> Tree:
 
 
 def _without_implied(conjuncts: list[Tree]) -> list[Tree]:
-    """IS NOT NULL says nothing beside a condition on the same column that NULL never meets."""
+    """Drop IS NOT NULL beside a condition on the same column that NULL never meets."""
     judged = {
         leaf.field_id
         for leaf in (c.leaf if isinstance(c, Refuse) else c for c in conjuncts)
@@ -762,7 +771,7 @@ def _rank(tree: Tree) -> tuple[Any, ...]:
 
 
 def _known(tree: Tree) -> Tree:
-    """The tree without the conditions whose value the log does not hold."""
+    """Return the tree without the conditions whose value the log does not hold."""
     leaf = tree.leaf if isinstance(tree, Refuse) else tree
     if isinstance(leaf, Leaf):
         return TRUE if leaf.literal is UNBOUND else tree

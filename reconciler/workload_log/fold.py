@@ -1,8 +1,8 @@
-"""Constants in SQL: what an expression without columns is worth at a query's event time.
+"""Evaluates constants in SQL: the value of an expression without columns at a query's event time.
 
 Used to turn `col >= current_date - interval '7' day` into a literal that moves with event time.
 Only what every engine computes alike is folded; anything else is NotConstant, and the condition
-it stands in is dropped. Dates and times without a zone are read in the session's time zone.
+that contains it is dropped. Dates and times without a zone are read in the session's time zone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NotConstant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A SQL interval: calendar months apart from exact microseconds."""
+    """A SQL interval: calendar months, and exact microseconds separately."""
 
     months: int
     micros: int
@@ -60,7 +60,7 @@ NULL = Const(None)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What differs between two queries of one template.
+    """The values that differ between two queries of one template.
 
     literals: values of the lifted literals, by their sentinel text. dialect: sqlglot's name.
     """
@@ -76,7 +76,7 @@ class Binding:
 
 
 def fold(node: exp.Expr, binding: Binding) -> Const:
-    """The constant's value. Raises NotConstant."""
+    """Return the constant's value. Raises NotConstant."""
     rule = _RULES.get(type(node))
     if rule is None:
         raise NotConstant(type(node).__name__)
@@ -95,7 +95,8 @@ def _literal(node: exp.Expr, binding: Binding) -> Const:
 
 
 def number(text: str) -> Const:
-    """A numeric literal: exact, except that an exponent makes it a double in every engine."""
+    """Return a numeric literal: exact, except that an exponent makes it a double in every
+    engine."""
     if re.fullmatch(r"\d+", text):
         return Const(int(text))
     if "e" in text.lower():
@@ -123,7 +124,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _operands(node: exp.Expr, binding: Binding) -> tuple[Const, Const, Const | None]:
-    """Both operands, and the result if one of them decides it alone (NULL, an unbound one)."""
+    """Return both operands, and the result if one of them alone decides it (NULL, an unbound
+    one)."""
     left, right = fold(node.this, binding), fold(node.expression, binding)
     for side in (left, right):
         if side.value is UNBOUND:
@@ -172,7 +174,7 @@ def _mul(node: exp.Expr, binding: Binding) -> Const:
 
 
 def _div(node: exp.Expr, binding: Binding) -> Const:
-    """Engines differ in integer and decimal division; an exact quotient is the same in all."""
+    """Return a quotient if it is exact: engines differ in integer and decimal division."""
     left, right, decided = _operands(node, binding)
     if decided is not None:
         return decided
@@ -199,7 +201,7 @@ def _arithmetic(left: Any, right: Any, op: str) -> Any:
 
 
 def _temporal(value: Any) -> dt.date | dt.datetime:
-    """A date or timestamp, also from its ISO text, as date functions take it."""
+    """Return a date or timestamp, also from its ISO text, as date functions accept it."""
     if isinstance(value, dt.date):
         return value
     if isinstance(value, str):
@@ -227,7 +229,8 @@ _TIMESTAMP = re.compile(
 
 
 def parse_timestamp(text: str) -> dt.datetime | None:
-    """ISO text with an optional zone; None also where digits beyond microseconds are not zero."""
+    """Parse ISO text with an optional zone; None also if digits beyond microseconds are not
+    zero."""
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None:
         return None
@@ -254,7 +257,7 @@ def _zone(name: str) -> dt.tzinfo:
 
 
 def named_zone(name: str) -> dt.tzinfo:
-    """A time zone by its IANA name. Raises ValueError."""
+    """Return a time zone by its IANA name. Raises ValueError."""
     if name.upper() in ("UTC", "Z", "GMT", "ETC/UTC"):
         return dt.UTC
     try:
@@ -276,7 +279,7 @@ def _shift(value: dt.date | dt.datetime, by: Interval, sign: int) -> dt.date | d
 
 
 def _add_months(value: _Time, months: int) -> _Time:
-    """Calendar months, the day clamped to the month's end as SQL does."""
+    """Add calendar months, the day clamped to the month's end as in SQL."""
     total = value.year * 12 + value.month - 1 + months
     year, month = divmod(total, 12)
     day = min(value.day, calendar.monthrange(year, month + 1)[1])
@@ -291,7 +294,7 @@ _UNIT_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def unit_name(node: Any, default: str = "") -> str:
-    """DAY for Var(days), 'day', Literal('DAY')."""
+    """Return DAY for Var(days), 'day', Literal('DAY')."""
     text = node if isinstance(node, str) else (node.name if node is not None else default)
     text = text.strip().upper().rstrip(".")
     return text[:-1] if text.endswith("S") and len(text) > 2 else text
@@ -309,7 +312,7 @@ def _interval_of(amount: Any, unit: str) -> Interval:
 
 
 def parse_interval(text: str) -> Interval:
-    """'7 days', '1 day 2 hours', '-3 months'. Raises NotConstant."""
+    """Parse '7 days', '1 day 2 hours', '-3 months'. Raises NotConstant."""
     parts = re.findall(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*,?", text)
     if not parts or "".join(a + b for a, b in parts) != re.sub(r"[\s,]", "", text):
         raise NotConstant("interval")
@@ -344,7 +347,7 @@ def _today(node: exp.Expr, binding: Binding) -> Const:
 
 
 def _asked_zone(node: exp.Expr, binding: Binding) -> dt.tzinfo:
-    """CURRENT_DATE('America/New_York'); a number is a precision."""
+    """Return the zone of CURRENT_DATE('America/New_York'); a number is a precision, not a zone."""
     asked = None if node.args.get("this") is None else fold(node.this, binding).value
     if asked is None or isinstance(asked, int):
         return binding.zone
@@ -352,12 +355,12 @@ def _asked_zone(node: exp.Expr, binding: Binding) -> dt.tzinfo:
 
 
 _UTC = ZoneInfo("UTC")
-"""UTC that a query names; the dt.UTC of `Binding.now` stands for the session's zone."""
+"""UTC named by a query; the dt.UTC of `Binding.now` means the session's zone."""
 _OWN_ZONES = ("trino", "presto", "athena")
 
 
 def _zone_of(at: dt.datetime, binding: Binding) -> dt.tzinfo:
-    """In whose wall-clock time an instant is cut or cast: that of the session, or its own."""
+    """Return the zone in which an instant is truncated or cast: the session's, or its own."""
     own = at.tzinfo if binding.dialect in _OWN_ZONES else None
     return binding.zone if own is None or own is dt.UTC else own
 
@@ -384,7 +387,7 @@ def _date_shift(node: exp.Expr, binding: Binding, sign: int) -> Const:
 
 
 _DATES_FROM_DATE_ADD = ("spark", "spark2", "databricks", "hive")
-"""There date_add and add_months of a timestamp give a date."""
+"""Dialects in which date_add and add_months of a timestamp return a date."""
 
 
 def _months_add(node: exp.Expr, binding: Binding) -> Const:
@@ -400,7 +403,8 @@ def _months_add(node: exp.Expr, binding: Binding) -> Const:
 
 
 def truncate(value: dt.date | dt.datetime, unit: str) -> dt.datetime:
-    """The start of the unit that holds the value; weeks start on Monday. Raises KeyError."""
+    """Return the start of the unit that contains the value; weeks start on Monday. Raises
+    KeyError."""
     zone = value.tzinfo if isinstance(value, dt.datetime) else None
     at = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
     day = dt.datetime(at.year, at.month, at.day, tzinfo=zone)
@@ -419,7 +423,7 @@ def truncate(value: dt.date | dt.datetime, unit: str) -> dt.datetime:
 
 
 def next_unit(start: dt.datetime, unit: str) -> dt.datetime:
-    """The start of the following unit."""
+    """Return the start of the following unit."""
     if unit in _UNIT_MONTHS:
         return _add_months(start, _UNIT_MONTHS[unit])
     return start + dt.timedelta(microseconds=_UNIT_US[unit])
@@ -464,7 +468,7 @@ def _at_time_zone(node: exp.Expr, binding: Binding) -> Const:
 # Casts
 
 _LEAST_DECIMAL = 10
-"""Digits that DECIMAL without parameters has in every engine; they differ in its scale."""
+"""Digits of DECIMAL without parameters in every engine; engines differ in its scale."""
 _INTS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "MEDIUMINT": 32, "BIGINT": 64}
 
 
@@ -562,7 +566,7 @@ def _to_date(node: exp.Expr, binding: Binding) -> Const:
 
 
 def _to_timestamp(node: exp.Expr, binding: Binding) -> Const:
-    """TIMESTAMP(x) and DATETIME(x), with the zone that x is read in if it is a text or a date."""
+    """Evaluate TIMESTAMP(x) and DATETIME(x), with the zone in which a text or a date x is read."""
     value = fold(node.this, binding)
     if value.value is None or value.value is UNBOUND:
         return value
@@ -577,7 +581,7 @@ def _to_timestamp(node: exp.Expr, binding: Binding) -> Const:
 
 
 def _from_unix(node: exp.Expr, binding: Binding) -> Const:
-    """Seconds since the epoch, or 10^-scale of them; without a zone only in Snowflake."""
+    """Evaluate seconds since the epoch, or 10^-scale of them; without a zone only in Snowflake."""
     value, scale = fold(node.this, binding), node.args.get("scale")
     if value.value is None or value.value is UNBOUND:
         return value
@@ -621,7 +625,7 @@ def _parse_with_format(node: exp.Expr, binding: Binding) -> Const:
     value, form = fold(node.this, binding), fold(node.args["format"], binding)
     if not isinstance(value.value, str) or not isinstance(form.value, str):
         raise NotConstant("format")
-    plain = form.value.replace("strict", "")  # two digits, which strptime would not insist on
+    plain = form.value.replace("strict", "")  # strict: two digits, which strptime does not require
     if not _STRPTIME_SAFE.fullmatch(plain):
         raise NotConstant("format")
     at = dt.datetime.strptime(value.value, plain)

@@ -1,7 +1,7 @@
-"""What every reader shares: where fragments go, what is counted, how lines are read.
+"""The common parts of all readers: the sink of fragments, the counts, the reading of lines.
 
 The sink is the state store of `reconciler.catalog`; the CLI passes it in. Storing the same fragment
-twice must change nothing there: an import that died before its cursor was set is repeated.
+twice must have no effect there: an import that died before its cursor was set is repeated.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ BATCH = 20_000
 """Fragments stored in one commit: bounds memory and the number of commits."""
 
 LINES_NAMED = 5
-"""Line numbers kept per reason for which lines were skipped; never their text."""
+"""Line numbers kept per reason for skipping lines; their text is never kept."""
 
 MAX_LINE = 32 << 20
-"""A longer line is skipped unread."""
+"""A longer line is skipped without being read."""
 
 
 class FragmentSink(Protocol):
@@ -38,10 +38,10 @@ class FragmentSink(Protocol):
 class Tally:
     """Counts of one import. read = kept + skipped; kept queries may read several tables.
 
-    queries: kept by table name; weights: how many executions those stand for. full_scans: kept but
-    not understood, by reason. earlier: lines or queries found again that an earlier import had
-    read. since_ms, until_ms: of kept events. lines: by reason the numbers of the first lines that
-    were skipped, where a line can be named.
+    queries: kept, by table name; weights: number of executions they represent. full_scans: kept but
+    not understood, by reason. earlier: lines or queries that an earlier import had read. since_ms,
+    until_ms: of kept events. lines: by reason the numbers of the first skipped lines, if lines are
+    numbered.
     """
 
     read: int = 0
@@ -83,7 +83,8 @@ class Unreadable(Exception):
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[tuple[bytes | None, bool]]:
-    """Lines without their end, and whether the end was there; None for one that is too long."""
+    """Yield lines without their end, and whether the end was there; None for a line that is too
+    long."""
     while True:
         line = _readline(stream)
         if not line:

@@ -1,10 +1,9 @@
-"""Queries of one template recognised by their text, so that each template is parsed once.
+"""Recognises queries of one template by their text, so that each template is parsed once.
 
-The literals that stand after a comparison, in an IN list, after BETWEEN, LIKE, DATE or TIMESTAMP
-are replaced by sentinels, DECIMAL '1.5' as the number that it is; all other text (LIMIT,
-intervals, types) stays part of the template.
-Lifting is by text only and may be wrong for exotic text: the reader checks that every sentinel
-arrived in the parsed tree as a literal, and reads the query as it stands if not.
+Literals after a comparison, in an IN list, after BETWEEN, LIKE, DATE or TIMESTAMP are replaced by
+sentinels, DECIMAL '1.5' as a number; all other text (LIMIT, intervals, types) remains part of the
+template. Lifting looks only at the text and may be wrong for unusual text: the reader checks that
+every sentinel is a literal in the parsed tree, and otherwise parses the original query.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LITERAL = re.compile(
 _STRING_MARK = "\x01lit"
 _NUMBER_MARK = "73020150"
 _MISREAD = re.compile(rf"[\\$#]|{_NUMBER_MARK}|{_STRING_MARK}")
-"""Escapes, dollar quotes and other comments, which the patterns above do not know."""
+"""Escapes, dollar quotes and other comments, which the patterns above do not cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Lifted:
 
 
 def lift(sql: str) -> Lifted:
-    """The template of a query; the query itself where its text could be misread."""
+    """Return the template of a query; the query itself if its text could be misread."""
     literals: dict[str, Const] = {}
     if _MISREAD.search(sql):
         return Lifted(sql, literals)

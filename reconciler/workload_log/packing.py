@@ -1,7 +1,7 @@
-"""Log files as plain bytes, whatever packs them: gzip, zstd, lz4, or lz4 blocks as Spark writes.
+"""Reads log files as plain bytes, unpacking gzip, zstd, lz4, or lz4 blocks as Spark writes them.
 
-For the log readers. The packing is told by a file's first bytes, since rotated and unfinished logs
-keep no suffix that could be trusted.
+For the log readers. The packing is detected from a file's first bytes, because the suffixes of
+rotated and unfinished logs are not reliable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO, cast
 from reconciler.errors import UserError
 
 _BUFFER = 1 << 16
-"""Of unpacked bytes; what a log that was cut off loses at its end at most."""
+"""Bytes unpacked at a time; a truncated log loses at most this much at its end."""
 
 _GZIP = b"\x1f\x8b"
 _FRAMES = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
@@ -25,7 +25,7 @@ _MAX_BLOCK = 1 << 26
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """The file's bytes, unpacked. Raises UserError if it cannot be opened."""
+    """Return the file's bytes, unpacked. Raises UserError if it cannot be opened."""
     try:
         with path.open("rb") as file:
             head = file.read(len(_BLOCK))
@@ -68,7 +68,7 @@ class _Lz4Blocks(io.RawIOBase):
         return count
 
     def _block(self, header: bytes) -> bytes:
-        """Raises OSError where the file was cut off or is damaged."""
+        """Read one block. Raises OSError if the file is truncated or damaged."""
         import pyarrow as pa
 
         if len(header) < _BLOCK_HEADER.size:

@@ -1,8 +1,8 @@
-"""Statements that run text written elsewhere: EXECUTE, EXECUTE IMMEDIATE, EXPLAIN ANALYZE, UNLOAD.
+"""Resolves statements that run text from elsewhere: EXECUTE, EXECUTE IMMEDIATE, EXPLAIN ANALYZE,
+UNLOAD.
 
-For the SQL log reader, which needs the query that runs with the values it runs with. A PREPARE is
-remembered by its name within one log, and within one user or session where the log tells them
-apart.
+For the SQL log reader, which needs the query that runs with its values. A PREPARE is remembered by
+its name within one log, and within one user or session if the log names them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 MAX_SQL = 1 << 20
 MAX_STATEMENTS = 20_000
-"""Prepared statements remembered; the oldest are forgotten first."""
+"""Maximum prepared statements remembered; the oldest are forgotten first."""
 
 PREPARES = "prepares a statement; counted where it is executed"
 UNKNOWN = "executes a statement whose PREPARE is not in the log"
@@ -63,13 +63,13 @@ class PreparedStatements:
 
     @staticmethod
     def concerned(line: bytes) -> bool:
-        """Whether a line of the log that was imported before may still say what a name means."""
+        """Whether an already imported line of the log may still define what a name means."""
         return _CONCERNS.search(line) is not None
 
     def running(self, sql: str, session: str) -> tuple[str, str]:
-        """The text that a statement runs, and why there is none or "".
+        """Return the text that a statement runs, and why there is none or "".
 
-        session: of the user or connection, "" where the log has none.
+        session: of the user or connection, "" if the log has none.
         """
         if len(sql) > MAX_SQL:
             return sql, ""
@@ -97,7 +97,7 @@ class PreparedStatements:
             self._texts.popitem(last=False)
 
     def _text(self, name: str, session: str) -> str | None:
-        """That of the session; the log's last one where it does not tell sessions apart."""
+        """Return the session's text; the log's last one if the log does not name sessions."""
         if session:
             own = self._texts.get((session, name))
             return own if own is not None else self._texts.get(("", name))
@@ -109,13 +109,14 @@ def _name(found: re.Match[str]) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """MySQL prepares from a string."""
+    """Return the text without quotes: MySQL prepares from a string."""
     found = _QUOTED.fullmatch(text)
     return found["text"].replace("''", "'") if found else text
 
 
 def immediate(sql: str, dialect: str) -> str:
-    """The query that EXECUTE IMMEDIATE, EXPLAIN ANALYZE or UNLOAD runs; other text as it stands."""
+    """Return the query that EXECUTE IMMEDIATE, EXPLAIN ANALYZE or UNLOAD runs; other text
+    unchanged."""
     if len(sql) > MAX_SQL:
         return sql
     found = _IMMEDIATE.fullmatch(sql)
@@ -126,7 +127,7 @@ def immediate(sql: str, dialect: str) -> str:
 
 
 def with_values(query: str, values: str, dialect: str) -> str:
-    """The query with values in the places of ? or $1; as it stands if their numbers differ."""
+    """Return the query with values in place of ? or $1; unchanged if their numbers differ."""
     try:
         tokenize = Dialect.get_or_raise(dialect or None).tokenize
         listed = _listed(values, tokenize)
@@ -144,7 +145,7 @@ def with_values(query: str, values: str, dialect: str) -> str:
 
 
 def _marks(tokens: list[Token]) -> list[tuple[int, int, int]]:
-    """Start, end and number of each parameter, from 0: ? by their order, $1 by its number."""
+    """Return start, end and number of each parameter, from 0: ? by order, $1 by its number."""
     marks: list[tuple[int, int, int]] = []
     for index, token in enumerate(tokens):
         if token.token_type == TokenType.PLACEHOLDER and token.text == "?":
@@ -159,7 +160,7 @@ def _marks(tokens: list[Token]) -> list[tuple[int, int, int]]:
 
 
 def _listed(text: str, tokenize: Callable[[str], list[Token]]) -> list[str]:
-    """The values of a list, in brackets where they are more than a literal with its type."""
+    """Return the values of a list, in brackets if one is more than a literal with its type."""
     items: list[list[Token]] = [[]]
     depth = 0
     for token in tokenize(text):

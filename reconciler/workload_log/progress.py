@@ -1,9 +1,9 @@
-"""How far a log has been read, by its content: renamed, rotated, appended or compressed, the
-longest prefix that was imported before is never imported again.
+"""Tracks how far a log has been read, by its content, so that no line is imported twice.
 
-A stream remembers running hashes of its lines at up to MARKS places. A file that starts like a
-stream and goes on where it ended continues it; one that parts from it earlier (truncated, written
-anew) forks a stream of its own, so that positions of different lines never collide.
+The longest prefix that was imported before is recognised after a log is renamed, rotated, appended
+or compressed. A stream remembers running hashes of its lines at up to MARKS positions. A file that
+starts like a stream and continues after its end continues it; one that differs earlier (truncated,
+written again) becomes a stream of its own, so that positions of different lines never collide.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Stream:
     marks: dict[int, str] = field(default_factory=dict)
 
     def advance(self, digest: str) -> None:
-        """One more line was read; digest: of all lines up to it."""
+        """Record one more line; digest: of all lines up to it."""
         self.lines += 1
         if self.lines % self.stride == 0:
             self.marks[self.lines] = digest
@@ -36,7 +36,7 @@ class Stream:
                 self.marks = {n: h for n, h in self.marks.items() if n % self.stride == 0}
 
     def body(self, digest: str) -> dict[str, Any]:
-        """JSON-able form; the place reached so far is always a mark."""
+        """Return the form that serialises to JSON; the position reached is always a mark."""
         marks = {**self.marks, self.lines: digest} if self.lines else self.marks
         return {"id": self.id, "lines": self.lines, "stride": self.stride,
                 "marks": [[n, h] for n, h in sorted(marks.items())]}  # fmt: skip
@@ -44,8 +44,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class Place:
-    """Where reading starts: after `lines` lines; stream: the one to continue, None for a fork of
-    `parent` (or for a log never seen)."""
+    """Where reading starts: after `lines` lines.
+
+    stream: the one to continue, None for a fork of `parent` (or for a new log).
+    """
 
     lines: int
     stream: Stream | None
@@ -53,7 +55,7 @@ class Place:
 
 
 def key_of(first_line: bytes) -> str:
-    """Cursor key of all streams that begin with a line."""
+    """Return the cursor key of all streams that begin with this line."""
     return "sql:" + hashlib.sha256(first_line).hexdigest()[:32]
 
 
@@ -87,7 +89,7 @@ def render_streams(others: Iterable[Stream], current: Stream, digest: str) -> st
 
 
 def place_in(streams: list[Stream], lines: Iterable[bytes]) -> Place:
-    """The furthest marked place of any stream that the file's lines agree with."""
+    """Return the furthest marked position of any stream that matches the file's lines."""
     wanted = {n for stream in streams for n in stream.marks}
     last = max(wanted, default=0)
     seen: dict[int, str] = {}
@@ -108,6 +110,7 @@ def place_in(streams: list[Stream], lines: Iterable[bytes]) -> Place:
 
 
 def forked(parent: str, lines: int, next_line: bytes) -> Stream:
-    """A new stream; its id depends on content only, so that a repeated import finds it again."""
+    """Return a new stream; its id depends only on content, so that a repeated import finds it
+    again."""
     text = f"{parent}|{lines}|".encode() + next_line
     return Stream("sql-" + hashlib.sha256(text).hexdigest()[:20])

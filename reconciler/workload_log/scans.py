@@ -1,8 +1,8 @@
-"""Which single-table conditions and columns each scan of a query has, for the SQL reader.
+"""Finds the single-table conditions and columns of each scan of a query, for the SQL reader.
 
-The law: removing from a table every row that fails all of its scans' conditions leaves the query's
-result as it was. Conditions come from WHERE, ON and HAVING, through derived tables, CTEs, set
-operations and subqueries; a disjunction over several tables yields each table's share of it. An
+Invariant: removing from a table every row that fails the conditions of all its scans does not
+change the query's result. Conditions come from WHERE, ON and HAVING, through derived tables, CTEs,
+set operations and subqueries; from a disjunction over several tables each table gets its part. An
 outer join gives its null-supplying side only its own ON conditions, unless a later condition
 rejects the null-extended rows, which makes the join an inner one.
 """
@@ -20,7 +20,7 @@ MAX_SCANS = 256
 
 
 class TooComplex(Exception):
-    """CTEs that reference each other so often that inlining them explodes."""
+    """CTEs that reference each other so often that inlining them would explode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Scan:
 
 
 def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:
-    """The scans of a qualified query, in which the table nodes are named by keys of `tables`."""
+    """Return the scans of a qualified query, in which the table nodes are named by keys of
+    `tables`."""
     walk = _Walk(tables)
     walk.query(query, {}, [], None)
     return walk.scans
@@ -53,7 +54,7 @@ class _Cte:
 class _Source:
     """An item of FROM. kind: how it is joined to all items before it.
 
-    opaque: nothing may be derived for it (sampled, pivoted, lateral, nested joins).
+    opaque: nothing can be derived for it (sampled, pivoted, lateral, nested joins).
     """
 
     alias: str
@@ -76,8 +77,11 @@ class _Walk:
         pushed: Sequence[exp.Expr],
         needed: frozenset[str] | None,
     ) -> None:
-        """pushed: conditions on the output columns (as columns without a table) that every output
-        row must meet to matter; needed: the output columns read, None for all."""
+        """Visit a query.
+
+        pushed: conditions on the output columns (as columns without a table) that an output row
+        must meet to matter; needed: the output columns read, None for all.
+        """
         env = self._with_ctes(node, env)
         if node.args.get("limit") or node.args.get("offset") or node.args.get("fetch"):
             pushed = []
@@ -133,7 +137,7 @@ class _Walk:
         conditions: Sequence[exp.Expr],
         columns: frozenset[str] | None,
     ) -> None:
-        """One item of FROM with the conditions on it (columns without a table)."""
+        """Visit one item of FROM with the conditions on it (columns without a table)."""
         if not isinstance(node, exp.Table):
             self.query(node, env, conditions, None if columns is None else _heads(columns))
             return
@@ -166,7 +170,8 @@ class _Walk:
     def column_type(
         self, sources: Sequence[_Source], env: dict[str, _Cte], column: exp.Column
     ) -> str | None:
-        """Iceberg type of a column that passes unchanged from a table through derived ones."""
+        """Return the Iceberg type of a column that passes unchanged from a table through derived
+        ones."""
         for source in sources:
             if source.alias == column.table.lower():
                 return self._output_type(source.node, env, column.name.lower())
@@ -192,7 +197,7 @@ class _Walk:
         return self.column_type(_sources(node), env, plain)
 
     def everything(self, node: exp.Expr, env: dict[str, _Cte]) -> None:
-        """Every table below a node, read whole: nothing can be derived for it."""
+        """Visit every table below a node as read whole: nothing can be derived for it."""
         if isinstance(node, (exp.Select, exp.SetOperation)):
             self.query(node, env, [], None)
             return
@@ -202,7 +207,7 @@ class _Walk:
             self.everything(child, env)
 
     def nested(self, nodes: Iterable[exp.Expr], env: dict[str, _Cte]) -> None:
-        """Subqueries inside expressions; what they read is decided by their own conditions."""
+        """Visit subqueries inside expressions; their own conditions decide what they read."""
         for node in nodes:
             for query in _outermost_queries(node):
                 exists = isinstance(query.parent, exp.Exists) and isinstance(query, exp.Select)
@@ -211,8 +216,11 @@ class _Walk:
 
 
 def _names_itself(cte: exp.CTE, env: Mapping[str, _Cte]) -> bool:
-    """Recursive without the word, as many engines have it. A table of that name that is known was
-    given another one before; an earlier CTE of that name is what is meant then."""
+    """Whether a CTE is recursive without the keyword RECURSIVE, as many engines allow.
+
+    A known table of that name has been renamed before; an earlier CTE of that name is meant
+    instead.
+    """
     name = cte.alias.lower()
     tables = cte.this.find_all(exp.Table)
     return name not in env and any(
@@ -250,7 +258,7 @@ _CLAUSES = ("where", "group", "having", "qualify", "order", "windows", "distribu
 
 
 _BEFORE_WHERE = ("sample", "connect", "match")
-"""What sees rows that WHERE leaves out afterwards: USING SAMPLE, CONNECT BY, MATCH_RECOGNIZE."""
+"""Clauses that see rows which WHERE removes later: USING SAMPLE, CONNECT BY, MATCH_RECOGNIZE."""
 
 
 class _Block:
@@ -283,7 +291,7 @@ class _Block:
         self.walk.nested(clauses, self.env)
 
     def _clauses(self, needed: frozenset[str] | None) -> list[exp.Expr]:
-        """The parts of the SELECT whose columns are read, without the FROM items."""
+        """Return the parts of the SELECT whose columns are read, without the FROM items."""
         select = self.select
         clauses: list[exp.Expr] = []
         for name in _CLAUSES:
@@ -309,7 +317,8 @@ class _Block:
         return clauses
 
     def _columns(self, clauses: Sequence[exp.Expr]) -> dict[str, frozenset[str] | None]:
-        """Column paths by alias of this block, correlated subqueries included; None for all."""
+        """Return column paths by alias of this block, correlated subqueries included; None for
+        all."""
         found: dict[str, set[str]] = {source.alias: set() for source in self.sources}
         inner = [s.node for s in self.sources if s.opaque or isinstance(s.node, exp.Subquery)]
         everything = any(source.kind == "NATURAL" for source in self.sources)
@@ -334,9 +343,9 @@ class _Block:
         return star.find_ancestor(exp.Select) is self.select
 
     def _merge_join_keys(self) -> None:
-        """COALESCE(a.k, b.k), as USING (k) gives it, is a.k where ON says that a.k = b.k.
+        """Replace COALESCE(a.k, b.k), which USING (k) creates, by a.k if ON says that a.k = b.k.
 
-        For a RIGHT join it is b.k; a FULL join leaves it as it is.
+        For a RIGHT join by b.k; for a FULL join it does not change.
         """
         merged: dict[tuple[tuple[str, str], tuple[str, str]], bool] = {}
         sources = []
@@ -356,9 +365,9 @@ class _Block:
         self.conditions = [_with_merged_keys(one, merged) for one in self.conditions]
 
     def _conditions(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
-        """What a row of source `index` must meet to matter, as columns without a table.
+        """Return what a row of source `index` must meet to matter, as columns without a table.
 
-        A row joined by a key to a row that is never null-extended matters only if that one does.
+        A row joined by a key to a row that is never null-extended matters only if that row does.
         """
         alias = self.sources[index].alias
         reaching = self._reaching(index, kinds)
@@ -373,7 +382,8 @@ class _Block:
         return [_without_table(share) for share in shares if share is not None]
 
     def _reaching(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
-        """Conditions that every combination of a row of source `index` must meet to matter."""
+        """Return the conditions that every combination of a row of source `index` must meet to
+        matter."""
         reaching: list[exp.Expr] = []
         if not _nullable(index, len(kinds) - 1, kinds) and kinds[index] != "ASOF":
             reaching += self.conditions
@@ -383,7 +393,7 @@ class _Block:
         return reaching
 
     def _column_type(self, column: exp.Column) -> str | None:
-        """Iceberg type of a column of this block, None where it is computed or not known."""
+        """Return the Iceberg type of a column of this block, None if it is computed or unknown."""
         return self.walk.column_type(self.sources, self.env, column)
 
 
@@ -409,7 +419,8 @@ def _source(node: exp.Expr, kind: str, on: exp.Expr | None) -> _Source:
 
 
 def _kind(join: exp.Join) -> str:
-    """INNER, LEFT, RIGHT, FULL, SEMI, ANTI; NATURAL, ASOF and OPAQUE give no conditions."""
+    """Return INNER, LEFT, RIGHT, FULL, SEMI or ANTI; NATURAL, ASOF and OPAQUE give no
+    conditions."""
     if join.method:
         return "NATURAL" if join.method.upper() == "NATURAL" else "ASOF"
     if join.args.get("using"):
@@ -436,7 +447,7 @@ def _nullable(index: int, level: int, kinds: Sequence[str]) -> bool:
 
 
 def _on_applies(index: int, level: int, kinds: Sequence[str]) -> bool:
-    """Whether a row of the source that never meets the ON of a join changes nothing if removed."""
+    """Whether rows of the source that never meet the ON of a join can be removed without effect."""
     kind = kinds[level]
     if index == level:
         return kind in ("INNER", "LEFT", "SEMI", "ANTI")
@@ -448,7 +459,8 @@ def _on_applies(index: int, level: int, kinds: Sequence[str]) -> bool:
 
 
 def _reduced_kinds(sources: Sequence[_Source], where: Sequence[exp.Expr]) -> list[str]:
-    """Join kinds, outer joins reduced where a later condition rejects their null-extended rows."""
+    """Return join kinds, with outer joins reduced if a later condition rejects their null-extended
+    rows."""
     kinds = [source.kind for source in sources]
     changed = True
     while changed:
@@ -490,7 +502,7 @@ _STRICT_FUNCTIONS = (exp.Paren, exp.Neg, exp.Cast, exp.Lower, exp.Upper, exp.Yea
 
 
 def _rejects_null(condition: exp.Expr, aliases: set[str]) -> bool:
-    """Whether the condition cannot be true when every column of any one alias is NULL.
+    """Whether the condition cannot be true if every column of any one alias is NULL.
 
     All aliases are null-extended together, so that rejecting one of them is enough.
     """
@@ -517,7 +529,7 @@ def _rejects_null(condition: exp.Expr, aliases: set[str]) -> bool:
 
 
 def _strict(node: exp.Expr, aliases: set[str]) -> bool:
-    """Whether the expression is NULL when the aliases' columns are."""
+    """Whether the expression is NULL if the aliases' columns are."""
     if isinstance(node, exp.Column):
         return node.table.lower() in aliases
     if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
@@ -547,7 +559,8 @@ _COMPLEMENT: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 def normal_form(node: exp.Expr, negate: bool = False) -> exp.Expr:
-    """Negation normal form in three-valued logic, BETWEEN split; the input is not changed."""
+    """Return the negation normal form in three-valued logic, BETWEEN split; the input does not
+    change."""
     if isinstance(node, exp.Paren):
         return normal_form(node.this, negate)
     if isinstance(node, exp.Not):
@@ -589,7 +602,8 @@ def _between(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
 
 
 def _share(condition: exp.Expr, alias: str) -> exp.Expr | None:
-    """The condition on one source that another condition implies, None if it implies nothing."""
+    """Return the condition on one source that another condition implies, None if it implies
+    nothing."""
     if isinstance(condition, exp.Paren):
         return _share(condition.this, alias)
     if isinstance(condition, (exp.And, exp.Or)):
@@ -615,7 +629,10 @@ def _without_table(condition: exp.Expr) -> exp.Expr:
 def _with_merged_keys(
     condition: exp.Expr, merged: dict[tuple[tuple[str, str], tuple[str, str]], bool]
 ) -> exp.Expr:
-    """merged: pairs of columns that are equal or have one NULL; whether the second one is kept."""
+    """Return the condition with merged columns replaced.
+
+    merged: pairs of columns that are equal or have one NULL; whether the second one is kept.
+    """
 
     def visit(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Coalesce):
@@ -637,10 +654,11 @@ def _through_equalities(
     alias: str,
     type_of: Callable[[exp.Column], str | None],
 ) -> list[exp.Expr]:
-    """`a.k = b.k AND a.k = 5` also says `b.k = 5`: conditions on the alias by its join keys.
+    """Return conditions on the alias implied by its join keys: `a.k = b.k AND a.k = 5` implies `b.k
+    = 5`.
 
-    joining: among which the equalities stand. Only between columns of one type, so that both
-    compare with the constant alike.
+    joining: contains the equalities. Only between columns of one type, so that both compare with
+    the constant alike.
     """
     keys: dict[tuple[str, str], exp.Column] = {}
     for condition in joining:
@@ -674,9 +692,9 @@ def _substituted(condition: exp.Expr, by: exp.Column) -> exp.Expr:
 
 
 def _group_keys(select: exp.Select) -> list[exp.Expr] | None:
-    """The GROUP BY keys; None if there is no grouping by plain keys (rollup, cube).
+    """Return the GROUP BY keys; None if there is no grouping by plain keys (rollup, cube).
 
-    ALL means every item of the SELECT that is no aggregate.
+    ALL means every item of the SELECT that is not an aggregate.
     """
     group = select.args.get("group")
     if group is None:
@@ -694,7 +712,8 @@ def _group_keys(select: exp.Select) -> list[exp.Expr] | None:
 
 
 def _group_key_conditions(select: exp.Select) -> list[exp.Expr]:
-    """HAVING conditions that speak of group keys only hold for the rows themselves."""
+    """Return the HAVING conditions that use only group keys, because they hold for the rows
+    themselves."""
     keys = _group_keys(select)
     if keys is None:
         return []
@@ -714,7 +733,8 @@ def _name(column: exp.Column) -> tuple[str, str]:
 def _pushed_inside(
     select: exp.Select, outputs: dict[str, exp.Expr], pushed: Sequence[exp.Expr]
 ) -> list[exp.Expr]:
-    """Conditions on a derived table's output as conditions on its inner rows, where they are."""
+    """Return conditions on a derived table's output as conditions on its inner rows, if
+    possible."""
     if not pushed or any(select.args.get(name) for name in _BEFORE_WHERE):
         return []
     distinct = select.args.get("distinct")
@@ -730,10 +750,11 @@ def _pushed_inside(
 
 
 def _passing_outputs(select: exp.Select, outputs: dict[str, exp.Expr]) -> dict[str, exp.Expr]:
-    """Output columns on which a filter may move below the SELECT, with their expressions.
+    """Return the output columns on which a filter may move below the SELECT, with their
+    expressions.
 
-    Below an aggregation those that are group keys, below window functions those that every
-    window is partitioned by.
+    Below an aggregation these are the group keys, below window functions the columns by which every
+    window is partitioned.
     """
     plain = {name: item.unalias() for name, item in outputs.items() if name}
     if len(plain) != len(select.expressions):
@@ -761,7 +782,7 @@ def _passing_outputs(select: exp.Select, outputs: dict[str, exp.Expr]) -> dict[s
 
 
 def _aggregates(item: exp.Expr) -> bool:
-    """An aggregate of this SELECT: not the function of a window, nor one in a subquery."""
+    """Whether the item is an aggregate of this SELECT: not of a window, nor in a subquery."""
     return any(_aggregates_here(function, item) for function in item.find_all(exp.AggFunc))
 
 

@@ -1,4 +1,4 @@
-"""Import of Spark event logs: what Iceberg scans were given, and what their tasks read.
+"""Imports Spark event logs: the filters of Iceberg scans, and the bytes that their tasks read.
 
 Filters and columns come from the scan's line in the plan (the last plan of an adaptive execution),
 bytes from the metrics of the tasks that ran it. Runtime filters are ignored: they only narrow a
@@ -47,7 +47,7 @@ _EVENTS = (b"SparkListenerSQL", b"SparkListenerApplicationStart", b"DriverAccumU
 
 
 def is_event_log(path: Path) -> bool:
-    """A rolling log's directory, or a file that starts with an event."""
+    """Whether it is a rolling log's directory, or a file that starts with an event."""
     if path.is_dir():
         return path.name.startswith(ROLLING)
     try:
@@ -59,7 +59,7 @@ def is_event_log(path: Path) -> bool:
 
 
 def event_logs(directory: Path) -> list[Path]:
-    """The logs in a directory: rolling ones as their directory, plain files as they are."""
+    """Return the logs in a directory: rolling ones as their directory, plain files as they are."""
     if directory.name.startswith(ROLLING):
         return [directory]
     return sorted(
@@ -72,7 +72,8 @@ def event_logs(directory: Path) -> list[Path]:
 
 
 def _parts(path: Path) -> list[Path]:
-    """The files of one application's log in order; a compacted one replaces those before it."""
+    """Return the files of one application's log in order; a compacted one replaces those before
+    it."""
     if not path.is_dir():
         return [path]
     numbered = []
@@ -116,7 +117,7 @@ class SparkEventImport:
     zone: dt.tzinfo = dt.UTC
 
     def run(self, path: Path) -> Tally:
-        """Imports the executions of one application that ended since the last import."""
+        """Import the executions of one application that ended since the last import."""
         return _Application(self, Tally()).run(path)
 
 
@@ -147,7 +148,7 @@ class _Application:
         return self.tally
 
     def _line(self, line: bytes | None, ended: bool, number: int | None) -> None:
-        """number: of the line, None in a log of several files."""
+        """Read one line. number: of the line, None in a log of several files."""
         if line is None:
             self._skip("line is too long", number)
             return
@@ -166,7 +167,7 @@ class _Application:
         elif name == "SparkListenerTaskEnd":
             self._task_end(event)
         elif name == "SparkListenerSQLExecutionStart":
-            if not self.source:  # the log's beginning is lost: told apart by what is left of it
+            if not self.source:  # the log's beginning is lost: identify it by what is left
                 text = json.dumps(event, sort_keys=True).encode()
                 self._identify("spark:" + hashlib.sha256(text).hexdigest()[:20])
             execution = _Execution(int(event["executionId"]), int(event["time"]))
@@ -205,8 +206,8 @@ class _Application:
             self._end(execution, int(event["time"]), str(event.get("errorMessage") or ""))
 
     def _plan(self, execution: _Execution, plan: dict[str, Any]) -> None:
-        """Takes in the scans of a plan; those of earlier plans of the execution that it keeps
-        have the same metrics."""
+        """Add the scans of a plan; scans kept from an execution's earlier plans have the same
+        metrics."""
         known = {scan.accumulators: scan for scan in execution.scans}
         current: dict[frozenset[int], _Scan] = {}
         for node in _nodes(plan):
@@ -225,7 +226,7 @@ class _Application:
             self.by_accumulator.update(dict.fromkeys(scan.accumulators, scan))
 
     def _task_end(self, event: dict[str, Any]) -> None:
-        """A task's input bytes belong to the scan whose metrics it updated; to several by size."""
+        """Assign a task's input bytes to the scan whose metrics it updated; to several by size."""
         accumulables = event.get("Task Info", {}).get("Accumulables", [])
         scans = {
             id(scan): scan
@@ -265,7 +266,7 @@ class _Application:
     def _fragment(
         self, execution: _Execution, scan: _Scan, end_ms: int, ordinal: int
     ) -> tuple[KnownTable, Fragment] | str:
-        """The scan's fragment with its table, or why there is none."""
+        """Return the scan's fragment with its table, or why there is none."""
         parsed = parse_scan(scan.text)
         if parsed is None:
             return MAINTENANCE
@@ -319,7 +320,7 @@ class _Application:
 
 
 def _bytes_read(scan: _Scan, execution: _Execution) -> int | None:
-    """Of the scan's tasks; a scan that planned no file had none."""
+    """Return the bytes that the scan's tasks read; a scan without planned files had no tasks."""
     if scan.measured:
         return int(scan.bytes)
     planned = execution.file_bytes.get(scan.file_bytes_id) if scan.file_bytes_id else None
@@ -358,7 +359,8 @@ _ATTRIBUTE = re.compile(r"#\d+L?$")
 
 
 def parse_scan(text: str) -> ScanText | None:
-    """A BatchScan's line as Iceberg 1.12 on Spark 4.1 prints it; None for other kinds of scan."""
+    """Parse a BatchScan's line as Iceberg 1.12 on Spark 4.1 prints it; None for other kinds of
+    scan."""
     found = _SCAN.search(text)
     if found is None:
         return None
@@ -379,7 +381,7 @@ def parse_scan(text: str) -> ScanText | None:
 
 
 def _attributes(text: str) -> tuple[str, ...] | None:
-    """`id#12L, d#13` as names; None if "... 5 more fields" hides some."""
+    """Return the names in `id#12L, d#13`; None if "... 5 more fields" hides some."""
     if not text.strip():
         return ()
     names = []

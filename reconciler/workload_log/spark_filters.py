@@ -1,8 +1,8 @@
-"""The filters that Iceberg's scan prints in a Spark plan, as a predicate.
+"""Reads the filters that Iceberg's scan prints in a Spark plan, as a predicate.
 
 Iceberg 1.12 prints dates as days, timestamps as microseconds, and strings in quotes that it does
-not escape: a string ends at the first quote that something valid follows. Text that does not read
-to its end under this grammar raises Unreadable; nothing is guessed.
+not escape: a string ends at the first quote that something valid follows. Text that does not match
+this grammar to its end raises Unreadable; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Unreadable(Exception):
 
 
 def read_filters(text: str, schema: Schema, binding: Binding) -> Bound:
-    """The conjunction of a scan's filters. Raises Unreadable."""
+    """Return the conjunction of a scan's filters. Raises Unreadable."""
     reader = _Reader(text, schema, binding)
     conditions: list[Tree] = []
     while text and not reader.at_end:
@@ -124,7 +124,8 @@ class _Reader:
     def judged(
         self, field: Field, transform: str, test: str, values: list[Any], negative: bool
     ) -> Tree:
-        """TRUE where a literal's type says that this column cannot be judged."""
+        """Return the condition; TRUE if a literal's type shows that this column cannot be
+        judged."""
         result = _result_field(field, transform)
         try:
             if result is None:
@@ -191,7 +192,8 @@ class _Number(str):
 
 
 def _typed(kind: str, value: Any) -> Any:
-    """A printed value as a Python value of the column's type. Raises NotPushed, ValueError."""
+    """Return a printed value as a Python value of the column's type. Raises NotPushed,
+    ValueError."""
     if not isinstance(value, _Number):
         return value
     if kind in ("float", "double"):
@@ -205,7 +207,7 @@ def _typed(kind: str, value: Any) -> Any:
 
 
 def _raw(field: Field, transform: str, test: str, values: list[Any], negative: bool) -> Tree:
-    """Dates and times are printed in the column's own domain."""
+    """Return the condition; dates and times are printed in the column's own domain."""
     if field.type.endswith("_ns") or not all(isinstance(v, _Number) for v in values):
         raise NotPushed("unit is not known")
     numbers = tuple(sorted({int(value) for value in values}))
@@ -216,7 +218,8 @@ def _raw(field: Field, transform: str, test: str, values: list[Any], negative: b
 
 
 def _result_field(field: Field, transform: str) -> Field | None:
-    """A field of the transform's result type; None where literals are not printed in its domain."""
+    """Return a field of the transform's result type; None if literals are not printed in its
+    domain."""
     if transform == "identity" or (transform.startswith("truncate") and field.type != "binary"):
         return field if field.kind is not None else None
     return replace(field, type="int") if transform.startswith("bucket") else (
@@ -225,7 +228,7 @@ def _result_field(field: Field, transform: str) -> Field | None:
 
 
 def _placed(tree: Tree, transform: str) -> Tree:
-    """The same leaf, on a transform of its column."""
+    """Return the same leaf, on a transform of its column."""
     if transform == "identity":
         return tree
     if isinstance(tree, Leaf):
@@ -239,7 +242,7 @@ _COMPLEMENT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "=": "!=", "!=": "="}
 
 
 def negated(tree: Tree) -> Tree:
-    """NOT of a tree by De Morgan. A part that was dropped as TRUE stays TRUE."""
+    """Return NOT of a tree by De Morgan. A part that was dropped as TRUE stays TRUE."""
     if isinstance(tree, Leaf):
         if tree.test in _COMPLEMENT:
             return replace(tree, test=_COMPLEMENT[tree.test])

@@ -1,4 +1,4 @@
-"""What a SQL query asks of each table: conditions, literals and columns, for any sqlglot dialect.
+"""Extracts what a SQL query reads of each table: conditions, literals and columns, for any dialect.
 
 `extract` is pure: tables are looked up through `TableSchemas`. `SqlReader` remembers templates, so
 that a log of a hundred thousand queries from fifty templates is parsed fifty times.
@@ -42,7 +42,7 @@ OWN_JOB = "our own job"
 TIME_TRAVEL = "reads an older snapshot or a metadata table"
 UNPARSABLE = "not parsable"
 
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it cannot parse is counted, not told
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unparsable text is counted, not logged
 
 _OWN = re.compile(r"(?:/\*|--)\s*layoutctl|layout\.attempt-id", re.IGNORECASE)
 
@@ -66,14 +66,15 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The query asks nothing of any known table; the reason is shown and counted."""
+    """The query reads no known table; the reason is shown and counted."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What unqualified names and times without a zone mean. levels: catalog and schema names."""
+    """The meaning of unqualified names and of times without a zone. levels: catalog and schema
+    names."""
 
     levels: tuple[str, ...] = ()
     zone: dt.tzinfo = dt.UTC
@@ -86,12 +87,13 @@ def extract(
     event_ms: int,
     session: Session = Session(),
 ) -> list[Demand] | Skipped:
-    """What one query asks. dialect: sqlglot's name, "" for plain SQL."""
+    """Return the demands of one query. dialect: sqlglot's name, "" for plain SQL."""
     return SqlReader(dialect, tables).extract(sql, event_ms, session)
 
 
 def check_dialect(name: str) -> str:
-    """sqlglot's name of a dialect, "" for plain SQL. Raises UserError with what there is."""
+    """Return sqlglot's name of a dialect, "" for plain SQL. Raises UserError with the valid
+    names."""
     known = sorted(d.value for d in Dialects if d.value)
     folded = _DIALECT_NAMES.get(name.strip().lower(), name.strip().lower())
     if folded and folded not in known:
@@ -102,9 +104,10 @@ def check_dialect(name: str) -> str:
 
 
 def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
-    """Columns that a query on one table alone names and the schema does not have, in its order.
+    """Return the columns of a query on one table that the schema does not have, in the query's
+    order.
 
-    An import leaves their conditions out silently, as it must; a person wants to hear of a typo.
+    An import drops their conditions silently, as it must; a person needs to see a typo.
     """
     statements = [s for s in sqlglot.parse(sql, dialect=dialect or None) if s]
     if len(statements) != 1 or len(list(statements[0].find_all(exp.Table))) != 1:
@@ -118,7 +121,7 @@ def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
 
 
 SPELLED = "spelled"
-"""Under which a folded identifier keeps how the query spells it."""
+"""Key under which a folded identifier keeps the query's spelling."""
 
 _DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}
 
@@ -133,7 +136,7 @@ class _Template:
 
 
 class _NotLifted(Exception):
-    """A sentinel did not arrive in the tree as a literal."""
+    """A sentinel is not a literal in the parsed tree."""
 
 
 class SqlReader:
@@ -213,7 +216,7 @@ class SqlReader:
         return _Template(tuple(scans), reason=reason)
 
     def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan] | str:
-        """The scans of a query, or why it has none."""
+        """Return the scans of a query, or why it has none."""
         known: dict[str, KnownTable] = {}
         metadata = False
         _fold_names(query)
@@ -238,11 +241,11 @@ class SqlReader:
             quote_identifiers=False,
         )
         for identifier in qualified.find_all(exp.Identifier):
-            identifier.set("quoted", True)  # a column from a star equals the same one written out
+            identifier.set("quoted", True)  # equals the same column when written out
         return scans_of(qualified, known)
 
     def _resolve(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> KnownTable | None:
-        """The longest name first: session levels complete what the query left out."""
+        """Resolve the longest name first: session levels complete what the query left out."""
         if levels and len(parts) <= len(levels):
             table = self._tables.resolve((*levels[: len(levels) + 1 - len(parts)], *parts))
             if table is not None:
@@ -255,7 +258,7 @@ class SqlReader:
         return self._tables.resolve(parts)
 
     def _reads_metadata(self, parts: tuple[str, ...], levels: tuple[str, ...]) -> bool:
-        """`t.files`, `t.branch_x` or `"t$files"` of a table that is known."""
+        """Whether the name is `t.files`, `t.branch_x` or `"t$files"` of a known table."""
         parts = tuple(part.lower() for part in parts)
         base, dollar, _ = parts[-1].partition("$")
         if dollar:
@@ -264,7 +267,8 @@ class SqlReader:
         return named and self._resolve(parts[:-1], levels) is not None
 
     def _named(self, text: str, levels: tuple[str, ...]) -> tuple[KnownTable, ...]:
-        """Known tables that text which cannot be parsed names, by FROM and the like or in full."""
+        """Return the known tables named in unparsable text, after FROM and similar words or in
+        full."""
         found: dict[str, KnownTable] = {}
         for match in _TABLE_NAME.finditer(text[:MAX_SQL]):
             name = match.group(1) or match.group(2)
@@ -305,10 +309,10 @@ def _full_scan(table: KnownTable, reason: str) -> Demand:
 
 
 def decimals_as_numbers(text: str, dialect: str) -> str:
-    """DECIMAL '-1.5' as (-1.5), what it stands for: its type comes from its digits.
+    """Replace DECIMAL '-1.5' by (-1.5), its value: the type follows from the digits.
 
-    sqlglot's tree does not tell it from CAST('-1.5' AS DECIMAL), whose scale most engines take as
-    zero. Raises SqlglotError.
+    sqlglot's tree does not distinguish it from CAST('-1.5' AS DECIMAL), whose scale is zero in most
+    engines. Raises SqlglotError.
     """
     if _MAYBE_DECIMAL.search(text) is None:
         return text
@@ -340,7 +344,7 @@ def _check_lifted(statements: list[exp.Expr], literals: dict[str, Const]) -> Non
 
 
 def _projection(schema: Schema, columns: frozenset[str]) -> tuple[int, ...]:
-    """Field ids of the leaves below each column path."""
+    """Return the field ids of the leaves below each column path."""
     return tuple(
         sorted(
             field.field_id
@@ -351,25 +355,26 @@ def _projection(schema: Schema, columns: frozenset[str]) -> tuple[int, ...]:
 
 
 def _covers(path: str, name: str) -> bool:
-    """A path reads a leaf below it; a path that goes on inside the leaf (a list's) reads it too."""
+    """Whether a path reads a leaf: one below it, or one (a list) inside of which it continues."""
     return name == path or name.startswith(path + ".") or path.startswith(name + ".")
 
 
 def _columns(schema: Schema) -> dict[str, str]:
-    """Top-level columns for sqlglot. Types matter only in that structs are not expanded."""
+    """Return the top-level columns for sqlglot. Types matter only so that structs are not
+    expanded."""
     return {field.name.partition(".")[0].lower(): "unknown" for field in schema.fields}
 
 
 def _fold_names(query: exp.Expr) -> None:
-    """Names compare without case, as Iceberg's engines do by default."""
+    """Fold names, because Iceberg's engines compare them without case by default."""
     for identifier in query.find_all(exp.Identifier):
-        identifier.meta[SPELLED] = identifier.name  # tables may differ in case only
+        identifier.meta[SPELLED] = identifier.name  # names of tables may differ only in case
         identifier.set("this", identifier.name.lower())
         identifier.set("quoted", True)
 
 
 def _real_tables(query: exp.Expr) -> Iterator[exp.Table]:
-    """Table nodes that are not references to a CTE, each once."""
+    """Yield the table nodes that are not references to a CTE, each once."""
     seen: set[int] = set()
     for scope in traverse_scope(query):
         for source in scope.sources.values():
@@ -384,7 +389,7 @@ def _real_tables(query: exp.Expr) -> Iterator[exp.Table]:
 
 
 def _rename_table(query: exp.Expr, node: exp.Table, key: str) -> None:
-    """One-level unique names for sqlglot; columns named by `schema.table.column` follow."""
+    """Give a table a one-level unique name for sqlglot; `schema.table.column` columns follow."""
     alias, levels = node.alias or node.name, [part.name for part in node.parts]
     if len(levels) > 1:
         for column in query.find_all(exp.Column):
@@ -400,9 +405,10 @@ def _rename_table(query: exp.Expr, node: exp.Table, key: str) -> None:
 
 
 def _tell_namesakes_apart(query: exp.Expr) -> None:
-    """`a.t JOIN b.t`: tables of one name get aliases, as their columns are written `a.t.column`.
+    """Give tables of one name aliases (`a.t JOIN b.t`), since their columns are written
+    `a.t.column`.
 
-    Those whose names differ in case only are told apart by how the query spells them.
+    Tables whose names differ only in case are distinguished by the query's spelling.
     """
     for select in query.find_all(exp.Select):
         joins = select.args.get("joins") or []
@@ -432,14 +438,15 @@ def _tell_namesakes_apart(query: exp.Expr) -> None:
 
 
 def _levels(parts: Iterable[exp.Expr], spelled: bool = False) -> tuple[str, ...]:
-    """Of a folded name. spelled: as the query spells them."""
+    """Return the levels of a folded name. spelled: in the query's spelling."""
     return tuple(part.meta.get(SPELLED, part.name) if spelled else part.name for part in parts)
 
 
 def _hide_ambiguous(query: exp.Expr, columns: dict[str, dict[str, str]], dialect: str) -> None:
-    """A name that is a column and the alias of something else means either, by engine.
+    """Hide names that are a column and the alias of something else: their meaning depends on the
+    engine.
 
-    In HAVING; in ClickHouse, whose aliases shadow columns, anywhere.
+    In HAVING; in ClickHouse, whose aliases shadow columns, everywhere.
     """
     clauses = ("having", "where", "prewhere") if dialect == "clickhouse" else ("having",)
     for select in query.find_all(exp.Select):
@@ -459,7 +466,7 @@ def _hide_ambiguous(query: exp.Expr, columns: dict[str, dict[str, str]], dialect
 
 
 def _possible_columns(select: exp.Select, columns: dict[str, dict[str, str]]) -> set[str] | None:
-    """Columns of the tables in FROM; None where not all of them are known."""
+    """Return the columns of the tables in FROM; None if not all of them are known."""
     found: set[str] = set()
     for item in (select.args.get("from_"), *(select.args.get("joins") or [])):
         if item is None or not isinstance(item.this, exp.Table) or item.this.name not in columns:
@@ -472,11 +479,11 @@ def _time_travel(node: exp.Table) -> bool:
     return bool(node.args.get("version") or node.args.get("when") or node.args.get("changes"))
 
 
-# Statements other than SELECT: the reads that they make
+# Statements other than SELECT, as the reads that they make
 
 
 def _as_query(statement: exp.Expr) -> exp.Expr | None:
-    """The query whose scans are the statement's reads, None if it reads no table."""
+    """Return the query whose scans are the statement's reads, None if it reads no table."""
     if isinstance(statement, exp.Query):
         return statement
     if isinstance(statement, exp.Insert):
@@ -518,7 +525,7 @@ def _with_ctes_of(statement: exp.Expr, query: exp.Expr | None) -> exp.Expr | Non
 
 
 def _reading(target: exp.Expr, others: list[exp.Expr], where: exp.Expr | None) -> exp.Select:
-    """A SELECT of all columns of the target: copy-on-write rewrites whole rows."""
+    """Return a SELECT of all columns of the target: copy-on-write rewrites whole rows."""
     name = target.alias_or_name
     star = exp.Column(this=exp.Star(), table=exp.to_identifier(name, quoted=True))
     select = exp.Select(expressions=[star], from_=exp.From(this=target))
@@ -551,7 +558,8 @@ def _delete(statement: exp.Delete) -> exp.Select | None:
 
 
 def _merge(statement: exp.Merge) -> exp.Select:
-    """source LEFT JOIN target if unmatched source rows act, FULL if unmatched target rows do."""
+    """Return source LEFT JOIN target if unmatched source rows act, FULL if unmatched target rows
+    do."""
     whens = statement.args["whens"].expressions
     by_source = any(when.args.get("source") for when in whens)
     unmatched = any(not when.args.get("matched") for when in whens)

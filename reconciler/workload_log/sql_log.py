@@ -1,7 +1,7 @@
-"""Import of SQL logs: JSON lines with `sql` and `timestamp`, one query each.
+"""Imports SQL logs: JSON lines with `sql` and `timestamp`, one query each.
 
 A line that cannot be used is counted with its reason and never stops an import. Fragments keep
-neither the SQL text nor who ran it.
+neither the SQL text nor the user's name.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ DAMAGED = "the rest of the file is damaged"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A usable line. engine, session_name: "" where the log does not name them.
+    """A usable line. engine, session_name: "" if the log does not name them.
 
-    session_name tells whose prepared statements the line may execute; it is not kept.
+    session_name decides whose prepared statements the line may execute; it is not kept.
     """
 
     sql: str
@@ -75,7 +75,7 @@ class SqlLogImport:
     latest_ms: int = 0
 
     def run(self, path: Path) -> Tally:
-        """Imports what is new in one file. Raises UserError if it cannot be opened."""
+        """Import what is new in one file. Raises UserError if it cannot be opened."""
         self.latest_ms = int(time.time() * 1000) + DAY_MS
         tally = Tally()
         first = _first_line(path, tally)
@@ -122,7 +122,7 @@ class SqlLogImport:
             self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
 
     def _look_back(self, line: bytes, prepared: PreparedStatements) -> None:
-        """A line of an earlier import may hold the PREPARE of what a new line executes."""
+        """Read an already imported line: it may hold the PREPARE that a new line executes."""
         record = self.record(line) if prepared.concerned(line) else ""
         if isinstance(record, Record):
             prepared.running(record.sql, record.session_name)
@@ -140,7 +140,7 @@ class SqlLogImport:
             return
         try:
             found = self.reader.extract(sql, record.event_ms, record.session)
-        except Exception as error:  # a fault of ours in one query must not stop the import
+        except Exception as error:  # a bug in reading one query must not stop the import
             pending.skip(f"could not be analysed ({type(error).__name__})", number)
             return
         if isinstance(found, Skipped):
@@ -150,7 +150,7 @@ class SqlLogImport:
         pending.keep(fragments_of(found, record, source, position, self.reader.dialect), found)
 
     def record(self, line: bytes) -> Record | str:
-        """The line's values, or why it cannot be used."""
+        """Return the line's values, or why it cannot be used."""
         try:
             body = json.loads(line.decode("utf-8-sig"))
         except (ValueError, RecursionError):
@@ -237,7 +237,7 @@ class _Pending:
 def fragments_of(
     demands: list[Demand], record: Record, source: str, position: int, dialect: str
 ) -> list[Fragment]:
-    """One fragment per scan. Recorded bytes belong to a scan only if it is the query's one."""
+    """Return one fragment per scan. Recorded bytes are assigned only to the query's single scan."""
     alone = len(demands) == 1
     return [
         Fragment(
@@ -261,7 +261,7 @@ def fragments_of(
 
 
 def event_time(value: Any, zone: dt.tzinfo) -> int | None:
-    """Epoch milliseconds of an ISO 8601 text or of a number of milliseconds."""
+    """Return the epoch milliseconds of an ISO 8601 text or of a number of milliseconds."""
     if isinstance(value, str):
         text = value.strip()
         if re.fullmatch(r"\d{10,17}(\.\d+)?", text):
@@ -302,7 +302,7 @@ def _first_count(body: dict[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _own(body: dict[str, Any]) -> bool:
-    """Our own statements, where the engine logs the client's name."""
+    """Whether it is our own statement, if the engine logs the client's name."""
     names = ("application", "applicationName", "client", "clientInfo", "source", "userAgent")
     return any(str(body.get(name, "")).lower().startswith(OWN_AGENT) for name in names)
 
@@ -316,7 +316,7 @@ def _session_name(body: dict[str, Any]) -> str:
 
 
 def _first_line(path: Path, tally: Tally) -> bytes | None:
-    """None, and counted why, if not even one line can be read yet."""
+    """Return the first line; None, with the reason counted, if no line can be read yet."""
     with open_log(path) as file:
         try:
             line, ended = next(lines_of(file), (b"", False))

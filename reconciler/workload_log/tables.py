@@ -1,4 +1,4 @@
-"""What the readers know of tables, passed in so that they need no catalog."""
+"""The tables that readers know, passed in so that they need no catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.core.schema import Schema
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table of the catalog that fragments are wanted for. name: as people write it."""
+    """A table of the catalog whose fragments are imported. name: as people write it."""
 
     uuid: str
     name: str
@@ -20,7 +20,7 @@ class KnownTable:
 
 class TableSchemas(Protocol):
     def resolve(self, parts: tuple[str, ...]) -> KnownTable | None:
-        """The table that a name in a query means, None if it is not (or not clearly) one.
+        """Return the table that a name in a query means, None if there is none or several.
 
         parts: catalog, schema levels and name as far as the query and its session give them.
         """
@@ -30,7 +30,7 @@ class TableSchemas(Protocol):
 class NameIndex:
     """Full names, found by any suffix that only one of them ends in; never guessed.
 
-    Names compare without case, as engines do, but where that leaves several.
+    Names compare without case, as in engines, unless that leaves several.
     """
 
     def __init__(self, names: Iterable[tuple[str, ...]]):
@@ -42,7 +42,7 @@ class NameIndex:
             for start in range(len(folded)):
                 suffix = folded[start:]
                 self._by_suffix[suffix] = None if suffix in self._by_suffix else folded
-        for folded in self._spellings:  # a whole name is meant even where a longer one ends in it
+        for folded in self._spellings:  # a full name wins over a longer one that ends in it
             self._by_suffix[folded] = folded
 
     def find(self, parts: tuple[str, ...]) -> tuple[str, ...] | None:
