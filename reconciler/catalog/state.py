@@ -417,7 +417,7 @@ def _plain_row(
 
 
 def _intent(body: dict[str, Any]) -> Intent:
-    lists = ("table", "action_ids", "inputs", "outputs")
+    lists = ("table", "action_ids", "inputs", "outputs", "commits")
     values: dict[str, Any] = {key: tuple(v) if key in lists else v for key, v in body.items()}
     return Intent(**values)
 

@@ -89,6 +89,7 @@ class Intent:
     verbatim. Batch 0 is the attempt itself: recorded before its first file is written, without
     inputs and outputs, and given its outcome (ATTEMPT_CLOSED) once its prefix holds nothing that no
     snapshot references. writer: the processes that may still send the commit, opaque.
+    commits: UUIDs in the names of the metadata files that its commits write.
     """
 
     table_uuid: str
@@ -102,6 +103,7 @@ class Intent:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     writer: str = ""
+    commits: tuple[str, ...] = ()
 
 
 COMMITTED = "committed"

@@ -1,8 +1,10 @@
 """One commit batch: exactly once, on a table that is still what the rewrite was made from.
 
 Our checks run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through
-py4j's callback server. Only a CleanableFailure proves that nothing was committed; whatever else
-goes wrong leaves the outcome unknown (design: "Unknown is not failure").
+py4j's callback server. A failure is one only if it is a CleanableFailure and history does not hold
+the batch: a request that was sent twice is answered by a conflict with itself. Whatever else goes
+wrong leaves the outcome unknown (design: "Unknown is not failure"). Iceberg deletes no file of a
+commit of ours by itself; that is done after the search (`metadata_files`).
 """
 
 from __future__ import annotations
@@ -13,13 +15,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.core.execution import Intent
-from reconciler.errors import AccessDeniedError, first_line
-from reconciler.jobs import iceberg
-from reconciler.jobs.iceberg import SnapshotInfo
+from reconciler.errors import AccessDeniedError
+from reconciler.jobs import history, iceberg, metadata_files, standing
+from reconciler.jobs.history import Committed
+from reconciler.jobs.iceberg import LiveTable, SnapshotInfo
+from reconciler.jobs.metadata_files import Prepared
 from reconciler.jobs.scan import ScanTasks, scan_tasks
-from reconciler.jobs.translate import is_unwritable, java_exception, lost_jvm
+from reconciler.jobs.translate import (
+    CLEANABLE,
+    is_unwritable,
+    java_exception,
+    java_message,
+    lost_jvm,
+)
 
-CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
 FORBIDDEN = (
     "org.apache.iceberg.exceptions.ForbiddenException",
@@ -45,16 +54,12 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    snapshot_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """Nothing was committed. conflict: another writer's change, inputs must be looked at again;
     denied: we may not commit to this table at all; fenced: another run took the attempt for dead
-    and removed its files; unwritable: the storage's own words, where it takes no files; otherwise
-    the catalog would not take the commit although nothing was in its way.
+    and removed its files; live: the branch that a rewrite of main would keep from being published;
+    unwritable: the storage's own words, where it takes no files; otherwise the catalog would not
+    take the commit although nothing was in its way.
     """
 
     why: str
@@ -62,12 +67,13 @@ class Refused:
     rolled_back: bool = False
     denied: bool = False
     fenced: bool = False
+    live: str = ""
     unwritable: Exception | None = None
 
     @property
     def final(self) -> bool:
         """Sending the same again would be refused again."""
-        return self.conflict or self.denied or self.fenced
+        return self.conflict or self.denied or self.fenced or bool(self.live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,43 +90,59 @@ class Unknown:
 Sent = Committed | Refused | Unknown
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit does. files: the data files to be added; own: snapshots that this attempt
+    committed, which must not have been rolled back; allow_live_branches: as the policy says."""
+
+    staged: Staged
+    intent: Intent
+    files: Sequence[Any]
+    own: Collection[int]
+    allow_live_branches: bool = False
+
+
 @dataclass
 class Guard:
     """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop.
 
-    own: snapshots that this attempt committed, which must not have been rolled back. `refusal`
-    is why the last call refused, "" if it did not; `already` the snapshot that carries the batch;
-    `fenced` whether another run has settled this batch, whose files are gone then;
-    `asserted` the head that the last request was made for: the catalog takes it on no other.
+    `refusal` is why the last call refused, "" if it did not; `already` the snapshot that carries
+    the batch; `fenced` whether another run has settled this batch, whose files are gone then;
+    `live_branch` the branch that it is refused for; `asserted` the head that the last request was
+    made for: the catalog takes it on no other.
     """
 
-    spark: Any
-    table: Any
-    staged: Staged
-    intent: Intent
-    own: Collection[int]
+    live: LiveTable
+    batch: Batch
     refusal: str = ""
     rolled_back: bool = False
     fenced: bool = False
-    already: int | None = None
+    live_branch: str = ""
+    already: Committed | None = None
     asserted: int | None = None
     calls: int = field(default=0)
 
-    def validate(self, snapshots: Any) -> bool:
+    def validate(self, snapshots: Any) -> bool | None:
+        """None where the batch is in the table: as a boolean it is a NullPointerException in Java,
+        which leaves Iceberg's loop without being a CleanableFailure."""
         self.calls += 1
         try:
-            line = _until(snapshots, self.staged.base_snapshot_id)
+            self.already = self._arrived()
+            if self.already is not None:
+                return None
+            line = _until(snapshots, self.batch.staged.base_snapshot_id)
             self.asserted = line[0].id if line else None
             self.refusal = self._check(line)
-        except Exception as error:  # an exception that left this method would not be cleanable
-            self.refusal = f"the table could not be checked: {error}"
+        except Exception as error:
+            self.refusal = f"the table could not be checked: {java_message(error)}"
         return not self.refusal
 
     def explain(self) -> str:
         """What our checks say of a conflict that Iceberg's own found first; "" if nothing."""
-        self.table.refresh()
-        newer, _ = iceberg.ancestors_until(self.table, self.staged.base_snapshot_id)
-        base = self.table.snapshot(self.staged.base_snapshot_id)
+        table, base_id = self.live.table, self.batch.staged.base_snapshot_id
+        table.refresh()
+        newer, _ = iceberg.ancestors_until(table, base_id)
+        base = table.snapshot(base_id)
         line = [*newer, *([iceberg.snapshot_info(base)] if base is not None else [])]
         return self._check(line) if line else ""
 
@@ -130,34 +152,38 @@ class Guard:
     class Java:
         implements = ["org.apache.iceberg.SnapshotAncestryValidator"]
 
+    def _arrived(self) -> Committed | None:
+        """The batch in the metadata that this attempt of the loop is made on. Iceberg would take
+        its own snapshot, if it found it there, for the target of a rollback."""
+        return history.carrying(self.live.table.operations().current(), self.batch.intent)
+
     def _check(self, line: Sequence[SnapshotInfo]) -> str:
         """line: from the head back to the base, the base included if it was reached."""
-        newer = [s for s in line if s.id != self.staged.base_snapshot_id]
-        for snapshot in newer:
-            if snapshot.is_batch(self.intent.attempt_id, self.intent.batch):
-                self.already = snapshot.id
-                return "this batch is committed already"
-        if any(snapshot.fences(self.intent.attempt_id, self.intent.batch) for snapshot in newer):
+        table, staged, intent = self.live.table, self.batch.staged, self.batch.intent
+        newer = [s for s in line if s.id != staged.base_snapshot_id]
+        if any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer):
             self.fenced = True
             return "another run took this attempt for dead, and has removed its files"
         if len(newer) == len(line):
             return "the snapshot it was made from is no longer in the table's history"
-        missing = set(self.own) - {snapshot.id for snapshot in newer}
+        missing = set(self.batch.own) - {snapshot.id for snapshot in newer}
         if missing:
             self.rolled_back = True
             return f"commit {iceberg.short(missing.pop())} of this plan was rolled back"
-        metadata = self.table.operations().current()
-        if metadata.uuid() != self.staged.table_uuid:
+        metadata = table.operations().current()
+        if metadata.uuid() != staged.table_uuid:
             return "the table was dropped and created again"
-        if int(metadata.currentSchemaId()) != self.staged.schema_id:
+        if int(metadata.currentSchemaId()) != staged.schema_id:
             return "the table's schema was changed"
-        foreign = [s for s in newer if s.summary.get(iceberg.ATTEMPT_ID) != self.intent.attempt_id]
+        if not self.batch.allow_live_branches:
+            self.live_branch = standing.live_branch(self.live.spark, table)
+            if self.live_branch:
+                return f"the table has a live {self.live_branch}"
+        foreign = [s for s in newer if s.summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id]
         changing = [s for s in foreign if s.operation != "append"]
         if not changing:
             return ""
-        return changed_inputs(
-            self.spark, self.table, line[0].id, self.staged, self.intent.inputs, changing
-        )
+        return changed_inputs(self.live.spark, table, line[0].id, staged, intent.inputs, changing)
 
 
 def _until(snapshots: Any, base: int) -> list[SnapshotInfo]:
@@ -209,59 +235,65 @@ def describe(snapshot: SnapshotInfo) -> str:
     return f"{what} (snapshot {iceberg.short(snapshot.id)})"
 
 
-def send(
-    spark: Any,
-    table: Any,
-    staged: Staged,
-    intent: Intent,
-    files: Sequence[Any],
-    own: Collection[int],
-) -> Sent:
+def prepare(live: LiveTable) -> tuple[Prepared, ...]:
+    """The commits that may be sent for one batch, one after the other: their UUIDs are recorded
+    before the first of them writes a file."""
+    return tuple(
+        metadata_files.prepare(live.spark, live.table.newRewrite()) for _ in range(RESENDS)
+    )
+
+
+def send(live: LiveTable, batch: Batch, commits: Sequence[Prepared]) -> Sent:
     """Commits a batch; sends it again while the catalog only loses races."""
     sent: Sent = Refused("not sent", conflict=False)
-    for attempt in range(RESENDS):
+    for attempt, prepared in enumerate(commits):
         if attempt:
             time.sleep(RESEND_SECONDS * attempt)
-        table.refresh()
-        guard = Guard(spark, table, staged, intent, own)
-        sent = _send_once(spark, table, staged, intent, files, guard)
+        live.table.refresh()
+        sent = _send_once(live, batch, prepared)
         if not isinstance(sent, Refused) or sent.final:
             break
-    if not isinstance(sent, Refused):
-        return sent
-    # A statement that was sent again over a new connection is refused when the first one arrived.
-    return find_batch(table, intent) or find_batch_anywhere(table, intent) or sent
+    return sent
 
 
-def _send_once(
-    spark: Any, table: Any, staged: Staged, intent: Intent, files: Sequence[Any], guard: Guard
-) -> Sent:
+def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
+    """Sends one commit and searches history for it, whatever the answer was."""
+    guard, error = Guard(live, batch), None
     try:
-        _rewrite_files(table, staged, intent, files, guard).commit()
-    except Exception as error:
-        return _classify(spark, error, guard)
-    return (
-        find_batch(table, intent)
-        or find_batch_anywhere(table, intent)
-        or Unknown(
-            "the catalog accepted the commit but does not show it",
+        _fill(prepared.update, batch, guard).commit()
+    except Exception as thrown:
+        error = thrown
+    if error is not None and lost_jvm(error):
+        return Unknown(str(error), lost=True, asserted=guard.asserted)
+    try:
+        found = history.search(live, batch.intent)
+    except Exception as failed:
+        if lost_jvm(failed):
+            return Unknown(str(failed), lost=True, asserted=guard.asserted)
+        return Unknown(
+            f"the table's history could not be read: {java_message(failed)}",
             lost=False,
             asserted=guard.asserted,
         )
-    )
+    if found is not None:
+        metadata_files.tidy(live, prepared, found.snapshot_id, answered=error is None)
+        return found
+    if error is None:
+        why = "the catalog accepted the commit but does not show it"
+        return Unknown(why, lost=False, asserted=guard.asserted)
+    refused = _classify(live.spark, error, guard)
+    if isinstance(refused, Refused):
+        metadata_files.remove_unwanted(live, prepared, None)
+    return refused
 
 
-def _rewrite_files(
-    table: Any, staged: Staged, intent: Intent, files: Sequence[Any], guard: Guard
-) -> Any:
+def _fill(update: Any, batch: Batch, guard: Guard) -> Any:
     """newRewrite() with every input, every file-scoped delete of it, and our checks."""
-    update = (
-        table.newRewrite()
-        .validateFromSnapshot(staged.base_snapshot_id)
-        .dataSequenceNumber(staged.sequence_number)
-    )
+    staged, intent = batch.staged, batch.intent
+    update.validateFromSnapshot(staged.base_snapshot_id)
+    update.dataSequenceNumber(staged.sequence_number)
     staged.tasks.remove_in(update)
-    for file in files:
+    for file in batch.files:
         update.addFile(file)
     update.set(iceberg.PLAN_ID, intent.plan_id)
     update.set(iceberg.ACTION_IDS, ",".join(intent.action_ids))
@@ -270,23 +302,20 @@ def _rewrite_files(
     return update.validateWith(guard)
 
 
-def _classify(spark: Any, error: Exception, guard: Guard) -> Sent:
-    if lost_jvm(error):
-        return Unknown(str(error), lost=True, asserted=guard.asserted)
-    thrown = java_exception(error)
-    message = str(thrown.getMessage()) if thrown is not None else str(error)
+def _classify(spark: Any, error: Exception, guard: Guard) -> Refused | Unknown:
+    """What an error says about a batch that history does not hold."""
+    thrown, why = java_exception(error), java_message(error)
     if thrown is not None and is_denied(spark, thrown):
-        return Refused(first_line(message), conflict=False, denied=True)
+        return Refused(why, conflict=False, denied=True)
     if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
-        why = first_line(message) or type(error).__name__
         unwritable = error if is_unwritable(error) else None
         return Unknown(why, lost=False, asserted=guard.asserted, unwritable=unwritable)
-    if guard.already is not None:
-        return Committed(guard.already)
     lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)
-    why = guard.refusal or ("" if lost_race else guard.explain()) or first_line(message)
+    why = guard.refusal or ("" if lost_race else guard.explain()) or why
     if guard.fenced:
         return Refused(why, conflict=False, fenced=True)
+    if guard.live_branch:
+        return Refused(why, conflict=False, live=guard.live_branch)
     return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
 
 
@@ -308,23 +337,3 @@ def denied(shown: str, why: str) -> AccessDeniedError:
         details=(why,),
         do="grant the catalog's user, or its token, the right to change the table",
     )
-
-
-def find_batch(table: Any, intent: Intent) -> Committed | None:
-    """The snapshot of main's history that carries the batch, on freshly read metadata."""
-    table.refresh()
-    for snapshot in iceberg.ancestors(table):
-        if snapshot.is_batch(intent.attempt_id, intent.batch):
-            return Committed(snapshot.id)
-        if snapshot.id == intent.base_snapshot_id:
-            return None
-    return None
-
-
-def find_batch_anywhere(table: Any, intent: Intent) -> Committed | None:
-    """The batch's snapshot even if it is not in main's history any more (rolled back)."""
-    for snapshot in iceberg.each(table.snapshots()):
-        info = iceberg.snapshot_info(snapshot)
-        if info.is_batch(intent.attempt_id, intent.batch):
-            return Committed(info.id)
-    return None

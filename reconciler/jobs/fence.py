@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.core.execution import (
@@ -34,8 +34,10 @@ from reconciler.core.execution import (
 )
 from reconciler.core.format import count, iec
 from reconciler.errors import BlockedError, UnavailableError
-from reconciler.jobs import cleanup, iceberg, processes
-from reconciler.jobs.commit import Committed, find_batch, find_batch_anywhere
+from reconciler.jobs import cleanup, history, iceberg, metadata_files, processes
+from reconciler.jobs.history import Committed
+from reconciler.jobs.iceberg import LiveTable
+from reconciler.jobs.translate import CLEANABLE, java_exception
 
 JVM_EXIT_SECONDS = 90.0
 """A JVM that lost its driver ends by itself once its commit in flight has returned."""
@@ -58,6 +60,7 @@ def resolve(
 
     Call with the lease held, before any work.
     """
+    live = LiveTable(spark, name, table)
     intents = ledger.open_intents(str(table.operations().current().uuid()))
     by_attempt: dict[str, list[Intent]] = {}
     for intent in intents:
@@ -67,11 +70,17 @@ def resolve(
         gone = _sender_gone(members, lease, attempt_id, name)
         sent = [intent for intent in members if intent.batch > 0]
         if not gone:
-            _fence_attempt(table, members[0], sent, on_event)
+            _fence_attempt(live, members[0], sent, on_event)
+        removed = size = 0
         for intent in sent:
-            outcomes = settle(catalog, table, intent, gone, on_event)
+            outcomes = settle(catalog, live, intent, gone, on_event)
             ledger.record_outcomes(intent, outcomes)
-        removed, size = cleanup.remove_leftovers(spark, table, name, members[0].prefix)
+            files, of_them = metadata_files.remove_of_commits(
+                live, intent.commits, outcomes[0].snapshot_id
+            )
+            removed, size = removed + files, size + of_them
+        files, of_them = cleanup.remove_leftovers(spark, table, name, members[0].prefix)
+        removed, size = removed + files, size + of_them
         _close(ledger, members)
         on_event(
             Event(
@@ -114,7 +123,7 @@ def _sender_gone(members: Sequence[Intent], lease: Lease, attempt_id: str, name:
 
 def settle(
     catalog: CatalogConfig,
-    table: Any,
+    live: LiveTable,
     intent: Intent,
     sender_gone: bool,
     on_event: OnEvent,
@@ -125,13 +134,13 @@ def settle(
     sender_gone: the processes that sent the commit are dead, or the call has returned.
     asserted: the head that the last request was made for, None where that is not known.
     """
-    found = find_batch(table, intent) or find_batch_anywhere(table, intent)
+    found = history.search(live, intent)
     if found is None and not (
-        _fenced(table, catalog, sender_gone, asserted) or _marked(table, intent)
+        _fenced(live.table, catalog, sender_gone, asserted) or _marked(live.table, intent)
     ):
-        found = _fence_by_append(table, intent, on_event)
+        found = _fence_by_append(live, intent, on_event)
     if found is not None:
-        return committed_outcomes(table, intent, found)
+        return committed_outcomes(live.table, intent, found)
     return tuple(
         Outcome(intent.attempt_id, intent.batch, action, FAILED, None, 0, 0, 0, 0, 0, 0.0, 0.0,
                 "never reached the table")
@@ -159,28 +168,30 @@ def _marked(table: Any, intent: Intent) -> bool:
     return any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer)
 
 
-def _fence_attempt(table: Any, opened: Intent, sent: Sequence[Intent], on_event: OnEvent) -> None:
+def _fence_attempt(
+    live: LiveTable, opened: Intent, sent: Sequence[Intent], on_event: OnEvent
+) -> None:
     """From now on no batch of the attempt can be committed, sent already or not.
 
     opened: batch 0, or the first that is open. sent: the batches whose outcome nobody recorded.
     """
-    table.refresh()
-    if _marked(table, replace(opened, batch=0)):
+    live.table.refresh()
+    if _marked(live.table, replace(opened, batch=0)):
         return
-    if not all(find_batch(table, one) or find_batch_anywhere(table, one) for one in sent):
+    if not all(history.search(live, one) for one in sent):
         _wait_for_requests(on_event)
-    table.refresh()
-    _append_mark(table, opened.attempt_id, 0)
+    live.table.refresh()
+    append_mark(live, opened.attempt_id, 0)
 
 
-def _fence_by_append(table: Any, intent: Intent, on_event: OnEvent) -> Committed | None:
+def _fence_by_append(live: LiveTable, intent: Intent, on_event: OnEvent) -> Committed | None:
     """Waits out the request timeout, then moves the head unless someone else did."""
     _wait_for_requests(on_event)
-    found = find_batch(table, intent)
+    found = history.search(live, intent)
     if found is not None:
         return found
-    _append_mark(table, intent.attempt_id, intent.batch)
-    return find_batch(table, intent)
+    append_mark(live, intent.attempt_id, intent.batch)
+    return history.search(live, intent)
 
 
 def _wait_for_requests(on_event: OnEvent) -> None:
@@ -194,17 +205,75 @@ def _wait_for_requests(on_event: OnEvent) -> None:
     time.sleep(REQUEST_TIMEOUT_SECONDS)
 
 
-def _append_mark(table: Any, attempt_id: str, batch: int) -> None:
+def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:
+    """Appends the snapshot that fences the batch, once, whatever is answered."""
+    mark = f"{attempt_id}/{batch}"
+    base = live.table.currentSnapshot()
+    guard = _MarkGuard(live, mark, None if base is None else int(base.snapshotId()))
+    prepared = metadata_files.prepare(live.spark, live.table.newFastAppend())
+    error = None
     try:
-        update = table.newFastAppend()
-        update.set(iceberg.FENCE, f"{attempt_id}/{batch}")
-        update.commit()
-    except Exception as error:
-        raise UnavailableError(
-            f"attempt {attempt_id} could not be fenced: the catalog does not take commits",
-            details=("Its files stay where they are, and nothing is rewritten, until it is.",),
-            do="run the command again when the catalog works",
-        ) from error
+        prepared.update.set(iceberg.FENCE, mark)
+        prepared.update.validateWith(guard)
+        prepared.update.commit()
+    except Exception as thrown:
+        error = thrown
+    try:
+        live.table.refresh()
+        appended = guard.find()
+    except Exception as failed:
+        raise _unfenced(attempt_id) from failed
+    if appended is not None:
+        metadata_files.tidy(live, prepared, appended, answered=error is None)
+        return
+    if error is None:  # accepted, and expired or rolled back since
+        return
+    if _cannot_arrive(live, error):
+        metadata_files.remove_unwanted(live, prepared, None)
+    raise _unfenced(attempt_id) from error
+
+
+def _cannot_arrive(live: LiveTable, error: Exception) -> bool:
+    thrown = java_exception(error)
+    return thrown is not None and iceberg.is_a(live.spark, thrown, CLEANABLE)
+
+
+def _unfenced(attempt_id: str) -> UnavailableError:
+    return UnavailableError(
+        f"attempt {attempt_id} could not be fenced: the catalog does not take commits",
+        details=("Its files stay where they are, and nothing is rewritten, until it is.",),
+        do="run the command again when the catalog works",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _MarkGuard:
+    """Ends Iceberg's loop once the mark is in the table: Iceberg would take the snapshot that it
+    finds for the target of a rollback, and drop what others committed after it."""
+
+    live: LiveTable
+    mark: str
+    base: int | None
+
+    def find(self) -> int | None:
+        """The snapshot with the mark in the table as it was refreshed last."""
+        metadata = self.live.table.operations().current()
+        base = -1 if self.base is None else self.base
+        for snapshot in history.added_since(metadata, base):
+            summary = snapshot.summary()
+            if summary is not None and summary.get(iceberg.FENCE) == self.mark:
+                return int(snapshot.snapshotId())
+        return None
+
+    def validate(self, snapshots: Any) -> bool | None:
+        """None, as in commit.Guard, leaves the loop by an error that is not cleanable."""
+        return True if self.find() is None else None
+
+    def errorMessage(self) -> str:
+        return ""
+
+    class Java:
+        implements = ["org.apache.iceberg.SnapshotAncestryValidator"]
 
 
 def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Outcome, ...]:
@@ -212,7 +281,8 @@ def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Ou
 
     A batch of several actions has one summary: its sums are given to the first of them.
     """
-    summary = dict(table.snapshot(found.snapshot_id).summary())
+    snapshot = table.snapshot(found.snapshot_id)
+    summary = {} if snapshot is None else dict(snapshot.summary())  # {}: it has expired since
 
     def number(key: str) -> int:
         return int(summary.get(key, "0"))

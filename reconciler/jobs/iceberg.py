@@ -29,6 +29,15 @@ def qualified(catalog: CatalogConfig, table: tuple[str, ...]) -> str:
     return ".".join(quoted(level) for level in (catalog.name, *table))
 
 
+@dataclass(frozen=True, slots=True)
+class LiveTable:
+    """A loaded table and its qualified name in Spark SQL."""
+
+    spark: Any
+    name: str
+    table: Any
+
+
 def load(spark: Any, name: str) -> Any:
     """A fresh org.apache.iceberg.Table by its qualified name."""
     bridge = spark._jvm.org.apache.iceberg.spark.Spark3Util

@@ -5,17 +5,20 @@ Each records the value it replaces, and is done, pending or lost by what the tab
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from reconciler.core.actions import Action, ActionType, has_order, sort_term
 from reconciler.core.plan import Validity
-from reconciler.errors import UnavailableError, first_line
+from reconciler.errors import UnavailableError, UnknownCommitError
 from reconciler.jobs import commit, iceberg
 from reconciler.jobs.standing import Standing
-from reconciler.jobs.translate import java_exception
+from reconciler.jobs.translate import CLEANABLE, java_exception, java_message, lost_jvm
 
 RESENDS = 10
 """Commits in a row that other writers may win before it is given up."""
+PAUSE_SECONDS = 0.5
+"""Before a commit is sent again that was answered by neither yes nor no."""
 
 
 def judge(table: Any, action: Action) -> Standing:
@@ -55,32 +58,70 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
     """Commits the change if it is still pending on the metadata that it replaces.
 
     Iceberg's own updates would be redone on whatever another writer committed meanwhile; here the
-    commit names the metadata that was judged, and a refused one is judged anew. Returns what was
-    found, and when it was committed "name: old -> new" for the ledger and for people.
+    commit names the metadata that was judged, and a refused one is judged anew. A commit that was
+    answered as a failure, or not at all, and is found done, is ours. Returns what was found, and
+    when it was committed "name: old -> new" for the ledger and for people.
     """
-    for _ in range(RESENDS):
+    before, unknown = _shown(table), ""
+    for number in range(RESENDS):
         table.refresh()
         state = judge(table, action)
+        if state.validity is Validity.DONE and number:
+            return Standing(Validity.PENDING), _detail(table, action, before)
         if state.validity is not Validity.PENDING:
             return state, ""
         operations = table.operations()
-        base = operations.current()
-        before = _shown(table)
+        base, before = operations.current(), _shown(table)
         try:
             operations.commit(base, _changed(spark, table, base, action))
         except Exception as error:
-            thrown = java_exception(error)
-            if thrown is not None and iceberg.is_a(spark, thrown, commit.COMMIT_FAILED):
-                continue
-            if thrown is not None and commit.is_denied(spark, thrown):
-                raise commit.denied(str(table.name()), first_line(thrown.getMessage())) from error
-            raise
+            if _is_final(spark, table, error):
+                table.refresh()
+                if judge(table, action).validity is not Validity.DONE:
+                    raise _refused(spark, table, error) from error
+            unknown = _why_unknown(spark, error)
+            if unknown:
+                time.sleep(PAUSE_SECONDS)
+            continue
         table.refresh()
         return Standing(Validity.PENDING), _detail(table, action, before)
+    if unknown:
+        raise _unknown(table, unknown, "The table does not show it so far.")
     raise UnavailableError(
         f"{table.name()}: its metadata is changed so often that no change of ours is accepted",
         details=(f"{RESENDS} commits in a row lost against other writers.",),
         do="run the command again when the writers are quieter",
+    )
+
+
+def _is_final(spark: Any, table: Any, error: Exception) -> bool:
+    """Whether sending the same again would be answered the same."""
+    if lost_jvm(error):
+        raise _unknown(table, "The Spark process ended while it committed.") from error
+    thrown = java_exception(error)
+    if thrown is None or iceberg.is_a(spark, thrown, commit.COMMIT_FAILED):
+        return False
+    return commit.is_denied(spark, thrown) or iceberg.is_a(spark, thrown, CLEANABLE)
+
+
+def _refused(spark: Any, table: Any, error: Exception) -> Exception:
+    if commit.is_denied(spark, java_exception(error)):
+        return commit.denied(str(table.name()), java_message(error))
+    return error
+
+
+def _why_unknown(spark: Any, error: Exception) -> str:
+    """Why nobody knows what became of the commit, "" if it lost against another one."""
+    thrown = java_exception(error)
+    lost = thrown is not None and iceberg.is_a(spark, thrown, commit.COMMIT_FAILED)
+    return "" if lost else java_message(error)
+
+
+def _unknown(table: Any, *details: str) -> UnknownCommitError:
+    return UnknownCommitError(
+        f"whether a change of the metadata of {table.name()} arrived is not known",
+        details=details,
+        do="run the command again: it finds out, and does it only if it is not done",
     )
 
 

@@ -42,6 +42,7 @@ from reconciler.jobs import (
     iceberg,
     inputs,
     metadata,
+    metadata_files,
     processes,
     session,
     stage,
@@ -49,9 +50,11 @@ from reconciler.jobs import (
     write,
 )
 from reconciler.jobs.group import Compression, Group, batches, make_groups, task_bytes
+from reconciler.jobs.history import Committed
+from reconciler.jobs.iceberg import LiveTable
 from reconciler.jobs.scan import ScanTasks, scan_tasks
 from reconciler.jobs.standing import Standing
-from reconciler.jobs.translate import lost_jvm, translate, translated
+from reconciler.jobs.translate import java_message, lost_jvm, translate, translated
 from reconciler.jobs.write import Attempt, Written
 
 RENEW_SECONDS = 20.0
@@ -155,6 +158,7 @@ class _Execution:
         self.name = iceberg.qualified(request.catalog, request.table)
         self.shown = ".".join((request.catalog.name, *request.table))
         self.table = iceberg.load(spark, self.name)
+        self.live = LiveTable(spark, self.name, self.table)
         self.writer = processes.own_identity(iceberg.jvm_pid(spark))
         self.cores = max(1, int(spark.sparkContext.defaultParallelism))
         self.attempts: list[str] = []
@@ -198,7 +202,7 @@ class _Execution:
         standing.require_base(self.table, self.request, self.shown)
         standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
         if not self.request.allow_live_branches:
-            standing.refuse_live_branches(self.table, self.shown)
+            standing.refuse_live_branches(self.spark, self.table, self.shown)
         tasks = standing.base_tasks(self.spark, self.table, self.request)
         self.base_deletes = {path: file.deletes for path, file in tasks.items()}
         standing.check_inputs(self.request, list(tasks), self.shown)
@@ -526,21 +530,29 @@ class _Execution:
         self.sent.update(part.number for part in written)
         paths = tuple(sorted(file.path for part in written for file in part.group.inputs))
         actions = tuple(dict.fromkeys(part.group.action_id for part in written))
-        intent = self._intent(
-            attempt.id, batch, attempt.prefix, actions, paths,
-            tuple(path for part in written for path in part.paths), attempt.snapshot_id,
+        commits = commit.prepare(self.live)
+        intent = replace(
+            self._intent(
+                attempt.id, batch, attempt.prefix, actions, paths,
+                tuple(path for part in written for path in part.paths), attempt.snapshot_id,
+            ),
+            commits=tuple(prepared.uuid for prepared in commits),
         )  # fmt: skip
         self.ledger.record_intent(intent)
         self.in_doubt = True
         self._say("commit", f"committing batch {batch}: {count(len(paths))} files", actions[0])
-        staged = self._staged(attempt, paths)
+        files = [file for part in written for file in part.files]
         sent = commit.send(
-            self.spark, self.table, staged, intent,
-            [file for part in written for file in part.files], self.own_since_read,
+            self.live,
+            commit.Batch(
+                self._staged(attempt, paths), intent, files, self.own_since_read,
+                self.request.allow_live_branches,
+            ),
+            commits,
         )  # fmt: skip
         if isinstance(sent, commit.Unknown):
             sent = self._settle(intent, sent, written)
-        if isinstance(sent, commit.Committed):
+        if isinstance(sent, Committed):
             self.own.add(sent.snapshot_id)
             self.own_since_read.add(sent.snapshot_id)
             self.committed.update(intent.outputs)
@@ -572,13 +584,31 @@ class _Execution:
             )
         self._record(intent, _outcomes(intent, written, UNKNOWN_OUTCOME, None, sent.why))
         self._say("unknown", f"the commit's outcome is unknown ({sent.why}); finding out")
-        outcomes = fence.settle(
-            self.request.catalog, self.table, intent, True, self.on_event, sent.asserted
-        )
-        if outcomes[0].state == COMMITTED:
-            assert outcomes[0].snapshot_id is not None
-            return commit.Committed(outcomes[0].snapshot_id)
+        try:
+            outcomes = fence.settle(
+                self.request.catalog, self.live, intent, True, self.on_event, sent.asserted
+            )
+        except ReconcilerError:
+            raise
+        except Exception as error:
+            why = java_message(error)
+            raise UnknownCommitError(
+                f"whether a commit to {self.shown} arrived could not be found out",
+                details=(f"{sent.why}; then: {why}", "Its files were left alone."),
+                do="run the command again: it finds out, cleans up and goes on",
+            ) from error
+        committed = outcomes[0].snapshot_id
+        self._remove_metadata(intent, committed)
+        if committed is not None:
+            return Committed(committed)
         return commit.Refused(sent.why, conflict=False, unwritable=sent.unwritable)
+
+    def _remove_metadata(self, intent: Intent, committed: int | None) -> None:
+        """Of a settled batch: what its commits wrote, but for the files of the one that is done."""
+        try:
+            metadata_files.remove_of_commits(self.live, intent.commits, committed)
+        except Exception as error:
+            self._say("left", f"metadata files of a commit stay: {java_message(error)}")
 
     def _refused(
         self,
@@ -612,6 +642,8 @@ class _Execution:
                 details=("Nothing more was committed by this one.",),
                 do="see who else works on the table, then run the command again",
             )
+        if sent.live:
+            raise standing.live_branch_error(self.shown, sent.live)
         if sent.rolled_back:
             standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.core import branches
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.execution import ExecutionRequest
 from reconciler.core.plan import Validity
@@ -69,34 +70,54 @@ def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
             )
 
 
-def refuse_live_branches(table: Any, name: str) -> None:
+def refuse_live_branches(spark: Any, table: Any, name: str) -> None:
     """Write-audit-publish: a rewrite of main would keep a live branch from being published."""
-    on_main = {info.id for info in iceberg.ancestors(table)}
-    published = table.properties().get("write.wap.enabled") == "true"
-    for entry in iceberg.each(table.refs().entrySet()):
-        branch, reference = entry.getKey(), entry.getValue()
-        if branch == "main" or not reference.isBranch():
-            continue
-        head = int(reference.snapshotId())
-        at_head = published and head == int(table.currentSnapshot().snapshotId())
-        if head not in on_main or at_head:
-            raise _live(name, f"branch {branch}")
-    for snapshot in iceberg.each(table.snapshots()) if published else ():
-        info = iceberg.snapshot_info(snapshot)
-        staged = info.summary.get("wap.id")
-        if staged and info.id not in on_main and not _was_published(table, staged):
-            raise _live(name, f"staged snapshot {info.id} (wap.id {staged})")
+    live = live_branch(spark, table)
+    if live:
+        raise live_branch_error(name, live)
 
 
-def _was_published(table: Any, wap_id: str) -> bool:
-    return any(info.summary.get("published-wap-id") == wap_id for info in iceberg.ancestors(table))
+def live_branch(spark: Any, table: Any) -> str:
+    """The first live branch of the table as it was loaded or refreshed last, "" for none."""
+    return branches.live_branch(_branches(spark, table))
 
 
-def _live(name: str, what: str) -> LiveBranchesError:
+def live_branch_error(name: str, live: str) -> LiveBranchesError:
     return LiveBranchesError(
-        f"{name} has a live {what}",
+        f"{name} has a live {live}",
         details=("A rewrite of main would keep it from being published by fast-forward.",),
         do="publish or drop it first, or set spec.safety.allowLiveBranches: true",
+    )
+
+
+def _branches(spark: Any, table: Any) -> branches.Branches:
+    head = table.currentSnapshot()
+    head_id = None if head is None else int(head.snapshotId())
+    util = spark._jvm.org.apache.iceberg.util.SnapshotUtil
+    others = tuple(
+        branches.Branch(
+            str(entry.getKey()),
+            int(entry.getValue().snapshotId()),
+            head_id is not None
+            and util.isAncestorOf(table, head_id, int(entry.getValue().snapshotId())),
+        )
+        for entry in iceberg.each(table.refs().entrySet())
+        if entry.getKey() != "main" and entry.getValue().isBranch()
+    )
+    if table.properties().get("write.wap.enabled") != "true":
+        return branches.Branches(head_id, others)
+    on_main = {info.id: info.summary for info in iceberg.ancestors(table)}
+    every = [iceberg.snapshot_info(snapshot) for snapshot in iceberg.each(table.snapshots())]
+    return branches.Branches(
+        head_id,
+        others,
+        audited=True,
+        staged=tuple(
+            (info.id, info.summary["wap.id"])
+            for info in every
+            if info.id not in on_main and info.summary.get("wap.id")
+        ),
+        published=frozenset(summary.get("published-wap-id", "") for summary in on_main.values()),
     )
 
 

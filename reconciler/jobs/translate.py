@@ -23,6 +23,9 @@ from reconciler.errors import (
 ANSWER_SECONDS = 30.0
 """A JVM that does not tell the time within it counts as ended: its work's outcome is unknown."""
 
+CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
+"""Iceberg's mark of an error after which it deletes what a commit wrote."""
+
 LEFT_ALONE = "The table was left as it was."
 RESTORE = "restore the file, or roll the table back to a snapshot that does not need it"
 
@@ -264,6 +267,13 @@ def _ask(gateway: Any, answered: threading.Event) -> None:
 def java_exception(error: BaseException) -> Any | None:
     """The Throwable behind a Python exception, None for one of Python's own."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def java_message(error: BaseException) -> str:
+    """The error's first line, of Java's exception where it is one: never a stack."""
+    thrown = java_exception(error)
+    text = str(thrown.getMessage() or "") if thrown is not None else str(error)
+    return first_line(text) or type(error).__name__
 
 
 def _causes(error: BaseException) -> list[tuple[str, str]]:

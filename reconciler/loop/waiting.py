@@ -15,7 +15,7 @@ from typing import Any
 from reconciler.advisor.advice import HORIZON_MS, Advice, Rejected
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.core import explain
-from reconciler.core.branches import live_branch
+from reconciler.core.branches import live_branch, of_observation
 from reconciler.core.filetable import Partition
 from reconciler.core.format import iec, utc
 from reconciler.core.observation import Observation
@@ -98,7 +98,8 @@ def quiet_ends(
 
 def refused(observation: Observation, policy: TableLayoutPolicy) -> str:
     """Return why `apply` would refuse the table now, and what to do; "" if it would not."""
-    live = "" if policy.spec.safety.allow_live_branches else live_branch(observation)
+    allowed = policy.spec.safety.allow_live_branches
+    live = "" if allowed else live_branch(of_observation(observation))
     if not live:
         return ""
     return (

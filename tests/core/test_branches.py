@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.branches import live_branch
+from reconciler.core.branches import live_branch, of_observation
 from reconciler.core.observation import RefInfo, SnapshotInfo
 from tests.cli.observations import lineitem
 
@@ -48,4 +48,4 @@ def test_a_branch_is_live_until_it_is_published_or_dropped(
         ancestry=HISTORY,
         other_snapshots=others,
     )
-    assert live_branch(seen) == told
+    assert live_branch(of_observation(seen)) == told

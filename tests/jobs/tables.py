@@ -106,3 +106,35 @@ class Bench:
         known = self.sql(f"SELECT DISTINCT file_path FROM {self.full(name)}.all_files")
         referenced = {row.file_path.partition(location)[2] for row in known}
         return sorted(on_disk - referenced)
+
+
+def intact(bench: Bench, name: str, rows: Counter[str] | None = None) -> None:
+    """Asserts that Spark and pyiceberg read every snapshot, that the rows are `rows`, and that
+    nothing below the table's location is unreferenced but old versions of its metadata."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(bench.config.name, **dict(bench.config.properties))
+    table = catalog.load_table(("jobs", name))
+    live = table.scan().to_arrow()
+    assert live.num_rows == sum(bench.rows(name).values())
+    if rows is not None:
+        assert bench.rows(name) == rows
+    location = "/" + table.location().removeprefix("file:").lstrip("/")
+    known = set()
+    for snapshot in table.metadata.snapshots:
+        known.add(_below(snapshot.manifest_list, location))
+        for manifest in snapshot.manifests(table.io):
+            known.add(_below(manifest.manifest_path, location))
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                known.add(_below(entry.data_file.file_path, location))
+    on_disk = {
+        str(path.relative_to(location))
+        for path in Path(location).rglob("*")
+        if path.is_file() and not path.name.endswith((".crc", ".metadata.json"))
+    }
+    missing, orphans = sorted(known - on_disk), sorted(on_disk - known)
+    assert (missing, orphans) == ([], []), (missing, orphans)
+
+
+def _below(path: str, location: str) -> str:
+    return path.partition(location)[2].lstrip("/")

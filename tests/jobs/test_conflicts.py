@@ -12,9 +12,9 @@ import pytest
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import Event
 from reconciler.core.plan import Validity
-from reconciler.errors import BlockedError
+from reconciler.errors import BlockedError, LiveBranchesError
 from reconciler.jobs import commit, rewrite
-from tests.jobs.tables import Bench
+from tests.jobs.tables import Bench, intact
 
 pytestmark = pytest.mark.spark
 
@@ -162,6 +162,23 @@ def test_a_schema_change_is_a_conflict_and_is_done_again(bench: Bench) -> None:
     result = bench.run(request, _once("commit", lambda: bench.sql(alter)))
     assert (result.commits, result.conflicts, result.done) == (1, 1, True)
     assert bench.ledger.outcomes()[0].detail == "the table's schema was changed"
+
+
+def test_a_branch_that_is_made_after_the_first_check_is_refused(bench: Bench) -> None:
+    name = _table(bench)
+    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    head = bench.table(name).currentSnapshot().snapshotId()
+
+    def branch() -> None:
+        bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH audit")
+        bench.sql(f"INSERT INTO {bench.full(name)}.branch_audit VALUES (1000, 'audited')")
+
+    with pytest.raises(LiveBranchesError, match="has a live branch audit"):
+        bench.run(request, _once("commit", branch))
+    assert bench.table(name).currentSnapshot().snapshotId() == head
+    intact(bench, name)
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+    assert [outcome.state for outcome in bench.ledger.outcomes()] == ["failed"]
 
 
 def test_an_error_inside_the_check_is_settled_not_guessed(

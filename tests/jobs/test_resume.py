@@ -16,6 +16,7 @@ from reconciler.core.actions import ActionType
 from reconciler.core.execution import CatalogConfig, ExecutionRequest, Intent
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
 from reconciler.jobs import cleanup, commit, fence, processes, rewrite, write
+from reconciler.jobs.iceberg import LiveTable
 from tests.conftest import rest_spark_conf
 from tests.jobs.tables import Bench
 from tests.rest_server import RestServer
@@ -281,6 +282,10 @@ def _intent(bench: Bench, request: ExecutionRequest, prefix: str) -> Intent:
     )  # fmt: skip
 
 
+def _live(bench: Bench, name: str) -> LiveTable:
+    return LiveTable(bench.spark, bench.full(name), bench.table(name))
+
+
 def _head(bench: Bench, name: str) -> int:
     return int(bench.table(name).currentSnapshot().snapshotId())
 
@@ -289,7 +294,7 @@ def _settle_elsewhere(bench: Bench, request: ExecutionRequest, asserted: int | N
     """States of a batch that a catalog of another kind than local SQLite may still work on."""
     remote = CatalogConfig("rec", "rest", {"uri": "http://elsewhere"})
     outcomes = fence.settle(
-        remote, bench.table(request.table[-1]), _intent(bench, request, ""), True,
+        remote, _live(bench, request.table[-1]), _intent(bench, request, ""), True,
         bench.events.append, asserted,
     )  # fmt: skip
     return [outcome.state for outcome in outcomes]
@@ -330,7 +335,7 @@ def test_without_any_fence_an_empty_append_is_made_and_said(
     monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
     remote = CatalogConfig("rec", "rest", {"uri": "http://elsewhere"})
     outcomes = fence.settle(
-        remote, bench.table(name), _intent(bench, request, ""), False, bench.events.append
+        remote, _live(bench, name), _intent(bench, request, ""), False, bench.events.append
     )
     assert [outcome.state for outcome in outcomes] == ["failed"]
     summary = dict(bench.table(name).currentSnapshot().summary())

@@ -1,0 +1,86 @@
+"""Whether a commit of ours arrived: searched before anything of it is cleaned up or sent again.
+
+A snapshot of ours carries its batch in its summary. It is looked for among all snapshots that were
+added after the one the batch was made from, on main or not, so that a rollback does not hide it.
+Where snapshots have expired since, the files themselves are looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.core.execution import Intent
+from reconciler.jobs import iceberg
+from reconciler.jobs.iceberg import LiveTable
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """snapshot_id: the snapshot that carries the batch; it may have expired since."""
+
+    snapshot_id: int
+
+
+def search(live: LiveTable, intent: Intent) -> Committed | None:
+    """The batch's snapshot, on freshly read metadata; None if no file of the batch is in the
+    table, which is certain."""
+    live.table.refresh()
+    metadata = live.table.operations().current()
+    found = carrying(metadata, intent)
+    if found is not None or _is_complete(live, intent.base_snapshot_id):
+        return found
+    return _search_files(live, intent)
+
+
+def carrying(metadata: Any, intent: Intent) -> Committed | None:
+    """The snapshot of this metadata that carries the batch."""
+    for snapshot in added_since(metadata, intent.base_snapshot_id):
+        summary = snapshot.summary()
+        if summary is None or summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id:
+            continue
+        if summary.get(iceberg.BATCH) == str(intent.batch):
+            return Committed(int(snapshot.snapshotId()))
+    return None
+
+
+def added_since(metadata: Any, base: int) -> Iterator[Any]:
+    """Snapshots of every branch that were added after `base`, newest first; all if it expired."""
+    snapshots = metadata.snapshots()
+    for index in reversed(range(snapshots.size())):
+        snapshot = snapshots.get(index)
+        if int(snapshot.snapshotId()) == base:
+            return
+        yield snapshot
+
+
+def _is_complete(live: LiveTable, base: int) -> bool:
+    """Whether every snapshot from the head of main back to `base` is still there."""
+    head = live.table.currentSnapshot()
+    if head is None or live.table.snapshot(base) is None:
+        return False
+    util = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil
+    return bool(util.isAncestorOf(live.table, int(head.snapshotId()), base))
+
+
+def _search_files(live: LiveTable, intent: Intent) -> Committed | None:
+    """The snapshot that added the batch's files, by the manifests of all snapshots."""
+    from pyspark.sql import functions as f
+
+    if not intent.outputs:
+        return None
+    entries = live.spark.read.format("iceberg").load(f"{live.name}.all_entries")
+    added = entries.where(
+        (f.col("status") != DELETED)
+        & f.col("data_file.file_path").contains(f"/layout-{intent.attempt_id}/")
+    )
+    outputs = set(intent.outputs)
+    for row in added.select("snapshot_id", "data_file.file_path").collect():
+        if row.file_path in outputs:
+            return Committed(int(row.snapshot_id))
+    return None
+
+
+DELETED = 2
+"""A manifest entry's status: the file was removed by the entry's snapshot."""
