@@ -75,17 +75,18 @@ def _classes_named(properties: Mapping[str, Any]) -> list[str]:
 
 
 def permit(names: Iterable[str]) -> None:
-    """Lets pyiceberg import these classes: a person's own configuration names them."""
+    """Allow pyiceberg to import these classes: a person's own configuration names them."""
     with _lock:
         _permitted.update(names)
 
 
 def file_io(properties: Mapping[str, Any], location: str | None) -> FileIO:
-    """The FileIO for a location: by its scheme, unless a person's own configuration names one."""
+    """Return the FileIO for a location: by its scheme, unless a person's own configuration names
+    one."""
     chosen = dict(properties)
     signed = chosen.get("s3.signer") == served.REST_SIGNER
     if PY_IO_IMPL not in chosen and signed and (location or "").startswith(("s3:", "s3a:", "s3n:")):
-        chosen[PY_IO_IMPL] = FSSPEC_FILE_IO  # the other one cannot have requests signed
+        chosen[PY_IO_IMPL] = FSSPEC_FILE_IO  # the other one does not support request signing
     return load_file_io(chosen, location)
 
 
@@ -128,7 +129,8 @@ class GuardedRestCatalog(RestCatalog):
         )
 
     def _accepted(self, response: TableResponse) -> tuple[dict[str, str], FileIO]:
-        """The table's config and its FileIO: of what the server sent, what is listed."""
+        """Return the table's config and its FileIO, from the listed properties of the server's
+        answer."""
         location = response.metadata_location
         config = served.table_config(response.config, self.uri)
         vended = self._resolve_storage_credentials(response.storage_credentials, location)
@@ -187,13 +189,15 @@ def _no_catalog_class(name: str, catalog_impl: str, properties: Any) -> Catalog:
 def _default_locations(
     location_provider_impl: str, table_location: str, table_properties: dict[str, Any]
 ) -> LocationProvider:
-    """Only a table names a location provider: its files go where they go without one."""
+    """Ignore a location provider, which only a table names: files get the default locations."""
     return load_location_provider(table_location, served.table_properties(table_properties))
 
 
 def guard_imports() -> None:
-    """Puts the functions above in the place of pyiceberg's. A test holds that there are no other
-    places where pyiceberg imports what a text names."""
+    """Replace pyiceberg's functions by those above.
+
+    A test checks that pyiceberg imports classes by name in no other place.
+    """
     pyiceberg.io._import_file_io = _guarded_file_io
     pyiceberg.io.pyarrow._import_retry_strategy = _guarded_retry_strategy
     pyiceberg.table.locations._import_location_provider = _default_locations

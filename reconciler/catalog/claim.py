@@ -1,10 +1,10 @@
-"""Who may maintain a table: the property `layout.owner`, taken by compare-and-set.
+"""Claims a table for an operator: the property `layout.owner`, set by compare-and-set.
 
-Two operators that claim a table at the same time must not both believe they have it. An SQL catalog
-compares the table's metadata location, so that an assertion about the property holds at the moment
-of the commit. A REST catalog knows no assertion about properties: there a claim comes with an
-empty snapshot, and the assertion that the main branch is where it was when the owner was read
-holds for one of them only. Releasing needs no snapshot, as a take-over moves the branch.
+If two operators claim a table at the same time, only one may get it. An SQL catalog compares the
+table's metadata location, so that an assertion about the property holds at the moment of the
+commit. A REST catalog has no assertion about properties: there a claim adds an empty snapshot and
+asserts that the main branch has not moved since the owner was read, which only one of the two can
+pass. A release needs no snapshot, because a take-over moves the branch.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ OWNER_PROPERTY = "layout.owner"
 MOST_ATTEMPTS = 20
 WAIT_SECONDS = 0.1
 SETTLE_SECONDS = 2.0
-"""Before a claim that nothing could guard (format v3 over REST) is read again."""
+"""Seconds before an unguarded claim (format v3 over REST) is read again."""
 
 Result = TypeVar("Result")
 
 
 def owner_of(config: CatalogConfig, identifier: tuple[str, ...], timeout: float = 30.0) -> str:
-    """Who claims the table now, "" when no one does."""
+    """Return who claims the table now, "" if no one does."""
     return _owner(load_table(connect(config, timeout), config, identifier, timeout))
 
 
@@ -46,9 +46,9 @@ def claim(
     expected: str = "",
     timeout: float = 30.0,
 ) -> str:
-    """Claims a table that no one owns; who owns it afterwards, which is `owner` on success.
+    """Claim a table that no one owns; return its owner afterwards, which is `owner` on success.
 
-    expected: a foreign owner whose table is taken over; any other one keeps it.
+    expected: the owner whose table is taken over; any other owner keeps it.
     """
 
     def attempt(table: Table) -> str | None:
@@ -63,7 +63,7 @@ def claim(
 def release(
     config: CatalogConfig, identifier: tuple[str, ...], owner: str, *, timeout: float = 30.0
 ) -> bool:
-    """Gives the table up; False when it was not ours."""
+    """Release the table; return False if it was not ours."""
 
     def attempt(table: Table) -> bool | None:
         from pyiceberg.table.update import RemovePropertiesUpdate
@@ -87,7 +87,7 @@ def _repeated(
     attempt: Callable[[Table], Result | None],
     timeout: float,
 ) -> Result:
-    """The attempt's result. One that lost against another commit reads the table again."""
+    """Return the attempt's result. After a conflict with another commit the table is read again."""
     from pyiceberg.exceptions import CommitFailedException
 
     catalog = connect(config, timeout)
@@ -127,11 +127,11 @@ def _take(table: Table, config: CatalogConfig, owner: str, present: str) -> str:
 
 
 def _commit(table: Table, config: CatalogConfig, present: str, updates: tuple[Any, ...]) -> None:
-    """One commit that succeeds only while the table is as it was read. present: its owner."""
+    """Commit, only if the table is still as it was read. present: its owner."""
     from pyiceberg.table.refs import MAIN_BRANCH
     from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
-    # pyiceberg's own transaction would move the snapshot to a newer parent and try again.
+    # pyiceberg's own transaction would rebase the snapshot on a newer parent and try again.
     requirements: tuple[Any, ...] = (
         AssertTableUUID(uuid=table.metadata.table_uuid),
         _asserted_owner(present)
@@ -144,7 +144,8 @@ def _commit(table: Table, config: CatalogConfig, present: str, updates: tuple[An
 
 
 def _empty_snapshot(table: Table, owner: str) -> tuple[Any, ...]:
-    """The updates of an append without files, which moves the main branch by one."""
+    """Return the updates of an append without files, which moves the main branch by one
+    snapshot."""
     transaction = table.transaction()
     appended = transaction.update_snapshot(snapshot_properties={OWNER_PROPERTY: owner})
     updates, _ = appended.fast_append()._commit()
@@ -152,7 +153,8 @@ def _empty_snapshot(table: Table, owner: str) -> tuple[Any, ...]:
 
 
 def _asserted_owner(owner: str) -> Any:
-    """Checked by pyiceberg against the metadata that the SQL catalog then replaces."""
+    """Return the assertion that pyiceberg checks against the metadata that the SQL catalog then
+    replaces."""
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import ValidatableTableRequirement

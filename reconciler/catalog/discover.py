@@ -1,4 +1,4 @@
-"""Which catalogs there are, and which one a name means. Lists candidates; never guesses.
+"""Finds the configured catalogs, and the one that a name means. Lists candidates; never guesses.
 
 Order of precedence: LAYOUTCTL_* variables, IcebergCatalog documents, PYICEBERG_* variables,
 .pyiceberg.yaml, spark.sql.catalog.* of spark-defaults.conf. The first that names a catalog defines
@@ -48,7 +48,7 @@ SOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class FoundCatalog:
-    """A catalog that some configuration names. supported: its type can be used."""
+    """A configured catalog. supported: its type can be used."""
 
     config: CatalogConfig
     supported: bool
@@ -57,7 +57,7 @@ class FoundCatalog:
 def find_catalogs(
     documents: Sequence[IcebergCatalog] = (), environ: Mapping[str, str] | None = None
 ) -> tuple[FoundCatalog, ...]:
-    """Every catalog, in order of precedence, each name once."""
+    """Return every catalog, in order of precedence, each name once."""
     env = os.environ if environ is None else environ
     found: dict[str, CatalogConfig] = {}
     for config in (
@@ -75,7 +75,7 @@ def find_catalogs(
 
 
 ENDPOINTS = ("uri", "s3.endpoint", "oauth2-server-uri")
-"""Properties that say where secrets are sent."""
+"""Properties that decide where secrets are sent."""
 
 
 def _elsewhere(first: CatalogConfig, later: CatalogConfig, name: str) -> bool:
@@ -86,9 +86,9 @@ def _elsewhere(first: CatalogConfig, later: CatalogConfig, name: str) -> bool:
 
 
 def _with_credentials(first: CatalogConfig, later: CatalogConfig) -> CatalogConfig:
-    """The first one with the later one's secrets, unless these were meant for another server.
+    """Return the first one with the later one's secrets, unless these belong to another server.
 
-    A document of a pull request must not be able to send the user's token to a host it names.
+    A document of a pull request must not be able to send the user's token to a host that it names.
     """
     if any(_elsewhere(first, later, name) for name in ENDPOINTS):
         return first
@@ -105,7 +105,8 @@ def resolve_catalog(
     documents: Sequence[IcebergCatalog] = (),
     environ: Mapping[str, str] | None = None,
 ) -> CatalogConfig:
-    """The catalog of that name; without a name LAYOUTCTL_CATALOG's, or the only one there is."""
+    """Return the catalog of that name; without a name LAYOUTCTL_CATALOG's, or the only one there
+    is."""
     env = os.environ if environ is None else environ
     catalogs = find_catalogs(documents, env)
     wanted = name or env.get(NAME_VARIABLE) or None
@@ -160,7 +161,8 @@ def _listing(catalogs: Sequence[FoundCatalog]) -> tuple[str, ...]:
 
 
 def parse_identifier(text: str) -> tuple[str, ...]:
-    """Levels of a dotted name; backticks quote a level, a doubled backtick stands for one."""
+    """Return the levels of a dotted name; backticks quote a level, a doubled backtick is a literal
+    one."""
     levels: list[str] = []
     at = 0
     while True:
@@ -205,9 +207,9 @@ def resolve_levels(
     *,
     least: int = 0,
 ) -> tuple[CatalogConfig, tuple[str, ...]]:
-    """The catalog that a dotted name means and the levels below it.
+    """Return the catalog that a dotted name means, and the levels below it.
 
-    A first level that is a configured catalog's name is that catalog, provided `least` levels
+    A first level that is a configured catalog's name is that catalog, if at least `least` levels
     remain; otherwise all levels are the catalog's own.
     """
     levels = parse_identifier(name) if name else ()
@@ -227,7 +229,8 @@ def resolve_table(
     documents: Sequence[IcebergCatalog] = (),
     environ: Mapping[str, str] | None = None,
 ) -> tuple[CatalogConfig, tuple[str, ...]]:
-    """The catalog and the identifier levels of "warehouse.sales.lineitem" or "sales.lineitem"."""
+    """Return the catalog and the identifier levels of "warehouse.sales.lineitem" or
+    "sales.lineitem"."""
     config, levels = resolve_levels(name, catalog, documents, environ, least=2)
     if len(levels) < 2:
         raise UserError(
@@ -237,7 +240,8 @@ def resolve_table(
 
 
 def _from_variables(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
-    """LAYOUTCTL_CATALOG=name with LAYOUTCTL_CATALOG__URI=..., __S3__ENDPOINT for s3.endpoint."""
+    """Return the catalog of LAYOUTCTL_CATALOG=name with LAYOUTCTL_CATALOG__URI=..., __S3__ENDPOINT
+    for s3.endpoint."""
     properties = {
         key[len(PROPERTY_PREFIX) :].lower().replace("__", ".").replace("_", "-"): value
         for key, value in env.items()
@@ -261,7 +265,7 @@ def _from_document(document: IcebergCatalog) -> CatalogConfig:
 
 
 def _from_pyiceberg(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
-    """PYICEBERG_CATALOG__* and .pyiceberg.yaml, as pyiceberg itself merges them."""
+    """Return the catalogs of PYICEBERG_CATALOG__* and .pyiceberg.yaml, merged as by pyiceberg."""
     merged: dict[str, dict[str, str]] = {}
     source: dict[str, str] = {}
     path, from_file = _pyiceberg_file(env)
@@ -280,7 +284,7 @@ def _from_pyiceberg(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
 
 
 def _pyiceberg_file(env: Mapping[str, str]) -> tuple[str, dict[str, dict[str, str]]]:
-    """The first .pyiceberg.yaml of $PYICEBERG_HOME, the home and the working directory."""
+    """Return the first .pyiceberg.yaml of $PYICEBERG_HOME, the home and the working directory."""
     import yaml
 
     homes = (env.get("PYICEBERG_HOME"), env.get("HOME"), str(Path.cwd()))
@@ -289,7 +293,7 @@ def _pyiceberg_file(env: Mapping[str, str]) -> tuple[str, dict[str, dict[str, st
         if not path.is_file():
             continue
         try:
-            # As pyiceberg reads it: every scalar is text
+            # as in pyiceberg: every scalar is text
             body = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader) or {}
         except yaml.YAMLError as error:
             raise UserError(
@@ -307,7 +311,7 @@ def _pyiceberg_file(env: Mapping[str, str]) -> tuple[str, dict[str, dict[str, st
 
 
 def _from_spark_defaults(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
-    """Iceberg catalogs of $SPARK_CONF_DIR or $SPARK_HOME/conf."""
+    """Return the Iceberg catalogs of $SPARK_CONF_DIR or $SPARK_HOME/conf."""
     directory = env.get("SPARK_CONF_DIR") or (
         f"{env['SPARK_HOME']}/conf" if env.get("SPARK_HOME") else None
     )
@@ -336,7 +340,7 @@ def _from_spark_defaults(env: Mapping[str, str]) -> Iterable[CatalogConfig]:
 
 
 def _java_properties(text: str) -> dict[str, str]:
-    """Keys and values of a properties file: separated by blanks, "=" or ":"."""
+    """Return keys and values of a properties file: separated by blanks, "=" or ":"."""
     found: dict[str, str] = {}
     for raw in text.splitlines():
         line = raw.strip()

@@ -1,7 +1,7 @@
-"""Catalogs and tables through pyiceberg, with every foreign failure translated once.
+"""Opens catalogs and tables through pyiceberg, and translates every foreign failure once.
 
-A catalog that is down, a name that does not exist, a file that is gone: each becomes one error
-with the next step in it. Nothing here writes to a catalog.
+A catalog that is down, a name that does not exist, a missing file: each becomes one error with the
+next step in it. Nothing here writes to a catalog.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 
 
 def connect(config: CatalogConfig, timeout: float = 30.0) -> Catalog:
-    """The pyiceberg catalog of a configuration."""
+    """Return the pyiceberg catalog of a configuration."""
     path = sqlite_path(config.properties.get("uri", "")) if config.type == "sql" else None
     if path is not None and not path.exists():
         raise UserError(
@@ -65,14 +65,15 @@ def connect(config: CatalogConfig, timeout: float = 30.0) -> Catalog:
 
 
 def quiet_pyiceberg() -> None:
-    """Its warnings (a retried commit, a missing type) are not for our users' terminals."""
+    """Silence pyiceberg's warnings (a retried commit, a missing type), which do not help our
+    users."""
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
 
 def load_table(
     catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ...], timeout: float = 30.0
 ) -> Table:
-    """The table, or an error that says which similar names there are."""
+    """Return the table, or raise an error that names similar tables."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 
     def load() -> Table | None:
@@ -93,7 +94,7 @@ def load_table(
 
 
 def _metadata_location(catalog: Any, identifier: tuple[str, ...]) -> str:
-    """The metadata file that a SQL catalog names for the table, "" where it cannot be told."""
+    """Return the metadata file that a SQL catalog names for the table, "" if unknown."""
     from sqlalchemy import text
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -112,7 +113,7 @@ def _metadata_location(catalog: Any, identifier: tuple[str, ...]) -> str:
 
 
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'")
-"""How pyiceberg refuses a column type that it does not know, such as variant."""
+"""pyiceberg's message for a column type that it does not support, such as variant."""
 
 
 def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -> UserError:
@@ -132,7 +133,7 @@ def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -
 
 
 def refuse_read_only(config: CatalogConfig) -> None:
-    """Raises AccessDeniedError if a SQLite catalog cannot take commits: known before any work."""
+    """Raise AccessDeniedError if a SQLite catalog cannot take commits, before any work is done."""
     uri = config.properties.get("uri", "")
     path = sqlite_path(uri) if config.type == "sql" else None
     if path is None:
@@ -154,7 +155,8 @@ def refuse_read_only(config: CatalogConfig) -> None:
 def data_file_io(
     config: CatalogConfig, identifier: tuple[str, ...] | None, timeout: float = 30.0
 ) -> FileIO:
-    """What reads the catalog's files; with an identifier, with that table's own credentials."""
+    """Return the FileIO of the catalog's files; with an identifier, with that table's own
+    credentials."""
     catalog = connect(config, timeout)
     if identifier is not None:
         return load_table(catalog, config, identifier, timeout).io
@@ -164,7 +166,7 @@ def data_file_io(
 
 
 def list_namespaces(catalog: Catalog, config: CatalogConfig, timeout: float) -> list[Any]:
-    """Every namespace, nested ones included, parents first."""
+    """Return every namespace, nested ones included, parents first."""
 
     def walk() -> list[Any]:
         found: list[Any] = []
@@ -188,7 +190,7 @@ def list_namespaces(catalog: Catalog, config: CatalogConfig, timeout: float) -> 
 def list_tables(
     catalog: Catalog, config: CatalogConfig, namespace: tuple[str, ...], timeout: float
 ) -> list[tuple[str, ...]]:
-    """Identifiers of the namespace's tables, sorted."""
+    """Return the identifiers of the namespace's tables, sorted."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     def listing() -> list[tuple[str, ...]] | None:
@@ -209,7 +211,7 @@ def list_tables(
 
 
 def describe(config: CatalogConfig) -> str:
-    """'"warehouse" (sql, .pyiceberg.yaml)' for messages."""
+    """Return '"warehouse" (sql, .pyiceberg.yaml)' for messages."""
     origin = f", {config.source}" if config.source else ""
     return f'"{config.name}" ({config.type}{origin})'
 
@@ -217,7 +219,8 @@ def describe(config: CatalogConfig) -> str:
 def not_found(
     catalog: Catalog, config: CatalogConfig, identifier: tuple[str, ...]
 ) -> TableNotFoundError:
-    """Why a table was not found: another catalog name, a missing namespace or a near miss."""
+    """Return why a table was not found: another catalog name, a missing namespace or a similar
+    name."""
     what = f'table "{quoted_name(identifier)}" not found in catalog {describe(config)}'
     others = _names_in_sql_catalog(catalog) if config.type == "sql" else {}
     if others and config.name not in others:
@@ -240,7 +243,7 @@ def not_found(
 
 
 def _names_in_sql_catalog(catalog: Any) -> dict[str, int]:
-    """Tables per catalog name in the database behind a SQL catalog."""
+    """Return the number of tables per catalog name in the database behind a SQL catalog."""
     from sqlalchemy import text
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -269,7 +272,7 @@ def _what_there_is(catalog: Catalog, identifier: tuple[str, ...]) -> tuple[str, 
         )
     try:
         tables = [item[-1] for item in catalog.list_tables(namespace)]
-    except Exception:  # a nested namespace that does not exist, in the catalog's own words
+    except Exception:  # a nested namespace that does not exist, reported by the catalog's own error
         names = [".".join(item) for item in namespaces]
         return (
             f'There is no namespace "{quoted_name(namespace)}".',
@@ -291,9 +294,9 @@ def _near(wanted: str, names: list[str], kind: str) -> tuple[str, ...]:
 
 
 def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) -> Result:
-    """The result of a catalog call, or UnavailableError when it fails or takes too long.
+    """Return the result of a catalog call; raise UnavailableError if it fails or takes too long.
 
-    A daemon thread, because a call that hangs must not keep the process from ending.
+    It runs in a daemon thread, because a call that hangs must not keep the process from ending.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -321,7 +324,8 @@ def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) ->
 
 
 def _ended(error: BaseException, config: CatalogConfig) -> UnavailableError:
-    """Foreign code tried to end the process, or panicked: it ends this call only.
+    """Return the error for foreign code that tried to end the process, or panicked: it ends this
+    call only.
 
     A user's Ctrl-C never arrives here: Python raises it in the main thread.
     """
@@ -333,7 +337,7 @@ def _ended(error: BaseException, config: CatalogConfig) -> UnavailableError:
 
 
 def address(config: CatalogConfig) -> str:
-    """The catalog's uri without user info and query string, "" where there is none."""
+    """Return the catalog's uri without user info and query string, "" if there is none."""
     parts = urlsplit(config.properties.get("uri", ""))
     host = parts.hostname or ""
     port = f":{parts.port}" if parts.port else ""
@@ -397,9 +401,9 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
 
 @contextlib.contextmanager
 def translate_io(subject: str, do: str) -> Iterator[None]:
-    """Errors of reading one metadata or data file as errors that name the file.
+    """Translate errors of reading one metadata or data file into errors that name the file.
 
-    What decoders throw at garbage is anything: sizes below zero, streams that are no streams.
+    For invalid data, decoders raise almost anything: negative sizes, invalid streams.
     """
     import pyarrow as pa
 
@@ -426,13 +430,14 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
 
 
 def normalise_path(path: str) -> str:
-    """A location for comparison: file:/x, file:///x and /x are one; manifests keep theirs."""
+    """Return a location for comparison: file:/x, file:///x and /x are equal; manifests keep their
+    form."""
     if path.startswith("file:"):
         return "/" + path[5:].lstrip("/")
     return path
 
 
 def local_path(path: str) -> Path | None:
-    """The local file behind a location, None for object stores."""
+    """Return the local file of a location, None for object stores."""
     normal = normalise_path(path)
     return Path(normal) if normal.startswith("/") else None

@@ -1,6 +1,7 @@
-"""Iceberg table metadata as the plain values of core: schema, specs, sort order, snapshots, refs.
+"""Converts Iceberg table metadata to core's plain values: schema, specs, sort order, snapshots,
+refs.
 
-The only place that knows how pyiceberg names them.
+The only place that uses pyiceberg's names for them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from reconciler.core.schema import (
 
 
 def schema_of(metadata: Any) -> Schema:
-    """The current schema's leaf columns; struct members have dotted names."""
+    """Return the current schema's leaf columns; struct members have dotted names."""
     schema = metadata.schema()
     fields: list[Field] = []
     for member in schema.fields:
@@ -32,7 +33,8 @@ def schema_of(metadata: Any) -> Schema:
 
 
 def _name_mapping(metadata: Any) -> tuple[tuple[tuple[str, ...], int], ...]:
-    """Empty also where the property cannot be parsed: engines do not read such files either."""
+    """Return the name mapping, () also if it cannot be parsed: engines do not read such files
+    either."""
     try:
         mapping = metadata.name_mapping()
     except ValueError:
@@ -73,7 +75,7 @@ def _leaves(
 
 
 def specs_of(metadata: Any) -> dict[int, PartitionSpec]:
-    """Every partition spec the table has had, by id."""
+    """Return every partition spec the table has had, by id."""
     return {
         spec.spec_id: PartitionSpec(
             spec.spec_id,
@@ -87,7 +89,8 @@ def specs_of(metadata: Any) -> dict[int, PartitionSpec]:
 
 
 def sort_order_of(metadata: Any, schema: Schema) -> tuple[tuple[SortColumn, ...], str]:
-    """The default sort order: identity columns up to the first transform, and the whole as text."""
+    """Return the default sort order: identity columns up to the first transform, and the whole as
+    text."""
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)
     fields = order.fields if order is not None else []
     columns: list[SortColumn] = []
@@ -99,7 +102,7 @@ def sort_order_of(metadata: Any, schema: Schema) -> tuple[tuple[SortColumn, ...]
 
 
 def sort_terms_of(metadata: Any) -> tuple[str, ...]:
-    """The default sort order in canonical form, () when unsorted."""
+    """Return the default sort order in canonical form, () when unsorted."""
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)
     return tuple(
         sort_term(
@@ -115,7 +118,7 @@ def _sort_text(field: Any, schema: Schema) -> str:
 
 
 def spec_text(spec: PartitionSpec, schema: Schema) -> str:
-    """ "month(ingested_at), region", or "unpartitioned"."""
+    """Return "month(ingested_at), region", or "unpartitioned"."""
     parts = [
         transform_text(field.transform, schema.name_of(field.source_id))
         for field in spec.fields
@@ -125,7 +128,7 @@ def spec_text(spec: PartitionSpec, schema: Schema) -> str:
 
 
 def transform_text(transform: str, column: str) -> str:
-    """bucket[16] of c as "bucket(16, c)", as Spark and Trino write it."""
+    """Return bucket[16] of c as "bucket(16, c)", as Spark and Trino write it."""
     if transform == "identity":
         return column
     function, _, argument = transform.partition("[")
@@ -133,7 +136,8 @@ def transform_text(transform: str, column: str) -> str:
 
 
 def ancestry_of(metadata: Any) -> tuple[tuple[SnapshotInfo, ...], tuple[SnapshotInfo, ...]]:
-    """(snapshots from the head back to the oldest retained, the other retained snapshots)."""
+    """Return (snapshots from the head back to the oldest retained, the other retained
+    snapshots)."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     chain: list[Any] = []
     current = by_id.get(metadata.current_snapshot_id)
@@ -160,7 +164,7 @@ def _snapshot(snapshot: Any) -> SnapshotInfo:
 
 
 def refs_of(metadata: Any) -> tuple[RefInfo, ...]:
-    """Branches and tags by name."""
+    """Return branches and tags by name."""
     return tuple(
         RefInfo(name, ref.snapshot_ref_type.value, ref.snapshot_id)
         for name, ref in sorted((metadata.refs or {}).items())

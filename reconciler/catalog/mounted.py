@@ -1,7 +1,7 @@
-"""A catalog in the cluster: its document, and its secret as files or as data.
+"""Reads a catalog's configuration in the cluster: its document, and its secret as files or as data.
 
-The secret's keys are the same allow-list as the document's properties; where both name one, the
-secret's holds, so that an address with a password can stay out of the document.
+The secret's keys have the same allow-list as the document's properties. If both have one, the
+secret's value is used, so that an address with a password can stay out of the document.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reconciler.errors import AccessDeniedError, UserError
 
 
 def catalog_config(document: IcebergCatalog, secrets: Mapping[str, str]) -> CatalogConfig:
-    """The catalog that a document and its secret describe.
+    """Return the catalog that a document and its secret describe.
 
     Raises UserError for a key that is not allowed. A message names keys, never values.
     """
@@ -39,11 +39,11 @@ def catalog_config(document: IcebergCatalog, secrets: Mapping[str, str]) -> Cata
 
 
 def mounted_secrets(directory: Path) -> dict[str, str]:
-    """Key -> value of a mounted secret; {} where none is mounted. Raises AccessDeniedError."""
+    """Return key -> value of a mounted secret, {} if none is mounted. Raises AccessDeniedError."""
     if not directory.is_dir():
         return {}
     try:
-        # Names with two dots are the kubelet's own: the data lies behind symbolic links.
+        # Names with two dots belong to the kubelet: the data is behind symbolic links.
         files = [path for path in directory.iterdir() if not path.name.startswith("..")]
         return {path.name: path.read_text(encoding="utf-8").strip("\r\n") for path in files}
     except (OSError, UnicodeDecodeError) as error:

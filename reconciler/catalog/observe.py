@@ -1,8 +1,8 @@
-"""One look at a table: its metadata and its file table, with manifests decoded once and cached.
+"""Observes a table: its metadata and its file table, with manifests decoded once and cached.
 
 Reads the catalog's pointer, the metadata file, the manifest list and the manifests that the cache
-does not hold; no data file. Everything that decides about a table starts from the `Observation`
-returned here.
+does not hold; no data file. Every decision about a table starts from the `Observation` returned
+here.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 READERS = 8
-"""Manifests fetched side by side: on an object store the time is latency."""
+"""Manifests fetched in parallel: on an object store the time is latency."""
 
 UNCUT = 1 << 16
 
 ROWS_AT_ONCE = 16_384
-"""Entries decoded together: bounds the memory of a look at a very large table."""
+"""Entries decoded together: bounds the memory of observing a very large table."""
 
 
 def observe_table(
@@ -65,11 +65,11 @@ def observe_table(
     recent_ms: int = HOUR_MS,
     now_ms: int | None = None,
 ) -> Observation:
-    """The table at its current snapshot.
+    """Return the table at its current snapshot.
 
-    cache_dir: root of the manifest cache. timeout: seconds for the catalog to answer.
-    recent_ms: how far back other writers' overwrites and deletes are looked for, from now_ms
-    (the clock, if not given).
+    cache_dir: root of the manifest cache. timeout: seconds for the catalog to answer. recent_ms:
+    how far back other writers' overwrites and deletes are searched, from now_ms (default: the
+    clock).
     """
     table = load_table(connect(config, timeout), config, identifier, timeout)
     return observe_loaded(
@@ -86,7 +86,7 @@ def observe_loaded(
     recent_ms: int = HOUR_MS,
     now_ms: int | None = None,
 ) -> Observation:
-    """As `observe_table`, for a table that the catalog has already answered for."""
+    """As `observe_table`, for a table that is already loaded."""
     started = time.perf_counter()
     metadata = table.metadata
     reader = ManifestReader(table, cache_dir)
@@ -138,7 +138,7 @@ def observe_loaded(
 
 
 def manifest_info(manifest: ManifestFile) -> tuple[int, int, int]:
-    """(spec id, sequence number, snapshot id) that entries inherit from their manifest."""
+    """Return (spec id, sequence number, snapshot id) that entries inherit from their manifest."""
     return (
         int(manifest.partition_spec_id),
         int(manifest.sequence_number or 0),
@@ -147,7 +147,7 @@ def manifest_info(manifest: ManifestFile) -> tuple[int, int, int]:
 
 
 class ManifestReader:
-    """Reads manifests of one table through its FileIO and the cache; counts what it read."""
+    """Reads manifests of one table through its FileIO and the cache, and counts what it read."""
 
     def __init__(self, table: Table, cache_dir: Path):
         self._io = table.io
@@ -157,7 +157,7 @@ class ManifestReader:
         self.bytes_read = 0
 
     def manifests_of(self, snapshot_id: int | None) -> list[ManifestFile]:
-        """The snapshot's manifest list, [] for a table without snapshots."""
+        """Return the snapshot's manifest list, [] for a table without snapshots."""
         if snapshot_id is None or snapshot_id == -1:
             return []
         snapshot = self._metadata.snapshot_by_id(snapshot_id)
@@ -167,7 +167,8 @@ class ManifestReader:
             return list(snapshot.manifests(cast("FileIO", _CheckedInputs(self._io))))
 
     def entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
-        """All entries of the manifests, those of status 2 (deleted) included; None without any."""
+        """Return all entries of the manifests, those of status 2 (deleted) included; None without
+        any."""
         keys = [(m.manifest_path, int(m.manifest_length)) for m in manifests]
         if not keys:
             return None
@@ -181,12 +182,12 @@ class ManifestReader:
         return live
 
     def tidy(self) -> None:
-        """Keeps the cache small; called once a look, when all its manifests are known."""
+        """Keep the cache small; called once per observation, when all its manifests are known."""
         if self.read:
             self._cache.tidy()
 
     def _decode(self, keys: Sequence[Key]) -> Entries | None:
-        """Manifests that nothing has decoded yet, grouped by schema and decoded together."""
+        """Decode manifests that are not cached, grouped by schema and decoded together."""
         if not keys:
             return None
         with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
@@ -215,14 +216,17 @@ class ManifestReader:
 
 
 def _parse(path: str, data: bytes) -> Container:
-    """Outside the readers' threads: many tiny decompressions would only fight for the lock."""
+    """Parse outside the readers' threads: many tiny decompressions would only compete for the
+    lock."""
     with translate_io(f'the manifest "{path}"', CORRUPT_MANIFEST):
         return parse_container(data)
 
 
 class _CheckedInputs:
-    """Avro files for pyiceberg, the containers of which were looked at: its decoder is native code,
-    and random bytes can end the process."""
+    """Avro files for pyiceberg whose containers were checked before.
+
+    pyiceberg's decoder is native code, and random bytes can end the process.
+    """
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
@@ -250,7 +254,7 @@ CORRUPT_LIST = "restore the file, or roll the table back to another snapshot; no
 
 
 def _batches(members: list[tuple[Key, Container]]) -> list[list[tuple[Key, Container]]]:
-    """Runs of manifests with about ROWS_AT_ONCE entries together."""
+    """Return runs of manifests with about ROWS_AT_ONCE entries together."""
     batches: list[list[tuple[Key, Container]]] = [[]]
     rows = 0
     for member in members:
@@ -265,9 +269,10 @@ def _batches(members: list[tuple[Key, Container]]) -> list[list[tuple[Key, Conta
 def _decode_group(
     schema: str, columns: Any, deletes: bool, members: list[tuple[Key, Container]]
 ) -> Entries:
-    """Manifests of one schema as arrays; when that fails, the one to blame is named.
+    """Return manifests of one schema as arrays; if that fails, raise an error that names the bad
+    one.
 
-    Delete files are matched by their exact path bounds, so nothing of theirs is cut.
+    Delete files are matched by their exact path bounds, so their bounds are not cut.
     """
     keys, containers = [key for key, _ in members], [container for _, container in members]
     rows = [container.rows for container in containers]

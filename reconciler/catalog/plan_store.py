@@ -1,8 +1,8 @@
 """Published plans: write-once, content-addressed objects below one URI of the catalog.
 
-`layoutctl plan --publish` and the operator put plans, a job gets the one it was given by its
-digest. The body is the plan's canonical JSON, so that its SHA-256 is the digest in its name. What
-is approved in Git is found by plan id, and it is that very plan that runs.
+`layoutctl plan --publish` and the operator store plans; a job gets its plan by digest. The body is
+the plan's canonical JSON, so that its SHA-256 is the digest in its name. A plan approved in Git is
+found by its id, so that exactly the approved plan runs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NAME = re.compile(
     r"(?:^|/)(?P<table>[^/]+)/(?P<plan>p-[0-9a-f]{20})-(?P<digest>[0-9a-f]{64})\.json$"
 )
 _MARGIN = 2.0
-"""A listing may take longer than a catalog call."""
+"""Factor by which a listing may take longer than a catalog call."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """One object of the store. modified: when it was written, None where that cannot be told."""
+    """One object of the store. modified: when it was written, None if unknown."""
 
     uri: str
     table_uuid: str
@@ -51,7 +51,7 @@ class StoredPlan:
 class PlanStore:
     """The plans of one catalog. uri: their base; None: beside the shared state tables.
 
-    namespace: of the shared state. on_created is told when the default base had to be made.
+    namespace: of the shared state. on_created is called when the default base had to be created.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PlanStore:
         self._io: FileIO | None = None
 
     def put(self, plan: Plan) -> str:
-        """Stores the plan and returns its URI. Raises UserError when the object is another's."""
+        """Store the plan and return its URI. Raises UserError if the object has another body."""
         body = canonical_json(plan.document())
         digest = plan.digest().removeprefix("sha256:")
         base = self._base_for_writing()
@@ -78,7 +78,7 @@ class PlanStore:
         return self._run(lambda: self._put(uri, body), f"plan {plan.id} cannot be stored")
 
     def get(self, uri: str, digest: str) -> Plan:
-        """The plan at the URI. digest: "sha256:" and 64 hex digits, as it was reviewed."""
+        """Return the plan at the URI. digest: "sha256:" and 64 hex digits, as it was reviewed."""
         body = self._run(lambda: self._read(uri), f"the plan at {uri} cannot be read")
         if body is None:
             raise UserError(
@@ -89,7 +89,7 @@ class PlanStore:
         return _checked(uri, body, digest.removeprefix("sha256:"))
 
     def find(self, table_uuid: str, plan_id: str) -> Plan | None:
-        """The plan of that id, the one made last if it was published with other predictions."""
+        """Return the plan of that id; the latest if it was published with several predictions."""
         found = [item for item in self._list(table_uuid) if item.plan_id == plan_id]
         plans = []
         for item in found:
@@ -98,12 +98,12 @@ class PlanStore:
         return max(plans, key=lambda plan: (plan.created, plan.digest()), default=None)
 
     def uri_of(self, plan: Plan) -> str:
-        """Where the plan lies once it is stored."""
+        """Return the URI at which the plan is stored."""
         digest = plan.digest().removeprefix("sha256:")
         return f"{self._base_for_writing()}/{plan.table_uuid}/{plan.id}-{digest}.json"
 
     def expire(self, retention: dt.timedelta, keep: Collection[str] = ()) -> int:
-        """Removes plans older than the retention, but those with an id in `keep`; how many."""
+        """Remove plans older than the retention, except ids in `keep`; return how many."""
         before = dt.datetime.now(dt.UTC) - retention
         old = [
             item
@@ -181,7 +181,7 @@ class PlanStore:
         return self._io
 
     def _run(self, work: Callable[[], Result], what: str, margin: float = 1.0) -> Result:
-        """The result, or one error that says what could not be done."""
+        """Return the result, or raise one error that says what failed."""
 
         def guarded() -> Result:
             try:
@@ -200,11 +200,11 @@ class PlanStore:
 
 
 class _Missing(Exception):
-    """Listed, but gone when it was read: it expired meanwhile."""
+    """A plan that was listed but is gone: it expired meanwhile."""
 
 
 def _beside(home: str) -> str:
-    """`plans` next to the directory of a state table."""
+    """Return `plans` next to the directory of a state table."""
     return home.rstrip("/").rpartition("/")[0] + "/plans"
 
 
@@ -220,11 +220,11 @@ def _checked(uri: str, body: bytes, digest: str) -> Plan:
 
 
 def _write_once(io: FileIO, uri: str, body: bytes) -> None:
-    """All of it or nothing; a file that is there already stays as it is."""
+    """Write the whole file or nothing; an existing file is not changed."""
     path = local_path(uri)
     if path is None:
-        # An object appears when its upload is complete. Who writes under this name at the same
-        # time writes the same bytes.
+        # An object appears when its upload is complete. A concurrent writer of this name writes the
+        # same bytes.
         with contextlib.suppress(FileExistsError), io.new_output(uri).create() as stream:
             stream.write(body)
         return
@@ -242,7 +242,8 @@ def _write_once(io: FileIO, uri: str, body: bytes) -> None:
 
 
 def _files_below(io: FileIO, base: str) -> Iterator[tuple[str, dt.datetime | None]]:
-    """URIs and times of modification of all files below a location; none where it is missing."""
+    """Yield URIs and modification times of all files below a location; none if it does not
+    exist."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     if isinstance(io, PyArrowFileIO):

@@ -1,6 +1,6 @@
-"""One catalog configuration as pyiceberg's properties and as Spark's, by the allow-list.
+"""Converts one catalog configuration to pyiceberg's properties and to Spark's, by the allow-list.
 
-Both engines must share one name and one database; for an embedded catalog both must wait for each
+Both engines must share one name and one database; for an embedded catalog each must wait for the
 other's locks instead of failing, hence the timeouts.
 """
 
@@ -22,7 +22,8 @@ _DRIVERS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysq
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The database file of an SQLAlchemy SQLite URI, None for other databases and in memory."""
+    """Return the database file of an SQLAlchemy SQLite URI, None for other databases and in
+    memory."""
     match = _SQLITE.match(uri)
     if match is None:
         return None
@@ -31,7 +32,8 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def pyiceberg_properties(config: CatalogConfig) -> dict[str, str]:
-    """The properties for pyiceberg. Only a person's own configuration has others than listed."""
+    """Return the properties for pyiceberg. Only a person's own configuration may have unlisted
+    ones."""
     properties = {
         name: value
         for name, value in config.properties.items()
@@ -45,14 +47,14 @@ def pyiceberg_properties(config: CatalogConfig) -> dict[str, str]:
         properties["uri"] = properties["uri"].split("?")[0] + "?" + urlencode(query, safe="/:")
     region = _region_at_endpoint(config)
     if region:
-        properties["client.region"] = region  # the key that a server overrides
+        properties["client.region"] = region  # a server overrides this key
     return properties
 
 
 def spark_conf(config: CatalogConfig, path: str = "") -> dict[str, str]:
-    """Settings of a Spark session that sees the same catalog under the same name.
+    """Return the settings of a Spark session with the same catalog under the same name.
 
-    path: of a file that the session will read; a server's warehouse may be a mere name.
+    path: of a file that the session will read, because a server's warehouse may be a mere name.
     """
     prefix = f"spark.sql.catalog.{config.name}"
     conf = {
@@ -71,7 +73,8 @@ def spark_conf(config: CatalogConfig, path: str = "") -> dict[str, str]:
 
 
 def _jdbc(config: CatalogConfig) -> dict[str, str]:
-    """An SQLAlchemy URI as JDBC properties; user and password go apart from the address."""
+    """Return an SQLAlchemy URI as JDBC properties; user and password are separate from the
+    address."""
     uri = config.properties.get("uri", "")
     match = _SQLITE.match(uri)
     if match:
@@ -106,7 +109,7 @@ def _jdbc(config: CatalogConfig) -> dict[str, str]:
 
 
 def _object_store(config: CatalogConfig, path: str) -> dict[str, str]:
-    """What Spark needs beside the mapped properties to reach S3."""
+    """Return what Spark needs beside the mapped properties to reach S3."""
     names = config.properties
     on_s3 = any(name.startswith("s3.") for name in names)
     places = (names.get("warehouse", ""), path)
@@ -124,10 +127,10 @@ def _object_store(config: CatalogConfig, path: str) -> dict[str, str]:
 
 
 def _region_at_endpoint(config: CatalogConfig) -> str:
-    """The region to sign with at an endpoint for which none is configured; "" otherwise.
+    """Return the region to sign with at an endpoint for which none is configured; "" otherwise.
 
-    Without one, pyiceberg would ask AWS where a bucket of that name lies, and Spark would fail.
-    Stores other than AWS accept us-east-1, unless they were given a region of their own.
+    Without one, pyiceberg would ask AWS for the region of a bucket of that name, and Spark would
+    fail. Stores other than AWS accept us-east-1, unless they were given a region of their own.
     """
     names = config.properties
     if "s3.endpoint" not in names or "s3.region" in names:
@@ -136,7 +139,7 @@ def _region_at_endpoint(config: CatalogConfig) -> str:
 
 
 def properties_from_spark(settings: Mapping[str, str]) -> dict[str, str] | None:
-    """pyiceberg's spelling of one catalog's Spark settings; None for a type that is not supported.
+    """Return one catalog's Spark settings in pyiceberg's spelling; None for an unsupported type.
 
     settings: keys below spark.sql.catalog.<name>, without that prefix.
     """
@@ -160,7 +163,7 @@ def properties_from_spark(settings: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def _sqlalchemy(settings: Mapping[str, str]) -> str:
-    """jdbc:sqlite:/x.db as sqlite:////x.db; other databases with their user and password."""
+    """Return jdbc:sqlite:/x.db as sqlite:////x.db; other databases with their user and password."""
     uri = settings.get("uri", "").removeprefix("jdbc:")
     if uri.startswith("sqlite:"):
         path = uri.removeprefix("sqlite:").split("?")[0]
@@ -176,7 +179,7 @@ def _sqlalchemy(settings: Mapping[str, str]) -> str:
 
 
 def redact(text: str, config: CatalogConfig) -> str:
-    """The text without any secret value of the configuration."""
+    """Return the text without any secret value of the configuration."""
     for name, value in config.properties.items():
         if is_secret(name) and len(value) >= 4:
             text = text.replace(value, "***")
@@ -190,7 +193,7 @@ def redact(text: str, config: CatalogConfig) -> str:
 
 
 def infer_type(properties: Mapping[str, str]) -> str | None:
-    """The catalog type that properties without a `type` mean; None when it cannot be told."""
+    """Return the catalog type of properties without a `type`; None if it cannot be inferred."""
     kind = properties.get("type", "").lower()
     if kind:
         return kind

@@ -1,8 +1,8 @@
 """State tables in a namespace of the user's own catalog: for `--shared` and for the operator.
 
-Made at the first write, with a word about it. Whatever fails is told as unavailable: who cannot
-read the ledger may start nothing. Files that no commit references are left alone, because they
-may be those of a writer that is about to commit.
+They are created at the first write, with a message. Every failure is reported as unavailable:
+without a readable ledger nothing may start. Files that no commit references are left alone, because
+they may belong to a writer that is about to commit.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 DEFAULT_NAMESPACE = ("layout_reconciler",)
-"""IcebergCatalog's spec.system.namespace where it is not set."""
+"""The default of IcebergCatalog's spec.system.namespace."""
 
 HOME_TABLE = "records"
-"""The table whose location says where the shared state lies."""
+"""The table whose location is that of the shared state."""
 
 WRITE_SECONDS = 180.0
 """A commit is repeated for up to 120 s when others commit first."""
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 class SharedBackend:
-    """A namespace of a catalog. on_created: told when the first table is made there."""
+    """A namespace of a catalog. on_created: called when the first table is created there."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class SharedBackend:
         return table
 
     def known_home(self) -> str | None:
-        """Location of the table that was made first; None before the first write."""
+        """Return the location of the table that was created first; None before the first write."""
         table = self.load(HOME_TABLE)
         return None if table is None else table.location()
 
     def home(self) -> str:
-        """As `known_home`; makes the table when it is missing."""
+        """As `known_home`; create the table if it is missing."""
         from reconciler.catalog.shared_records import RECORDS
         from reconciler.catalog.state_tables import unpartitioned
 
@@ -97,7 +97,8 @@ class SharedBackend:
         )
 
     def remove_orphans(self, table: Table, referenced: set[str]) -> None:
-        """None: another writer's next commit may reference what nothing references yet."""
+        """Remove nothing: another writer's next commit may reference what nothing references
+        yet."""
 
     def _guarded(self, work: Callable[[], Result], verb: str) -> Result:
         from pyiceberg.exceptions import ForbiddenError, UnauthorizedError
@@ -130,7 +131,7 @@ class SharedBackend:
         return self._catalog
 
     def _create_namespace(self, catalog: Any) -> None:
-        """Level by level; another writer may be making the same one."""
+        """Create the namespace level by level; another writer may be creating the same one."""
         for depth in range(1, len(self.namespace) + 1):
             levels = self.namespace[:depth]
             try:

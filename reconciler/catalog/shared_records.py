@@ -1,8 +1,8 @@
 """The small records of the shared state, as one Iceberg table: (kind, key, at_ms, body).
 
-What the local state keeps in SQLite. The latest row of (kind, key) wins, rows of a count are added
-up, and a row without a body removes. Rows are only appended, so that writers never wait for each
-other; a merge keeps what still means something.
+It replaces the SQLite part of the local state. The latest row of (kind, key) wins, rows of a count
+are added up, and a row without a body removes. Rows are only appended, so that writers never wait
+for each other; a merge keeps the rows that still count.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ PLAN, STANDING, APPROVAL, CURSOR, NOTE, WORKLOAD, SKIP = (
     "plan", "standing", "approval", "cursor", "note", "workload", "skip",
 )  # fmt: skip
 EXPIRING = (PLAN, STANDING, APPROVAL)
-"""Kinds that mean nothing any more when no plan of that age can stand."""
+"""Kinds that are useless when no plan of that age can be valid."""
 
 RETENTION_MS = 90 * 86_400_000
 
 JUST_NOW = 60.0
-"""Seconds for which rows that were read at the start of a write are not asked for again."""
+"""Seconds for which rows read at the start of a write are not read again."""
 
 Entry = tuple[str, str, Any]
 """(kind, key, JSON-able value; None removes)."""
 
 
 class TableRecords:
-    """The records of one shared store. Holds all of them, read again when the table changed."""
+    """The records of one shared store. Holds all of them, and reloads them when the table
+    changes."""
 
     def __init__(self, tables: StateTables):
         self._tables = tables
@@ -52,7 +53,7 @@ class TableRecords:
         return None if row is None or row["body"] is None else json.loads(row["body"])
 
     def put(self, entries: Sequence[Entry]) -> None:
-        """One commit with all of them; what is known so already is not written again."""
+        """Write all of them in one commit; known values are not written again."""
         rows = []
         self._cache.rows()
         for kind, key, value in entries:
@@ -63,7 +64,7 @@ class TableRecords:
         self._tables.append(TABLE, RECORDS, rows, merged)
 
     def touch(self, kind: str, keys: Sequence[str]) -> None:
-        """Records that something about the keys is new: the value is the time."""
+        """Record a change of the keys: the value is the time."""
         rows = []
         self._cache.rows()
         for key in keys:
@@ -73,7 +74,7 @@ class TableRecords:
         self._tables.append(TABLE, RECORDS, rows, merged)
 
     def add(self, key: str, counts: Mapping[str, int]) -> None:
-        """Adds to the counts kept under the key."""
+        """Add to the counts of the key."""
         rows = [
             _row(SKIP, json.dumps([key, reason]), str(count), None)
             for reason, count in counts.items()
@@ -112,7 +113,8 @@ def _order(row: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _row(kind: str, key: str, body: str | None, last: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Later than the row it replaces, whatever this machine's clock says."""
+    """Return a row with a later time than the row it replaces, whatever this machine's clock
+    says."""
     at_ms = int(time.time() * 1000)
     if last is not None:
         at_ms = max(at_ms, last["at_ms"] + 1)
@@ -120,7 +122,8 @@ def _row(kind: str, key: str, body: str | None, last: Mapping[str, Any] | None) 
 
 
 def merged(rows: pa.Table) -> pa.Table:
-    """What a merge keeps: the latest of each key, counts added up, nothing removed or expired."""
+    """Return what a merge keeps: the latest of each key, counts added up, nothing removed or
+    expired."""
     oldest = int(time.time() * 1000) - RETENTION_MS
     latest: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(rows.to_pylist(), key=_order):

@@ -1,9 +1,9 @@
-"""The state store that several users, jobs and the operator share: tables of their own catalog.
+"""The state store that users, jobs and the operator share: tables of their own catalog.
 
-Same interface as the local one. Fragments, sketches and ledger are the same Iceberg tables; what
-is SQLite locally is the table `records`, and plans lie in the plan store. The ledger and the
-records are held in memory and read again only when their snapshot is another: the operator asks
-for every table it governs.
+Same interface as the local one. Fragments, sketches and ledger are the same Iceberg tables; the
+table `records` replaces SQLite, and plans are in the plan store. The ledger and the records are
+held in memory and reloaded only when their snapshot changes, because the operator reads them for
+every table it governs.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LEDGER_NOTE = "ledger"
-"""Note that the ledger was written at least once."""
+"""Key of the note that the ledger was written at least once."""
 
 VERSION_AGE = 15.0
 """Seconds for which `workload_version` and `ledger_version` may answer without a catalog call."""
 
 
 class SharedStore(Store):
-    """State in a namespace of a catalog. Reads raise UnavailableError when it cannot be read.
+    """State in a namespace of a catalog. Reads raise UnavailableError if it cannot be read.
 
-    plans_uri: where plans are published, None: beside the state tables. lease: what guards an
-    attempt; by default a job's (JobLease), whose exclusiveness is the operator's work.
+    plans_uri: where plans are published, None: beside the state tables. lease: guards an attempt;
+    by default a job's (JobLease), whose exclusiveness the operator ensures.
     """
 
     heavy_table = "attempts"
@@ -72,7 +72,7 @@ class SharedStore(Store):
     # Plans, approvals, cursors, counts
 
     def put_plan(self, plan: Plan) -> None:
-        """Publishes the plan, then makes it the standing one of (table, policy)."""
+        """Publish the plan, then make it the standing one of (table, policy)."""
         uri = self.plans.put(plan)
         entry = {"uri": uri, "digest": plan.digest(), "tableUuid": plan.table_uuid}
         standing = _standing_key(plan.table_uuid, plan.policy_hash)
@@ -89,7 +89,7 @@ class SharedStore(Store):
             return None
         try:
             return self.plans.get(entry["uri"], entry["digest"])
-        except UserError:  # expired, or no longer what was stored: it does not stand
+        except UserError:  # expired, or its content changed: it is not standing
             return None
 
     def drop_plan(self, plan_id: str) -> None:
@@ -130,18 +130,20 @@ class SharedStore(Store):
     # Fragments and ledger
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
-        """As locally; every table that got some has a new workload version."""
+        """As locally; every table with new fragments gets a new workload version."""
         items = list(fragments)
         super().append_fragments(items)
         self._records.touch(records.WORKLOAD, sorted({item.table_uuid for item in items}))
 
     def workload_version(self, table_uuid: str, max_age: float = VERSION_AGE) -> str:
-        """Changes when queries on the table were imported; "" before the first."""
+        """Return a version that changes when queries on the table are imported; "" before the
+        first."""
         found = self._records.get(records.WORKLOAD, table_uuid, max_age)
         return "" if found is None else str(found)
 
     def ledger_version(self, table_uuid: str, max_age: float = VERSION_AGE) -> str:
-        """Changes when something was recorded for the table; "" before the first."""
+        """Return a version that changes when something is recorded for the table; "" before the
+        first."""
         import pyarrow.compute as pc
 
         _, rows = self._ledger_now(max_age)
@@ -151,7 +153,7 @@ class SharedStore(Store):
         return f"{len(times)}:{pc.max(times).as_py()}" if len(times) else ""
 
     def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
-        """What the policy spent on all of its tables, and anything spent on this one.
+        """Return what the policy spent on all of its tables, and anything spent on this one.
 
         policy: as predictions carry it (loop.step.policy_key).
         """
@@ -159,16 +161,16 @@ class SharedStore(Store):
         return self._spending.of(version, self._charged, policy, table_uuid)
 
     def spent_everywhere(self) -> tuple[Spent, ...]:
-        """What was spent on all tables of the catalog, for a cap over everything."""
+        """Return what was spent on all tables of the catalog, for a cap over everything."""
         version, _ = self._ledger_now()
         return self._spending.all(version, self._charged)
 
     def _charged(self) -> tuple[Charged, ...]:
-        held = self.reservations(None)  # first: what is settled meanwhile then counts by outcomes
+        held = self.reservations(None)  # first, as in Reader.automatic_spent
         return charged(self.ledger(None), held)
 
     def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
-        """The ledger's rows. One that was there and is gone is not an empty one."""
+        """Return the ledger's rows. A ledger that existed and is gone does not count as empty."""
         version, rows = self._ledger_rows.rows(max_age)
         if rows is None and self._records.get(records.NOTE, LEDGER_NOTE, max_age):
             raise UnavailableError(
@@ -191,7 +193,8 @@ class SharedStore(Store):
         kinds: Sequence[str],
         plan_ids: tuple[str, ...] | None = None,
     ) -> list[dict[str, Any]]:
-        """Small rows from memory; large ones, which only settling needs, from their table."""
+        """Return small rows from memory; large ones, which only settling needs, from their
+        table."""
         found: list[dict[str, Any]] = []
         light = [kind for kind in kinds if kind not in HEAVY_KINDS]
         heavy = tuple(kind for kind in kinds if kind in HEAVY_KINDS)
@@ -209,10 +212,10 @@ class SharedStore(Store):
 
 
 class JobLease:
-    """The lease of a job: that there is no second one is the operator's doing, not this object's.
+    """The lease of a job; the operator, not this object, ensures that there is no second job.
 
-    check: raises BlockedError once the job may not go on, for example because the table was
-    claimed by another owner. No process but this one can be known to be dead from here.
+    check: raises BlockedError if the job may not continue, for example because another owner
+    claimed the table. From here no process except this one can be known to be dead.
     """
 
     def __init__(self, check: Callable[[], None] | None = None):

@@ -1,9 +1,9 @@
 """The reconciler's own state: fragments, sketches, ledger, plans, leases.
 
-`Store` is what every state store is; `StateStore` lives in the user's state directory: SQLite for
-what must be compared and set (leases, plans, cursors), Iceberg tables for what grows (fragments,
-sketches, ledger). `catalog.shared_state` has the one that lives in a catalog. Several processes
-may share a store, and one may be killed at any moment.
+`Store` is the interface of every state store; `StateStore` is in the user's state directory: SQLite
+for what needs compare-and-set (leases, plans, cursors), Iceberg tables for what grows (fragments,
+sketches, ledger). `catalog.shared_state` has the one in a catalog. Several processes may share a
+store, and one may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ HEAVY_KINDS = (INTENT, INPUTS)
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """$LAYOUTCTL_STATE, else layoutctl below $XDG_STATE_HOME or ~/.local/state."""
+    """Return $LAYOUTCTL_STATE, else layoutctl below $XDG_STATE_HOME or ~/.local/state."""
     env = os.environ if environ is None else environ
     if env.get("LAYOUTCTL_STATE"):
         return Path(env["LAYOUTCTL_STATE"]).expanduser().absolute()
@@ -83,9 +83,9 @@ def state_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Decoded manifests: $LAYOUTCTL_CACHE, else layoutctl below $XDG_CACHE_HOME or ~/.cache.
+    """Return the directory of decoded manifests, which can be removed at any time.
 
-    Can be removed at any time.
+    $LAYOUTCTL_CACHE, else layoutctl below $XDG_CACHE_HOME or ~/.cache.
     """
     env = os.environ if environ is None else environ
     if env.get("LAYOUTCTL_CACHE"):
@@ -95,14 +95,14 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 class Store(ABC):
-    """A state store. Implements core.execution.Ledger; `lease` makes a Lease.
+    """A state store. Implements core.execution.Ledger; `lease` creates a Lease.
 
     Plans, approvals, cursors, counts and notes are kept by the subclass; fragments, sketches and
     ledger are Iceberg tables of any backend, and are here.
     """
 
     heavy_table = "ledger"
-    """Where intents and zone maps go: large rows that are read by table only."""
+    """Table of intents and zone maps: large rows that are read only by table."""
 
     def __init__(self, tables: StateTables):
         self._tables = tables
@@ -112,34 +112,35 @@ class Store(ABC):
 
     @abstractmethod
     def put_plan(self, plan: Plan) -> None:
-        """Keeps a frozen plan as the standing one of (table, policy)."""
+        """Store a frozen plan as the standing one of (table, policy)."""
 
     @abstractmethod
     def get_plan(self, plan_id: str) -> Plan | None: ...
 
     @abstractmethod
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
-        """The plan proposed last for the table under the policy, if one is kept."""
+        """Return the plan proposed last for the table under the policy, if one is stored."""
 
     @abstractmethod
     def drop_plan(self, plan_id: str) -> None: ...
 
     @abstractmethod
     def approve(self, plan_id: str, policy: str) -> None:
-        """A person approved the plan while that policy (loop.step.policy_key) governed the table.
+        """Record that a person approved the plan while that policy (loop.step.policy_key) governed
+        the table.
 
-        A plan's id does not say whose budgets, windows and suspension hold: another policy with the
-        same layout plans the same, and must ask again. Raises UserError for a plan that is not
-        known here.
+        A plan's id does not include budgets, windows and suspension: another policy with the same
+        layout gives the same plan, and needs its own approval. Raises UserError for a plan that is
+        unknown here.
         """
 
     @abstractmethod
     def approved(self, plan_id: str, policy: str | None = None) -> bool:
-        """Whether it was approved under that policy; None: under any."""
+        """Return whether it was approved under that policy; None: under any."""
 
     @abstractmethod
     def cursor(self, source: str) -> str | None:
-        """How far a source has been imported, in the reader's own terms."""
+        """Return how far a source has been imported, in the reader's own terms."""
 
     @abstractmethod
     def set_cursor(self, source: str, value: str) -> None: ...
@@ -152,7 +153,7 @@ class Store(ABC):
 
     @abstractmethod
     def note(self, key: str) -> Any:
-        """A small JSON value, such as a measured rho; None when there is none."""
+        """Return a small JSON value, such as a measured rho; None if there is none."""
 
     @abstractmethod
     def set_note(self, key: str, value: Any) -> None: ...
@@ -160,8 +161,11 @@ class Store(ABC):
     # Fragments
 
     def append_fragments(self, fragments: Iterable[Fragment]) -> None:
-        """Stores fragments in one commit. Storing the same ones again changes nothing that
-        `fragments` returns: an import that died before its cursor was set may be repeated."""
+        """Store fragments in one commit.
+
+        Storing the same ones again does not change what `fragments` returns: an import that died
+        before its cursor was set may be repeated.
+        """
         now = _now_ms()
         rows = [
             {"shard": shard_of(item.table_uuid), "imported_ms": now, **fragment_to_row(item)}
@@ -170,7 +174,7 @@ class Store(ABC):
         self._tables.append("fragments", FRAGMENTS, rows, _recent_and_distinct)
 
     def fragments(self, table_uuid: str) -> list[Fragment]:
-        """Fragments of the table within the retention, by event time."""
+        """Return the fragments of the table within the retention, by event time."""
         where = matching(
             {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
             {"imported_ms": _now_ms() - RETENTION_MS},
@@ -185,7 +189,7 @@ class Store(ABC):
     # Sketches
 
     def put_sketches(self, table_uuid: str, sketches: Mapping[str, bytes]) -> None:
-        """Stores encoded sketches by data file path, in one commit."""
+        """Store encoded sketches by data file path, in one commit."""
         now, shard = _now_ms(), shard_of(table_uuid)
         rows = [
             {"shard": shard, "table_uuid": table_uuid, "path": path, "stored_ms": now, "body": body}
@@ -194,7 +198,7 @@ class Store(ABC):
         self._tables.append("sketches", SKETCHES, rows, _recent_sketches)
 
     def sketches(self, table_uuid: str, paths: Sequence[str]) -> dict[str, list[bytes]]:
-        """Encoded sketches of the data files that have some, oldest first."""
+        """Return the encoded sketches of the data files that have some, oldest first."""
         where = matching({"shard": shard_of(table_uuid), "table_uuid": table_uuid})
         found = self._tables.scan("sketches", SKETCHES, where, ("path", "stored_ms", "body"))
         if found is None:
@@ -215,7 +219,7 @@ class Store(ABC):
         self._record([_ledger_row(OUTCOME, intent, o.action_id, asdict(o)) for o in outcomes])
 
     def open_intents(self, table_uuid: str) -> tuple[Intent, ...]:
-        """Intents whose last outcome is missing or unknown, oldest first."""
+        """Return the intents whose last outcome is missing or unknown, oldest first."""
         rows = self._ledger(table_uuid, (INTENT, OUTCOME))
         last = {
             (row["attempt_id"], row["batch"], row["action_id"]): json.loads(row["body"])["state"]
@@ -231,17 +235,20 @@ class Store(ABC):
         )
 
     def intents(self, table_uuid: str) -> tuple[Intent, ...]:
-        """Every intent recorded for the table, oldest first."""
+        """Return every intent recorded for the table, oldest first."""
         rows = self._ledger(table_uuid, (INTENT,))
         return tuple(_intent(json.loads(row["body"])) for row in rows)
 
     def outcomes(self, table_uuid: str) -> tuple[Outcome, ...]:
-        """Every outcome recorded for the table, in order of time; a later one of the same action
-        and batch replaces an earlier."""
+        """Return every outcome recorded for the table, in order of time.
+
+        A later one of the same action and batch replaces an earlier one.
+        """
         return tuple(entry.outcome for entry in self.ledger(table_uuid))
 
     def ledger(self, table_uuid: str | None = None) -> tuple[LedgerEntry, ...]:
-        """Outcomes with the predictions they are measured against, of one table or of all."""
+        """Return outcomes with the predictions that they are compared with, of one table or of
+        all."""
         rows = self._ledger(table_uuid, (OUTCOME,))
         plans = None if table_uuid is None else tuple({row["plan_id"] for row in rows})
         predictions = {
@@ -261,19 +268,20 @@ class Store(ABC):
         )
 
     def reserve(self, reservation: Reservation) -> None:
-        """Write-ahead: counts on budgets from now on, in full until it is settled."""
+        """Record a reservation before the work: it counts against budgets in full until it is
+        settled."""
         row = _plain_row(
             RESERVED, reservation.plan_id, "", asdict(reservation), reservation.table_uuid
         )
         self._record([{**row, "attempt_id": reservation.id}])
 
     def settle(self, reservation: Reservation) -> None:
-        """From now on only the outcomes that were recorded count."""
+        """Settle a reservation: from now on only the recorded outcomes count."""
         row = _plain_row(SETTLED, reservation.plan_id, "", {}, reservation.table_uuid)
         self._record([{**row, "attempt_id": reservation.id}])
 
     def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
-        """Every reservation of one table or of all, oldest first."""
+        """Return every reservation of one table or of all, oldest first."""
         rows = self._ledger(table_uuid, (RESERVED, SETTLED))
         settled = {row["attempt_id"] for row in rows if row["kind"] == SETTLED}
         return tuple(
@@ -299,12 +307,12 @@ class Store(ABC):
         return tuple(ReadCheck(**json.loads(row["body"])) for row in rows)
 
     def record_old_zone_maps(self, plan_id: str, action_id: str, files: FileTable) -> None:
-        """Keeps the inputs of an action as they were, so that its savings can be realised later."""
+        """Store the inputs of an action as they were, to measure its savings later."""
         row = _plain_row(INPUTS, plan_id, action_id, {"files": len(files)})
         self._record([{**row, "blob": files_to_blob(files)}])
 
     def old_zone_maps(self, plan_id: str, action_id: str) -> FileTable | None:
-        """The inputs of an action before it ran, without delete load."""
+        """Return the inputs of an action before it ran, without delete load."""
         where = matching({"kind": INPUTS, "plan_id": plan_id, "action_id": action_id})
         found = self._tables.scan(self.heavy_table, LEDGER, where, ("at_ms", "blob"))
         if found is None or not found.num_rows:
@@ -312,7 +320,7 @@ class Store(ABC):
         return files_from_blob(found.sort_by("at_ms").column("blob")[-1].as_py())
 
     def _record(self, rows: Sequence[dict[str, Any]]) -> None:
-        """One kind of rows in one commit."""
+        """Write one kind of rows in one commit."""
         heavy = bool(rows) and rows[0]["kind"] in HEAVY_KINDS
         self._tables.append(self.heavy_table if heavy else "ledger", LEDGER, rows)
 
@@ -322,7 +330,7 @@ class Store(ABC):
         kinds: Sequence[str],
         plan_ids: tuple[str, ...] | None = None,
     ) -> list[dict[str, Any]]:
-        """Rows of these kinds in order of time; None: of any table, of any plan."""
+        """Return rows of these kinds in order of time; None: of any table, of any plan."""
         equal: dict[str, Any] = {"kind": tuple(kinds)}
         if table_uuid is not None:
             equal["table_uuid"] = table_uuid
@@ -423,7 +431,7 @@ def _intent(body: dict[str, Any]) -> Intent:
 
 
 def _recent_and_distinct(rows: pa.Table) -> pa.Table:
-    """Fragments within the retention, each once (the earliest import of it counts)."""
+    """Return fragments within the retention, each once (its earliest import counts)."""
     import pyarrow.compute as pc
 
     rows = rows.filter(pc.greater_equal(rows.column("imported_ms"), _now_ms() - RETENTION_MS))
@@ -434,7 +442,7 @@ def _recent_and_distinct(rows: pa.Table) -> pa.Table:
 
 
 def _recent_sketches(rows: pa.Table) -> pa.Table:
-    """Sketches not older than the retention: like literals they are customers' values."""
+    """Return sketches within the retention: like literals they are customers' values."""
     import pyarrow.compute as pc
 
     return rows.filter(pc.greater_equal(rows.column("stored_ms"), _now_ms() - RETENTION_MS))

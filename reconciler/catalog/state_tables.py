@@ -1,9 +1,9 @@
-"""The Iceberg part of the state: small tables in some catalog, kept small by themselves.
+"""The Iceberg part of the state: small tables in some catalog, which compact themselves.
 
-A backend says which catalog and where: a SQLite catalog in the state directory, or a namespace of
-the user's own catalog (shared_state). Appends are retried by pyiceberg when another process
-commits first; a merge of small files is dropped instead, since the next writer will do it. A
-process may die at any moment: what it wrote without committing is referenced by nothing.
+A backend provides the catalog: a SQLite catalog in the state directory, or a namespace of the
+user's own catalog (shared_state). pyiceberg retries appends when another process commits first; a
+merge of small files is dropped instead, since the next writer will do it. A process may die at any
+moment: nothing references what it wrote without committing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
     "write.parquet.row-group-limit": "20000",
 }
-"""Small row groups: a merge orders rows by table, so that reading one table's skips the others."""
+"""Small row groups: a merge orders rows by table, so that reading one table's rows skips the
+others."""
 
 Columns = tuple[tuple[str, str], ...]
 """Column names and Iceberg types, "?" at the end of the type of an optional one."""
@@ -52,31 +53,31 @@ Result = TypeVar("Result")
 
 
 def shard_of(table_uuid: str) -> int:
-    """A table's shard: its rows lie together and others' are pruned away."""
+    """Return a table's shard: its rows are together, and other shards are pruned."""
     return zlib.crc32(table_uuid.encode()) % SHARDS
 
 
 class Backend(Protocol):
-    """Which catalog holds the state tables, and how its failures are told."""
+    """The catalog that holds the state tables, and the translation of its failures."""
 
     def load(self, name: str) -> Table | None:
-        """The table as it is now, None when it was never written."""
+        """Return the table as it is now, None if it was never written."""
         ...
 
     def create(self, name: str, schema: Any, spec: Any) -> Table:
-        """The table, made unless another writer made it meanwhile."""
+        """Return the table, created unless another writer created it meanwhile."""
         ...
 
     def read(self, work: Callable[[], Result]) -> Result:
-        """The result of reading, its failures translated for people."""
+        """Return the result of reading, with its failures translated for people."""
         ...
 
     def write(self, work: Callable[[], Result]) -> Result:
-        """The result of a commit, its failures translated for people."""
+        """Return the result of a commit, with its failures translated for people."""
         ...
 
     def remove_orphans(self, table: Table, referenced: set[str]) -> None:
-        """Removes files (by name) that nothing references and that are certainly ours."""
+        """Remove files (by name) that nothing references and that are certainly ours."""
         ...
 
 
@@ -89,14 +90,14 @@ class StateTables:
     def append(
         self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None = None
     ) -> None:
-        """One commit with all rows. keep: what a merge of small files retains of a table."""
+        """Append all rows in one commit. keep: what a merge of small files retains of a table."""
         if rows:
             self._backend.write(lambda: self._append(name, columns, rows, keep))
 
     def scan(
         self, name: str, columns: Columns, where: Any, fields: Sequence[str]
     ) -> pa.Table | None:
-        """Rows that match, in no order; None when the table was never written."""
+        """Return rows that match, in no order; None if the table was never written."""
 
         def work() -> pa.Table | None:
             table = self._backend.load(name)
@@ -105,11 +106,11 @@ class StateTables:
         return self._backend.read(work)
 
     def snapshot(self, name: str) -> Table | None:
-        """The table as it is now: one catalog call, no file but its metadata."""
+        """Return the table as it is now: one catalog call, no file except its metadata."""
         return self._backend.read(lambda: self._backend.load(name))
 
     def rows_of(self, table: Table, fields: Sequence[str]) -> pa.Table:
-        """All rows of a loaded table."""
+        """Return all rows of a loaded table."""
         return self._backend.read(lambda: table.scan(selected_fields=tuple(fields)).to_arrow())
 
     def _append(
@@ -130,7 +131,7 @@ class StateTables:
         return self._backend.create(name, schema, spec)
 
     def _merge(self, table: Table, keep: Keep | None) -> None:
-        """Rewrites each shard's rows as one file and lets old snapshots and files go."""
+        """Rewrite each shard's rows as one file, and remove old snapshots and files."""
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
         sharded = bool(table.spec().fields)
@@ -148,7 +149,7 @@ class StateTables:
         self._expire(table)
 
     def _expire(self, table: Table) -> None:
-        """Drops old snapshots, then the files that only they referenced."""
+        """Remove old snapshots, then the files that only they referenced."""
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
         table.refresh()
@@ -167,7 +168,7 @@ class StateTables:
 
 
 class CachedRows:
-    """All rows of one state table, read again only when its snapshot is another.
+    """All rows of one state table, reloaded only when its snapshot changes.
 
     May be used by several threads: one reads, the others wait for it.
     """
@@ -180,7 +181,8 @@ class CachedRows:
         self._checked = 0.0
 
     def rows(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
-        """(version, rows). max_age: seconds for which an answer may be taken without asking."""
+        """Return (version, rows). max_age: seconds for which an answer may be reused without a
+        catalog call."""
         if self._checked and time.monotonic() - self._checked < max_age:
             return self._known
         asked = time.monotonic()
@@ -196,7 +198,7 @@ class CachedRows:
             return self._known
 
     def _newer_is_known(self, table: Table) -> bool:
-        """Another thread looked later and was quicker."""
+        """Whether another thread has already read a newer snapshot."""
         same = self._known[0].startswith(f"{table.metadata.table_uuid}:")
         return same and self._sequence > _sequence(table)
 
@@ -264,7 +266,8 @@ class LocalBackend:
         return self._catalog
 
     def remove_orphans(self, table: Table, referenced: set[str]) -> None:
-        """Files that no snapshot references and that no writer can still be about to commit."""
+        """Remove files that no snapshot references and that no writer can still be about to
+        commit."""
         oldest = time.time() - ORPHAN_SECONDS
         root = self.directory / NAMESPACE / table.name()[-1]
         for path in root.rglob("*"):
@@ -277,7 +280,8 @@ Keep = Callable[["pa.Table"], "pa.Table"]
 
 
 def matching(equal: Mapping[str, Any], least: Mapping[str, Any] | None = None) -> Any:
-    """A row filter: columns equal to a value (or to one of a tuple), columns at least a value."""
+    """Return a row filter: columns equal to a value (or to one of a tuple), columns at least a
+    value."""
     from pyiceberg import expressions
 
     make: Any = expressions  # its constructors are typed for bound terms only
@@ -290,7 +294,7 @@ def matching(equal: Mapping[str, Any], least: Mapping[str, Any] | None = None) -
 
 
 def _referenced(table: Table) -> set[str]:
-    """Every file that the table's metadata, or any of its snapshots, refers to."""
+    """Return every file that the table's metadata, or any of its snapshots, refers to."""
     found = {table.metadata_location}
     found |= {entry.metadata_file for entry in table.metadata.metadata_log}
     manifests = {}
@@ -315,7 +319,7 @@ def _file_count(table: Table) -> int:
 
 
 def unpartitioned(columns: Columns) -> tuple[Any, Any]:
-    """(schema, partition spec) of a table with these columns."""
+    """Return (schema, partition spec) of a table with these columns."""
     from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
     return _schema(columns), UNPARTITIONED_PARTITION_SPEC
@@ -355,7 +359,7 @@ def _to_arrow(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 @contextlib.contextmanager
 def _translated(directory: Path) -> Iterator[None]:
-    """Failures of the state are the user's disk, not the user's table."""
+    """Translate failures of the state: they concern the user's disk, not the user's table."""
     from pyiceberg.exceptions import CommitFailedException
     from sqlalchemy.exc import SQLAlchemyError
 

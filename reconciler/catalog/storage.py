@@ -1,4 +1,4 @@
-"""What an object store's refusals mean, for readers of metadata and data files.
+"""Translates an object store's refusals, for readers of metadata and data files.
 
 pyarrow reports every failure of S3 as an OSError with the store's answer in its text; the answer to
 a HEAD request has no body, so that often only the HTTP status is left.
@@ -27,12 +27,15 @@ _DENIED = frozenset(
 )  # fmt: skip
 _STATUS_DENIED = ("401", "403")
 _STATUS_REGION = ("301", "400")
-"""A request signed for another region is redirected by AWS, and malformed for most other stores. A
-token that has expired is malformed, too."""
+"""Status of a request signed for another region: AWS redirects it, most other stores call it
+malformed.
+
+An expired token is malformed, too.
+"""
 
 
 def storage_refusal(error: BaseException, subject: str) -> ReconcilerError | None:
-    """The user's error for a request that the store refused; None for every other failure.
+    """Return the error for a request that the store refused; None for every other failure.
 
     subject: what was read or written ('the manifest "s3://..."').
     """
