@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from reconciler.jobs import iceberg
+from reconciler.jobs import iceberg, stage
 
 PREFIX_OPERATIONS = "org.apache.iceberg.io.SupportsPrefixOperations"
 
@@ -68,7 +68,7 @@ def referenced(spark: Any, name: str, prefix: str) -> set[str]:
     from pyspark.sql import functions as f
 
     marker = "/" + prefix.rpartition("/")[2] + "/"
-    files = spark.read.format("iceberg").load(f"{name}.all_files")
+    files = stage.all_files(spark, iceberg.load(spark, name))
     rows = files.where(f.col("file_path").contains(marker)).select("file_path").distinct()
     return {_relative(row.file_path, prefix) for row in rows.collect()}
 

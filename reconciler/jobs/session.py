@@ -16,14 +16,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.core.execution import SPARK_APP_PREFIX
 from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
-from reconciler.jobs import class_data, runtime
+from reconciler.jobs import class_data, rest_filter, runtime
 from reconciler.jobs.translate import java_exception, translate
 
 CATALOG_PREFIX = "spark.sql.catalog."
@@ -54,11 +54,23 @@ def start(
     """Return a new session named "layoutctl <app>" with the callback server running.
 
     conf: Spark's settings by name; a master, memory or jars in it or in the user's spark-defaults
-    take precedence over ours. apart: the JVM gets no signals sent to our process group, but still
-    ends with us. Raises UserError if Java, Spark or a jar is missing.
+    take precedence over ours. REST catalogs in it are put behind a `rest_filter`. apart: the JVM
+    gets no signals sent to our process group, but still ends with us. Raises UserError if Java,
+    Spark or a jar is missing.
     """
     _require_pyspark()
     runtime.check_java()
+    conf, filters = rest_filter.filtered(conf)
+    try:
+        spark = _started(conf, app, master, apart)
+    except BaseException:
+        _stop_filters(filters)
+        raise
+    spark._layoutctl_filters = filters
+    return spark
+
+
+def _started(conf: Mapping[str, str], app: str, master: str, apart: bool) -> Any:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -91,6 +103,11 @@ def start(
             spark.conf.set(key, value)
     _open_catalogs(spark, conf)
     return spark
+
+
+def _stop_filters(filters: Sequence[rest_filter.RestFilter]) -> None:
+    for opened in filters:
+        opened.stop()
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
@@ -329,6 +346,7 @@ def stop(spark: Any) -> None:
         gateway.shutdown_callback_server() if process is not None else gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
+    _stop_filters(getattr(spark, "_layoutctl_filters", []))
     scratch = getattr(spark, "_layoutctl_scratch", None)
     if scratch is not None:
         scratch.cleanup()

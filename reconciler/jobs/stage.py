@@ -3,6 +3,8 @@
 A set id names a set of scan tasks for reading, and a rewrite for writing. The table cached under it
 has overridden properties, so that output prefix, row-group size and codec apply to the rewrite
 while the real table's properties do not change.
+Properties of the table that name a class (api.served_properties) are not among the cached
+table's, so that Iceberg loads none.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.api.served_properties import names_code, staged_properties
 from reconciler.jobs import iceberg
 
 DATA_PATH = "write.data.path"
@@ -37,8 +40,10 @@ def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
     """Return the present table with changed properties, for staging only; nothing is committed."""
     core = spark._jvm.org.apache.iceberg
     merged = spark._jvm.java.util.HashMap()
-    merged.putAll(table.properties())
-    for name, value in changes.items():
+    given = table.properties()
+    found = {name: given.get(name) for name in _names(spark, given)}
+    kept = staged_properties({name: value for name, value in found.items() if value is not None})
+    for name, value in {**kept, **changes}.items():
         merged.put(name, value)
     locations = core.LocationProviders.locationsFor(table.location(), merged)
     metadata = table.operations().current().replaceProperties(merged)
@@ -46,9 +51,31 @@ def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
     return core.BaseTable(operations, table.name())
 
 
+def without_code(spark: Any, table: Any) -> Any:
+    """The table, or a copy of it as of now for reading, if its properties name a class."""
+    named = any(names_code(name) for name in _names(spark, table.properties()))
+    return overridden(spark, table, {}) if named else table
+
+
+def all_files(spark: Any, table: Any) -> Any:
+    """A frame of the files of all snapshots: the metadata table of that name."""
+    from pyspark.sql import DataFrame
+
+    core = spark._jvm.org.apache.iceberg
+    found = core.spark.SparkTableUtil.loadMetadataTable(
+        spark._jsparkSession, without_code(spark, table), core.MetadataTableType.ALL_FILES
+    )
+    return DataFrame(found, spark)
+
+
+def _names(spark: Any, properties: Any) -> list[str]:
+    return str(spark._jvm.java.lang.String.join("\n", properties.keySet())).split("\n")
+
+
 @contextlib.contextmanager
 def staged(spark: Any, table: Any, set_id: str, tasks: Any) -> Iterator[str]:
     """Register a java.util.List of scan tasks under `set_id`, to be read."""
+    table = without_code(spark, table)
     cache = iceberg.table_cache(spark)
     tasks_of = iceberg.task_set_manager(spark)
     cache.add(set_id, table)
@@ -62,7 +89,10 @@ def staged(spark: Any, table: Any, set_id: str, tasks: Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
-    """Register `set_id` as a rewrite to write to; yields a function that lists the new files."""
+    """Register `set_id` as a rewrite to write to; yields a function that lists the new files.
+
+    table: as `overridden` returns it.
+    """
     cache, rewrites = iceberg.table_cache(spark), iceberg.rewrite_coordinator(spark)
     cache.add(set_id, table)
     try:
