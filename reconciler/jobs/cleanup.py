@@ -1,6 +1,6 @@
-"""Removes what an attempt left behind: only below its own prefix, only what nothing references.
+"""Removes an attempt's leftover files: only below its own prefix, and only unreferenced ones.
 
-Called once the attempt is fenced, or while it is our own and nothing of it is under way.
+Called once the attempt is fenced, or for our own attempt when none of its work is running.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PREFIX_OPERATIONS = "org.apache.iceberg.io.SupportsPrefixOperations"
 def remove_leftovers(
     spark: Any, table: Any, name: str, prefix: str, committed: Collection[str] = ()
 ) -> tuple[int, int]:
-    """Deletes unreferenced files below the prefix; how many, and their bytes.
+    """Delete unreferenced files below the prefix; return their number and bytes.
 
-    committed: files that the caller knows to be referenced. Where they are all there is, which is
-    how nearly every attempt ends, the table's snapshots need not be searched.
+    committed: files that the caller knows to be referenced. If there are no others, as after nearly
+    every attempt, the table's snapshots need not be searched.
     """
     if "/layout-" not in prefix:  # not a directory of ours
         return 0, 0
@@ -40,7 +40,8 @@ def remove_leftovers(
 
 
 def listing(spark: Any, table: Any, prefix: str) -> dict[str, int]:
-    """Bytes by path of the files below the prefix; {} if the storage cannot list by prefix."""
+    """Return the bytes by path of the files below the prefix; {} if the storage cannot list by
+    prefix."""
     io = table.io()
     if not iceberg.is_a(spark, io, PREFIX_OPERATIONS):
         return {}
@@ -58,13 +59,15 @@ def listing(spark: Any, table: Any, prefix: str) -> dict[str, int]:
 
 
 def _missing(error: Exception) -> bool:
-    """A prefix that was never written to is an error on file systems, an empty list elsewhere."""
+    """Whether the prefix was never written to: an error on file systems, an empty list
+    elsewhere."""
     text = f"{getattr(error, 'java_exception', '')} {getattr(error, '_origin', '')} {error}"
     return "FileNotFoundException" in text or "NotFoundException" in text
 
 
 def referenced(spark: Any, name: str, prefix: str) -> set[str]:
-    """Files below the prefix, relative to it, that any snapshot of any branch or tag references."""
+    """Return files below the prefix, relative to it, that a snapshot of any branch or tag
+    references."""
     from pyspark.sql import functions as f
 
     marker = "/" + prefix.rpartition("/")[2] + "/"
@@ -74,13 +77,13 @@ def referenced(spark: Any, name: str, prefix: str) -> set[str]:
 
 
 def _relative(path: str, prefix: str) -> str:
-    """The part below the prefix: `file:/x` and `file:///x` are the same place."""
+    """Return the part below the prefix: `file:/x` and `file:///x` are the same place."""
     marker = "/" + prefix.rpartition("/")[2] + "/"
     return path.partition(marker)[2]
 
 
 def _remove_empty_directories(spark: Any, table: Any, prefix: str) -> None:
-    """On a file system, the prefix itself and its partition directories, deepest first."""
+    """On a file system, remove the empty prefix and its partition directories, deepest first."""
     if not iceberg.is_a(spark, table.io(), "org.apache.iceberg.hadoop.HadoopFileIO"):
         return
     root = spark._jvm.org.apache.hadoop.fs.Path(prefix)

@@ -1,4 +1,4 @@
-"""Which input of a group cannot be read: errors of Spark and Parquet seldom name the file."""
+"""Finds the unreadable input of a group: errors of Spark and Parquet seldom name the file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from reconciler.jobs.write import Attempt
 def pinpointed(
     attempt: Attempt, number: int, tasks: ScanTasks, error: Exception
 ) -> TableDamagedError | None:
-    """The error of group `number` with the file that it is about, found by reading its inputs
-    about once more; None if it is about none, or names it already.
+    """Return the error of group `number` with the file that caused it, found by reading its inputs
+    again.
 
-    A missing file stays as it is told: another writer may have removed it, which is a conflict.
+    They are read about once more. None if no file causes it, or if the error names the file. A
+    missing file is not handled here: another writer may have removed it, which is a conflict.
     """
     doing = f"rewrite {attempt.name}"
     if isinstance(error, ReconcilerError):
@@ -53,8 +54,10 @@ def pinpointed(
 
 
 def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
-    """A decoder of garbage ends in about any error; what Spark says before it reads is none of
-    them, nor is the end of a job that was cancelled."""
+    """Whether damage may be the cause: decoders raise almost any error for invalid data.
+
+    Errors that Spark raises before it reads, and the end of a cancelled job, are excluded.
+    """
     from pyspark.errors import AnalysisException
 
     if isinstance(error, AnalysisException):
@@ -67,10 +70,10 @@ def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
 def first_unreadable(
     paths: Sequence[str], readable: Callable[[Sequence[str]], bool], *, surely: bool
 ) -> str | None:
-    """The first path that cannot be read, by halves; None if all of them can.
+    """Return the first path that cannot be read, by halves; None if all of them can.
 
-    surely: the error speaks of damage. Any other may come of the storage: a file is blamed only if
-    another one can be read.
+    surely: the error indicates damage. Any other error may come from the storage: then a file is
+    blamed only if another one can be read.
     """
     if readable(paths):
         return None

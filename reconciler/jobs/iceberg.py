@@ -1,7 +1,8 @@
-"""Iceberg's Java API as the jobs need it: tables, snapshots, scan tasks, the staging caches.
+"""Wraps the parts of Iceberg's Java API that jobs use: tables, snapshots, scan tasks, staging
+caches.
 
-Work over many files is done inside the JVM (streams over method handles), not by one py4j call a
-file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing here decides.
+Work over many files is done inside the JVM (streams over method handles), not by one py4j call per
+file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ FENCE = "layout.fence"
 
 
 def quoted(name: str) -> str:
-    """A name in Spark SQL, whatever characters it has."""
+    """Return a name quoted for Spark SQL, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def qualified(catalog: CatalogConfig, table: tuple[str, ...]) -> str:
-    """The table's name in Spark SQL, every level quoted."""
+    """Return the table's name in Spark SQL, every level quoted."""
     return ".".join(quoted(level) for level in (catalog.name, *table))
 
 
@@ -39,13 +40,13 @@ class LiveTable:
 
 
 def load(spark: Any, name: str) -> Any:
-    """A fresh org.apache.iceberg.Table by its qualified name."""
+    """Return a fresh org.apache.iceberg.Table by its qualified name."""
     bridge = spark._jvm.org.apache.iceberg.spark.Spark3Util
     return bridge.loadIcebergTable(spark._jsparkSession, name)
 
 
 def java_class(spark: Any, name: str) -> Any:
-    """A class by name through the loader that knows the runtime jar."""
+    """Return a class by name through the class loader that has the runtime jar."""
     return once(spark, name, lambda: _loaded(spark, name))
 
 
@@ -54,8 +55,10 @@ def _loaded(spark: Any, name: str) -> Any:
 
 
 def once(spark: Any, key: Any, make: Callable[[], Any]) -> Any:
-    """An object of this JVM that never changes, such as a class or a method handle: made once,
-    since each takes several calls."""
+    """Return an immutable object of this JVM, such as a class or a method handle, created once.
+
+    To create one takes several calls.
+    """
     known = spark.sparkContext._gateway.__dict__.setdefault("_layoutctl_known", {})
     if key not in known:
         known[key] = make()
@@ -67,7 +70,7 @@ def is_a(spark: Any, value: Any, class_name: str) -> bool:
 
 
 def table_cache(spark: Any) -> Any:
-    """SparkTableCache.get(), by reflection: its name is ambiguous for py4j."""
+    """Return SparkTableCache.get(), by reflection: its name is ambiguous for py4j."""
     java, gateway = spark._jvm, spark.sparkContext._gateway
     found = java_class(spark, "org.apache.iceberg.spark.SparkTableCache")
     method = found.getMethod("get", gateway.new_array(java.java.lang.Class, 0))
@@ -90,7 +93,7 @@ def java_list(spark: Any, values: Iterable[Any]) -> Any:
 
 
 def java_lines(spark: Any, texts: Iterable[str]) -> Any:
-    """A java.util.stream.Stream of strings in a few calls, however many there are."""
+    """Return a java.util.stream.Stream of strings in a few calls, however many there are."""
     pattern = spark._jvm.java.util.regex.Pattern
     return pattern.compile("\n").splitAsStream("\n".join(texts))
 
@@ -107,7 +110,7 @@ def java_array(spark: Any, kind: str, values: Sequence[Any]) -> Any:
 
 
 def java_package(spark: Any, name: str) -> Any:
-    """A class as py4j names it."""
+    """Return a class as py4j names it."""
     found = spark._jvm
     for part in name.split("."):
         found = getattr(found, part)
@@ -115,29 +118,31 @@ def java_package(spark: Any, name: str) -> Any:
 
 
 def each(java_iterable: Any) -> Iterator[Any]:
-    """Items of a Java collection. py4j's own iterator ends by an exception, which costs more
-    calls than a short list has items."""
+    """Yield the items of a Java collection.
+
+    py4j's own iterator ends by an exception, which costs more calls than a short list has items.
+    """
     iterator = java_iterable.iterator()
     while iterator.hasNext():
         yield iterator.next()
 
 
 def java_values(java_map: Any) -> Any:
-    """The map's java.util.Collection of values: py4j's own `values` is a Python view."""
+    """Return the map's java.util.Collection of values: py4j's own `values` is a Python view."""
     from py4j.java_gateway import get_method
 
     return get_method(java_map, "values")()
 
 
 def method_type(spark: Any, returns: str, *parameters: str) -> Any:
-    """A java.lang.invoke.MethodType of class names; of primitives, PRIMITIVES are known."""
+    """Return a java.lang.invoke.MethodType of class names; PRIMITIVES are known by name."""
     kind = spark._jvm.java.lang.invoke.MethodType
     classes = java_list(spark, [_class_of(spark, name) for name in parameters])
     return kind.methodType(_class_of(spark, returns), classes)
 
 
 PRIMITIVES = {"boolean": "Boolean", "int": "Integer"}
-"""With the class whose TYPE they are."""
+"""Primitive types, with the class whose TYPE they are."""
 
 
 def _class_of(spark: Any, name: str) -> Any:
@@ -146,7 +151,7 @@ def _class_of(spark: Any, name: str) -> Any:
 
 
 def method(spark: Any, owner: str, name: str, returns: str, *parameters: str) -> Any:
-    """A public method as a MethodHandle; its first argument is the object."""
+    """Return a public method as a MethodHandle; its first argument is the object."""
     return _handle(spark, "findVirtual", owner, name, returns, *parameters)
 
 
@@ -164,7 +169,7 @@ def _handle(spark: Any, find: str, owner: str, name: str, returns: str, *paramet
 
 
 def as_lambda(spark: Any, interface: str, handle: Any) -> Any:
-    """A MethodHandle as a functional interface, so that it runs inside the JVM."""
+    """Return a MethodHandle as a functional interface, so that it runs inside the JVM."""
     proxies = spark._jvm.java.lang.invoke.MethodHandleProxies
     return proxies.asInterfaceInstance(java_class(spark, interface), handle)
 
@@ -182,7 +187,8 @@ class SnapshotInfo:
         return self.summary.get(ATTEMPT_ID) == attempt_id and self.summary.get(BATCH) == str(batch)
 
     def fences(self, attempt_id: str, batch: int) -> bool:
-        """Whether it says that the batch, or its whole attempt (batch 0), must not commit."""
+        """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch
+        0)."""
         return self.summary.get(FENCE) in (f"{attempt_id}/{batch}", f"{attempt_id}/0")
 
 
@@ -203,7 +209,8 @@ def _text_map(java_map: Any) -> dict[str, str]:
 
 
 def ancestors(table: Any) -> Iterator[SnapshotInfo]:
-    """From the head of main back to the root, or to where the history has expired."""
+    """Yield the snapshots from the head of main back to the root, or to where the history has
+    expired."""
     snapshot = table.currentSnapshot()
     while snapshot is not None:
         info = snapshot_info(snapshot)
@@ -212,7 +219,7 @@ def ancestors(table: Any) -> Iterator[SnapshotInfo]:
 
 
 def ancestors_until(table: Any, base: int) -> tuple[list[SnapshotInfo], bool]:
-    """Ancestors newer than `base`, newest first; False if the walk did not reach it."""
+    """Return the ancestors newer than `base`, newest first; False if the walk did not reach it."""
     newer: list[SnapshotInfo] = []
     for info in ancestors(table):
         if info.id == base:
@@ -227,6 +234,6 @@ def jvm_pid(spark: Any) -> int | None:
 
 
 def short(snapshot_id: int | None) -> str:
-    """A snapshot id as progress shows it: 7318…221."""
+    """Return a snapshot id as progress shows it: 7318…221."""
     text = str(snapshot_id)
     return text if len(text) <= 8 else f"{text[:4]}…{text[-3:]}"

@@ -1,8 +1,8 @@
-"""The Java side of the jobs: which jars at which checksums, where they are kept, which JDK.
+"""The Java side of the jobs: jars with their checksums, the cache that holds them, the JDK.
 
-The Iceberg runtime is pinned here and nowhere else. It is fetched once, by the Ivy that pyspark
-ships, into a cache directory, and checked before it gets its final name. A Spark that already has
-a runtime on its class path is respected. Used by `session`, and by tests for their own servers.
+The Iceberg runtime is pinned only here. It is downloaded once, by the Ivy that pyspark includes,
+into a cache directory, and checked before it gets its final name. If a Spark already has a runtime
+on its class path, that one is used. Used by `session`, and by tests for their own servers.
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ AWS_BUNDLE = Jar(
     "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
 )
 IMAGE_JARS = (ICEBERG_RUNTIME, AWS_BUNDLE)
-"""What the job image has beside Spark's own: executors fetch nothing."""
+"""The jars of the job image beside Spark's own: executors download nothing."""
 
 
 def session_jars(conf: Mapping[str, str]) -> tuple[Path, ...]:
-    """Local jars that a session with this Spark configuration still needs on its class path."""
+    """Return the local jars that a session with this Spark configuration still needs on its class
+    path."""
     wanted: list[Jar] = []
     if not _provided("iceberg-spark-runtime-", conf):
         wanted.append(ICEBERG_RUNTIME)
@@ -86,7 +87,7 @@ def session_jars(conf: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _provided(artifact: str, conf: Mapping[str, str]) -> bool:
-    """True if the user's Spark brings the artifact: among its jars, or named in its settings."""
+    """Whether the user's Spark has the artifact: among its jars, or named in its settings."""
     settings = {**spark_defaults(), **conf}
     named = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
     if any(artifact in settings.get(key, "") for key in named):
@@ -95,7 +96,7 @@ def _provided(artifact: str, conf: Mapping[str, str]) -> bool:
 
 
 def spark_home() -> Path:
-    """SPARK_HOME if the user set one, else the distribution inside the pyspark package."""
+    """Return SPARK_HOME if the user set one, else the distribution inside the pyspark package."""
     chosen = os.environ.get("SPARK_HOME")
     if chosen:
         return Path(chosen)
@@ -110,7 +111,8 @@ def spark_home() -> Path:
 
 
 def spark_defaults() -> dict[str, str]:
-    """The user's spark-defaults.conf: of SPARK_CONF_DIR, else of SPARK_HOME; {} without one."""
+    """Return the user's spark-defaults.conf: of SPARK_CONF_DIR, else of SPARK_HOME; {} without
+    one."""
     chosen, home = os.environ.get("SPARK_CONF_DIR"), os.environ.get("SPARK_HOME")
     directory = Path(chosen) if chosen else Path(home) / "conf" if home else None
     if directory is None or not (directory / "spark-defaults.conf").is_file():
@@ -125,7 +127,7 @@ def spark_defaults() -> dict[str, str]:
 
 
 def cache_directory() -> Path:
-    """$LAYOUTCTL_CACHE, else layoutctl/jars below the user's cache directory."""
+    """Return $LAYOUTCTL_CACHE, else layoutctl/jars below the user's cache directory."""
     chosen = os.environ.get("LAYOUTCTL_CACHE")
     if chosen:
         return Path(chosen)
@@ -134,7 +136,8 @@ def cache_directory() -> Path:
 
 
 def fetch(jars: Sequence[Jar]) -> tuple[Path, ...]:
-    """Paths of the jars in the cache; missing ones are downloaded, checked, then renamed."""
+    """Return the paths of the jars in the cache; missing ones are downloaded, checked, then
+    renamed."""
     directory = cache_directory()
     paths = tuple(directory / jar.file_name for jar in jars)
     if all(path.is_file() for path in paths):
@@ -156,7 +159,7 @@ def fetch(jars: Sequence[Jar]) -> tuple[Path, ...]:
 
 @contextlib.contextmanager
 def _exclusive(path: Path) -> Iterator[None]:
-    """Holds an advisory lock, so that processes that start together download once."""
+    """Hold an advisory lock, so that processes that start together download once."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -209,7 +212,8 @@ def _run_ivy(jars: Sequence[Jar], root: Path) -> None:
 
 
 def _ivy_module(jars: Sequence[Jar]) -> str:
-    """An Ivy module that depends on exactly these artifacts, and on nothing they depend on."""
+    """Return an Ivy module that depends on exactly these artifacts, and not on their
+    dependencies."""
     modules: dict[tuple[str, str, str], list[Jar]] = {}
     for jar in jars:
         modules.setdefault((jar.organisation, jar.module, jar.revision), []).append(jar)
@@ -239,7 +243,7 @@ def _sha256(path: Path) -> str:
 
 
 def java_command() -> str:
-    """$JAVA_HOME/bin/java, else java on the PATH. Raises UserError when there is none."""
+    """Return $JAVA_HOME/bin/java, else java on the PATH. Raises UserError if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return str(Path(home) / "bin" / "java")
@@ -250,7 +254,7 @@ def java_command() -> str:
 
 
 def check_java() -> None:
-    """Raises UserError unless the JDK that Spark will use is new enough and complete."""
+    """Raise UserError unless the JDK that Spark will use is new enough and complete."""
     place = "$JAVA_HOME" if os.environ.get("JAVA_HOME") else "the PATH"
     try:
         listed = subprocess.run(

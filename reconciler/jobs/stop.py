@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a question: `should_stop` is true from the first signal on."""
+"""Turns SIGINT and SIGTERM into a function: `should_stop` returns True from the first signal on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from types import FrameType
 
 @contextlib.contextmanager
 def stop_signals(on_first: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Yields should_stop. The first signal asks to stop at the next commit boundary and calls
-    `on_first`; a second SIGINT interrupts at once."""
+    """Yield should_stop.
+
+    The first signal requests a stop at the next commit boundary and calls `on_first`; a second
+    SIGINT interrupts at once.
+    """
     received: list[int] = []
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -31,7 +34,7 @@ def stop_signals(on_first: Callable[[], None] = lambda: None) -> Iterator[Callab
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """While a person is asked, Ctrl-C is an answer: there is no commit boundary to wait for."""
+    """Let Ctrl-C interrupt while a person is asked: there is no commit boundary to wait for."""
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Foreign exceptions of Spark, Iceberg and py4j, translated once into errors for people."""
+"""Translates foreign exceptions of Spark, Iceberg and py4j once into errors for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from reconciler.errors import (
 )
 
 ANSWER_SECONDS = 30.0
-"""A JVM that does not tell the time within it counts as ended: its work's outcome is unknown."""
+"""A JVM that does not answer within this time counts as ended: the outcome of its work is
+unknown."""
 
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 """Iceberg's mark of an error after which it deletes what a commit wrote."""
@@ -30,14 +31,15 @@ LEFT_ALONE = "The table was left as it was."
 RESTORE = "restore the file, or roll the table back to a snapshot that does not need it"
 
 _silent: list[Any] = []
-"""Gateways that did not answer in time: none is waited for again, while a lease is held."""
+"""Gateways that did not answer in time; they are not asked again, since a lease is held
+meanwhile."""
 
 _PATH = re.compile(r"(?:[a-z0-9]+:/|/)[^\s,;'\"]+")
 
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Runs a block; `doing` ("rewrite sales.lineitem") is the subject of whatever goes wrong."""
+    """Run a block; `doing` ("rewrite sales.lineitem") is the subject of any error."""
     try:
         yield
     except ReconcilerError:
@@ -49,7 +51,7 @@ def translated(doing: str) -> Iterator[None]:
 def translate(error: BaseException, doing: str) -> ReconcilerError:
     try:
         lost, causes = lost_jvm(error), _causes(error)
-    except Exception as later:  # the JVM may end before it has told what went wrong in it
+    except Exception as later:  # the JVM may end before it has reported the error
         if not lost_jvm(later):
             raise
         lost, causes = True, []
@@ -75,7 +77,7 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
 
 
 def is_unwritable(error: BaseException) -> bool:
-    """True if the storage is full or takes no files: whatever is written again fails again."""
+    """Whether the storage is full or read-only: any further write fails too."""
     return bool(re.search(f"{_DISK_FULL}|{_NOT_WRITABLE}", _text(error, _causes(error))))
 
 
@@ -158,7 +160,7 @@ def _class_missing(doing: str, text: str) -> ReconcilerError:
 
 
 def _tail(text: str) -> str:
-    """The first line of the innermost cause, without what a line break hides."""
+    """Return the first line of the innermost cause, without text hidden behind a line break."""
     return first_line(text.rpartition(" | ")[2])
 
 
@@ -193,7 +195,7 @@ def _bad_codec(doing: str, text: str) -> ReconcilerError:
 
 
 _DISK_FULL = r"No space left on device|Disk quota exceeded"
-# Java's FileNotFoundException names a file that may not be opened, too.
+# Java's FileNotFoundException is also raised for a file that may not be opened.
 _NOT_WRITABLE = r"Read-only file system|Permission denied|Mkdirs failed to create"
 _TRANSLATIONS = (
     (_DISK_FULL, _disk_full),
@@ -232,18 +234,19 @@ def _foreign(error: BaseException) -> bool:
 
 
 def lost_jvm(error: BaseException) -> bool:
-    """True if the connection to the JVM broke: whatever was under way, its outcome is unknown."""
+    """Whether the connection to the JVM broke: the outcome of its work is unknown."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
         return True
-    # A connection that is reset while py4j waits for the answer is told like a failed call, or a
+    # A connection that is reset while py4j waits for the answer looks like a failed call, or a
     # missing class, but without anything from Java.
     return type(error) is Py4JError and not _jvm_answers()
 
 
 def _jvm_answers() -> bool:
-    """Asked by a thread of its own: a JVM that only collects garbage accepts the question."""
+    """Whether the JVM answers, asked in a thread: a JVM that only collects garbage accepts the
+    request."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -265,7 +268,7 @@ def _ask(gateway: Any, answered: threading.Event) -> None:
 
 
 def java_exception(error: BaseException) -> Any | None:
-    """The Throwable behind a Python exception, None for one of Python's own."""
+    """Return the Throwable behind a Python exception, None for one of Python's own."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
@@ -277,7 +280,7 @@ def java_message(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> list[tuple[str, str]]:
-    """Class name and message of the Java exception and its causes, outermost first."""
+    """Return class name and message of the Java exception and its causes, outermost first."""
     found: list[tuple[str, str]] = []
     current = java_exception(error)
     while current is not None and len(found) < 12:

@@ -1,6 +1,6 @@
-"""The step's I/O in the operator: shared state, published plans, nothing that executes.
+"""The step's I/O in the operator: shared state, published plans, no execution.
 
-Approval, the standing plan and what is spent come from the operator, whose objects say more than
+Approval, the standing plan and the spending come from the operator, whose objects know more than
 the ledger: a TableLayout's approvedPlan and plan, and reservations of jobs that have not recorded
 theirs yet. One object serves all tables of one catalog from several threads.
 """
@@ -28,7 +28,7 @@ class ClusterActor(Reader):
 
     plans: where plans are published. approved_by(plan id): by a TableLayout. standing(table uuid,
     policy hash): the plan in the TableLayout's status. spent_by(policy, table uuid): charges and
-    reservations; it raises UnavailableError when the ledger cannot be read.
+    reservations; it raises UnavailableError if the ledger cannot be read.
     """
 
     plans: PlanStore
@@ -38,7 +38,7 @@ class ClusterActor(Reader):
     _catalog: Any = None
 
     def pointer(self, target: Target) -> Pointer | None:
-        """Where the table stands, by one catalog call; None when there is no such table."""
+        """Return the table's pointer, by one catalog call; None if there is no such table."""
 
         def work() -> Pointer | None:
             return pointer_of(self._connection(target.catalog), target.identifier)
@@ -50,7 +50,7 @@ class ClusterActor(Reader):
             raise
 
     def published(self, table_uuid: str, plan_id: str) -> Plan | None:
-        """The plan of that id that someone published for the table, if any."""
+        """Return the plan of that id that someone published for the table, if any."""
         return self.plans.find(table_uuid, plan_id)
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
@@ -60,14 +60,14 @@ class ClusterActor(Reader):
         return self.approved_by(plan_id) or self.store.approved(plan_id, policy)
 
     def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...] | None:
-        """None when the ledger cannot be read: no budget then allows anything."""
+        """Return the charges, None if the ledger cannot be read: then no budget allows anything."""
         try:
             return self.spent_by(policy, table_uuid)
         except UnavailableError:
             return None
 
     def _connection(self, config: CatalogConfig) -> Any:
-        """Kept while it works: a catalog call less for every table."""
+        """Return the connection, reused while it works: this saves a catalog call per table."""
         if self._catalog is None:
             self._catalog = connect(config, self.timeout)
         return self._catalog

@@ -1,9 +1,9 @@
-"""What a driver pod does: carry out the admitted part of one plan, and say what came of it.
+"""Carries out the admitted part of one plan in a driver pod, and reports the result.
 
-The operator has decided; this decides nothing anew. It loads the very plan by place and digest,
-makes sure that table, claim and plan are still what they were, settles what earlier attempts left,
-executes the admitted actions and no other, records, and observes again. Whatever goes wrong is told
-by cause (docs/design/operator.md: failures by cause).
+The operator has decided; nothing is decided again here. The driver loads exactly that plan by place
+and digest, checks that table, claim and plan have not changed, settles what earlier attempts left,
+executes only the admitted actions, records, and observes again. A failure is reported by cause
+(docs/design/operator.md: failures by cause).
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ from reconciler.loop.propose import Proposal, Target, head_of
 from reconciler.loop.step import Approvals, Step, StepResult, carry_out
 
 JVM_EXIT_SECONDS = 5.0
-"""A JVM that ran out of memory may still be ending when its connection is lost."""
+"""A JVM that ran out of memory may still be ending when its connection is lost; the wait for its
+end."""
 EXECUTOR_SECONDS = 300.0
-"""In which the first executor must have started."""
+"""Time in which the first executor must have started."""
 
 
 class Plans(Protocol):
@@ -60,12 +61,12 @@ class Plans(Protocol):
 
 @dataclass(kw_only=True)
 class DriverActor(LocalActor):
-    """The step's I/O in a driver pod: shared state, and one plan that is given.
+    """The step's I/O in a driver pod: shared state, and one given plan.
 
-    plan: the one that was loaded. attempt: the operator's number of this run. start: makes the
+    plan: the one that was loaded. attempt: the operator's number of this run. start: creates the
     Spark session. stopping: whether the pod was asked to end. begun: microseconds; a TableLayout
-    that was deleted and made anew counts attempts at the same plan from one again, and no run may
-    take another's reservation for its own.
+    that was deleted and created again counts attempts at the same plan from one again, and no run
+    may settle another's reservation as its own.
     """
 
     plan: Plan
@@ -79,7 +80,7 @@ class DriverActor(LocalActor):
         return self.plan if same else None
 
     def put_plan(self, plan: Plan) -> None:
-        """The operator has published it."""
+        """Do nothing: the operator has published the plan."""
 
     def approved(self, plan_id: str, policy: str | None = None) -> bool:
         return plan_id == self.plan.id or super().approved(plan_id, policy)
@@ -87,7 +88,7 @@ class DriverActor(LocalActor):
     def record_start(
         self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
     ) -> None:
-        """Once per action, however many attempts it takes."""
+        """Record the start once per action, however many attempts it takes."""
         if self.store.old_zone_maps(plan.id, action.id) is None:
             super().record_start(plan, action, files, policy)
 
@@ -101,12 +102,13 @@ class DriverActor(LocalActor):
         return replace(reservation, id=f"{self.plan.id}-{self.attempt}-{self.begun:x}")
 
     def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
-        """Not on the way out: the grace is for the commit."""
+        """Measure rho, unless the pod is ending: the grace period is for the commit."""
         if not self.stopping():
             super().measure_rho(after, result)
 
     def session(self, catalog: CatalogConfig, subject: str, path: str) -> Any:
-        """The job image brings the jars of every store: the path decides nothing here."""
+        """Return the session; the job image has the jars of every store, so the path does not
+        matter."""
         if self.spark is None:
             self.spark = self.start(catalog, f"job {subject}")
             self._started = True
@@ -115,7 +117,7 @@ class DriverActor(LocalActor):
 
 @dataclass(frozen=True)
 class Driven:
-    """What came of a run. result is None when nothing of what was admitted remained to be done."""
+    """The result of a run. result is None if nothing of what was admitted remained to be done."""
 
     plan: Plan
     result: StepResult | None
@@ -127,7 +129,8 @@ class Driven:
 
 
 def load_plan(run: RunDocument, plans: Plans) -> Plan:
-    """The plan of a run, checked against what was admitted. Raises UserError when it differs."""
+    """Return the plan of a run, checked against what was admitted. Raises UserError if it
+    differs."""
     plan = plans.get(run.plan_uri, run.plan_digest)
     strangers = [item for item in run.action_ids if item not in {a.id for a in plan.actions}]
     settles_only = not run.action_ids
@@ -157,9 +160,9 @@ def drive(
     should_stop: Callable[[], bool],
     clock: Callable[[], dt.datetime],
 ) -> Driven:
-    """Carries out the admitted actions of the actor's plan. Raises what `last_words` explains.
+    """Carry out the admitted actions of the actor's plan. Raises errors that `last_words` explains.
 
-    Without any, what earlier attempts left open is all that it settles.
+    Without admitted actions, it only settles what earlier attempts left open.
     """
     plan = actor.plan
     step = _step(run, catalog, plan, clock)
@@ -217,13 +220,14 @@ def _unclaimed(name: str, owner: str, expected: str) -> VetoError:
 
 
 def claim_check(run: RunDocument, owner_now: Callable[[], str]) -> Callable[[], None]:
-    """Raises once the table is claimed by another; asked for as long as the attempt runs."""
+    """Return a check that raises if another owner claims the table; called while the attempt
+    runs."""
 
     def check() -> None:
         try:
             owner = owner_now()
         except UnavailableError:
-            return  # the commit itself will find out whether the catalog is back
+            return  # the commit itself will show whether the catalog is back
         if owner != run.owner:
             raise _unclaimed(".".join(run.table), owner, run.owner)
 
@@ -231,7 +235,8 @@ def claim_check(run: RunDocument, owner_now: Callable[[], str]) -> Callable[[], 
 
 
 def _remaining(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> bool:
-    """Whether some admitted action is still pending. Raises StalePlanError if the plan is void."""
+    """Return whether some admitted action is still pending. Raises StalePlanError if the plan is
+    void."""
     states = judge(plan, head_of(observation))
     lost = [f"{key}: {state.why}" for key, state in states.items()
             if state.validity is Validity.LOST]  # fmt: skip
@@ -252,12 +257,12 @@ def _stale(plan: Plan, why: str, *details: str) -> StalePlanError:
 
 
 def _limits(run: RunDocument) -> BudgetState:
-    """What was reserved, as a budget of this run alone: repeated work must fit it too."""
+    """Return what was reserved, as a budget of this run alone: repeated work must fit it too."""
     cpu = None if run.cpu_limit_seconds is None else float(run.cpu_limit_seconds)
     return BudgetState(Budget("admitted"), True, 0, 0.0, run.bytes_limit, cpu, None)
 
 
-# How it is told
+# The report of a run
 
 _CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (InterruptedByUser, Cause.STOPPED),
@@ -275,7 +280,7 @@ _CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (BlockedError, Cause.UNAVAILABLE),
     (UnavailableError, Cause.UNAVAILABLE),
 )
-"""The first that fits: subclasses stand before what they derive from."""
+"""The first match counts: subclasses come before their base classes."""
 
 MORE_MEMORY = (
     "raise spec.engine.executors.memory, or spec.engine.driver.memory if it was the driver"
@@ -283,7 +288,7 @@ MORE_MEMORY = (
 
 
 def last_words(error: BaseException, spark: Any = None) -> LastWords:
-    """Why a run ended, by cause. spark: its session, asked how its JVM ended."""
+    """Return why a run ended, by cause. spark: its session, asked how its JVM ended."""
     cause = next((c for kind, c in _CAUSES if isinstance(error, kind)), Cause.UNKNOWN)
     message, do = _told(error)
     if cause in (Cause.UNAVAILABLE, Cause.UNKNOWN) and spark is not None:
@@ -297,18 +302,19 @@ def last_words(error: BaseException, spark: Any = None) -> LastWords:
 
 
 def _told(error: BaseException) -> tuple[str, str]:
-    """What happened, and what to do about it."""
+    """Return what happened, and what to do about it."""
     if isinstance(error, ReconcilerError):
         details = (detail.rstrip(".") for detail in error.details)
         return ". ".join((error.what, *details)), error.do or ""
     try:
         return f"{type(error).__name__}: {error}", ""
-    except Exception:  # the text of a Java exception is asked of its JVM, which may be gone
+    except Exception:  # the text of a Java exception is read from its JVM, which may be gone
         return type(error).__name__, ""
 
 
 def shortfall(driven: Driven) -> LastWords | None:
-    """Last words of a run that raised nothing and yet did not do all of it; None for success."""
+    """Return the message of a run that raised nothing but did not do all of it; None for
+    success."""
     done = driven.execution
     if done is None or done.done:
         return None
@@ -322,7 +328,7 @@ def shortfall(driven: Driven) -> LastWords | None:
 
 
 def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:
-    """What a run did, in raw bytes and seconds."""
+    """Return what a run did, in raw bytes and seconds."""
     done, result = driven.execution, driven.result
     return {
         "planId": run.plan_id,
@@ -341,7 +347,8 @@ def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:
 def session_starter(
     run: RunDocument, environ: Mapping[str, str], scratch: Path
 ) -> Callable[[CatalogConfig, str], Any]:
-    """How this process starts Spark: executors in pods, or, outside of a cluster, in itself."""
+    """Return how this process starts Spark: with executors in pods, or, outside of a cluster, in
+    itself."""
     import json
 
     from reconciler.catalog.properties import spark_conf

@@ -26,14 +26,14 @@ from reconciler.loop.propose import Proposal, Target
 from reconciler.loop.reading import Reader, rho_key
 
 MOST_MEASUREMENTS = 5
-"""Measurements of rho kept per table: their geometric mean hardly moves after that."""
+"""Measurements of rho kept per table: more hardly change their geometric mean."""
 
 
 @dataclass
 class LocalActor(Reader):
-    """I/O of steps on one machine, over its own state or a shared one.
+    """I/O of steps on one machine, with its own state or a shared one.
 
-    spark: a session to use; it stays the caller's. Without one, one is started at need.
+    spark: a session to use, which the caller closes. Without one, a session is started when needed.
     """
 
     spark: Any = None
@@ -63,9 +63,9 @@ class LocalActor(Reader):
     def resume(
         self, target: Target, observation: Observation, on_event: Callable[[Event], None]
     ) -> int:
-        """Settles what earlier attempts on the table left open; how many there were.
+        """Settle what earlier attempts on the table left open; return their number.
 
-        Costs one look at the ledger, and a Spark session only when something was left.
+        It reads the ledger once, and starts a Spark session only if something was left.
         """
         if not self.store.open_intents(observation.uuid):
             return 0
@@ -81,9 +81,10 @@ class LocalActor(Reader):
         )
 
     def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
-        """Reads a part of the table by the commonest projection, a few times in a table's life.
+        """Read a part of the table with the most frequent projection, a few times in a table's
+        life.
 
-        What cannot be measured is not: the table has been rewritten, and its run has not failed.
+        A failed measurement is ignored: the table has been rewritten, and its run has not failed.
         """
         observation, shapes = after.observation, after.evidence.workload.shapes
         known = list(self.store.note(rho_key(observation.uuid)) or ())
@@ -110,7 +111,8 @@ class LocalActor(Reader):
             self.store.set_note(rho_key(observation.uuid), [*known, measured.ratio])
 
     def session(self, catalog: CatalogConfig, subject: str, path: str) -> Any:
-        """The Spark session, started at the first call. path: of a file that it will read."""
+        """Return the Spark session, started at the first call. path: of a file that it will
+        read."""
         if self.spark is None:
             from reconciler.jobs.session import start
 
@@ -119,7 +121,7 @@ class LocalActor(Reader):
         return self.spark
 
     def close(self) -> None:
-        """Stops the session that was started here."""
+        """Stop the session that was started here."""
         if self._started:
             from reconciler.jobs.session import stop
 
@@ -128,11 +130,11 @@ class LocalActor(Reader):
 
 
 def spent_since(entries: Sequence[LedgerEntry], since: dt.datetime) -> int:
-    """Bytes read for rewriting since a moment."""
+    """Return the bytes read for rewriting since a moment."""
     start = int(since.timestamp() * 1000)
     return int(np.sum([e.outcome.read_bytes for e in entries if e.at_ms >= start], dtype=np.int64))
 
 
 def _selectable(field: Field) -> str:
-    """The column that holds a leaf: below a list or a map, the whole of it is read."""
+    """Return the column that holds a leaf; a list or map is read as a whole."""
     return field.name.partition(".")[0] if field.repeated else field.name

@@ -1,7 +1,7 @@
-"""From one table to one frozen plan: observe, gather evidence, advise, freeze.
+"""Makes one frozen plan for one table: observe, gather evidence, advise, freeze.
 
-This is the half of the step that writes nothing to the user's catalog. `plan`, `apply`, `explain`
-and `status` all call it; none has a second idea of what a plan is. Its I/O is passed in as `Ports`.
+This half of the step writes nothing to the user's catalog. `plan`, `apply`, `explain` and `status`
+all call it, so that a plan means the same everywhere. Its I/O is passed in as `Ports`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from reconciler.loop.evidence import (
 from reconciler.loop.settings import History, done_actions, settings_for
 
 FEW_FILES = 128
-"""Tables of at most so many files are planned with the footers of all of them.
+"""Tables of at most this many files are planned with the footers of all of them.
 
-What is read now and what is found after a rewrite are then the same kind of number: by row groups.
-Every plan pays for these requests: no more than two rounds of sketches would.
+The reading before and after a rewrite then has the same basis: row groups. Every plan makes these
+requests; they cost no more than two rounds of sketches.
 """
 
 SKETCH_ROUNDS = 3
-"""How often new sketches may change what else is worth sketching before the plan is taken."""
+"""Maximum rounds of sketches; each round may change which other files are worth sketching."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table to look at. identifier: levels, the last one is the name."""
+    """A table to plan for. identifier: levels, the last one is the name."""
 
     catalog: CatalogConfig
     identifier: tuple[str, ...]
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of the queries on a table."""
+    """The known queries on a table."""
 
     workload: Workload
     coverage: CoverageInfo
@@ -83,9 +83,9 @@ class Ports(Protocol):
 class Proposal:
     """A plan with everything it was made from.
 
-    frozen: the plan stood already and was not made now; newer: what a new plan would be when that
-    differs from the frozen one. pending: the actions that remain. row_groups: of the footers that
-    the advice was given.
+    frozen: the plan was not made now but is a standing one; newer: the plan that would be made now,
+    if it differs from the frozen one. pending: the actions that remain. row_groups: of the footers
+    that the advice was based on.
     """
 
     target: Target
@@ -120,7 +120,7 @@ def propose(
     show_literals: bool = False,
     observation: Observation | None = None,
 ) -> Proposal:
-    """The standing frozen plan of (table, policy), or a new one made from the evidence of now."""
+    """Return the standing frozen plan of (table, policy), or a new one from present evidence."""
     seen = observation or ports.observe(target)
     evidence = ports.evidence(seen)
     history = ports.history(seen.uuid)
@@ -160,7 +160,8 @@ def propose(
 
 
 def target_size(policy: TableLayoutPolicy, observation: Observation) -> int:
-    """spec.layout.files.targetSize, or Auto: the table's property, else by table size."""
+    """Return spec.layout.files.targetSize; for Auto the table's property, else a size by table
+    size."""
     explicit = policy.spec.layout.files.target_bytes
     return explicit or auto_target_bytes(observation.files, observation.properties)
 
@@ -181,8 +182,11 @@ def advise(
     settings: Settings,
     ports: Ports,
 ) -> tuple[Advice, RowGroups | None]:
-    """Advice, and the row groups that it was given: of the footers of all files where they are few,
-    else like sketches of those only that could change it."""
+    """Return the advice, and the row groups that it is based on.
+
+    They are from the footers of all files if there are few, else, like sketches, only of files
+    where they could change the advice.
+    """
     files, columns = observation.files, predicate_columns(workload)
     given = AdviceInput(files, workload, settings)
     sketched = known = np.empty(0, dtype=np.int64)
@@ -205,12 +209,12 @@ def advise(
 
 
 def with_footer(files: FileTable) -> Int64:
-    """Rows of the files whose footers can be read: Parquet, and not encrypted."""
+    """Return the rows of the files whose footers can be read: Parquet, and not encrypted."""
     return np.flatnonzero(files.parquet & ~files.encrypted).astype(np.int64)
 
 
 def predicate_columns(workload: Workload) -> tuple[int, ...]:
-    """Field ids that some fragment filters on: the only columns that a sketch reads."""
+    """Return the field ids that some fragment filters on: the only columns that a sketch reads."""
     from reconciler.core.predicate import fields_of
 
     return tuple(sorted({f for batch in workload.shapes for f in fields_of(batch.predicate)}))
@@ -275,7 +279,7 @@ def _freeze(
 
 
 def _warn_if_stale(document: dict[str, Any], workload: Workload, now: dt.datetime) -> None:
-    """Old logs stay useful, but a plan says so and Automatic approval waits."""
+    """Add a warning to the plan if the log is old; Automatic approval then waits."""
     age = int(now.timestamp() * 1000) - workload.until_ms
     if not workload.empty and age > STALE_WORKLOAD_MS:
         days = age // 86_400_000
@@ -283,6 +287,6 @@ def _warn_if_stale(document: dict[str, Any], workload: Workload, now: dt.datetim
 
 
 def files_of(plan_action: PlannedAction, files: FileTable) -> FileTable:
-    """The action's inputs as rows of the file table."""
+    """Return the action's inputs as rows of the file table."""
     wanted = set(plan_action.action.inputs)
     return files.take(np.array([path in wanted for path in files.path], dtype=bool))

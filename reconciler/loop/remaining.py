@@ -1,7 +1,7 @@
-"""A frozen plan as it stands now: what of it is done, and what the rest takes and brings.
+"""The present state of a frozen plan: what of it is done, and the cost and effect of the rest.
 
-The plan itself (its id, its digest, what is stored) never changes; this is the document that people
-are shown once a part of it was carried out, after a budget or a signal cut it short.
+The plan itself (its id, its digest, what is stored) never changes. This document is shown to people
+after a part of the plan was carried out, and a budget or a signal ended the run early.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SUMS = ("filesOut", "groups", "bytesOut", "rows", "cpuMillis", "millis", "saving
 
 
 def shown_document(proposal: Proposal) -> dict[str, Any]:
-    """The plan's document, with `done` beside `actions` once some are.
+    """Return the plan's document, with `done` beside `actions` if some are done.
 
-    `actions` then holds those left, each with its live inputs, and the evidence is of now: totals,
-    cost and what the queries read. What they will read afterwards stays as it was planned.
+    `actions` then holds the remaining ones, each with its live inputs, and the evidence is present:
+    totals, cost and what the queries read now. What they will read afterwards remains as planned.
     """
     document = proposal.plan.document()
     evidence = dict(document["evidence"])
@@ -55,7 +55,7 @@ def shown_document(proposal: Proposal) -> dict[str, Any]:
 
 
 def progress(proposal: Proposal) -> dict[str, Any]:
-    """Which actions are done and which are left, by their ids; {} for a plan not begun."""
+    """Return the ids of done and of remaining actions; {} for a plan not begun."""
     states = judge(proposal.plan, head_of(proposal.observation))
     if not (proposal.frozen and begun(states)):
         return {}
@@ -74,7 +74,7 @@ def begun(states: Mapping[str, ActionState]) -> bool:
 def left_of(
     proposal: Proposal, item: PlannedAction, body: Mapping[str, Any], state: ActionState
 ) -> dict[str, Any]:
-    """The action on those of its inputs that are still live."""
+    """Return the action on those of its inputs that are still live."""
     inputs = item.action.inputs
     if state.live == len(inputs):
         return dict(body)
@@ -110,8 +110,11 @@ def _totals(
     told: Sequence[Mapping[str, Any]],
     same: bool,
 ) -> list[dict[str, Any]]:
-    """NOW as observed. AFTER: files and storage by what is left, the rest as it was planned, which
-    other queries than the plan's have nothing to compare with."""
+    """Return the totals. NOW is as observed; AFTER has files and storage of the remaining actions.
+
+    The other values of AFTER are as planned; with other queries than the plan's they are not
+    comparable.
+    """
     was = {line["name"]: line for line in planned["totals"]}
     lines = []
     for line in total_lines(proposal.advice, proposal.evidence.workload):
@@ -146,7 +149,7 @@ def _files_after(now: int, told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _shapes(proposal: Proposal, planned: Mapping[str, Any], same: bool) -> list[dict[str, Any]]:
-    """What each shape reads now, beside what it reads once all of the plan is done."""
+    """Return what each shape reads now, and what it reads once all of the plan is done."""
     shapes = [dict(shape) for shape in planned["shapes"]]
     if not same:
         return shapes
@@ -176,7 +179,7 @@ def _cost(
 def _payback(
     proposal: Proposal, planned: int | None, told: Sequence[Mapping[str, Any]]
 ) -> int | None:
-    """As the plan's own, by the cost and the saving of what is left of it."""
+    """Return the payback time, from cost and saving of the remaining actions."""
     cost, saving = (
         sum(int(item.predicted.get(key, 0)) for item in proposal.plan.actions)
         for key in ("cost", "saving")

@@ -1,8 +1,8 @@
 """One step for one table: propose, pass the gate, execute, observe again; and the loop of steps.
 
-The CLI and the operator call these functions; neither has a second idea of what a plan is, of what
-is allowed now, or of what "converged" means. Success is never that a job ended: it is a new
-observation that leaves nothing above threshold.
+The CLI and the operator call these functions, so that a plan, the gate and "converged" mean the
+same in both. Success is not that a job ended, but that a new observation leaves nothing above
+threshold.
 """
 
 from __future__ import annotations
@@ -45,61 +45,64 @@ IDLE = "Idle"
 NOTHING = "nothing above threshold"
 
 MOST_FOOTERS = 5_000
-"""Files whose footers are read at most to measure what a plan achieved."""
+"""Maximum number of files whose footers are read to measure what a plan achieved."""
 
 MAX_REPEATS = 2
-"""Executions of one plan that change nothing, after which the loop stops and says so."""
+"""Maximum executions of one plan without effect; then the loop stops and reports it."""
 
 
 class Actor(Ports, Protocol):
     """The I/O of an execution, on top of a proposal's."""
 
     def approved(self, plan_id: str, policy: str) -> bool:
-        """Whether a person approved the plan while that policy (policy_key) governed the table."""
+        """Return whether a person approved the plan while that policy (policy_key) governed the
+        table."""
         ...
 
     def owner(self, observation: Observation) -> str:
-        """Who else claims the table, "" when no one does."""
+        """Return who else claims the table, "" if no one does."""
         ...
 
     def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...] | None:
-        """What this policy spent or reserved on all of its tables, and anything on this one.
+        """Return what this policy spent or reserved on all of its tables, and anything on this one.
 
-        None: the ledger cannot be read, and no budget allows anything.
-
-        besides: the id of a reservation that is not to count.
+        None: the ledger cannot be read, and no budget allows anything. besides: the id of a
+        reservation that does not count.
         """
         ...
 
     def automatic_spent(
         self, table_uuid: str, since: dt.datetime, approved: Collection[str]
     ) -> int:
-        """Bytes rewritten without a person's approval since then. approved: plan ids that the
-        documents approve; the state knows of others."""
+        """Return the bytes rewritten without a person's approval since then.
+
+        approved: plan ids that the documents approve; the state has other approvals.
+        """
         ...
 
     def reserve(self, reservation: Reservation) -> None:
-        """Write-ahead: what the execution is predicted to cost counts as spent from now on."""
+        """Record before the work: the predicted cost of the execution counts as spent from now
+        on."""
         ...
 
     def settle(self, reservation: Reservation) -> None:
-        """The execution has ended: its outcomes count instead, if all of its work is in them."""
+        """Record the end: the execution's outcomes count instead, if they cover all of its work."""
         ...
 
     def record_start(
         self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
     ) -> None:
-        """Write-ahead: the prediction and the inputs' zone maps, before the work starts."""
+        """Record the prediction and the inputs' zone maps before the work starts."""
         ...
 
     def resume(
         self, target: Target, observation: Observation, on_event: Callable[[Event], None]
     ) -> int:
-        """Settles what earlier attempts on the table left open; how many there were."""
+        """Settle what earlier attempts on the table left open; return their number."""
         ...
 
     def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
-        """Measures and keeps what rewriting costs against reading, where that can be told."""
+        """Measure and store the cost of rewriting compared with reading, if it can be measured."""
         ...
 
     def record_check(self, table_uuid: str, check: ReadCheck) -> None: ...
@@ -143,7 +146,7 @@ class Approvals:
 
 @dataclass(frozen=True)
 class Step:
-    """The fixed part of every step on one table: who decides, with what, on whose word."""
+    """The fixed part of every step on one table: policy, targets and limits of its decisions."""
 
     target: Target
     policy: TableLayoutPolicy
@@ -174,7 +177,7 @@ class Step:
 def judge_gate(
     step: Step, proposal: Proposal, actor: Actor, approvals: Approvals, besides: str = ""
 ) -> Gate:
-    """The gate's decision on a proposal now. besides: a reservation that is not to count."""
+    """Return the gate's decision on a proposal now. besides: a reservation that does not count."""
     now = step.clock()
     spec = step.policy.spec
     automatic = spec.approval.automatic_up_to
@@ -207,19 +210,20 @@ def judge_gate(
 
 
 def policy_key(policy: TableLayoutPolicy) -> str:
-    """Under which a policy's spending is kept: its budgets hold over all of its tables."""
+    """Return the key of a policy's spending: its budgets apply to all of its tables together."""
     return f"{policy.namespace}/{policy.name}"
 
 
 def plan_policy_key(plan: Plan) -> str | None:
-    """The policy that a plan was made under; None where it does not say."""
+    """Return the policy that a plan was made under; None if the plan does not name it."""
     metadata = plan.evidence.get("policyDocument", {}).get("metadata", {})
     name = metadata.get("name")
     return f"{metadata.get('namespace', DEFAULT_NAMESPACE)}/{name}" if name else None
 
 
 def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
-    """Converged = no action admitted or blocked after gate and floor, and no failing objective."""
+    """Return the state. Converged = no action admitted or blocked after gate and floor, and no
+    failing objective."""
     if proposal.pending:
         against = refused(proposal.observation, proposal.policy)
         refusal = f"; {against}" if against else ""
@@ -257,7 +261,8 @@ def run_step(
     admitted = before.pending[: decision.count]
 
     def still(reservation: str) -> Gate:
-        """Another process may have reserved on the same budgets meanwhile."""
+        """Check the gate again: another process may have reserved against the same budgets
+        meanwhile."""
         if not decision.budgets:
             return decision
         return judge_gate(step, before, actor, approvals, reservation)
@@ -278,10 +283,10 @@ def carry_out(
     should_stop: Callable[[], bool],
     still: Callable[[str], Gate],
 ) -> StepResult:
-    """Execute exactly what was admitted, write down what came of it, observe again.
+    """Execute exactly what was admitted, record the outcomes, observe again.
 
-    The other half of the step: `run_step` calls it after its own gate, a driver pod after the
-    operator's. still: the gate once more, when the reservation of that id has been written.
+    `run_step` calls it after its own gate, a driver pod after the operator's. still: the gate once
+    more, when the reservation of that id has been written.
     """
     actor.put_plan(before.plan)
     for item in admitted:
@@ -306,8 +311,11 @@ def carry_out(
 
 @contextlib.contextmanager
 def _reserved(actor: Actor, reservation: Reservation) -> Iterator[None]:
-    """Reserves, and settles afterwards. After an error that one is told, not that it could not be
-    settled as well: what is not settled counts in full."""
+    """Reserve, and settle afterwards.
+
+    If the body raises, that error propagates and a failure to settle is suppressed: what is not
+    settled counts in full.
+    """
     actor.reserve(reservation)
     try:
         yield
@@ -321,7 +329,7 @@ def _reserved(actor: Actor, reservation: Reservation) -> Iterator[None]:
 def reservation_for(
     proposal: Proposal, admitted: Sequence[PlannedAction], policy: str
 ) -> Reservation:
-    """What the admitted actions are predicted to read and to compute."""
+    """Return what the admitted actions are predicted to read and to compute."""
     return Reservation(
         id=uuid.uuid4().hex,
         table_uuid=proposal.observation.uuid,
@@ -335,7 +343,7 @@ def reservation_for(
 def request_for(
     step: Step, proposal: Proposal, admitted: Sequence[PlannedAction], decision: Gate
 ) -> ExecutionRequest:
-    """The admitted actions as a request, with what the budgets leave for repeated work."""
+    """Return the admitted actions as a request, with what the budgets leave for repeated work."""
     safety = step.policy.spec.safety
     limits = [s.remaining_bytes for s in decision.budgets if s.remaining_bytes is not None]
     cpu = [s.remaining_cpu_seconds for s in decision.budgets if s.remaining_cpu_seconds is not None]
@@ -358,7 +366,7 @@ def request_for(
 def _read_check(
     before: Proposal, after: Proposal, result: ExecutionResult, ports: Ports, now: dt.datetime
 ) -> ReadCheck | None:
-    """The same queries against the new zone maps; None without queries."""
+    """Return the same queries measured on the new zone maps; None without queries."""
     predicted = _predicted_read(before)
     if before.evidence.workload.empty or predicted is None or not result.commits:
         return None
@@ -377,11 +385,11 @@ def _read_check(
 
 
 def read_afterwards(before: Proposal, after: Proposal, ports: Ports) -> WindowReading:
-    """What the queries that the plan was made for read of the table as it is now.
+    """Return what the plan's queries read of the table as it is now.
 
-    By the kind of number that was predicted: what is new by its row groups, what stayed as the plan
-    knew it. For a table of few files that is by all footers, and so is what the next plan shows. Of
-    a larger one the next plan knows fewer footers, and shows a bound.
+    The basis is that of the prediction: new files by their row groups, the others as the plan knew
+    them. In a table of few files that is all footers, as in the next plan. In a larger table the
+    next plan knows fewer footers, and shows a bound.
     """
     files, workload = after.observation.files, before.evidence.workload
     row_groups, known = after.row_groups, _known(after)
@@ -392,14 +400,15 @@ def read_afterwards(before: Proposal, after: Proposal, ports: Ports) -> WindowRe
 
 
 def _comparable(before: Proposal, files: FileTable) -> Int64:
-    """Rows of the files that are new since the plan, and of those whose footers it knew."""
+    """Return the rows of the files that are new since the plan, and of those with a footer known to
+    it."""
     bounded = set(np.delete(before.observation.files.path, _known(before)))
     readable = with_footer(files)
     return readable[[path not in bounded for path in files.path[readable]]]
 
 
 def _known(proposal: Proposal) -> Int64:
-    """Rows of the files whose footers a proposal was made with."""
+    """Return the rows of the files with a footer known to the proposal."""
     found = proposal.row_groups
     return np.empty(0, dtype=np.int64) if found is None else np.flatnonzero(found.has_footer)
 
@@ -421,7 +430,8 @@ def run_until_converged(
     proposal: Proposal | None = None,
     max_steps: int = 20,
 ) -> StepResult:
-    """Steps until nothing is left, the gate refuses, a plan repeats without effect, or stopped."""
+    """Run steps until nothing is left, the gate refuses, a plan repeats without effect, or a
+    stop."""
     repeats: dict[str, int] = {}
     result = run_step(step, actor, approvals, on_event, should_stop, proposal)
     on_step(result)
