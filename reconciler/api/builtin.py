@@ -1,4 +1,4 @@
-"""The policy of a table without a document, so that `plan TABLE` works at once: all defaults."""
+"""The policy of a table without a document: all defaults, so that `plan TABLE` works at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILT_IN = "built-in"
 
 
 def builtin_policy(table: Iterable[str], catalog: str) -> TableLayoutPolicy:
-    """Workload-aware, Manual approval, no budget. table: its levels, the name last."""
+    """Return the built-in policy: workload-aware, Manual approval, no budget. table: its levels."""
     document = from_document(
         {
             "apiVersion": API_VERSION,

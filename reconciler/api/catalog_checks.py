@@ -1,7 +1,7 @@
-"""What a catalog's properties may hold: the allow-list of its type and no credential.
+"""Checks a catalog's properties: only the allow-list of its type, and no credential.
 
-A catalog document is as powerful as its properties, so nothing else is let through: nothing that
-names a class to load, no credential outside the secret, no user or password inside a URI.
+A catalog document is as powerful as its properties, so nothing else is accepted: no class to load,
+no credential outside the secret, no user or password inside a URI.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _USER_INFO = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)+(//)?[^/?#]*@")
 
 @dataclass(frozen=True, slots=True)
 class PropertyProblem:
-    """key: the property, "" where one is missing. The message never holds a value."""
+    """key: the property, "" if one is missing. The message never holds a value."""
 
     key: str
     message: str
@@ -33,7 +33,7 @@ class PropertyProblem:
 
 
 def allowed_keys(catalog_type: str, *, secret: bool = False) -> tuple[str, ...]:
-    """Keys of `properties`, or of the secret, for one type of catalog."""
+    """Return the keys of `properties`, or of the secret, for one type of catalog."""
     return tuple(
         entry.name
         for entry in CATALOG_PROPERTIES
@@ -47,7 +47,7 @@ def is_credential(key: str) -> bool:
 
 
 def has_user_info(value: str) -> bool:
-    """Whether a URI carries a user, a password, or a credential in its query."""
+    """Whether a URI contains a user, a password, or a credential in its query."""
     if _USER_INFO.match(value):
         return True
     try:
@@ -60,7 +60,7 @@ def has_user_info(value: str) -> bool:
 def property_problems(
     catalog_type: str, properties: Mapping[str, str | None]
 ) -> list[PropertyProblem]:
-    """Everything wrong with the properties of a catalog of this type. None: given, not readable."""
+    """Return all problems of a catalog's properties. None as a value: given, but not readable."""
     found = [
         PropertyProblem("", f"{key} is required for type {catalog_type}", _description(key))
         for key in REQUIRED[catalog_type]
@@ -77,7 +77,7 @@ def _one(catalog_type: str, key: str, value: str | None) -> list[PropertyProblem
     if not allowed and is_credential(key):
         return [PropertyProblem(key, "credentials do not belong in properties", where)]
     if not allowed and key.endswith("impl"):
-        return []  # the rule against classes to load speaks of it
+        return []  # reported by the rule against classes to load
     if not allowed:
         return [PropertyProblem(key, _not_allowed(catalog_type, key))]
     if value is None:

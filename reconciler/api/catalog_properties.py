@@ -1,7 +1,7 @@
 """The allow-list of catalog properties: one table for documents, pyiceberg, Spark and the docs.
 
-A document may set only what stands here for its catalog's type; what is secret belongs in the
-catalog's secret (or in pyiceberg's own configuration), never in a document, and is never printed.
+A document may set only what is listed here for its catalog's type. Secrets belong in the catalog's
+secret (or in pyiceberg's own configuration), never in a document, and are never printed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ REST, SQL = "rest", "sql"
 
 @dataclass(frozen=True, slots=True)
 class CatalogProperty:
-    """name: pyiceberg's spelling. spark: Spark's, "" where Spark has none or it is derived.
+    """name: pyiceberg's spelling. spark: Spark's, "" if Spark has none or it is derived.
 
     types: catalog types it belongs to. secret: only from a secret or pyiceberg's configuration.
     """
@@ -68,7 +68,8 @@ def allowed(catalog_type: str, name: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property's value may be printed. Unknown names count as secret if they sound so."""
+    """Whether a property's value is a secret. Unknown names count as secret if they look like
+    one."""
     item = BY_NAME.get(name)
     if item is not None:
         return item.secret

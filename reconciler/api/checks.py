@@ -1,7 +1,7 @@
-"""Everything wrong with one document: its structure, its rules, and what only offline checks see.
+"""Finds all problems of one document: its structure, its rules, and what only offline checks see.
 
-The structure is walked as the API server does it (a test holds the verdicts equal to jsonschema's),
-because a person needs more than a verdict: the field's own words, what is allowed, what was meant.
+The structure is checked as the API server does it (a test compares the verdicts with jsonschema's),
+but with more than a verdict: the field's own words, what is allowed, and a suggestion.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from reconciler.errors import Problem
 
 Schema = Mapping[str, Any]
 Usable = Callable[[Path], bool]
-"""Whether what is at a path is as the schema says, as far as a check of it needs."""
+"""Whether the value at a path matches the schema, as far as a check of it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """at_key: the caret stands at the field's key rather than at its value. blocks: what reads the
-    value says nothing any more. meant: the field that a misspelt one stands for."""
+    """at_key: the caret is at the field's key instead of its value. blocks: checks that read the
+    value are skipped. meant: the field that a misspelt one probably stands for."""
 
     path: Path
     message: str
@@ -58,7 +58,7 @@ class Finding:
 
 
 def check(document: RawDocument, kind: str) -> list[Problem]:
-    """Every problem of one document of a known kind, in the order of the file."""
+    """Return every problem of one document of a known kind, in the order of the file."""
     found = list(findings(document, kind))
     placed = [
         document.problem(
@@ -70,7 +70,8 @@ def check(document: RawDocument, kind: str) -> list[Problem]:
 
 
 def findings(document: RawDocument, kind: str) -> Iterator[Finding]:
-    """Structure, rules and offline checks at once, each of the parts that it can read."""
+    """Yield findings of structure, rules and offline checks at once, of the parts that each can
+    read."""
     body = document.value
     structure = list(structural_findings(document, kind))
     yield from structure
@@ -93,7 +94,7 @@ def findings(document: RawDocument, kind: str) -> Iterator[Finding]:
 
 
 def broken_paths(document: RawDocument, kind: str) -> list[Path]:
-    """Where the document's values are not what the schema says."""
+    """Return the paths of values that do not match the schema."""
     return _broken(structural_findings(document, kind), document.value)
 
 
@@ -108,12 +109,12 @@ def _is_scalar(document: RawDocument, path: Path) -> bool:
 
 def _given(body: Any, path: Path) -> bool:
     for part in path[:-1]:
-        body = body[part]  # the parents of a misspelt field exist
+        body = body[part]  # the parents of a misspelt field do exist
     return body.get(path[-1]) is not None
 
 
 def structural_findings(document: RawDocument, kind: str) -> Iterator[Finding]:
-    """Types, enums, bounds, patterns, required, unknown and repeated fields."""
+    """Yield findings on types, enums, bounds, patterns, required, unknown and repeated fields."""
     yield from _Walk(document, kind).value((), document.value, structural_schema(kind))
 
 
@@ -197,7 +198,7 @@ class _Walk:
         yield from self._repeated(path, value, schema)
 
     def _repeated(self, path: Path, value: list[Any], schema: Schema) -> Iterator[Finding]:
-        """Sets hold an item once, list-maps a key once."""
+        """Yield repeated items of sets and repeated keys of list-maps."""
         kind = schema.get("x-kubernetes-list-type")
         if kind not in ("set", "map"):
             return
@@ -246,7 +247,7 @@ class _Walk:
             yield Finding(path, f"{self._text(path, value)} is not {_noun(path, schema)}", hint)
 
     def _wrong_type(self, path: Path, value: Any, schema: Schema) -> Finding | None:
-        """None if the value has the schema's scalar type."""
+        """Return a finding, None if the value has the schema's scalar type."""
         wanted = "integer-or-string" if _int_or_string(schema) else schema.get("type")
         is_text = isinstance(value, str)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
@@ -278,7 +279,7 @@ class _Walk:
         return Finding(path, f"is {what}, not {expected}", hint)
 
     def _unknown(self, path: Path, schema: Schema) -> Finding:
-        """A field that the schema does not know: what it may have been meant to be."""
+        """Return the finding on an unknown field, with a suggestion."""
         name = str(path[-1])
         names = list(schema.get("properties", {}))
         parent = show_path(path[:-1]) or "the document"
@@ -294,7 +295,7 @@ class _Walk:
         return Finding(path, message, hint, at_key=True, blocks=False, meant=meant)
 
     def _written(self, path: Path, value: Any) -> str:
-        """A scalar as the file has it: `1.50`, not 1.5."""
+        """Return a scalar as written in the file: `1.50`, not 1.5."""
         place = self.positions.get(path)
         text = place.text if place is not None and place.text is not None else _plain(value)
         return "(hidden)" if _sensitive(path, text) else _short(text)
@@ -356,7 +357,7 @@ def _choose(value: str, choices: list[str]) -> str:
 
 @cache
 def _homes(kind: str, name: str) -> tuple[str, ...]:
-    """Up to two places of the spec where a field of this name exists."""
+    """Return up to two places of the spec where a field of this name exists."""
     found = [
         path.rpartition(".")[0]
         for path, _ in walk_schema(structural_schema(kind)["properties"]["spec"], "spec")
@@ -367,7 +368,8 @@ def _homes(kind: str, name: str) -> tuple[str, ...]:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Go's $ matches at the very end only, Python's also before a last newline."""
+    """Compile a pattern: Go's $ matches only at the very end, Python's also before a last
+    newline."""
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 
 
@@ -381,7 +383,7 @@ def _bound(schema: Schema, which: str) -> str:
 
 
 def _noun(path: Path, schema: Schema) -> str:
-    """What a pattern or quantity describes, with its article."""
+    """Return what a pattern or quantity describes, with its article."""
     kind = quantity_kind(schema)
     if kind == "bytes":
         return "a size"
@@ -403,7 +405,7 @@ def _noun(path: Path, schema: Schema) -> str:
 
 
 def _expected(path: Path, schema: Schema) -> str:
-    """The form that is expected, with an example."""
+    """Return the expected form, with an example."""
     if "enum" in schema:
         return " | ".join(schema["enum"])
     noun = _noun(path, schema)
@@ -435,7 +437,7 @@ _LONG_UNITS |= {"minutes": "m", "sec": "s", "secs": "s", "second": "s", "seconds
 
 
 def _meant(value: str, schema: Schema) -> str | None:
-    """The quantity that common other spellings stand for."""
+    """Return the quantity that a common other spelling means."""
     kind = quantity_kind(schema)
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", value)
     if match is None or kind not in ("bytes", "duration"):
@@ -490,7 +492,7 @@ def _pattern_findings(catalog: str | None, path: Path, pattern: str) -> Iterator
 
 
 def _schedule_findings(at: Path, budget: Mapping[str, Any], usable: Usable) -> Iterator[Finding]:
-    """What the API server cannot tell: that a cron field is out of range or a zone unknown.
+    """Yield findings that the API server cannot make: a cron field out of range, an unknown zone.
 
     Such a budget would be stored and then allow nothing.
     """
@@ -521,7 +523,7 @@ def _cron_error(schedule: str) -> str:
 
 
 def _time_zone(name: str) -> tuple[bool, str | None]:
-    """(known, the nearest name). Without a time zone database nothing can be said."""
+    """Return (known, the nearest name). Without a time zone database every name counts as known."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
     try:
@@ -554,7 +556,7 @@ def _catalog_findings(body: Any, usable: Usable) -> Iterator[Finding]:
 def _property_problems(
     catalog_type: str | None, properties: Mapping[str, str | None]
 ) -> list[PropertyProblem]:
-    """Without a known type, what is wrong under every type."""
+    """Return the problems; without a known type, those that every type has."""
     if catalog_type is not None:
         return property_problems(catalog_type, properties)
     first, *others = (property_problems(each, properties) for each in REQUIRED)

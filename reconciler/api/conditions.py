@@ -1,7 +1,7 @@
 """Condition types and reasons: the constants of status, JSON output and messages, with remedies.
 
-Every reason says what it means and what a person does about it; `status`, `explain`, the operator
-and the reference page print these texts and no other.
+Every reason has a meaning and a remedy; `status`, `explain`, the operator and the reference page
+print exactly these texts.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """types: conditions that carry the reason. remedy: "" where there is nothing to do."""
+    """types: conditions that have the reason. remedy: "" if there is nothing to do."""
 
     types: tuple[ConditionType, ...]
     cause: str
@@ -338,18 +338,20 @@ CONVERGED_ORDER: tuple[Reason, ...] = (
     Reason.TABLES_PENDING,
     Reason.OBJECTIVE_UNREACHABLE,
 )
-"""The one reason why a table is not Converged is the first of these that applies; a reason of
-Stalled comes right after OwnedElsewhere, which is one itself."""
+"""The reason why a table is not Converged is the first of these that applies.
+
+A reason of Stalled comes right after OwnedElsewhere, which is one itself.
+"""
 
 
 def explain(reason: str) -> Explanation | None:
-    """Cause and remedy of a reason, None for one that this version does not know."""
+    """Return cause and remedy of a reason, None for one that this version does not know."""
     known = {item.value: item for item in Reason}
     return EXPLANATIONS[known[reason]] if reason in known else None
 
 
 def first_reason(applying: set[Reason]) -> Reason:
-    """The reason of Converged when `applying` stand in its way; NothingToDo when none does."""
+    """Return the reason of Converged if `applying` prevent it; NothingToDo if none does."""
     return next((reason for reason in _ALL_IN_ORDER if reason in applying), Reason.NOTHING_TO_DO)
 
 
@@ -371,6 +373,6 @@ _STALLED_BY: tuple[tuple[type[UserError], Reason], ...] = (
 
 
 def stalled_by(error: UserError) -> Reason:
-    """The reason of Stalled when planning a table was refused."""
+    """Return the reason of Stalled if planning a table was refused."""
     found = (reason for kind, reason in _STALLED_BY if isinstance(error, kind))
     return next(found, Reason.UNSUPPORTED_TABLE)

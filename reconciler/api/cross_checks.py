@@ -1,8 +1,8 @@
-"""What only a set of documents shows: a name given twice, a table under two policies, a catalog
-that no document defines.
+"""Finds problems between documents: a name given twice, a table under two policies, a catalog that
+no document defines.
 
-Speaks of the parts that can be read, also of documents that have other faults, so that one run
-tells everything; a part that is broken itself takes no part.
+It checks the readable parts, also of documents with other faults, so that one run reports
+everything; a broken part is ignored.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TABLES: Path = ("spec", "tables")
 class Sight:
     """The readable parts of one document that others may contradict.
 
-    name, catalog: "" where unreadable. include: (place in the list, pattern). exclude: None where
-    it is not known for certain what the policy leaves out.
+    name, catalog: "" if unreadable. include: (place in the list, pattern). exclude: None if it is
+    not certain what the policy leaves out.
     """
 
     document: RawDocument
@@ -49,12 +49,12 @@ class Sight:
 
     @property
     def precedence(self) -> tuple[object, ...]:
-        """Of policies that include a table alike: the older gets it, then the first by name."""
+        """Order of policies that include a table alike: the older wins, then the first by name."""
         return (not self.created, self.created, self.name)
 
 
 def sight(document: RawDocument, kind: str) -> Sight:
-    """Raises nothing, whatever the document holds."""
+    """Return the readable parts; raises nothing, whatever the document holds."""
     body = document.value
     tables = part_of(body, TABLES)
     include, exclude = part_of(tables, ("include",)), part_of(tables, ("exclude",))
@@ -72,7 +72,7 @@ def sight(document: RawDocument, kind: str) -> Sight:
 
 
 def cross_checks(sights: Iterable[Sight]) -> list[Problem]:
-    """The problems between documents, each at the one that has to yield."""
+    """Return the problems between documents, each at the document that must change."""
     seen = list(sights)
     policies = [item for item in seen if item.kind == POLICY and item.name and item.catalog]
     return [*_duplicates(seen), *_contested(policies), *_unresolved(seen)]
@@ -90,7 +90,7 @@ def _is_pattern(value: Any) -> bool:
 
 
 def _excluded(tables: Any, exclude: Any) -> tuple[str, ...] | None:
-    """A field of an unknown name may have been meant to be it."""
+    """Return the excludes, None if a field of an unknown name may be a misspelt exclude."""
     known = isinstance(tables, dict) and tables.keys() <= {"include", "exclude"}
     if not known or not isinstance(exclude, list | None):
         return None
@@ -99,7 +99,7 @@ def _excluded(tables: Any, exclude: Any) -> tuple[str, ...] | None:
 
 
 def _duplicates(seen: list[Sight]) -> Iterator[Problem]:
-    """Two documents of one kind, namespace and name: the later would replace the first."""
+    """Yield two documents of one kind, namespace and name: the later would replace the first."""
     first: dict[tuple[str, ...], Sight] = {}
     for item in seen:
         other = first.setdefault((item.kind, item.namespace, item.name), item)
@@ -109,8 +109,11 @@ def _duplicates(seen: list[Sight]) -> Iterator[Problem]:
 
 
 def _contested(policies: list[Sight]) -> Iterator[Problem]:
-    """Two policies that include the very same: of exact names neither can be meant to win, of
-    patterns one does, and the other gets nothing that both select."""
+    """Yield two policies that include the same thing.
+
+    If both name it exactly, neither can win. For equal patterns one wins, and the other gets
+    nothing that both select.
+    """
     first: dict[tuple[object, ...], Sight] = {}
     for item in sorted(policies, key=lambda policy: policy.precedence):
         for number, pattern in item.include:
@@ -123,7 +126,7 @@ def _contested(policies: list[Sight]) -> Iterator[Problem]:
 
 
 def _selects(policy: Sight, pattern: str) -> bool:
-    """Whether, for certain, an exclude leaves something of a pattern of the policy's include."""
+    """Whether a pattern of the policy's include certainly selects something after the excludes."""
     if policy.exclude is None:
         return False
     if is_exact(pattern):
@@ -145,7 +148,7 @@ def _contest(winner: Sight, loser: Sight, number: int, pattern: str) -> Problem:
 
 
 def _unresolved(seen: list[Sight]) -> Iterator[Problem]:
-    """catalogRefs to no IcebergCatalog of the set, once there is one in it."""
+    """Yield catalogRefs to no IcebergCatalog of the set, if the set has any."""
     known = {(item.namespace, item.name) for item in seen if item.kind == CATALOG and item.name}
     for item in seen:
         if item.kind == CATALOG or not known or not item.catalog:

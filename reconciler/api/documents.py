@@ -1,8 +1,8 @@
-"""The documents as typed values: what a policy, a table layout and a catalog say.
+"""The documents as typed values: policies, table layouts and catalogs.
 
 A value is made from a document that has passed validation, with the schema's defaults filled in;
-`to_document` prints it back. A field is annotated with its key in the document where that is not
-simply its camelCase form, and with the quantity it is; no second place knows how to read one.
+`to_document` prints it back. A field is annotated with its key in the document if that is not its
+camelCase form, and with its quantity; nothing else defines how a field is read.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class PolicySpec:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a document was read; line is 1-based. Two equal documents are equal anywhere."""
+    """Where a document was read; line is 1-based. Does not affect equality of documents."""
 
     file: str = ""
     line: int = 0
@@ -406,7 +406,8 @@ T = TypeVar("T")
 
 
 def from_document(body: Mapping[str, Any], origin: Origin = Origin()) -> Document:
-    """The typed value of a valid document. Raises KeyError or ValueError on an invalid one."""
+    """Return the typed value of a valid document. Raises KeyError or ValueError on an invalid
+    one."""
     outer, inner = _CLASSES[body["kind"]]
     metadata = body["metadata"]
     spec = with_defaults(body["spec"], spec_schema(body["kind"]))
@@ -421,7 +422,7 @@ def from_document(body: Mapping[str, Any], origin: Origin = Origin()) -> Documen
 
 
 def to_document(document: Document) -> dict[str, Any]:
-    """The whole document with its defaults written out, ready for YAML or JSON."""
+    """Return the whole document with its defaults written out, ready for YAML or JSON."""
     metadata = {"name": document.name, "namespace": document.namespace}
     if document.created:
         metadata["creationTimestamp"] = document.created
@@ -434,7 +435,7 @@ def to_document(document: Document) -> dict[str, Any]:
 
 
 def policy_document(policy: TableLayoutPolicy | PolicySpec) -> dict[str, Any]:
-    """The spec of a policy as a document has it, defaults written out."""
+    """Return the spec of a policy as in a document, defaults written out."""
     spec = policy.spec if isinstance(policy, TableLayoutPolicy) else policy
     body: dict[str, Any] = _print(spec)
     return body

@@ -1,8 +1,8 @@
-"""Documents from files and directories: found, parsed, checked against each other.
+"""Loads documents from files and directories: finds, parses and checks them against each other.
 
-`load` is what every verb uses and raises with all problems at once; `read` also hands out
-warnings and counts, for `validate`. A directory may hold other people's documents too: only those
-of our group are ours, a stranger's Deployment is counted and left alone.
+`load` is what every verb uses; it raises with all problems at once. `read` also returns warnings
+and counts, for `validate`. A directory may hold other people's documents too: only those of our
+group are read, and a foreign Deployment, for example, is only counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STDIN = "-"
 STDIN_NAME = "<stdin>"
 MAX_FILE_BYTES = 4 * 2**20
 SLIP = 0.9
-"""Similarity from which on a misspelt kind is read as the one that was meant."""
+"""Similarity from which a misspelt kind is read as the suggested one."""
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -53,9 +53,9 @@ class Documents:
 
 @dataclass
 class Reading:
-    """What reading a set of files found. sources: text by file, for excerpts.
+    """The result of reading a set of files. sources: text by file, for excerpts.
 
-    skipped: documents of other kinds; files: how many files were read.
+    skipped: documents of other kinds; files: number of files read.
     """
 
     documents: Documents = Documents()
@@ -70,8 +70,10 @@ class Reading:
 
 
 def load(paths: Iterable[str | Path]) -> Documents:
-    """The documents under `paths`. Raises InvalidDocuments with every error, UserError where
-    there is nothing to read."""
+    """Return the documents under `paths`.
+
+    Raises InvalidDocuments with every error, UserError if there is nothing to read.
+    """
     reading = read(paths)
     if reading.errors:
         raise invalid(reading)
@@ -79,13 +81,13 @@ def load(paths: Iterable[str | Path]) -> Documents:
 
 
 def invalid(reading: Reading) -> InvalidDocuments:
-    """The error that carries and renders all errors of a reading."""
+    """Return the error that holds and renders all errors of a reading."""
     errors = tuple(reading.errors)
     return InvalidDocuments(errors, render_problems(errors, reading.sources))
 
 
 def parse_documents(paths: Iterable[str | Path]) -> tuple[list[RawDocument], Reading]:
-    """Our documents as raw values with positions, and what reading them found so far."""
+    """Return our documents as raw values with positions, and what was found so far."""
     reading = Reading()
     found: list[RawDocument] = []
     for file, named in _files(paths):
@@ -107,7 +109,7 @@ def parse_documents(paths: Iterable[str | Path]) -> tuple[list[RawDocument], Rea
 
 
 def read(paths: Iterable[str | Path]) -> Reading:
-    """Everything under `paths`, with every error and warning."""
+    """Return everything under `paths`, with every error and warning."""
     given = [str(path) for path in paths]
     raw, reading = parse_documents(given)
     valid: list[Document] = []
@@ -145,7 +147,7 @@ def read(paths: Iterable[str | Path]) -> Reading:
 
 
 def _files(paths: Iterable[str | Path]) -> Iterator[tuple[str, bool]]:
-    """(file, named by the user) of each file once, directories in sorted order."""
+    """Yield (file, named by the user) of each file once, directories in sorted order."""
     seen: set[str] = set()
     for given in paths:
         for file, named in _expand(str(given)):
@@ -176,7 +178,7 @@ def _expand(given: str) -> Iterator[tuple[str, bool]]:
 
 
 def _text(file: str, reading: Reading) -> str | None:
-    """The file's text, None with a problem recorded where it has none."""
+    """Return the file's text, None with a problem recorded if it has none."""
 
     def refuse(message: str, hint: str = "") -> None:
         reading.problems.append(Problem(file, 0, 0, "", message, hint))
@@ -203,8 +205,10 @@ def _text(file: str, reading: Reading) -> str | None:
 
 
 def _softened(failure: Problem, text: str, named: bool) -> Problem:
-    """In a directory, a file that YAML cannot read and that never mentions our group is someone
-    else's (a chart's template, say): worth a warning, not a failure."""
+    """Turn an error into a warning for a file in a directory that cannot be parsed and is not ours.
+
+    A file that never mentions our group belongs to someone else, for example a chart's template.
+    """
     if named or GROUP in text:
         return failure
     return Problem(
@@ -213,7 +217,8 @@ def _softened(failure: Problem, text: str, named: bool) -> Problem:
 
 
 def _unlisted(document: RawDocument) -> Iterator[RawDocument]:
-    """The items of a `kind: List`, as kubectl prints several objects; else the document itself."""
+    """Yield the items of a `kind: List`, as kubectl prints several objects; else the document
+    itself."""
     value = document.value
     if not (isinstance(value, dict) and value.get("kind") == "List" and "items" in value):
         yield document
@@ -233,8 +238,11 @@ def _unlisted(document: RawDocument) -> Iterator[RawDocument]:
 
 
 def _is_ours(document: RawDocument, *, named: bool) -> bool:
-    """By group or kind. A file that the user named and that holds a single document is ours
-    whatever it says, so that a misspelt head is reported rather than skipped."""
+    """Whether a document is ours, by group or kind.
+
+    The only document of a file that the user named is always ours, so that a misspelt head is
+    reported instead of skipped.
+    """
     value = document.value
     if not isinstance(value, dict):
         return named and value is not None
@@ -244,8 +252,11 @@ def _is_ours(document: RawDocument, *, named: bool) -> bool:
 
 
 def _kind(document: RawDocument) -> tuple[str | None, list[Problem]]:
-    """(the kind whose schema holds, what is wrong with it). A slip of a letter or two leaves no
-    doubt which is meant; else None, and what was read so far is all that can be said."""
+    """Return (the kind whose schema applies, its problems).
+
+    A slip of a letter or two leaves no doubt about the kind; else the kind is None and the document
+    cannot be checked further.
+    """
     value = document.value
     if not isinstance(value, dict):
         found = document.problem((), "is not a document", "a mapping with apiVersion and kind")
@@ -264,7 +275,7 @@ def _kind(document: RawDocument) -> tuple[str | None, list[Problem]]:
 
 
 def _checked(document: RawDocument, kind: str, problems: list[Problem]) -> list[Problem]:
-    """With the problems of everything else; those of the kind have been told."""
+    """Add all other problems; those of the kind have been reported."""
     found = check(document, kind)
     if problems:
         found = [item for item in found if item.field != "kind" or item in document.problems]
@@ -272,7 +283,7 @@ def _checked(document: RawDocument, kind: str, problems: list[Problem]) -> list[
 
 
 def _unsupported(document: RawDocument, kind: str, ignored: Iterable[str]) -> list[Problem]:
-    """Fields that are valid and that this version, or layoutctl, does not act on."""
+    """Return warnings on valid fields that this version, or layoutctl, does not act on."""
     spec = document.value["spec"]
     approval = spec.get("approval") if kind == POLICY else None
     automatic = isinstance(approval, dict) and approval.get("mode") == "Automatic"

@@ -17,11 +17,11 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """path: where the rule stands, `[]` for items of a list. field: what it speaks of, below path.
+    """path: the place of the rule, `[]` for items of a list. field: what it concerns, below path.
 
     holds: takes the value at path. unchanged: takes the old and the new value, for immutables.
-    reads: what `holds` reads below path, `[]` for the items too; asks: of what it only asks whether
-    it is there. Where one of them is broken, the rule says nothing.
+    reads: what `holds` reads below path, `[]` for the items too; asks: what it only tests for
+    presence. If one of them is broken, the rule is not evaluated.
     """
 
     kind: str
@@ -116,7 +116,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """at: path of the object that the rule stands on; field: path of what it speaks of."""
+    """at: path of the object that the rule belongs to; field: path of what it concerns."""
 
     rule: Rule
     at: Path
@@ -126,11 +126,10 @@ class Violation:
 def violations(
     kind: str, body: Object, broken: Collection[Path], meant: Collection[Path] = ()
 ) -> Iterator[Violation]:
-    """Rules that a defaulted document breaks, as far as what they read is not broken itself.
+    """Yield the rules that a defaulted document breaks, unless what they read is itself broken.
 
-    meant: fields that are not given, but that a field of an unknown name may have been meant to be.
-    The API server evaluates none while anything is broken: whoever mends one fault at a time would
-    meet these later.
+    meant: absent fields that a misspelt field probably stands for. The API server evaluates no rule
+    while anything is broken; a person who corrects one fault at a time would find these later.
     """
     for rule in RULES:
         if rule.kind != kind or rule.holds is None:
@@ -156,7 +155,7 @@ def _within(path: Path, other: Path) -> bool:
 
 
 def changes(kind: str, old: Object, new: Object) -> Iterator[Violation]:
-    """Immutable fields that differ between two versions of one object, both valid."""
+    """Yield the immutable fields that differ between two valid versions of one object."""
     for rule in RULES:
         if rule.kind != kind or rule.unchanged is None:
             continue
@@ -171,7 +170,7 @@ def _field(rule: Rule, at: Path) -> Path:
 
 
 def _values(body: Object, path: str) -> Iterator[tuple[Path, Object]]:
-    """(path, object) of each place that a rule's path means, as far as they exist."""
+    """Yield (path, object) of each existing place that a rule's path matches."""
     places: list[tuple[Path, Any]] = [((), body)]
     for part in path.split("."):
         name = part.removesuffix("[]")

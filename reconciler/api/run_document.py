@@ -1,8 +1,8 @@
-"""What a driver pod is told to do: one JSON document in its environment, written by the operator.
+"""The input of a driver pod: one JSON document in its environment, written by the operator.
 
-It names the plan by place and digest, the actions that were admitted and what the budgets leave;
-it carries the policy and the catalog as they were then. Versioned and strict: a driver of another
-release refuses what it does not know rather than guess. Secrets are mounted, never in here.
+It names the plan by place and digest, the admitted actions and what the budgets leave; it contains
+the policy and the catalog as they were then. Versioned and strict: a driver of another release
+refuses what it does not know instead of guessing. Secrets are mounted, never in here.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from reconciler.errors import UserError
 
 VERSION = "run/v1"
 MOST_BYTES = 120_000
-"""Linux takes no single environment variable of 128 KiB or more."""
+"""Linux refuses a single environment variable of 128 KiB or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDocument:
     """One attempt at one plan.
 
-    table: levels, the name last. plan_digest: "sha256:" + hex of the plan document. action_ids:
-    the admitted ones, in plan order; none: only what earlier attempts left open is settled.
+    table: levels, the name last. plan_digest: "sha256:" + hex of the plan document. action_ids: the
+    admitted ones, in plan order; if empty, only what earlier attempts left open is settled.
     bytes_limit, cpu_limit_seconds: what the budgets leave for all of it, repeated work included;
-    None = no limit. policy_key: under which spending is kept. owner: the claim that the table must
-    carry.
+    None = no limit. policy_key: key of the spending. owner: the claim that the table must have.
     """
 
     catalog: IcebergCatalog
@@ -54,7 +53,7 @@ class RunDocument:
     owner: str
 
     def text(self) -> str:
-        """As one line of JSON. Raises UserError when it does not fit an environment variable."""
+        """Return one line of JSON. Raises UserError if it does not fit an environment variable."""
         body = {
             "version": VERSION,
             "catalog": to_document(self.catalog),
@@ -81,7 +80,8 @@ class RunDocument:
 
 
 def read_run(text: str) -> RunDocument:
-    """Raises UserError for anything but a whole, known, valid run document."""
+    """Return the run document. Raises UserError unless it is complete, of a known version and
+    valid."""
     try:
         body = json.loads(text)
     except ValueError as error:
@@ -117,7 +117,7 @@ def read_run(text: str) -> RunDocument:
 
 
 def _document(body: Any, kind: str) -> Any:
-    """A nested document under the rules that `validate` applies to files."""
+    """Return a nested document, checked by the rules that `validate` applies to files."""
     if not isinstance(body, dict) or body.get("kind") != kind:
         raise _refusal(f"there is no {kind} in its place")
     documents, failure = parse_yaml(json_as_yaml(body), f"LAYOUT_RUN, {kind}")
@@ -168,4 +168,4 @@ _FIELDS: Mapping[str, tuple[str, Any]] = {
     "policyKey": ("a text", _text),
     "owner": ("a text", _text),
 }
-"""Field -> what it is in words, and the test of it."""
+"""Field -> its description, and its test."""

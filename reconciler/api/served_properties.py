@@ -32,7 +32,7 @@ CATALOG_PROPERTIES_OF_SERVER = frozenset({
     "view-endpoints-supported",
     "warehouse",
 })  # fmt: skip
-"""How to speak to the server itself."""
+"""Properties for requests to the server itself."""
 
 FILE_PROPERTIES_OF_SERVER = frozenset({
     "adls.account-host",
@@ -71,17 +71,17 @@ FILE_PROPERTIES_OF_SERVER = frozenset({
     "s3.sse.type",
     "s3.use-arn-region-enabled",
 })  # fmt: skip
-"""Where a table's files are, and vended credentials for them."""
+"""Properties for a table's files, and vended credentials for them."""
 
 FILE_PREFIXES_OF_SERVER = (
     "adls.connection-string.",
     "adls.sas-token-expires-at-ms.",
     "adls.sas-token.",
 )
-"""Vended credentials whose names end in a storage account."""
+"""Prefixes of vended credentials whose names end in a storage account."""
 
 REST_SIGNER = "S3V4RestSigner"
-"""The only value of s3.signer: pyiceberg's signer that asks the catalog's server."""
+"""The only accepted value of s3.signer: pyiceberg's signer that asks the catalog's server."""
 
 _NAMES_CODE = re.compile(
     r"(^|[._-])(py-)?(impls?|class(es|name)?|factory|factories|providers?|reporters?|plugins?"
@@ -93,13 +93,13 @@ STAGED_PREFIXES = ("write.", "read.", "schema.", "parquet.")
 
 def names_code(name: str) -> bool:
     """Whether a table property's name says that its value names a class, or code otherwise."""
-    # A setting of one column ends in the column's name, which may be any.
+    # A setting of one column ends in the column's name, which may be anything.
     setting = name.split(".column.")[0] if name.startswith("write.") else name
     return _NAMES_CODE.search(setting) is not None
 
 
 def table_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """A table's properties without those that name code."""
+    """Return a table's properties without those that name code."""
     return {name: value for name, value in properties.items() if not names_code(name)}
 
 
@@ -117,7 +117,7 @@ def staged_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def catalog_config(served: Mapping[str, Any] | None, origin: str) -> dict[str, str]:
-    """The defaults or overrides of /v1/config that are used. origin: address of the server."""
+    """Return the accepted defaults or overrides of /v1/config. origin: address of the server."""
     known = CATALOG_PROPERTIES_OF_SERVER | FILE_PROPERTIES_OF_SERVER
     found = _texts(served, known)
     if not found.get("uri", "http://").lower().startswith(("http://", "https://")):
@@ -126,7 +126,7 @@ def catalog_config(served: Mapping[str, Any] | None, origin: str) -> dict[str, s
 
 
 def table_config(served: Mapping[str, Any] | None, origin: str) -> dict[str, str]:
-    """The config of a loaded table, or of one vended credential, that is used."""
+    """Return the accepted config of a loaded table, or of one vended credential."""
     return _signed_by(_texts(served, FILE_PROPERTIES_OF_SERVER | {"token"}), origin)
 
 
@@ -140,7 +140,8 @@ def _texts(served: Mapping[str, Any] | None, known: frozenset[str]) -> dict[str,
 
 
 def _signed_by(found: dict[str, str], origin: str) -> dict[str, str]:
-    """Only the catalog's own server signs requests and renews credentials: it is sent the token."""
+    """Keep only signers and refresh endpoints of the catalog's own server, because they get the
+    token."""
     if found.get("s3.signer", REST_SIGNER) != REST_SIGNER:
         del found["s3.signer"]
     for name in (*SIGNER_URIS, *SIGNER_ENDPOINTS, *REFRESH_ENDPOINTS):

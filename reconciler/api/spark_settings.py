@@ -1,9 +1,9 @@
-"""Which Spark settings a catalog document may give to its jobs (`spec.jobs.sparkConf`).
+"""Decides which Spark settings a catalog document may give to its jobs (`spec.jobs.sparkConf`).
 
-A setting may tune; it may not load code, carry or reach a credential, move work to another
+A setting may tune; it may not load code, contain or reach a credential, move work to another
 identity or image, or undo what the reconciler relies on. One table, for the driver, for `validate`
 and for the reference. Whoever may write an IcebergCatalog can create pods through it anyway: this
-keeps a document honest, it is not what separates two tenants.
+prevents mistakes, it does not separate tenants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Refused:
 
 
 REFUSED: tuple[Refused, ...] = (
-    # Classes, jars, scripts and options of the JVM, by name and by the shape of the name.
+    # Classes, jars, scripts and options of the JVM, by name and by the form of the name.
     Refused(
         r"spark\.(jars|files|archives|py-?files|submit|plugins|kryo|r|pyspark|python)(\..*)?", CODE
     ),
@@ -45,7 +45,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused(r"spark\.(metrics|connect|history|deploy|sql\.hive|sql\.streaming)\..*", CODE),
     Refused(r"spark\.sql\.(catalog|defaultcatalog|catalogimplementation)(\..*)?", OURS),
     Refused(r"spark\.hadoop\.(hadoop\.security|javax|hive|ipc|rpc)\..*", CODE),
-    # Credentials, and the doors to them: environment, mounted secrets, key stores.
+    # Credentials, and ways to them: environment, mounted secrets, key stores.
     Refused(r"spark\.(executorenv|kubernetes\.driverenv|appmasterenv)\..*", CREDENTIAL),
     Refused(r"spark\.kubernetes\..*(secret|secretkeyref|volumes)\..*", CREDENTIAL),
     Refused(r"spark\.(ssl|authenticate|acls|kerberos|security|io\.encryption)(\..*)?", CREDENTIAL),
@@ -61,7 +61,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused(r"spark\.kubernetes\..*(podtemplate.*|serviceaccountname|securitycontext.*)", POD),
     Refused(r"spark\.kubernetes\..*\.label\..*", POD),
     Refused(r"spark\.(yarn|mesos)\..*", POD),
-    # What sizing and correctness rest on.
+    # Settings on which sizing and correctness depend.
     Refused(r"spark\.(master|app\.|driver\.|local\.|home|speculation|dynamicallocation).*", OURS),
     Refused(
         r"spark\.executor\.(instances|cores|memory|pyspark\.memory|resource\..*|id|port)", OURS
@@ -76,18 +76,18 @@ REFUSED: tuple[Refused, ...] = (
 
 
 def refusal(name: str, value: str) -> str:
-    """Why a setting is refused, "" when it is allowed."""
+    """Return why a setting is refused, "" if it is allowed."""
     plain = name.strip().lower()
     if plain != name.lower() or not re.fullmatch(r"spark\.[a-z0-9_.\-/]+", plain):
         return NOT_SPARK
     if is_credential(name):
         return CREDENTIAL
-    if "${" in value:  # Spark would put in a variable of the driver's environment
+    if "${" in value:  # Spark would insert a variable of the driver's environment
         return CREDENTIAL
     return next((item.why for item in REFUSED if re.fullmatch(item.pattern, plain)), "")
 
 
 def refused_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Every refused setting with the reason, in order of name."""
+    """Return every refused setting with the reason, in order of name."""
     judged = ((name, refusal(name, conf[name])) for name in sorted(conf))
     return {name: why for name, why in judged if why}

@@ -1,8 +1,8 @@
-"""Fields that are part of the API and that this version does not act on yet: one table.
+"""The table of fields that are part of the API but that this version does not act on yet.
 
-`validate` and `plan` name them where they differ from their default, and Automatic approval
-refuses a policy that sets one: nobody may believe in a limit or a mode that nothing holds. Fields
-that are the operator's work are named too, as such.
+`validate` and `plan` list them if they differ from their default, and Automatic approval refuses a
+policy that sets one: nobody may rely on a limit or a mode that is not enforced. Fields that only
+the operator acts on are marked as such.
 """
 
 from __future__ import annotations
@@ -43,19 +43,21 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
         ("spec.workload", "queries are read by layoutctl workload import"),
     ),
 }
-"""Kind -> (field, what holds instead). A field stands for everything below it."""
+"""Kind -> (field, what applies instead). A field includes everything below it."""
 
 OPERATORS: dict[str, tuple[str, ...]] = {
     POLICY: ("spec.interval", "spec.engine"),
     TABLE_LAYOUT: ("spec.suspend", "spec.approvedPlan"),
     CATALOG: tuple(field for field, _ in NOT_ACTED_ON[CATALOG]),
 }
-"""Kind -> fields of the table above that the operator acts on. Nothing is less safe where layoutctl
-does not: Automatic approval is not refused for them."""
+"""Kind -> fields of the table above that the operator acts on.
+
+Ignoring them in layoutctl makes nothing less safe: Automatic approval is not refused for them.
+"""
 
 
 def instead(kind: str, path: str) -> str:
-    """What holds instead of a field that is not acted on, "" for any other."""
+    """Return what applies instead of a field that is not acted on, "" for any other."""
     return next((text for field, text in NOT_ACTED_ON[kind] if _covers(field, path)), "")
 
 
@@ -65,7 +67,7 @@ def is_operators(kind: str, path: str) -> bool:
 
 
 def unheld(fields: Iterable[str]) -> list[str]:
-    """Of a policy's fields that layoutctl ignores, those that nothing holds at all."""
+    """Return those of a policy's fields ignored by layoutctl that the operator ignores too."""
     return [path for path in fields if not is_operators(POLICY, path)]
 
 
@@ -74,13 +76,14 @@ def _covers(field: str, path: str) -> bool:
 
 
 def not_acted_on(document: Document) -> list[str]:
-    """Paths of the fields that this version ignores although they are not at their default."""
+    """Return the paths of the fields that this version ignores although they are not at their
+    default."""
     body = to_document(document)
     return _ignored(body["kind"], body["spec"])
 
 
 def ignored_of(kind: str, body: Mapping[str, Any], broken: Iterable[Path]) -> list[str]:
-    """The same of a document that has faults, as far as it can be read."""
+    """Return the same for a document with faults, as far as it can be read."""
     spec = with_defaults(body, structural_schema(kind)).get("spec")
     holder = {"spec": spec} if isinstance(spec, dict) else {}
     for path in broken:
@@ -93,7 +96,7 @@ def _ignored(kind: str, spec: Mapping[str, Any]) -> list[str]:
 
 
 def _drop(value: Any, path: Path) -> None:
-    """Removes what is at the path; of a list with a fault in it, the list."""
+    """Remove the value at the path; of a list with a fault in it, the whole list."""
     for number, part in enumerate(path):
         if not isinstance(value, dict) or part not in value:
             return
@@ -104,7 +107,7 @@ def _drop(value: Any, path: Path) -> None:
 
 
 def _differing(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Paths of leaves and lists that differ from what an empty parent would default to."""
+    """Yield the paths of leaves and lists that differ from the defaults of an empty parent."""
     defaults = with_defaults({}, schema)
     for name, child in schema["properties"].items():
         if name not in value:

@@ -1,7 +1,7 @@
-"""Which tables a policy means, and which of several policies a table gets.
+"""Matches tables with policies' patterns, and chooses the policy of a table.
 
-A pattern is namespace levels and a name joined by dots. `*` stands for any characters within a
-level, `**` also crosses levels (a level of its own may also be none: `a.**.b` matches `a.b`), and
+A pattern is namespace levels and a name joined by dots. `*` matches any characters within a level,
+`**` also crosses levels (as a level of its own it may match none: `a.**.b` matches `a.b`), and
 backticks quote a level literally, a doubled backtick being one. Matching is case-sensitive.
 """
 
@@ -23,9 +23,10 @@ _WITHIN, _ACROSS, _ENTER = "*", "**", ""
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """tokens: one character each or, where `wild`, _WITHIN, _ACROSS or _ENTER. The last stands
-    before a `**` that is a level of its own with a level after it: it takes no character, and the
-    level may be passed over from there (but not once some of it has been matched).
+    """tokens: one character each or, where `wild`, _WITHIN, _ACROSS or _ENTER.
+
+    _ENTER comes before a `**` that is a level of its own with a level after it: it matches no
+    character, and the level may be skipped from there (but not once a part of it has been matched).
     """
 
     tokens: tuple[str, ...]
@@ -37,7 +38,7 @@ class _Compiled:
 
 
 def split_identifier(text: str) -> tuple[str, ...]:
-    """Levels of `a.b.c` with backticks removed. Raises ValueError where it is malformed."""
+    """Return the levels of `a.b.c` with backticks removed. Raises ValueError if it is malformed."""
     levels, at = [], 0
     while True:
         match = _LEVEL.match(text, at)
@@ -53,7 +54,7 @@ def split_identifier(text: str) -> tuple[str, ...]:
 
 
 def quote_identifier(levels: Iterable[str]) -> str:
-    """The pattern that matches exactly these levels."""
+    """Return the pattern that matches exactly these levels."""
     return ".".join(_quote(level) for level in levels)
 
 
@@ -69,7 +70,7 @@ def is_exact(pattern: str) -> bool:
 
 
 def same_tables(pattern: str) -> tuple[object, ...]:
-    """Equal for two spellings of one pattern: `a`.* and a.*"""
+    """Return a key that is equal for two spellings of one pattern: `a`.* and a.*"""
     compiled = _compile(pattern)
     return (compiled.tokens, compiled.wild)
 
@@ -99,7 +100,8 @@ def _filled(compiled: _Compiled, levels: int) -> str:
 
 
 def literal_beginning(pattern: str) -> tuple[str, bool]:
-    """What every matching name begins with, its levels joined by a NUL; whether that is all."""
+    """Return the literal prefix of every matching name, its levels joined by a NUL; whether that is
+    all."""
     compiled = _compile(pattern)
     end = next((at for at, wild in enumerate(compiled.wild) if wild), len(compiled.tokens))
     return "".join(compiled.tokens[:end]), compiled.exact
@@ -123,7 +125,7 @@ def matches(pattern: str, table: tuple[str, ...]) -> bool:
 
 
 def _step(states: set[int], compiled: _Compiled, character: str) -> set[int]:
-    """Positions after one character: a literal is passed, a star stays."""
+    """Return the positions after one character: a literal is passed, a star stays."""
     out = set()
     for state in states:
         if state == len(compiled.tokens):
@@ -138,7 +140,7 @@ def _step(states: set[int], compiled: _Compiled, character: str) -> set[int]:
 
 
 def _closure(states: set[int], compiled: _Compiled) -> set[int]:
-    """With the positions that are reached when stars match nothing more."""
+    """Return also the positions reached when stars match nothing more."""
     out, work = set(states), list(states)
     while work:
         state = work.pop()
@@ -190,10 +192,10 @@ def selects(tables: TableSelector, table: tuple[str, ...]) -> bool:
 def policies_for(
     table: tuple[str, ...], catalog: str, policies: Iterable[TableLayoutPolicy]
 ) -> tuple[TableLayoutPolicy, ...]:
-    """The policies that select a table of the IcebergCatalog `catalog`, the one that gets it first.
+    """Return the policies that select a table of the IcebergCatalog `catalog`, the winner first.
 
-    An exact name beats a pattern, then the older policy wins, then the first by name. A policy
-    read from a file has no creation time and counts as newer than any stored one.
+    An exact name beats a pattern, then the older policy wins, then the first by name. A policy read
+    from a file has no creation time and counts as newer than any stored one.
     """
     found = [
         policy
@@ -212,9 +214,9 @@ def _precedence(policy: TableLayoutPolicy, table: tuple[str, ...]) -> tuple[obje
 def choose_policy(
     table: tuple[str, ...], catalog: str, policies: Iterable[TableLayoutPolicy]
 ) -> TableLayoutPolicy | None:
-    """The policy that lays the table out, None where no policy selects it.
+    """Return the policy that applies to the table, None if no policy selects it.
 
-    Raises UserError when two policies name the table exactly: neither can be meant to win.
+    Raises UserError if two policies name the table exactly: neither can win.
     """
     found = policies_for(table, catalog, policies)
     named = [policy for policy in found if not _precedence(policy, table)[0]]

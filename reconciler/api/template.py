@@ -1,4 +1,5 @@
-"""The commented policy that `layoutctl init TABLE` writes: a start that is valid as it stands."""
+"""The commented policy that `layoutctl init TABLE` writes: a starting point that is already
+valid."""
 
 from __future__ import annotations
 
@@ -42,9 +43,9 @@ spec:
 
 
 def policy_template(table: Iterable[str] | str, catalog: str) -> str:
-    """A minimal policy for one table, given as its levels or as a pattern, in YAML.
+    """Return a minimal policy for one table, given as its levels or as a pattern, in YAML.
 
-    catalog: name of the IcebergCatalog or, where there is none, the catalog's own.
+    catalog: name of the IcebergCatalog or, if there is none, the catalog's own.
     """
     pattern = table if isinstance(table, str) else quote_identifier(table)
     return _TEMPLATE.format(
@@ -58,7 +59,8 @@ def policy_template(table: Iterable[str] | str, catalog: str) -> str:
 
 
 def object_name(text: str) -> str:
-    """A name that Kubernetes takes, readable and, where letters had to go, still unique."""
+    """Return a name that Kubernetes accepts: readable and, if characters had to be dropped, still
+    unique."""
     slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50].strip("-")
     plain = text.lower().replace(".", "-").replace("_", "-")
     if slug == plain and slug:
@@ -68,7 +70,7 @@ def object_name(text: str) -> str:
 
 
 def _scalar(name: str) -> str:
-    """Quoted where YAML could read anything but text."""
+    """Return the name, quoted if YAML could read anything but text."""
     safe = re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]+", name) and name.lower() not in _WORDS
     return name if safe else json.dumps(name, ensure_ascii=False)
 

@@ -146,7 +146,8 @@ class Approvals:
 
 @dataclass(frozen=True)
 class Step:
-    """The fixed part of every step on one table: policy, targets and limits of its decisions."""
+    """The fixed part of every step on one table: target, policy, the fields not acted on, cores,
+    clock."""
 
     target: Target
     policy: TableLayoutPolicy
