@@ -1,7 +1,8 @@
-"""The reconcile of one IcebergCatalog: does it answer, what does it list, are its queries fresh.
+"""The reconcile of one IcebergCatalog: is it reachable, which tables has it, are its queries fresh.
 
-A catalog that is down makes its tables Unknown and deletes nothing. Only whole listings count: a
-table is missing after three of them without it and a direct miss, and comes back with one.
+If a catalog is down, its tables become Unknown and nothing is deleted. Only complete listings
+count: a table is missing after three listings without it and a failed direct lookup, and is back
+after one listing with it.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ from reconciler.kube.kinds import CATALOG
 log = logging.getLogger(__name__)
 
 MISSES = 3
-"""Whole listings in a row without a table before it is asked for directly."""
+"""Complete listings in a row without a table before it is looked up directly."""
 
 FORGOTTEN = 3 * MISSES
-"""By then whoever waited for it has acted."""
+"""Listings after which a missing table is forgotten: everything that waited for it has acted."""
 
 
 @dataclass(slots=True)
 class Listing:
-    """tables: of the last whole listing. missing: tables seen once, and listings without them."""
+    """tables: of the last complete listing. missing: tables seen once, and the number of listings
+    without them."""
 
     tables: frozenset[Identifier]
     missing: dict[Identifier, int] = field(default_factory=dict)
@@ -55,12 +57,13 @@ class CatalogReconciler:
     listings: dict[tuple[str, str], Listing] = field(default_factory=dict)
 
     def tables(self, namespace: str, name: str) -> frozenset[Identifier] | None:
-        """Tables of the last whole listing; None before the first."""
+        """Return the tables of the last complete listing; None before the first."""
         known = self.listings.get((namespace, name))
         return None if known is None else known.tables
 
     def gone(self, namespace: str, name: str, table: Identifier) -> bool:
-        """Whether a table is gone for certain: three whole listings without it, a direct miss."""
+        """Whether a table is certainly gone: three complete listings without it, and a failed
+        direct lookup."""
         known = self.listings.get((namespace, name))
         if known is None or known.missing.get(table, 0) < MISSES:
             return False
@@ -113,7 +116,7 @@ class CatalogReconciler:
         return Result(due=min(moment, workload.due or moment).timestamp())
 
     def _looked(self, where: tuple[str, str], body: dict[str, Any]) -> CatalogProblem | None:
-        """Opens and lists the catalog; why that failed."""
+        """Open and list the catalog; return why that failed."""
         opened = self.catalogs.open(*where, body)
         if isinstance(opened, CatalogProblem):
             return opened
@@ -165,7 +168,7 @@ class CatalogReconciler:
         self._spread(Work.POLICY, self.runtime.index.policies_of_catalog(*where))
 
     def _tell_others(self, where: tuple[str, str]) -> None:
-        """A catalog that went down or came back bears on its tables and policies."""
+        """Make the catalog's tables and policies due after it went down or came back."""
         self._policies(where)
         self._spread(Work.LAYOUT, self.runtime.index.layouts_of_catalog(*where))
 
@@ -177,9 +180,9 @@ class CatalogReconciler:
 def _missing(
     before: Listing | None, tables: Iterable[Identifier], governed: Iterable[Identifier]
 ) -> dict[Identifier, int]:
-    """Tables that were there and are not, with the listings without them.
+    """Return the tables that disappeared, with the number of listings without them.
 
-    governed: tables with a TableLayout: one may have gone while no operator looked.
+    governed: tables with a TableLayout: one may have disappeared while no operator ran.
     """
     present, layouts = set(tables), set(governed)
     known = before or Listing(frozenset())

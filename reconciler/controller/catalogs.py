@@ -1,7 +1,7 @@
-"""Handles of catalogs: connections, secrets in memory, shared state, and what they may be.
+"""Handles of catalogs: connections, secrets in memory, shared state, and their restrictions.
 
-A handle lives as long as its IcebergCatalog's spec and its Secret stay what they are. Whether the
-catalog answers is what its own reconcile found last; layouts do not try a dead one each by itself.
+A handle is valid while its IcebergCatalog's spec and its Secret do not change. Whether the catalog
+is reachable is the last result of its own reconcile; layouts do not each try an unreachable one.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ from reconciler.loop.cluster import ClusterActor
 from reconciler.loop.propose import Target
 
 TAKE_OVER = f"{GROUP}/takeOver"
-"""Annotation of an IcebergCatalog: the claim of an operator that is gone, whose tables to take."""
+"""Annotation of an IcebergCatalog: the owner name of a former operator whose tables to take
+over."""
 
 LOCAL = ("file:", "sqlite:", "/")
 
 
 @dataclass
 class LiveHandle:
-    """A catalog that is there. Implements `ports.CatalogHandle`."""
+    """A reachable catalog. Implements `ports.CatalogHandle`."""
 
     document: IcebergCatalog
     config: CatalogConfig
@@ -100,7 +101,8 @@ class LiveHandle:
         return self.store.approved(plan_id, policy)
 
     def owner(self) -> str:
-        """Unique over clusters: two that share a catalog have different objects for it."""
+        """The owner name, unique over clusters: two that share a catalog have different objects for
+        it."""
         return f"{self.document.namespace}/{self.document.name}/{self.uid}"
 
     def claim(self, table: Identifier, uuid: str) -> str:
@@ -143,7 +145,7 @@ class LiveHandle:
 class LiveCatalogs:
     """Every IcebergCatalog of the index. Thread-safe. Implements `ports.Catalogs`.
 
-    down: what a catalog's reconcile found, by (namespace, name); stale: likewise, of its workload.
+    down: result of a catalog's reconcile, by (namespace, name); stale: likewise, of its workload.
     local_files: whether catalogs may name files of the operator's own machine (tests).
     """
 
@@ -159,7 +161,7 @@ class LiveCatalogs:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem:
-        """The handle, or why there is none: what its reconcile found last comes first."""
+        """Return the handle, or why there is none: the last result of its reconcile comes first."""
         body = self.index.catalog(namespace, name)
         if body is not None and (namespace, name) in self.down:
             return self.down[namespace, name]
@@ -168,7 +170,7 @@ class LiveCatalogs:
     def open(
         self, namespace: str, name: str, body: dict[str, Any] | None
     ) -> LiveHandle | CatalogProblem:
-        """As `handle`, whether or not the catalog answered last time."""
+        """As `handle`, even if the catalog was unreachable last time."""
         if body is None:
             text = f"there is no IcebergCatalog {name} in namespace {namespace}"
             return CatalogProblem(Reason.CATALOG_NOT_FOUND.value, text, True)
@@ -224,7 +226,7 @@ class LiveCatalogs:
         return LiveHandle(document, config, version, uid, take_over, store, actor)
 
     def _secret(self, namespace: str, name: str) -> dict[str, str] | CatalogProblem:
-        """The Secret's values, which go nowhere but into the connection."""
+        """Return the Secret's values, which are used only for the connection."""
         reason = Reason.SECRET_NOT_FOUND.value
         try:
             data = self.api.get(SECRET, namespace, name).get("data") or {}
@@ -238,7 +240,7 @@ class LiveCatalogs:
             return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, text, False)
 
     def _local(self, document: IcebergCatalog, config: CatalogConfig) -> str:
-        """The field that names a local file, "" when none does or tests allow it."""
+        """Return the field that names a local file, "" if none does or tests allow it."""
         if self.local_files:
             return ""
         places = {

@@ -1,8 +1,8 @@
-"""What happens next to one TableLayout: one decision from one frozen look at the world.
+"""Decides the next step of one TableLayout from one frozen input.
 
-The chain below is asked twice per reconcile: once about what lives (jobs, pods, write-aheads), and,
-when it answers `Propose`, again with the proposal. First comes what makes a second job on a table
-impossible, then the reasons of Converged in the API's order. Pure: the reconciler in `layout`
+The chain below is evaluated twice per reconcile: once about live jobs, pods and write-aheads, and,
+if the answer is `Propose`, again with the proposal. The first checks prevent a second job on a
+table; then come the reasons of Converged in the API's order. Pure: the reconciler in `layout`
 gathers the input and carries the decision out.
 """
 
@@ -16,23 +16,23 @@ from enum import StrEnum
 from reconciler.api.conditions import Reason
 
 FINALIZER_BOUND = dt.timedelta(minutes=10)
-"""A deleted TableLayout waits for its job no longer than this."""
+"""Maximum time that a deleted TableLayout waits for its job."""
 
 START_DEADLINE = dt.timedelta(minutes=10)
-"""A job whose pod has not started by then is stopped, and counts as a failure to start."""
+"""A job whose pod has not started within this time is stopped, and counts as a failure to start."""
 
 WRITE_AHEAD_BOUND = dt.timedelta(minutes=10)
-"""A write-ahead without a job that is older than this may have had one: the table is asked."""
+"""A write-ahead older than this may have had a job: the table is observed."""
 
 REFUSED_DEADLINE = dt.timedelta(minutes=1)
-"""Likewise for a pod whose image or configuration is refused: a registry may only hesitate."""
+"""Likewise for a pod whose image or configuration is refused: a registry may recover."""
 
 LONGEST_BACK_OFF = dt.timedelta(hours=1)
 SOON = dt.timedelta(seconds=10)
 CATALOG_CHANGED = "CatalogChanged"
-"""Why a job that cannot start is stopped when somebody has corrected its catalog, perhaps."""
+"""Reason for stopping a job that cannot start: a change of its catalog may have corrected it."""
 POD_PATIENCE = dt.timedelta(seconds=20)
-"""In which the Job controller makes a pod, unless it may not."""
+"""Time in which the Job controller creates a pod, unless it may not."""
 
 
 Rests = tuple[Reason, str]
@@ -56,8 +56,8 @@ OPEN = frozenset({Phase.PENDING, Phase.RUNNING})
 class Record:
     """status.job. Written before the Job is created; uid is "" until the Job was seen.
 
-    digest: of the plan document. rewrite_bytes, cpu_seconds: what it holds of the budgets.
-    written: when the write-ahead was made.
+    digest: of the plan document. rewrite_bytes, cpu_seconds: what it reserves of the budgets.
+    written: time of the write-ahead.
     """
 
     name: str
@@ -79,9 +79,9 @@ class Record:
 class JobSeen:
     """A Job with the layout's label, as the API server lists it.
 
-    created: creation time. trouble: why its pod does not start, "" when nothing is known.
-    pods: how many it has. refused: the trouble is its image or its configuration.
-    catalog: version of the catalog that it was made from, "" when that is not known.
+    created: creation time. trouble: why its pod does not start, "" if unknown. pods: number of its
+    pods. refused: the trouble is its image or its configuration. catalog: version of the catalog
+    that it was made from, "" if unknown.
     """
 
     name: str
@@ -105,7 +105,7 @@ class JobSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod with the layout's label. ended: its containers have ended for good."""
+    """A pod with the layout's label. ended: its containers have ended and will not restart."""
 
     name: str
     ended: bool
@@ -113,7 +113,7 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one pending action would take of the budgets."""
+    """What one pending action would use of the budgets."""
 
     rewrite_bytes: int
     cpu_seconds: float
@@ -121,14 +121,13 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class ProposalState:
-    """What decisions need of a proposal and of the gate's answer to it.
+    """The parts of a proposal and of the gate's answer that decisions need.
 
-    pending: charges of the actions that remain, in plan order; admitted: how many may start now.
-    reason, message: the gate's refusal, "" when it admits. reopens: when that may change.
-    rests_on_workload: an admitted action is only as good as the recorded queries. rests: what a
-    table says that has nothing to do.
-    saving_per_byte: predicted saving over bytes rewritten, for the order between tables.
-    cut_short: (id, digest) of a plan of which an attempt is open whose driver is gone.
+    pending: charges of the remaining actions, in plan order; admitted: how many may start now.
+    reason, message: the gate's refusal, "" if it admits. reopens: when that may change.
+    rests_on_workload: an admitted action depends on the recorded queries. rests: what a table
+    without work reports. saving_per_byte: predicted saving per byte rewritten, for the order
+    between tables. cut_short: (id, digest) of a plan with an open attempt whose driver is gone.
     """
 
     plan_id: str
@@ -146,9 +145,9 @@ class ProposalState:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Past failures as they bear on now. stall: a reason of Stalled, "" when none; until: back-off.
+    """The present effect of past failures. stall: a reason of Stalled, "" if none; until: back-off.
 
-    memory_factor: by how much the next attempt's memory is raised.
+    memory_factor: factor of the next attempt's memory.
     """
 
     stall: str = ""
@@ -159,16 +158,17 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LayoutInput:
-    """Everything that is looked at, gathered once.
+    """All facts that a decision uses, gathered once.
 
-    jobs, pods: from the API server, None when it could not list them. leading: the Lease is held.
-    deleting: since when the object is being deleted. suspended: by whom, "" when not.
-    invalid: (reason, message) of what must be changed first. catalog_down: why, "" when it answers.
-    unreachable: (reason, message) of a catalog that must be changed first; also of it in invalid.
-    owner: who else claims the table. stop: (reason, message) why a running job may not go on (its
-    policy changed, a window closed). known_plans: digest by plan id, of plans that are ours.
-    workload_stale: why evidence of queries must not be acted on now. due: the next regular look.
-    catalog_version: of the catalog as it is now, "" for one that is not usable.
+    jobs, pods: from the API server, None if it could not list them. leading: the Lease is held.
+    deleting: since when the object is being deleted. suspended: by whom, "" if not.
+    invalid: (reason, message) of what must be corrected first. catalog_down: why, "" if it is
+    reachable.
+    unreachable: (reason, message) of a catalog that must be corrected first; it is also in invalid.
+    owner: who else claims the table. stop: (reason, message) why a running job may not continue
+    (its policy changed, a window closed). known_plans: digest by plan id, of our plans.
+    workload_stale: why evidence of queries must not be used now. due: the next regular look.
+    catalog_version: of the present catalog, "" if it is not usable.
     """
 
     now: dt.datetime
@@ -222,7 +222,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """Delete the Job; it stops at its next commit boundary. why: a reason, for people too."""
+    """Delete the Job; it stops at its next commit boundary. why: a reason, also shown to people."""
 
     job: JobSeen
     why: str
@@ -231,7 +231,7 @@ class StopJob:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The job of the record is over: judge it by the table. job: None when it is gone."""
+    """The job of the record has ended: judge it by the table. job: None if it is gone."""
 
     record: Record
     job: JobSeen | None
@@ -239,14 +239,14 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """A Job of ours lives that the record does not know yet, or not as it is."""
+    """One of our Jobs is live that the record does not have yet, or has with other values."""
 
     job: JobSeen
 
 
 @dataclass(frozen=True, slots=True)
 class CreateAgain:
-    """The write-ahead has no Job, and what it is for is still admitted."""
+    """The write-ahead has no Job, and its work is still admitted."""
 
     record: Record
     memory_factor: float = 1.0
@@ -254,7 +254,7 @@ class CreateAgain:
 
 @dataclass(frozen=True, slots=True)
 class DropReservation:
-    """The write-ahead has no Job, and may not have one any more."""
+    """The write-ahead has no Job, and its work is no longer admitted."""
 
     record: Record
     why: str
@@ -262,7 +262,7 @@ class DropReservation:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The object is being deleted and nothing holds it: let it go."""
+    """The object is being deleted and nothing holds it: remove the finalizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Nothing lives and nothing stands in the way of planning: look at the table."""
+    """Nothing is live and nothing prevents planning: observe the table."""
 
 
 Decision = (
@@ -291,7 +291,7 @@ Decision = (
 
 
 def decide(given: LayoutInput) -> Decision:
-    """The first answer of the chain."""
+    """Return the first answer of the chain."""
     for check in CHECKS:
         answer = check(given)
         if answer is not None:
@@ -332,7 +332,7 @@ def _foreign_job(given: LayoutInput) -> Decision | None:
 
 
 def _second_job(given: LayoutInput) -> Decision | None:
-    """Of several jobs the recorded one stays; without one, the oldest."""
+    """Stop a second job: of several the recorded one stays; without a record, the oldest."""
     living = [job for job in _living(given) if not job.deleting]
     if not living:
         return None
@@ -359,7 +359,7 @@ def _stop(given: LayoutInput) -> Decision | None:
 
 
 def _not_started(job: JobSeen, given: LayoutInput) -> StopJob | None:
-    """A job that waits in vain gives its slot back; after a change of its catalog, at once."""
+    """Stop a job that cannot start, to free its slot; after a change of its catalog, at once."""
     if job.refused and job.catalog and given.catalog_version not in ("", job.catalog):
         return StopJob(job, CATALOG_CHANGED, f"{job.trouble}; its catalog has changed since")
     deadline = REFUSED_DEADLINE if job.refused else START_DEADLINE
@@ -397,12 +397,12 @@ def _lives(given: LayoutInput) -> Decision | None:
 
 
 def _bound(given: LayoutInput) -> dt.datetime:
-    """When a deletion no longer waits for a job that does not end."""
+    """Return when a deletion no longer waits for a job that does not end."""
     return given.due if given.deleting is None else given.deleting + FINALIZER_BOUND
 
 
 def _trouble(job: JobSeen, now: dt.datetime) -> str:
-    """Why no driver runs yet, "" when one does or it is too early to tell."""
+    """Return why no driver runs yet, "" if one does or it is too early to judge."""
     if job.trouble or job.pods or job.phase is not Phase.PENDING:
         return job.trouble
     if now - job.created < POD_PATIENCE:
@@ -411,7 +411,7 @@ def _trouble(job: JobSeen, now: dt.datetime) -> str:
 
 
 def _ended(given: LayoutInput) -> Decision | None:
-    """An open record whose Job ended, or was seen once and is gone."""
+    """Settle an open record whose Job ended, or was seen once and is gone."""
     record = given.record
     if record is None or not record.unsettled:
         return None
@@ -427,7 +427,7 @@ def _ended(given: LayoutInput) -> Decision | None:
 
 
 def _write_ahead(given: LayoutInput) -> Decision | None:
-    """An open record without a Job: created now, or given up."""
+    """Handle an open record without a Job: create the Job now, or drop the record."""
     record = given.record
     if record is None or not record.unsettled:
         return None
@@ -494,8 +494,11 @@ def _unproposed(given: LayoutInput) -> Decision | None:
 
 
 def _cut_short(given: LayoutInput) -> Decision | None:
-    """A driver that died may have left an open attempt and its files. The next job settles them
-    before its own work; where none may start, one more attempt at the same plan does only that."""
+    """Settle what a dead driver left: an open attempt and its files.
+
+    The next job settles them before its own work; if none may start, one more attempt at the same
+    plan does only that.
+    """
     proposal = given.proposal
     if proposal is None or proposal.cut_short is None:
         return None
@@ -512,7 +515,7 @@ def _cut_short(given: LayoutInput) -> Decision | None:
 
 
 def _gate(given: LayoutInput) -> Decision | None:
-    """Approval, windows and budgets; they speak only while something is pending."""
+    """Check approval, windows and budgets, only while something is pending."""
     proposal = given.proposal
     if proposal is None or not proposal.pending or not proposal.reason or proposal.admitted:
         return None
@@ -527,7 +530,7 @@ def _back_off(given: LayoutInput) -> Decision | None:
 def _backing_off(given: LayoutInput) -> Wait | None:
     until = given.trouble.until
     if until is None or not given.now < until <= given.now + LONGEST_BACK_OFF:
-        return None  # one that is further off was set before the clock was set back
+        return None  # a later one was set before the clock was set back
     return Wait(until, Reason.BACK_OFF, given.trouble.message)
 
 
@@ -556,7 +559,7 @@ def _unadmitted(given: LayoutInput) -> Decision | None:
 
 def _launch(given: LayoutInput) -> Launch:
     proposal = given.proposal
-    assert proposal is not None  # _unproposed has answered otherwise
+    assert proposal is not None  # _unproposed answers without one
     admitted = proposal.pending[: proposal.admitted]
     return Launch(
         Candidate(
@@ -573,7 +576,7 @@ def _launch(given: LayoutInput) -> Launch:
 
 
 def next_attempt(given: LayoutInput, plan_id: str) -> int:
-    """One more than any attempt at the plan that is recorded or still listed."""
+    """Return one more than any attempt at the plan that is recorded or still listed."""
     used = [job.attempt for job in given.jobs or () if job.plan_id == plan_id]
     if given.record is not None and given.record.plan_id == plan_id:
         used.append(given.record.attempt)
@@ -581,7 +584,7 @@ def next_attempt(given: LayoutInput, plan_id: str) -> int:
 
 
 def whole_seconds(seconds: float) -> int:
-    """Rounded up: a reservation never holds less than it is for."""
+    """Round up, so that a reservation is never too small."""
     return int(seconds) + (seconds > int(seconds))
 
 
@@ -631,4 +634,4 @@ CHECKS: Sequence[Callable[[LayoutInput], Decision | None]] = (
     _nothing,
     _unadmitted,
 )
-"""What lives and what is owed first; then the reasons of Converged in the API's order."""
+"""Live jobs and unsettled work first; then the reasons of Converged in the API's order."""

@@ -1,7 +1,8 @@
-"""When to look again: intervals with jitter, and the moments at which a budget says otherwise.
+"""Computes when to look again: intervals with jitter, and the times at which a budget's answer
+changes.
 
-Pure: due times are computed, not polled for. A schedule opens and closes at known times, a rolling
-window refills when past work leaves it.
+Pure: due times are computed instead of polling. A schedule opens and closes at known times, a
+rolling window refills when past work leaves it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from reconciler.core.budget import Budget, BudgetState, Charge, Spent, budget_st
 
 JITTER = 0.1
 LEAST_INTERVAL = 30
-"""Seconds. A shorter interval is taken for this: `1s` would ask the catalog without a pause."""
+"""Minimum interval in seconds: with `1s` the catalog would be called without a pause."""
 
 
 def next_look(name: str, interval_seconds: int, now: dt.datetime) -> dt.datetime:
-    """One interval on, up to a tenth more or less; the same for one name at one time."""
+    """Return the time one interval later, up to a tenth more or less; the same for one name at one
+    time."""
     interval_seconds = max(LEAST_INTERVAL, interval_seconds)
     epoch = int(now.timestamp()) // interval_seconds
     digest = hashlib.sha256(f"{name}\x00{epoch}".encode()).digest()
@@ -29,9 +31,10 @@ def next_look(name: str, interval_seconds: int, now: dt.datetime) -> dt.datetime
 def reopens(
     budgets: Sequence[Budget], spent: Sequence[Spent], charge: Charge, now: dt.datetime
 ) -> dt.datetime | None:
-    """When the budgets' answer to the next action may change: the earliest such moment after now.
+    """Return the earliest time after now at which the budgets' answer to the next action may
+    change.
 
-    None where only a change of the policy can change it.
+    None if only a change of the policy can change it.
     """
     moments = [_refill(budget, spent, charge, now) for budget in budgets]
     moments += [state.boundary for state in states(budgets, spent, now)]
@@ -39,12 +42,12 @@ def reopens(
 
 
 def boundary(budgets: Sequence[Budget], now: dt.datetime) -> dt.datetime | None:
-    """When a scheduled budget next opens or closes: a running job is looked at then."""
+    """Return when a scheduled budget next opens or closes: a running job is checked then."""
     return _earliest((state.boundary for state in states(budgets, (), now)), now)
 
 
 def closed_by(budgets: Sequence[Budget], now: dt.datetime) -> str:
-    """Name of a schedule that allows nothing now, "" when none does."""
+    """Return the name of a schedule that allows nothing now, "" if none does."""
     closed = (state.budget.name for state in states(budgets, (), now) if state.closed)
     return next(closed, "")
 
@@ -58,7 +61,7 @@ def states(
 def _refill(
     budget: Budget, spent: Sequence[Spent], charge: Charge, now: dt.datetime
 ) -> dt.datetime | None:
-    """When enough has left a rolling window for the charge; None if that alone can not help."""
+    """Return when a rolling window has room for the charge; None if time alone cannot help."""
     if not budget.per_seconds:
         return None
     window = dt.timedelta(seconds=budget.per_seconds)

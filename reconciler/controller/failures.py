@@ -1,7 +1,7 @@
-"""What follows from the way a job ended: by cause, with back-off, and a rule when to stop trying.
+"""Decides what follows from the way a job ended: by cause, with back-off, and a limit of retries.
 
-Pure. status.failures remembers the failures in a row of one cause, and what must change before a
-stalled table is tried again (`Scopes`). The table of causes stands in docs/design/operator.md.
+Pure. status.failures holds the failures in a row of one cause, and what must change before a
+stalled table is tried again (`Scopes`). The table of causes is in docs/design/operator.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CANNOT_START = "CannotStart"
 NO_EFFECT = "NoEffect"
 FOREIGN_JOB = "ForeignJob"
 NOT_CREATED = "NotCreated"
-"""Causes that no driver reports: its pod never ran, its image or its configuration was refused, it
+"""Causes that no driver reports: its pod never ran, its image or configuration was refused, it
 ended well and changed nothing, another's Job has its name, the API server refused to create it."""
 
 FIRST_WAIT = dt.timedelta(seconds=30)
@@ -35,8 +35,8 @@ class Rule:
     """most: failures in a row before it stalls, None: never. reason: of Stalled.
 
     until_spec: only a change of the policy or the layout's spec ends the stall; otherwise a change
-    of the catalog or its secret does too, and one of the table after the back-off.
-    retries: a stalled table is tried again after the longest back-off all the same.
+    of the catalog or its secret does too, and a change of the table after the back-off. retries: a
+    stalled table is tried again after the longest back-off in any case.
     """
 
     most: int | None
@@ -67,7 +67,7 @@ RULES: Mapping[str, Rule] = {
 @dataclass(frozen=True, slots=True)
 class Scopes:
     """Hashes of what the next attempt depends on. spec: what people declared. world: also the
-    catalog and the secret. table: its state, which its writers change all the time."""
+    catalog and the secret. table: its state, which its writers change constantly."""
 
     spec: str
     world: str
@@ -124,7 +124,7 @@ def failures_of(status: Mapping[str, Any] | None) -> Failures | None:
 def after(
     known: Failures | None, cause: str, message: str, scopes: Scopes, now: dt.datetime
 ) -> Failures | None:
-    """Failures after one more; a job that was stopped is none."""
+    """Return the failures after one more; a job that was stopped does not count."""
     if cause == Cause.STOPPED:
         return known
     rule = RULES.get(cause, RULES[Cause.UNKNOWN])
@@ -142,8 +142,11 @@ def _alike(one: str, other: str) -> bool:
 
 
 def trouble(known: Failures | None, scopes: Scopes, now: dt.datetime) -> Trouble:
-    """How past failures bear on now. One whose scope has changed since is over, but for its
-    back-off where only the table has: one that is written to without a pause would fail so too."""
+    """Return the present effect of past failures.
+
+    A failure whose scope has changed since no longer counts. If only the table changed, its
+    back-off still applies: a table that is written to constantly would fail again.
+    """
     if known is None:
         return Trouble()
     rule = RULES.get(known.cause, RULES[Cause.UNKNOWN])
@@ -161,7 +164,8 @@ def trouble(known: Failures | None, scopes: Scopes, now: dt.datetime) -> Trouble
 
 
 def cause_of(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -> LastWords:
-    """Why a job failed, from its pods' last words, their exit, or the Job's own condition."""
+    """Return why a job failed, from its pods' termination messages, their exit, or the Job's
+    condition."""
     for pod in pods:
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             ended = (container.get("state") or {}).get("terminated") or {}
@@ -197,7 +201,7 @@ REFUSED = frozenset(
         "CreateContainerError",
     }
 )
-"""Reasons of a waiting container that time alone seldom mends: its image or its configuration."""
+"""Reasons of a waiting container that seldom pass with time: its image or its configuration."""
 
 
 def refused(pods: Sequence[Mapping[str, Any]]) -> bool:
@@ -210,7 +214,7 @@ def refused(pods: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def waiting_for(pods: Sequence[Mapping[str, Any]]) -> str:
-    """Why no container of the pods runs yet, "" when one does or nothing is told."""
+    """Return why no container of the pods runs yet, "" if one does or no reason is reported."""
     for pod in pods:
         status = pod.get("status") or {}
         for container in status.get("containerStatuses") or ():

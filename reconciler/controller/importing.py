@@ -1,8 +1,8 @@
-"""Import of query logs in the cluster: one bounded task per catalog, behind its reconcile.
+"""Imports query logs in the cluster: one bounded task per catalog, after its reconcile.
 
-Each run reads what is new in a bounded number of files, by the readers and cursors of `layoutctl
-workload import`, so that a run that dies is repeated without harm. What it found is
-WorkloadFresh; while that is False, nothing is done on account of queries.
+Each run reads what is new in a bounded number of files, with the readers and cursors of `layoutctl
+workload import`, so that a run that dies can be repeated safely. Its result is WorkloadFresh; while
+that is False, nothing is done because of queries.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from reconciler.errors import ReconcilerError, UserError
 log = logging.getLogger(__name__)
 
 MOST_FILES = 64
-"""Files of one run; the next run goes on."""
+"""Maximum files of one run; the next run continues."""
 MOST_BYTES = 4 << 30
-"""Bytes of one run, and so of the temporary copy of one file."""
+"""Maximum bytes of one run, and so of the temporary copy of one file."""
 STALE = dt.timedelta(days=30)
 SOON = dt.timedelta(seconds=20)
 NOTE = "workload-import"
 
 Where = tuple[str, str]
 Origin = tuple[str, Sequence[str], Mapping[str, str]]
-"""Of which object, and where its state is."""
+"""The object, and the place of its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportState:
-    """What is said in WorkloadFresh. due: when the catalog's reconcile should ask again."""
+    """The content of WorkloadFresh. due: when the catalog's reconcile should check again."""
 
     status: Truth
     reason: str
@@ -53,7 +53,7 @@ class ImportState:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run came to. until_ms: time of the last query known; files: seen and unchanged."""
+    """The result of one run. until_ms: time of the last known query; files: seen and unchanged."""
 
     until_ms: int = 0
     version: int = 0
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass
 class Imports:
-    """Runs of all catalogs, one at a time each, two at once in all."""
+    """The runs of all catalogs: one at a time per catalog, two at once in total."""
 
     clock: Callable[[], dt.datetime]
     held: Callable[[], bool]
@@ -81,7 +81,7 @@ class Imports:
     def state(
         self, where: Where, handle: CatalogHandle | CatalogProblem, now: dt.datetime
     ) -> ImportState:
-        """What is known; starts the next run when it is due."""
+        """Return what is known; start the next run if it is due."""
         if not isinstance(handle, LiveHandle):
             return ImportState(Truth.UNKNOWN, Reason.CATALOG_UNAVAILABLE.value, "not known")
         workload = handle.document.spec.workload
@@ -105,8 +105,8 @@ class Imports:
             )
 
     def _keep_to(self, where: Where, handle: LiveHandle) -> None:
-        """What was read into one state says nothing of another: a catalog may be made anew, or be
-        pointed elsewhere, under its old name."""
+        """Forget results of another state: a catalog may be created again, or changed, under its
+        old name."""
         spec = handle.document.spec
         origin = (handle.uid, spec.system.namespace, spec.properties)
         if self._of.get(where) != origin:
@@ -116,7 +116,7 @@ class Imports:
             self._tasks.pop(where, None)
 
     def _collect(self, where: Where) -> bool:
-        """Takes in a run that ended; whether one is still going."""
+        """Collect a run that ended; return whether one is still running."""
         task = self._tasks.get(where)
         if task is None:
             return False
@@ -131,7 +131,7 @@ class Imports:
 
 
 def state_of(known: Run | None, now: dt.datetime) -> ImportState:
-    """WorkloadFresh of what the last run found."""
+    """Return WorkloadFresh from the last run."""
     if known is None:
         return ImportState(Truth.UNKNOWN, Reason.NO_QUERIES.value, "the first import is running")
     if known.error:
@@ -150,16 +150,16 @@ def state_of(known: Run | None, now: dt.datetime) -> ImportState:
 
 
 def run(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], bool]) -> Run:
-    """Reads what is new in every source. Never raises: what went wrong is the run's error."""
+    """Read what is new in every source. Never raises: the error is in the result."""
     try:
         note = handle.store.note(NOTE) or {}
-        before = known or Run()  # a first run that failed knows less than the note
+        before = known or Run()  # a failed first run has less than the note
         until = max(before.until_ms, int(note.get("untilMs", 0)))
         version = max(before.version, int(note.get("version", 0)))
         return _run(handle, Run(until, version, done=before.done), cache, held)
     except ReconcilerError as error:
         return replace(known or Run(), error=error.what, more=False)
-    except BaseException as error:  # no fault of a reader ends imports for good, or the process
+    except BaseException as error:  # no bug of a reader may end imports or the process
         log.exception("the import of %s failed", handle.owner())
         text = f"the import failed ({type(error).__name__})"
         return replace(known or Run(), error=text, more=False)
@@ -193,7 +193,8 @@ def _run(handle: LiveHandle, state: Run, cache: Path, held: Callable[[], bool]) 
 
 
 def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:
-    """(uri, mark of its content, bytes) of each log below the source's uri, oldest name first."""
+    """Yield (uri, mark of its content, bytes) of each log below the source's uri, oldest name
+    first."""
     from pyarrow.fs import FileSelector, FileType
 
     system, path = _filesystem(handle, source)
@@ -216,7 +217,7 @@ def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, st
 
 
 def _filesystem(handle: LiveHandle, source: WorkloadSource) -> tuple[Any, str]:
-    """The file system of a uri, with the catalog's own credentials."""
+    """Return the file system of a uri, with the catalog's own credentials."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     from reconciler.catalog.properties import pyiceberg_properties
@@ -229,7 +230,7 @@ def _filesystem(handle: LiveHandle, source: WorkloadSource) -> tuple[Any, str]:
 def _import(
     handle: LiveHandle, source: WorkloadSource, tables: CatalogTables, path: str, cache: Path
 ) -> Any:
-    """One file through its reader; the reader wants a local file and gets a temporary copy."""
+    """Import one file through its reader, which needs a local file and gets a temporary copy."""
     from reconciler.workload_log.spark_events import SparkEventImport
     from reconciler.workload_log.sql import Session, SqlReader, check_dialect
     from reconciler.workload_log.sql_log import SqlLogImport
@@ -247,7 +248,7 @@ def _import(
 
 
 class CatalogTables:
-    """Tables by the names that queries use, loaded when one first names them."""
+    """Tables by the names in queries, loaded when a query first names them."""
 
     def __init__(self, handle: LiveHandle):
         from reconciler.workload_log.tables import NameIndex

@@ -1,8 +1,8 @@
-"""The cluster's objects in memory, trimmed: what a reconcile reads instead of asking the server.
+"""The cluster's objects in memory, trimmed: reconciles read them instead of calling the server.
 
 Watches fill it from the event loop, reconciles read it from worker threads. Each object is kept as
-compact JSON, a fifth of its size as dicts, and parsed at each reading, so that a reader owns what
-it gets. Objects may be seconds old: whoever starts a job asks the server (docs/design/operator.md).
+compact JSON, a fifth of its size as dicts, and parsed at each read, so that a reader owns its copy.
+Objects may be seconds old: whoever starts a job asks the server (docs/design/operator.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Name = tuple[str, str]
 """(namespace, name)."""
 
 REQUESTED_AT = f"{GROUP}/requestedAt"
-"""Annotation by which a person asks for a reconcile now."""
+"""Annotation with which a person requests a reconcile now."""
 
 _METADATA = (
     "name",
@@ -37,7 +37,7 @@ _METADATA = (
 
 
 WITH_JOB: Name = ("", "job/")
-"""Group of the TableLayouts whose status.job is not over; no namespace is called that."""
+"""Group of the TableLayouts whose status.job is not settled; no namespace has this name."""
 
 _OVER = ("Succeeded", "Failed", "Dropped")
 _POD_STATUS = ("phase", "reason", "message", "startTime", "containerStatuses")
@@ -53,8 +53,10 @@ class _Store:
         self.groups: dict[Name, dict[Name, None]] = {}
         self.group_of: dict[Name, tuple[Name, ...]] = {}
         self.moved: dict[Name, int] = {}
-        """Name -> number of its last change, in that order, deleted ones too. Of policies only:
-        names of jobs and pods are new each time, and would pile up."""
+        """Name -> number of its last change, in that order, deleted ones too.
+
+        Only for policies: names of jobs and pods are always new, and would accumulate.
+        """
         self.mark = 0
 
     def put(
@@ -115,23 +117,24 @@ class Index:
         return self._one(CATALOG, (namespace, name))
 
     def names(self, kind: Kind) -> list[Name]:
-        """Every (namespace, name) of a kind, without parsing the objects."""
+        """Return every (namespace, name) of a kind, without parsing the objects."""
         with self._lock:
             return sorted(self._stores[kind].raw)
 
     def unobserved(self, kind: Kind) -> set[Name]:
-        """Those whose status is not of their generation."""
+        """Return the objects whose status is not of their generation."""
         with self._lock:
             found = list(self._stores[kind].raw.items())
         return {name for name, raw in found if not _observed(json.loads(raw))}
 
     def versions(self, kind: Kind) -> dict[Name, tuple[str, str]]:
-        """(uid, resource version) of every object of a kind."""
+        """Return (uid, resource version) of every object of a kind."""
         with self._lock:
             return dict(self._stores[kind].version)
 
     def changed_policies(self, mark: int) -> tuple[int, list[Name]]:
-        """(mark for the next time, policies that came, changed or went since `mark`, 0: all)."""
+        """Return (mark for the next call, policies created, changed or deleted since `mark`, 0:
+        all)."""
         with self._lock:
             store = self._stores[POLICY]
             return store.mark, store.since(mark)
@@ -149,33 +152,36 @@ class Index:
         return self._group(POLICY, (namespace, catalog))
 
     def layouts_of_policy(self, namespace: str, policy: str) -> list[Object]:
-        """Those that belong to it (`policy_of`)."""
+        """Return the TableLayouts that belong to the policy (`policy_of`)."""
         return self._group(TABLE_LAYOUT, (namespace, f"policy/{policy}"))
 
     def layouts_of_catalog(self, namespace: str, catalog: str) -> list[Object]:
         return self._group(TABLE_LAYOUT, (namespace, f"catalog/{catalog}"))
 
     def layouts_with_job(self) -> list[Object]:
-        """Those whose status.job is not over, of all namespaces: what holds reservations."""
+        """Return those whose status.job is not settled, of all namespaces: the holders of
+        reservations."""
         return self._group(TABLE_LAYOUT, WITH_JOB)
 
     def catalogs_of_secret(self, namespace: str, secret: str) -> list[Object]:
         return self._group(CATALOG, (namespace, secret))
 
     def jobs(self, namespace: str, layout: str) -> list[Object]:
-        """By label; as old as the watch: before a launch list them from the server."""
+        """Return the jobs by label, as old as the watch: before a launch list them from the
+        server."""
         return self._group(JOB, (namespace, layout))
 
     def pods(self, namespace: str, layout: str) -> list[Object]:
         return self._group(POD, (namespace, layout))
 
     def secret_version(self, namespace: str, name: str) -> str | None:
-        """The Secret's resource version, None if there is none. Its data is never read here."""
+        """Return the Secret's resource version, None if there is none. Its data is never read
+        here."""
         with self._lock:
             return self._secrets.get((namespace, name))
 
     def counts(self) -> dict[str, int]:
-        """How many objects of each kind are known."""
+        """Return how many objects of each kind are known."""
         with self._lock:
             found = {kind.kind: len(store.raw) for kind, store in self._stores.items()}
             return {**found, "Secret": len(self._secrets)}
@@ -183,11 +189,10 @@ class Index:
     # Writing
 
     def put(self, kind: Kind, body: Mapping[str, Any]) -> tuple[Object | None, Object] | None:
-        """Take in the object as it is now. (what was known before, what is known now), or None
-        when this very version, or a later one, is known already.
+        """Store the present object; return (previous object, present object).
 
-        A writer puts what the server answered at once, and the watch may deliver older versions
-        after that; those are passed over.
+        None if this version, or a later one, is already stored. A writer stores the server's answer
+        at once, and the watch may deliver older versions after that; those are ignored.
         """
         meta = body["metadata"]
         name, version = _name(body), (str(meta.get("uid")), str(meta.get("resourceVersion")))
@@ -205,7 +210,7 @@ class Index:
         return None if before is None else json.loads(before), now
 
     def remove(self, kind: Kind, body: Mapping[str, Any]) -> Object | None:
-        """Forget the object; what was known of it. Another object of that name stays."""
+        """Remove the object and return the stored one. Another object of that name stays."""
         name, uid = _name(body), str(body["metadata"].get("uid"))
         store = self._stores[kind]
         with self._lock:
@@ -217,7 +222,7 @@ class Index:
         return known
 
     def put_secret(self, namespace: str, name: str, version: str) -> bool:
-        """Whether it is new or changed."""
+        """Store the version; return whether it is new or changed."""
         with self._lock:
             before = self._secrets.get((namespace, name))
             self._secrets[namespace, name] = version
@@ -248,9 +253,11 @@ class Index:
 
 
 def trim(kind: Kind, body: Mapping[str, Any]) -> Object:
-    """What is kept of an object: identity, our annotations and labels, spec and status.
+    """Return the parts of an object that are kept: identity, our annotations and labels, spec,
+    status.
 
-    Of jobs and pods the spec is dropped, and of a pod's status all but how its containers fare.
+    For jobs and pods the spec is dropped, and for pods all of the status except the containers'
+    states.
     """
     meta = body["metadata"]
     kept = {name: meta[name] for name in _METADATA if meta.get(name) is not None}
@@ -267,10 +274,10 @@ def trim(kind: Kind, body: Mapping[str, Any]) -> Object:
 
 
 def policy_of(layout: Mapping[str, Any]) -> str:
-    """Name of the policy that a TableLayout belongs to, "" for none.
+    """Return the name of the policy that a TableLayout belongs to, "" for none.
 
-    Its controller reference decides, which the operator writes together with spec.policyRef. Where
-    the two differ, somebody else edited the spec: the policy that owns the object restores it.
+    Its controller reference decides, which the operator writes together with spec.policyRef. If the
+    two differ, somebody else edited the spec, and the policy that owns the object restores it.
     """
     for owner in layout["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == POLICY.kind:
@@ -303,7 +310,7 @@ def _groups(kind: Kind, body: Mapping[str, Any]) -> Iterator[Name]:
 
 
 def _reference(namespace: str, prefix: str, reference: Any) -> Iterable[Name]:
-    """A stored object may be of a newer version: what is not understood refers to nothing."""
+    """Yield the referenced names; an object of a newer version may hold unknown references."""
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return [(namespace, prefix + name)] if isinstance(name, str) and name else []
 
@@ -313,7 +320,8 @@ def _observed(body: Object) -> bool:
 
 
 def _newer(version: tuple[str, str], known: tuple[str, str] | None) -> bool:
-    """(uid, resource version): another object of that name, or a later version of the same."""
+    """Whether (uid, resource version) is of another object with that name, or of a later
+    version."""
     if known is None or known[0] != version[0]:
         return True
     if version[1].isdigit() and known[1].isdigit():

@@ -1,10 +1,11 @@
 """Admission and launch: the only place that starts jobs, one table at a time.
 
-Candidates come from the layouts' reconciles and are taken by saving per byte, aged by the hour.
-Each launch is decided anew from what the API server says, written ahead into status.job under the
-version that was read, checked once more against every other reservation, and only then a Job. Two
-operators that both believe they lead may both give up a reservation; they never both keep one that
-together exceed a budget, because each lists the others' after writing its own.
+Candidates come from the layouts' reconciles and are taken by saving per byte, which grows with each
+hour of waiting. Each launch is decided again from the API server's objects, written ahead into
+status.job under the version that was read, checked once more against every other reservation, and
+only then becomes a Job. Two operators that both believe they lead may both give up a reservation.
+They never both keep reservations that together exceed a budget, because each lists the others'
+after writing its own.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from reconciler.kube.names import job_name
 log = logging.getLogger(__name__)
 
 LEAST_SAVING = 0.01
-"""Of work that was declared rather than advised, so that it ages like any other."""
+"""Saving per byte of declared work, so that its priority grows like any other's."""
 RETRY = dt.timedelta(seconds=30)
 REFUSED = dt.timedelta(minutes=10)
-"""For so long at most a budget's refusal stands while the same jobs live: asking again costs
-calls, for each table that waits."""
+"""Maximum time a budget refusal is cached while no job ends: each new check costs calls per waiting
+table."""
 DRIVER_SERVICE_ACCOUNT = "layout-spark"
-"""Of jobs whose catalog names none; the chart makes it where jobs may run."""
+"""Service account of jobs whose catalog names none; the chart creates it where jobs may run."""
 FULL = "as many jobs of this policy run as spec.engine.maxConcurrentJobs allows"
 FULL_EVERYWHERE = "as many jobs run as the operator's limit allows"
 CAP = "cluster"
@@ -62,7 +63,7 @@ CAP_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An offer. refused: by a budget or the cap, while the jobs `among` lived."""
+    """An offer. refused: by a budget or the cap, while the jobs `among` were live."""
 
     candidate: Candidate
     since: dt.datetime
@@ -74,7 +75,7 @@ class Waiting:
 
 @dataclass
 class Launcher:
-    """offers: what each table could start, since when. Thread-safe."""
+    """offers: what each table could start, and since when. Thread-safe."""
 
     layouts: Layouts
     offers: dict[Key, Waiting] = field(default_factory=dict)
@@ -83,8 +84,10 @@ class Launcher:
     last_known: dict[str, tuple[Spent, ...]] = field(default_factory=dict)
 
     def offer(self, key: Key, candidate: Candidate | None) -> Wait | None:
-        """A table's reconcile says what it could start; None takes an offer back. Why it can not
-        start now, as far as that is known without asking anyone."""
+        """Offer what a table could start; None withdraws an offer.
+
+        Returns why it cannot start now, as far as that is known without a call.
+        """
         if candidate is None:
             with self.lock:
                 self.offers.pop(key, None)
@@ -101,10 +104,10 @@ class Launcher:
         refusal = self._standing(offered, self._living())
         if refusal is None:
             self.layouts.runtime.enqueue(LAUNCH_KEY, None)
-        return refusal or offered.refused  # until it is tried again, nothing else is known
+        return refusal or offered.refused  # until the next try, nothing newer is known
 
     def _policy(self, key: Key) -> tuple[str, int]:
-        """(key of the table's policy, its maxConcurrentJobs)."""
+        """Return (key of the table's policy, its maxConcurrentJobs)."""
         body = self.layouts.runtime.index.layout(key.namespace, key.name)
         policy = None if body is None else self.layouts.subject(body).policy
         if body is None or not isinstance(policy, TableLayoutPolicy):
@@ -112,8 +115,10 @@ class Launcher:
         return _policy_of(body), policy.spec.engine.max_concurrent_jobs
 
     def reconcile(self, key: Key) -> Result:
-        """Starts what may start now, best first. What the limits leave no room for costs nothing
-        until a job has ended."""
+        """Start what may start now, best first.
+
+        Offers for which the limits leave no room cost nothing until a job has ended.
+        """
         runtime = self.layouts.runtime
         retry = False
         living = self._living()
@@ -139,7 +144,7 @@ class Launcher:
         return Result(due=(self.layouts.clock() + RETRY).timestamp() if retry else None)
 
     def _living(self) -> list[tuple[str, str]]:
-        """(policy, job) of the tables whose job is not settled, by the index."""
+        """Return (policy, job) of the tables whose job is not settled, by the index."""
         found = self.layouts.runtime.index.layouts_with_job()
         records = [(body, record_of(body.get("status"))) for body in found]
         return [
@@ -149,7 +154,7 @@ class Launcher:
         ]
 
     def _standing(self, waiting: Waiting, living: list[tuple[str, str]]) -> Wait | None:
-        """The refusal that still holds: the limits on jobs at once, or what was answered lately."""
+        """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""
         later = self.layouts.clock() + RETRY
         if sum(policy == waiting.policy for policy, _ in living) >= waiting.limit:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
@@ -158,7 +163,7 @@ class Launcher:
         same = waiting.among == frozenset(name for _, name in living)
         refused = waiting.refused
         now = self.layouts.clock()
-        # Not longer than it was meant for: a clock may have been set back since.
+        # Not longer than intended: a clock may have been set back since.
         stands = refused is not None and same and now < refused.until <= now + REFUSED
         return refused if stands else None
 
@@ -170,7 +175,8 @@ class Launcher:
                 self.offers[key] = replace(known, refused=refusal, among=among)
 
     def in_order(self) -> list[Key]:
-        """By saving per byte, which grows with each hour of waiting; names break ties."""
+        """Return the keys by saving per byte, which grows with each hour of waiting; names break
+        ties."""
         now = self.layouts.clock()
         with self.lock:
             found = list(self.offers.items())
@@ -182,7 +188,7 @@ class Launcher:
         return [key for key, _ in sorted(found, key=rank)]
 
     def _launch(self, key: Key) -> bool:
-        """Whether the offer is dealt with; False keeps it for later."""
+        """Try to launch; return whether the offer is finished, False keeps it for later."""
         with self.admission:
             body = self.layouts.runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
             self.layouts.runtime.index.put(TABLE_LAYOUT, body)
@@ -209,7 +215,7 @@ class Launcher:
             return True
 
     def create_again(self, subject: Subject, record: Record, memory_factor: float) -> Result:
-        """A write-ahead without a Job, found by a reconcile: goes on where the launch stopped."""
+        """Continue a launch whose write-ahead has no Job, as found by a reconcile."""
         with self.admission:
             body = self.layouts.runtime.api.get(
                 TABLE_LAYOUT, subject.key.namespace, subject.key.name
@@ -223,7 +229,7 @@ class Launcher:
     # Admission
 
     def _refused(self, subject: Subject, candidate: Candidate) -> Wait | None:
-        """By the index: cheap, and enough to say why; what counts is `_over` after the write."""
+        """Check by the index: cheap, and enough for a reason; `_over` decides after the write."""
         others = [
             body
             for body in self.layouts.runtime.index.layouts_with_job()
@@ -235,7 +241,7 @@ class Launcher:
     def _over(
         self, subject: Subject, charge: Charge, others: Sequence[dict[str, Any]]
     ) -> Wait | None:
-        """Why the charge may not be added to what the others hold and the ledger says."""
+        """Return why the charge may not be added to what the others hold and the ledger has."""
         runtime = self.layouts.runtime
         policy, handle = subject.policy, subject.handle
         assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
@@ -246,7 +252,7 @@ class Launcher:
             subject.look.uuid if subject.look else str(subject.status.get("table", {}).get("uuid"))
         )
         for table, record in everywhere:
-            if table == uuid:  # renamed under a running job, say
+            if table == uuid:  # e.g. renamed under a running job
                 text = f"Job {record.name} runs on this table under another name"
                 return Wait(later, Reason.REWRITE_RUNNING, text)
         if len(own) >= policy.spec.engine.max_concurrent_jobs:
@@ -264,10 +270,10 @@ class Launcher:
     def _over_cap(
         self, charge: Charge, records: Sequence[tuple[str, Record]], now: dt.datetime
     ) -> Wait | None:
-        """The cluster-wide cap is one more budget over everything that was spent anywhere.
+        """Check the cluster-wide cap, one more budget over everything that was spent anywhere.
 
-        A catalog that is down now has spent what it had when it was last read: whatever a job
-        does meanwhile is under its reservation, which is not released before it is read again.
+        The last known spending of an unreachable catalog counts: what a job does meanwhile is under
+        its reservation, which is not released before the catalog is read again.
         """
         cap = Budget(
             CAP, per_seconds=CAP_SECONDS,
@@ -286,7 +292,8 @@ class Launcher:
         return Wait(_again([cap], spent, charge, now), Reason.OVER_BUDGET, text)
 
     def _recorded(self) -> list[Reservation]:
-        """Open reservations of every ledger that can be read; of others the records count."""
+        """Return the open reservations of every readable ledger; for the others the records
+        count."""
         found: list[Reservation] = []
         for name, handle in self.layouts.catalogs.known():
             if not isinstance(handle, CatalogProblem):
@@ -297,7 +304,8 @@ class Launcher:
         return found
 
     def _spent_by_catalog(self) -> dict[str, tuple[Spent, ...] | None]:
-        """None: not known. A catalog whose object was deleted has spent what it had."""
+        """Return the spending by catalog; None: unknown. That of a deleted catalog object still
+        counts."""
         found: dict[str, tuple[Spent, ...] | None] = dict(self.last_known)
         for name, handle in self.layouts.catalogs.known():
             try:
@@ -319,7 +327,7 @@ class Launcher:
     # Write-ahead and creation
 
     def _write_ahead(self, subject: Subject, candidate: Candidate) -> Record:
-        """Reserves under the version that was read: of two operators one gets a conflict."""
+        """Reserve under the version that was read: if two operators write, one gets a conflict."""
         self.layouts.hold(subject)
         record = Record(
             name=job_name(subject.key.name, candidate.plan_id, candidate.attempt),
@@ -342,7 +350,7 @@ class Launcher:
         return record
 
     def _create(self, subject: Subject, record: Record, memory_factor: float) -> None:
-        """From a write-ahead to a Job, if it still fits beside all others'."""
+        """Create the Job of a write-ahead, if it still fits beside all others'."""
         runtime = self.layouts.runtime
         charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
         refusal = self._over(subject, charge, self._listed(subject))
@@ -351,11 +359,11 @@ class Launcher:
             self.layouts.tell(subject, refusal)
             return
         if not runtime.held():
-            return  # the write-ahead stays: whoever leads next finds it
+            return  # the write-ahead stays: the next leader finds it
         self._send(subject, record, memory_factor)
 
     def _listed(self, subject: Subject) -> list[dict[str, Any]]:
-        """All other TableLayouts of the namespaces that are watched, from the API server."""
+        """Return all other TableLayouts of the watched namespaces, from the API server."""
         settings, api = self.layouts.runtime.settings, self.layouts.runtime.api
         watched = {*(settings.namespaces or (settings.namespace,)), subject.key.namespace} - {""}
         places: list[str | None] = [None] if settings.cluster_wide else [*sorted(watched)]
@@ -375,7 +383,7 @@ class Launcher:
         except AlreadyExists:
             created = self._existing(subject, record)
         except (ApiUnavailable, Conflict):
-            raise  # it may have been created: the next reconcile asks for it by name
+            raise  # it may have been created: the next reconcile looks it up by name
         except ApiError as error:
             self._not_created(subject, record, error)
             return
@@ -392,7 +400,8 @@ class Launcher:
         log.info("%s/%s: Job %s", subject.key.namespace, subject.key.name, record.name)
 
     def _existing(self, subject: Subject, record: Record) -> dict[str, Any]:
-        """The Job of that name, if it is ours for this very plan; else the table stalls."""
+        """Return the Job of that name, if it is ours for exactly this plan; else the table
+        stalls."""
         found = self.layouts.runtime.api.get(JOB, subject.key.namespace, record.name)
         digest = (found["metadata"].get("annotations") or {}).get(DIGEST_ANNOTATION)
         ours = owner_uid(found) == subject.body["metadata"]["uid"]
@@ -403,7 +412,7 @@ class Launcher:
         return {}
 
     def _not_created(self, subject: Subject, record: Record, error: ApiError) -> None:
-        """The server has refused for certain: nothing was created, nothing is held."""
+        """Handle a certain refusal of the server: nothing was created, nothing is reserved."""
         message = ". ".join((error.what, *error.details[:1]))
         self._fail(subject, record, failures.NOT_CREATED, message)
         self.layouts.runtime.api.event(subject.body, "JobRefused", message, "Warning")
@@ -419,7 +428,7 @@ class Launcher:
         self.layouts.runtime.enqueue(subject.key, None)
 
     def manifest(self, subject: Subject, record: Record, memory_factor: float) -> dict[str, Any]:
-        """The Job of the record: its plan by place and digest, what it may spend, its sizing."""
+        """Return the Job of the record: its plan by place and digest, its limits, its sizing."""
         policy, handle, look = subject.policy, subject.handle, subject.look
         assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
         assert look is not None
@@ -466,7 +475,8 @@ class Launcher:
 def _again(
     budgets: Sequence[Budget], spent: Sequence[Spent], charge: Charge, now: dt.datetime
 ) -> dt.datetime:
-    """When a budget that refuses is asked again: when it may say otherwise, or after a while."""
+    """Return when a refusing budget is checked again: when its answer may change, or after a
+    while."""
     moment = due.reopens(budgets, spent, charge, now)
     return now + REFUSED if moment is None else min(moment, now + REFUSED)
 
@@ -480,7 +490,7 @@ def _policy_of(body: dict[str, Any]) -> str:
 
 
 def assemble(layouts_of: Callable[[Any, Any], Layouts]) -> tuple[Layouts, Launcher]:
-    """Layouts and launcher, each knowing the other."""
+    """Return layouts and launcher, each with a reference to the other."""
     launcher: list[Launcher] = []
     layouts = layouts_of(
         lambda key, candidate: launcher[0].offer(key, candidate),
