@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pyiceberg.catalog
 import pyiceberg.io
@@ -54,6 +55,8 @@ def open_catalog(name: str, kind: str, properties: Mapping[str, Any], *, own: bo
     properties = _with_local_configuration(name, properties) if own else dict(properties)
     if own:
         permit(_classes_named(properties))
+    elif "plugin" in dict(parse_qsl(urlsplit(str(properties.get("uri", ""))).query)):
+        raise _refuse("plugin")  # SQLAlchemy would load the code that this option names
     if kind == "rest":
         return GuardedRestCatalog(name, **properties)
     return GuardedSqlCatalog(name, **properties)

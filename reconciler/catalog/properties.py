@@ -18,6 +18,8 @@ from reconciler.errors import UserError
 
 LOCK_WAIT_SECONDS = 30
 _SQLITE = re.compile(r"sqlite(\+\w+)?:///(?P<path>[^?]*)(\?(?P<query>.*))?$")
+_HOST = re.compile(r"[\w.-]+")
+_DATABASE = re.compile(r"/?[\w.-]*")
 _DRIVERS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql"}
 
 
@@ -56,6 +58,7 @@ def spark_conf(config: CatalogConfig, path: str = "") -> dict[str, str]:
 
     path: of a file that the session will read, because a server's warehouse may be a mere name.
     """
+    _refuse_environment(config)
     prefix = f"spark.sql.catalog.{config.name}"
     conf = {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -70,6 +73,17 @@ def spark_conf(config: CatalogConfig, path: str = "") -> dict[str, str]:
         conf.update({f"{prefix}.{key}": value for key, value in _jdbc(config).items()})
     conf.update({f"{prefix}.{key}": value for key, value in _object_store(config, path).items()})
     return conf
+
+
+def _refuse_environment(config: CatalogConfig) -> None:
+    """Raise UserError if a document has Iceberg read a variable of the environment."""
+    for name, value in config.properties.items():
+        if value.startswith("env:") and not config.own:
+            raise UserError(
+                f'catalog "{config.name}": property "{name}" names a variable of the environment',
+                details=("Iceberg would send its value to the catalog's server.",),
+                do="put the value into the catalog's Secret, or into your own configuration",
+            )
 
 
 def _jdbc(config: CatalogConfig) -> dict[str, str]:
@@ -95,6 +109,13 @@ def _jdbc(config: CatalogConfig) -> dict[str, str]:
             f'catalog "{config.name}": its database cannot be given to Spark',
             details=("known are sqlite, postgresql and mysql",),
             do="use one of these, or a REST catalog",
+        )
+    if not _HOST.fullmatch(parts.hostname) or not _DATABASE.fullmatch(parts.path):
+        raise UserError(
+            f'catalog "{config.name}": the host or the database in its uri has characters that a '
+            "JDBC driver could read as options",
+            details=("An option of a JDBC address can name a class to load.",),
+            do="write the uri as DATABASE://HOST:PORT/NAME with letters, digits, '.', '-' and '_'",
         )
     port = f":{parts.port}" if parts.port else ""
     found = {

@@ -22,7 +22,7 @@ from reconciler.catalog.claim import claim
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.load import connect, load_table, within
 from reconciler.catalog.observe import observe_table
-from reconciler.catalog.properties import pyiceberg_properties
+from reconciler.catalog.properties import pyiceberg_properties, spark_conf
 from reconciler.catalog.shared_state import SharedStore
 from reconciler.core.execution import CatalogConfig
 from reconciler.errors import UnavailableError, UserError
@@ -259,6 +259,34 @@ def test_a_server_changes_no_credential_of_ours(hostile: HostileCatalog) -> None
     assert opened.properties["prefix"] == "p"
     assert not {"oauth2-server-uri", "credential", "ssl"} & opened.properties.keys()
     assert "header.Metadata-Flavor" not in opened.properties
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mysql://(host=evil,socketFactory=evil.Factory)/db",
+        "mysql://address=(host=evil)(queryInterceptors=evil.Class)/db",
+        "postgresql://db/lake;socketFactory=evil.Factory",
+        "postgresql://db/lake&socketFactory=evil.Factory",
+    ],
+)
+def test_an_sql_uri_carries_no_option_into_jdbc(uri: str) -> None:
+    with pytest.raises(UserError, match="JDBC"):
+        spark_conf(CatalogConfig("lake", "sql", {"uri": uri}, "document.yaml"))
+
+
+def test_a_document_names_no_plugin_of_the_database_client() -> None:
+    named = CatalogConfig("lake", "sql", {"uri": "postgresql://db/x?plugin=evil"}, "document.yaml")
+    with pytest.raises(UserError, match="plugin"):
+        connect(named)
+
+
+def test_a_document_reads_no_variable_of_the_environment() -> None:
+    properties = {"uri": "http://evil", "scope": "env:GITHUB_TOKEN"}
+    with pytest.raises(UserError, match="scope"):
+        spark_conf(CatalogConfig("lake", "rest", properties, "document.yaml"))
+    own = CatalogConfig("lake", "rest", properties, "PYICEBERG_*", own=True)
+    assert spark_conf(own)["spark.sql.catalog.lake.scope"] == "env:GITHUB_TOKEN"
 
 
 def test_code_that_ends_the_process_ends_only_the_call(config: CatalogConfig) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,6 +101,26 @@ def test_a_lost_answer_to_a_commit_is_an_unknown_outcome_and_to_a_question_an_er
     posted = requests.post(between.uri + PATH, json={}, timeout=20)
     assert (posted.status_code, posted.json()["error"]["code"]) == (502, 502)
     assert get(between, PATH).status_code == 424
+
+
+def test_a_commit_without_an_answer_is_sent_once() -> None:
+    accepted = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drop() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                accepted.append(connection.recv(65536).split(b" ")[0])
+                connection.close()
+
+        threading.Thread(target=drop, daemon=True).start()
+        between = RestFilter(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        assert requests.post(between.uri + PATH, json={}, timeout=20).status_code == 502
+        between.stop()
+    assert accepted == [b"POST"]
 
 
 def test_errors_of_the_protocol_are_passed_on(between: RestFilter) -> None:
