@@ -1,8 +1,8 @@
-"""The reconcile of one TableLayout: gather, decide, carry out, tell.
+"""The reconcile of one TableLayout: gather, decide, carry out, report.
 
-Owed things first (a job that ended, a write-ahead without a job), then the cheap check, then a
-plan and its gate. What may start is offered to the launcher, which alone starts it; everything
-else is done here. Level-triggered: it acts on what it finds, whatever event called it.
+Unsettled things come first (a job that ended, a write-ahead without a job), then the cheap check,
+then a plan and its gate. What may start is offered to the launcher, which alone starts it;
+everything else is done here. Level-triggered: it acts on what it finds, whatever event called it.
 """
 
 from __future__ import annotations
@@ -87,15 +87,19 @@ log = logging.getLogger(__name__)
 FINALIZER = "layout.lakehouse.dev/running-job"
 BUSY = dt.timedelta(seconds=15)
 Offer = Callable[[Key, Candidate | None], Wait | None]
-"""Tells the launcher what a table could start; None takes the offer back. Its answer: why that
-can not start now, None when it will be tried."""
+"""Offers the launcher what a table could start; None withdraws the offer.
+
+Returns why that cannot start now, None if it will be tried.
+"""
 
 
 @dataclass
 class Subject:
-    """One TableLayout with what it refers to, read once per reconcile. body is replaced by what
-    the server answers to each write, so that the next write names the right version. cut_short:
-    the plan of an attempt that a dead driver left open."""
+    """One TableLayout with the objects it refers to, read once per reconcile.
+
+    body is replaced by the server's answer to each write, so that the next write names the right
+    version. cut_short: the plan of an attempt that a dead driver left open.
+    """
 
     body: Body
     policy: TableLayoutPolicy | Refusal | None
@@ -135,8 +139,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """What is left of a look that found nothing to do. Of ten thousand tables most are so, most of
-    the time. stands_until: when time alone may bring work, None for never."""
+    """What is kept of a look that found nothing to do, as for most of ten thousand tables.
+
+    stands_until: when time alone may bring work, None for never.
+    """
 
     fingerprint: str
     rests: Rests
@@ -145,8 +151,11 @@ class Resting:
 
 @dataclass
 class Layouts:
-    """Reconciles TableLayouts. looks: what planning found, by key, until something moves or its
-    time has come. resting: what is left of a look that found nothing to do."""
+    """Reconciles TableLayouts. looks: results of planning, by key, until something changes or they
+    expire.
+
+    resting: what is kept of a look that found nothing to do.
+    """
 
     runtime: Runtime
     catalogs: Catalogs
@@ -194,7 +203,8 @@ class Layouts:
     # Deciding
 
     def decide(self, subject: Subject, *, fresh: bool) -> tuple[LayoutInput, Decision]:
-        """The decision, with as much I/O as it takes. fresh: jobs and pods from the server."""
+        """Return the decision, with as much I/O as it needs. fresh: jobs and pods from the
+        server."""
         given = self._gather(subject, fresh)
         decision = decide(given)
         if isinstance(decision, Propose):
@@ -203,7 +213,8 @@ class Layouts:
         return given, decision
 
     def _needs_server(self, subject: Subject) -> bool:
-        """Whether anything lives or is owed; the index may be seconds old."""
+        """Whether anything is live or unsettled, so that the server is asked; the index may be
+        seconds old."""
         record = record_of(subject.status)
         key = subject.key
         meta = subject.body["metadata"]
@@ -216,7 +227,7 @@ class Layouts:
         )
 
     def listed(self, subject: Subject, fresh: bool) -> tuple[list[Body], list[Body]] | None:
-        """Jobs and pods of the table; None where the server does not list them."""
+        """Return jobs and pods of the table; None if the server does not list them."""
         key = subject.key
         if not fresh:
             index = self.runtime.index
@@ -262,7 +273,7 @@ class Layouts:
         )
 
     def _glance(self, subject: Subject) -> str:
-        """Loads the table once; "" or why the catalog does not answer."""
+        """Load the table once; return "" or why the catalog does not answer."""
         handle = subject.handle
         if isinstance(handle, CatalogProblem) or subject.glance or subject.gone:
             return ""
@@ -272,7 +283,7 @@ class Layouts:
         except UnavailableError as error:
             return error.what
         except UserError:
-            return ""  # told by the look, with its reason
+            return ""  # reported by the look, with its reason
         return ""
 
     def _foreign_owner(self, subject: Subject) -> str:
@@ -282,12 +293,12 @@ class Layouts:
         return "" if owner in ("", subject.handle.owner()) else owner
 
     def scopes_now(self, subject: Subject) -> Scopes:
-        """As `scopes`, of a failure that is being recorded: the table is looked at first."""
+        """As `scopes`, for a failure that is being recorded: the table is observed first."""
         self._glance(subject)
         return self.scopes(subject)
 
     def scopes(self, subject: Subject) -> Scopes:
-        """What a stalled table waits to change."""
+        """Return what must change before a stalled table is tried again."""
         meta = subject.body["metadata"]
         policy = (subject.policy_body or {}).get("metadata") or {}
         asked = [m.get("annotations", {}).get(REQUESTED_AT, "") for m in (meta, policy)]
@@ -297,7 +308,7 @@ class Layouts:
         return Scopes(spec, scope(spec, version), scope(location))
 
     def _propose(self, subject: Subject, given: LayoutInput) -> LayoutInput:
-        """With the proposal that stands, or why the table cannot be planned."""
+        """Return the input with the standing proposal, or why the table cannot be planned."""
         down = self._glance(subject)
         if down:
             return replace(given, catalog_down=down)
@@ -321,8 +332,11 @@ class Layouts:
         return replace(given, proposal=state, stop=_stop(subject))
 
     def _cut_short(self, subject: Subject) -> CutShort | None:
-        """A job that ended well has settled what others left. One that did not, or one under a
-        TableLayout that is gone (there is no record of it), may have left something."""
+        """Return the plan of an attempt that a dead driver left open.
+
+        A job that succeeded has settled what others left. A failed one, or one under a deleted
+        TableLayout (of which there is no record), may have left something.
+        """
         record, look = record_of(subject.status), subject.look
         assert not isinstance(subject.handle, CatalogProblem)
         if look is None or (record is not None and record.phase is Phase.SUCCEEDED):
@@ -330,7 +344,8 @@ class Layouts:
         return subject.handle.cut_short(look.uuid)
 
     def look(self, subject: Subject) -> Look | None:
-        """The cheap check; a new look only where what the last was made from has moved."""
+        """Run the cheap check; look again only if something changed that the last look was made
+        from."""
         policy, handle, glance = subject.policy, subject.handle, subject.glance
         assert isinstance(policy, TableLayoutPolicy) and glance is not None
         assert not isinstance(handle, CatalogProblem)
@@ -356,7 +371,8 @@ class Layouts:
         return look
 
     def approved_ids(self, subject: Subject) -> list[str]:
-        """Plan ids that people approved, for this table or for any of the policy."""
+        """Return the plan ids that people approved, for this table or for any table of the
+        policy."""
         own = subject.body["spec"].get("approvedPlan")
         policy = subject.policy
         listed: Sequence[str] = (
@@ -365,7 +381,7 @@ class Layouts:
         return [*([own] if own else []), *listed]
 
     def gated(self, subject: Subject) -> tuple[Gate | None, ProposalState]:
-        """The gate's answer to what the look found, under all reservations that are known."""
+        """Return the gate's answer to the look's plan, under all known reservations."""
         look = subject.look
         if look is None:
             resting = self._resting(subject)
@@ -409,7 +425,7 @@ class Layouts:
         )
 
     def reserved(self, subject: Subject) -> tuple[Spent, ...]:
-        """What other tables of the policy hold, by the index."""
+        """Return what other tables of the policy reserve, by the index."""
         namespace = subject.key.namespace
         name = policy_of(subject.body)
         others = [
@@ -459,21 +475,24 @@ class Layouts:
         return min(moments)
 
     def _accept(self, subject: Subject) -> None:
-        """A new generation is taken in before anything slow: an old answer would stand meanwhile.
-        Of a table that was never looked at there is no old answer."""
+        """Record a new generation before anything slow; otherwise an old answer would be shown
+        meanwhile.
+
+        A table that was never looked at has no old answer.
+        """
         seen = subject.status.get("observedGeneration") == subject.generation
         if seen or not subject.status.get("conditions"):
             return
         self.put(subject, accepted(subject.status, subject.generation, subject.now))
 
     def tell(self, subject: Subject, decision: Decision, **changes: Any) -> None:
-        """Writes what the decision means, if that differs from what is stored."""
+        """Write the decision's status, if it differs from what is stored."""
         look = subject.look
         status = {**subject.status, **changes}
         if look is not None:
             status["table"] = {"uuid": look.uuid, "formatVersion": look.format_version}
             status["observed"] = dict(look.observed)
-            if subject.cut_short is None:  # with one there is something to do, whatever is planned
+            if subject.cut_short is None:  # with one there is work, whatever is planned
                 status["observed"]["fingerprint"] = look.fingerprint
             if look.revisit is not None:
                 status["observed"]["revisit"] = utc(look.revisit)
@@ -492,8 +511,10 @@ class Layouts:
         self._rest(subject)
 
     def _rest(self, subject: Subject) -> None:
-        """A status that says for which state nothing was to do needs no look beside it. Not after
-        a failed job: `look` wants one."""
+        """Drop the look if the status names the state for which nothing was to do.
+
+        Not after a failed job: `look` needs one.
+        """
         look = subject.look
         if look is None or look.pending or _failed(subject):
             return
@@ -507,9 +528,12 @@ class Layouts:
         self.resting.pop(key, None)
 
     def _resting(self, subject: Subject) -> Resting | None:
-        """The status forgets it while the table is suspended or its catalog is away, the memory
-        when the operator starts. A TableLayout that was deleted and made anew has no status, and
-        what is remembered of the one before it would leave it without."""
+        """Return what is known of a state without work, from memory or from the status.
+
+        The status loses it while the table is suspended or its catalog is unreachable, the memory
+        when the operator starts. A TableLayout that was deleted and created again has no status,
+        and the memory of the former one would leave it without.
+        """
         known = self.resting.get(subject.key)
         observed = subject.status.get("observed") or {}
         if known is not None and known.fingerprint == observed.get("fingerprint"):
@@ -526,7 +550,7 @@ class Layouts:
         return verdict(subject.body["spec"].get("approvedPlan"), subject.policy, look, answer)
 
     def put(self, subject: Subject, status: Body) -> None:
-        """One status write under the version that was read; none when nothing changed."""
+        """Write the status under the version that was read; no write if nothing changed."""
         if not changed(subject.status, status):
             return
         meta = subject.body["metadata"]
@@ -536,11 +560,11 @@ class Layouts:
         subject.body = answer
         self.runtime.index.put(TABLE_LAYOUT, answer)
         policy = Key(Work.POLICY, meta["namespace"], policy_of(subject.body))
-        # Many tables change together: their policy sums them up once.
+        # Many tables change together: their policy summarises them once.
         self.runtime.enqueue(policy, self.clock().timestamp() + GATHER_SECONDS)
 
     def _adopt(self, subject: Subject, job: JobSeen) -> Result:
-        """Takes a living Job of ours into the record, with what its write-ahead reserved."""
+        """Record a live Job of ours, with what its write-ahead reserved."""
         record = record_of(subject.status)
         if record is None or record.name != job.name:
             look = self.looks.get(subject.key)
@@ -584,9 +608,9 @@ class Layouts:
         self.put(subject, {**subject.status, "failures": _failures_body(later)})
 
     def settle(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
-        """Judges a job that is over by ledger and table; only then is its reservation released.
+        """Judge a job that has ended by ledger and table; only then is its reservation released.
 
-        What a driver had begun and did not account for stays reserved in the ledger, in full.
+        What a driver began without an outcome stays reserved in the ledger, in full.
         """
         succeeded = job is not None and job.phase is Phase.SUCCEEDED
         words = None if succeeded else self._words(subject, record)
@@ -607,7 +631,7 @@ class Layouts:
         return Result(due=subject.now.timestamp())
 
     def _words(self, subject: Subject, record: Record) -> Any:
-        """Why the job ended. One that we stopped may be gone with its last words."""
+        """Return why the job ended. The message of a job that we stopped may be gone."""
         listed = self.listed(subject, fresh=True)
         jobs, pods = listed or ([], [])
         job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
@@ -625,7 +649,7 @@ class Layouts:
         spent: tuple[int, float],
         succeeded: bool,
     ) -> None:
-        """status.job, history and failures after a job, in one write."""
+        """Write status.job, history and failures after a job, in one write."""
         known = failures.failures_of(subject.status)
         settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
         if succeeded:
@@ -669,7 +693,7 @@ class Layouts:
         self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
 
     def drop(self, subject: Subject, record: Record, why: str) -> Result:
-        """Gives a write-ahead up that never got its Job."""
+        """Drop a write-ahead that never got its Job."""
         dropped = replace(record, phase=Phase.DROPPED)
         self.put(subject, {**subject.status, "job": _job_body(subject.status, dropped)})
         log.info("%s/%s: write-ahead dropped: %s", *subject.key[1:], why)
@@ -677,7 +701,7 @@ class Layouts:
         return Result(due=subject.now.timestamp())
 
     def hold(self, subject: Subject) -> None:
-        """The finalizer, while a job lives: a deletion then waits for its stop."""
+        """Set the finalizer while a job is live: a deletion then waits for its stop."""
         kept = subject.body["metadata"].get("finalizers") or []
         if FINALIZER not in kept and not subject.body["metadata"].get("deletionTimestamp"):
             self._finalizers(subject, [*kept, FINALIZER])
@@ -707,12 +731,13 @@ class Layouts:
 
 
 def catalog_version(handle: CatalogHandle | CatalogProblem) -> str:
-    """Hash of the catalog's and its secret's version, "" for one that is not usable."""
+    """Return a hash of the catalog's and its secret's version, "" for a catalog that is not
+    usable."""
     return "" if isinstance(handle, CatalogProblem) else scope(handle.version)
 
 
 def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Record]]:
-    """(table uuid, record) of the TableLayouts whose job is not settled."""
+    """Return (table uuid, record) of the TableLayouts whose job is not settled."""
     found = [(body.get("status") or {}, record_of(body.get("status"))) for body in layouts]
     return [
         (str((status.get("table") or {}).get("uuid", "")), record)
@@ -724,9 +749,10 @@ def unsettled(layouts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Record]]:
 def held(
     records: Sequence[tuple[str, Record]], recorded: Sequence[Reservation], now: dt.datetime
 ) -> tuple[Spent, ...]:
-    """What write-ahead records hold, but those whose driver has reserved in the ledger since.
+    """Return what write-ahead records reserve, except those whose driver has since reserved in the
+    ledger.
 
-    The records must have been read before the ledger: in between a driver may only add to it.
+    The records must be read before the ledger: in between a driver may only add to it.
     """
     latest: dict[tuple[str, str], int] = {}
     for item in recorded:
@@ -740,14 +766,14 @@ def held(
 
 
 def told(error: ReconcilerError) -> str:
-    """An error as one line of a condition."""
+    """Return an error as one line of a condition."""
     return ". ".join(
         part.rstrip(".") for part in (error.what, *error.details[:2], error.do or "") if part
     )
 
 
 def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> Verdict:
-    """Approved and WithinBudget, from the gate's answer to pending work."""
+    """Return Approved and WithinBudget, from the gate's answer to pending work."""
     reason, message = answer.reason, answer.message
     budget = (True, Reason.FITS.value, "the plan fits all active budgets")
     if reason in (Reason.OUTSIDE_WINDOW, Reason.OVER_BUDGET):
@@ -777,7 +803,7 @@ def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> 
 
 
 def _stored_verdict(status: Body) -> Verdict:
-    """What was said when the job was started holds while it runs."""
+    """Return the verdict stored when the job was started; it applies while the job runs."""
 
     def answer(kind: ConditionType) -> tuple[bool, str, str] | None:
         found = condition_of(status, kind)
@@ -798,7 +824,7 @@ def _suspended(subject: Subject) -> str:
 def _invalid(subject: Subject) -> tuple[str, str] | None:
     spec = subject.body["spec"]
     name = table_layout_name(spec["catalogRef"]["name"], subject.table)
-    if subject.key.name != name:  # two objects of one table would each start jobs
+    if subject.key.name != name:  # two objects would start two jobs
         text = f"the TableLayout of this table is called {name}; the operator makes it"
         return Reason.INVALID_SPEC.value, text
     if subject.policy is None:
@@ -810,14 +836,14 @@ def _invalid(subject: Subject) -> tuple[str, str] | None:
 
 
 def _unreachable(handle: CatalogHandle | CatalogProblem) -> tuple[str, str] | None:
-    """What of the catalog must be changed before it can be asked anything."""
+    """Return what must be corrected in the catalog before it can be called."""
     if isinstance(handle, CatalogProblem) and handle.stalls:
         return handle.reason, handle.message
     return None
 
 
 def _unready(subject: Subject) -> tuple[str, str] | None:
-    """What its references lack, which a running job or a suspension does not hide."""
+    """Return what its references lack; a running job or a suspension does not hide it."""
     handle = subject.handle
     if isinstance(handle, CatalogProblem):
         return handle.reason, handle.message
@@ -825,7 +851,7 @@ def _unready(subject: Subject) -> tuple[str, str] | None:
 
 
 def _stop(subject: Subject) -> tuple[str, str] | None:
-    """Why a running job may not go on, from the documents and the clock alone."""
+    """Return why a running job may not continue, from the documents and the clock alone."""
     if subject.policy is None:
         return "PolicyDeleted", "its policy was deleted"
     if isinstance(subject.policy, Refusal):
@@ -850,7 +876,7 @@ def _known_plans(status: Body) -> dict[str, str]:
 
 
 def _job_body(status: Body, record: Record) -> Body:
-    """status.job of the record, with what only the launch knew."""
+    """Return status.job of the record, with the values that only the launch knew."""
     old = status.get("job") or {}
     kept = {}
     if old.get("name") == record.name:
@@ -869,13 +895,13 @@ def _failed(subject: Subject) -> bool:
 
 
 def _stands(found: Look | Resting, fingerprint: str, now: dt.datetime) -> bool:
-    """Whether a look says what another one would say now."""
+    """Whether another look now would give the same result."""
     ends = found.stands_until
     return found.fingerprint == fingerprint and (ends is None or now < ends)
 
 
 def _stored_rest(status: Body) -> Resting | None:
-    """What the status says of a state in which nothing was to do; None where it says no such."""
+    """Return what the status records of a state without work; None if it records none."""
     observed = status.get("observed") or {}
     found = condition_of(status, ConditionType.CONVERGED)
     for reason in (Reason.NOTHING_TO_DO, Reason.OBJECTIVE_UNREACHABLE):

@@ -1,12 +1,12 @@
-"""kopf's listings, in step with what is made of them, and told of when they are through.
+"""Slows kopf's listings down to the speed of their handling, and reports when they end.
 
-kopf lists in chunks, but queues what it has listed faster than it handles it: after a restart over
-ten thousand tables most of them lay in its queues at once, each with its managed fields. kopf has
-no setting for that: its chunks are handed on here, each when the one before it was handled.
+kopf lists in chunks, but queues listed objects faster than it handles them: after a restart with
+ten thousand tables most of them were in its queues at once, each with its managed fields. kopf has
+no setting for that. Here each chunk is passed on when the one before it was handled.
 
-A listing also says that kopf saw nothing of what happened before it: at the start, and silently in
-between, when the server no longer knows the version that a watch would go on from. It brings what
-is new, never what was deleted.
+A listing also means that kopf missed what happened before it: at the start, and silently in
+between, when the server no longer has the version from which a watch would continue. A listing
+shows what is new, never what was deleted.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from contextvars import ContextVar
 from typing import Any
 
 AHEAD = 500
-"""Objects of a kind that may wait in kopf's queues before more of them are listed."""
+"""Maximum objects of a kind that wait in kopf's queues before more of them are listed."""
 PATIENCE_SECONDS = 2.0
-"""Without progress for so long, more are listed all the same: an event of an object may replace the
-one of its listing."""
+"""After this time without progress more are listed in any case: an event may replace a listed
+object."""
 
 
 class Pace:
-    """Counts, by kind, what was listed and what of it was handled. Used in one event loop.
+    """Counts, by kind, listed and handled objects. Used in one event loop.
 
-    through: told the kind when a listing is through, from which on the watch misses nothing."""
+    through: called with the kind when a listing ends; from then on the watch misses nothing.
+    """
 
     def __init__(self, through: Callable[[str], None]) -> None:
         self.through = through
@@ -37,7 +38,7 @@ class Pace:
         self.handled: Counter[str] = Counter()
 
     async def listed_more(self, kind: str, count: int) -> None:
-        """Returns when few enough objects of the kind wait."""
+        """Return when few enough objects of the kind wait."""
         self.listed[kind] += count
         handled, since = self.handled[kind], time.monotonic()
         while self.listed[kind] - self.handled[kind] > AHEAD:
@@ -54,7 +55,7 @@ _PACE: ContextVar[Pace | None] = ContextVar("pace", default=None)
 
 @contextmanager
 def paced(pace: Pace) -> Iterator[None]:
-    """For kopf's tasks that are started inside."""
+    """Apply the pace to kopf's tasks that are started inside."""
     _patch()
     token = _PACE.set(pace)
     try:
@@ -64,7 +65,7 @@ def paced(pace: Pace) -> Iterator[None]:
 
 
 def _patch() -> None:
-    """Once a process. Without a pace kopf lists as it always does."""
+    """Patch kopf once per process. Without a pace kopf lists as usual."""
     from kopf._cogs.clients import fetching
 
     listing: Any = fetching.fetch_objs

@@ -1,7 +1,7 @@
-"""Structured logs of the operator: one JSON object a line, with the table and plan at hand.
+"""Structured logs of the operator: one JSON object per line, with the present table and plan.
 
-Nothing secret leaves through here: values registered with `conceal`, credentials in URLs, bearer
-tokens and values of keys that sound like credentials are replaced, in messages and in tracebacks.
+No secret is logged: values registered with `conceal`, credentials in URLs, bearer tokens and values
+of keys that look like credentials are replaced, in messages and in tracebacks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TextIO
 
 HIDDEN = "***"
 SHORTEST_SECRET = 4
-"""Shorter values are not replaced wherever they occur: the log would be unreadable."""
+"""Shorter values are not replaced everywhere: the log would be unreadable."""
 MAX_MESSAGE = 8000
 
 _PATTERNS = (
@@ -37,13 +37,13 @@ _secrets_lock = threading.Lock()
 
 
 def conceal(values: Iterable[str]) -> None:
-    """From now on these never appear in a log line, nor in what `redact` returns."""
+    """Hide these values from now on in log lines and in what `redact` returns."""
     with _secrets_lock:
         _secrets.update(value for value in values if len(value) >= SHORTEST_SECRET)
 
 
 def redact(text: str) -> str:
-    """The text without anything that is, or looks like, a credential."""
+    """Return the text without anything that is, or looks like, a credential."""
     with _secrets_lock:
         known = sorted(_secrets, key=len, reverse=True)
     for value in known:
@@ -64,7 +64,7 @@ def _hide(match: re.Match[str]) -> str:
 
 @contextmanager
 def about(**fields: str) -> Iterator[None]:
-    """Every line logged inside carries these fields: table, plan, policy, catalog, job."""
+    """Add these fields to every line logged inside: table, plan, policy, catalog, job."""
     token = _context.set({**_context.get(), **fields})
     try:
         yield
@@ -90,7 +90,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
-    """Make this process log so. Of the watch layer only what a reader can act on is kept."""
+    """Configure this process's logs. From the watch layer only actionable lines are kept."""
     handler = logging.StreamHandler(stream or sys.stdout)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -99,5 +99,5 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     quiet = logging.WARNING if level != "DEBUG" else logging.DEBUG
     for name in ("kopf", "asyncio", "urllib3", "pyiceberg", "aiohttp"):
         logging.getLogger(name).setLevel(quiet)
-    # It runs in a thread of its own, where it must not take signals; it warns of that each time.
+    # kopf runs in a thread, where it must not handle signals; it warns about that each time.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

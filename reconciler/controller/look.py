@@ -1,8 +1,8 @@
-"""One look at one table: the same proposal that `layoutctl plan` makes, kept small.
+"""Looks at one table: makes the same proposal as `layoutctl plan`, and keeps little of it.
 
-Calls the step's own `propose` with the cluster's I/O; what people approved and published becomes
-the plan if it still stands, and otherwise the difference is told. Only what decisions and status
-need is kept: input files and evidence stay in the plan store.
+Calls the step's own `propose` with the cluster's I/O. A plan that people approved and published
+becomes the plan if it is still valid; otherwise the difference is reported. Only what decisions and
+status need is kept: input files and evidence stay in the plan store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
 
 MOST_APPROVED = 16
-"""Approved plans that are looked up for one table."""
+"""Maximum approved plans that are looked up for one table."""
 KEPT = ("bytesIn", "cpuMillis", "savingLow", "saving")
 
 
@@ -40,7 +40,7 @@ def look_at(
     approved: Sequence[str],
     now: dt.datetime,
 ) -> Look:
-    """Raises what proposing raises; stores a plan that has something to do."""
+    """Return the look; store a plan that has work. Raises what proposing raises."""
     step = _step(target, policy, now)
     proposal = step.propose(actor)
     changed = None
@@ -75,9 +75,10 @@ def _step(target: Target, policy: TableLayoutPolicy, now: dt.datetime) -> Step:
 def _approved_plan(
     actor: ClusterActor, proposal: Proposal, approved: Sequence[str], now: dt.datetime
 ) -> tuple[Plan | None, tuple[str, str] | None]:
-    """(the approved plan that still stands, None) or (None, (approved id, the difference)).
+    """Return (the approved plan that is still valid, None) or (None, (approved id, the
+    difference)).
 
-    Ids of other tables and of plans that were carried out say nothing here.
+    Ids of other tables and of plans that were carried out are ignored.
     """
     head = head_of(proposal.observation)
     lost: tuple[str, str] | None = None
@@ -103,7 +104,7 @@ def _approved_plan(
 
 
 def _difference(old: Plan, proposal: Proposal) -> str:
-    """What the new plan does that the approved one did not, in bytes and by type."""
+    """Return what the new plan does in addition to the approved one, in bytes and by type."""
     new = sum(int(item.predicted.get("bytesIn", 0)) for item in proposal.pending)
     was, now = plan_summary(old.actions), plan_summary(proposal.pending)
     sizes = f"{short_bytes(old.rewrite_bytes)} -> {short_bytes(new)}"
@@ -142,7 +143,8 @@ def _stripped(item: PlannedAction) -> PlannedAction:
 
 
 def _rests(proposal: Proposal) -> Rests:
-    """What Converged says of a table with nothing to do, in the words of `layoutctl status`."""
+    """Return the content of Converged for a table without work, in the words of `layoutctl
+    status`."""
     state = state_of(proposal, None)
     return Reason(state.reason or Reason.NOTHING_TO_DO), state.message
 
@@ -153,7 +155,7 @@ def _revisit(proposal: Proposal) -> dt.datetime | None:
 
 
 def _observed(proposal: Proposal) -> dict[str, Any]:
-    """status.observed; when it was seen is not part of it, or every look would be a change."""
+    """Return status.observed, without the time of the look, or every look would be a change."""
     seen, workload = proposal.observation, proposal.evidence.workload
     body: dict[str, Any] = {"files": len(seen.files), "bytes": short_bytes(seen.files.total_bytes)}
     if seen.snapshot_id is not None:

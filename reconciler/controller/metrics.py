@@ -1,7 +1,7 @@
-"""What Prometheus reads: counters of what the operator does, and a view of what it manages.
+"""The metrics for Prometheus: counters of what the operator does, and a view of what it manages.
 
 The view (tables by state, jobs, budgets) is computed from the index at each scrape, so that it
-cannot drift from the objects. Series per table exist only when they were asked for.
+cannot differ from the objects. Series per table exist only if requested.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 CALL_DURATIONS = (0.005, 0.02, 0.1, 0.5, 1, 5, 30)
 
 MOST_BUDGETS = 200
-"""Budgets with series of their own, unless series per table were asked for."""
+"""Maximum budgets with their own series, unless series per table are requested."""
 
 Waiting = Callable[[], Mapping[Work, tuple[int, float]]]
 
 
 class Metrics:
-    """The counters, each updated by the part that knows; `text` is the page."""
+    """The counters, each updated by the responsible part; `text` is the page."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self.registry = CollectorRegistry()
-        # Series of the Python process (memory, CPU, file descriptors) belong on the page too.
+        # The page also has series of the Python process (memory, CPU, file descriptors).
         from prometheus_client import PlatformCollector, ProcessCollector
 
         ProcessCollector(registry=self.registry)
@@ -87,14 +87,14 @@ class Metrics:
         self._reconciles.labels(kind.value, result).observe(seconds)
 
     def called(self, verb: str, resource: str, status: int, seconds: float) -> None:
-        """status 0: there was no answer."""
+        """Count a call. status 0: no answer."""
         self._calls.labels(verb, resource, str(status) if status else "none").observe(seconds)
 
     def launched(self, namespace: str) -> None:
         self._launches.labels(namespace).inc()
 
     def finished(self, namespace: str, cause: str) -> None:
-        """cause: Succeeded, or the cause of the failure."""
+        """Count a job's end. cause: Succeeded, or the cause of the failure."""
         self._outcomes.labels(namespace, cause).inc()
 
     def rewrote(self, namespace: str, size: int) -> None:
@@ -117,7 +117,7 @@ class Metrics:
 
 
 class _View:
-    """Computes its series when it is scraped."""
+    """Computes its series at each scrape."""
 
     def __init__(self, index: Index, waiting: Waiting, per_table: bool):
         self._index = index
@@ -125,7 +125,7 @@ class _View:
         self._per_table = per_table
 
     def describe(self) -> Iterator[Metric]:
-        """Known without reading anything, as registering asks for it."""
+        """Return the series without reading anything, because registration asks for them."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -164,7 +164,8 @@ def _objects(index: Index) -> Iterator[Metric]:
 
 
 def _tables(layouts: list[Object]) -> Iterator[Metric]:
-    """state: True, False or Unknown of Converged; stalled tables also count in their own series."""
+    """Yield tables by state: True, False or Unknown of Converged; stalled ones also have a
+    series."""
     states = Tally(
         (layout["metadata"].get("namespace", ""), *_converged(layout)) for layout in layouts
     )
@@ -200,7 +201,7 @@ def _jobs(layouts: list[Object]) -> Iterator[Metric]:
 
 
 def _budgets(index: Index, most: int | None) -> Iterator[Metric]:
-    """Of the budgets that are in use most; there may be one for each of very many policies."""
+    """Yield the budgets with the highest use; there may be one for each of very many policies."""
     labels = ("namespace", "policy", "budget", "state")
     size = _gauge("layout_budget_bytes", "Bytes spent and reserved of a budget.", labels)
     cpu = _gauge("layout_budget_cpu_seconds", "CPU time spent and reserved of a budget.", labels)
@@ -226,7 +227,7 @@ def _budgets(index: Index, most: int | None) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """None where the stored status says nothing that can be read."""
+    """Amounts of a budget; None if the stored status cannot be read."""
 
     spent: float | None
     reserved: float | None
@@ -286,12 +287,13 @@ def _condition(body: Object, name: str) -> Mapping[str, Any]:
 
 
 def _known(reason: Any) -> str:
-    """A status written by another version must not make new label values without bound."""
+    """Return a known reason: a status of another version must not add label values without
+    bound."""
     return str(reason) if reason in {item.value for item in Reason} else "Other"
 
 
 def _bytes(text: str) -> float:
-    """A size of status, which is rounded: "3.4Ti"."""
+    """Return the bytes of a rounded size of status: "3.4Ti"."""
     number = text.rstrip("KMGTPi")
     return float(number) * parse_bytes("1" + text[len(number) :])
 

@@ -33,14 +33,14 @@ from reconciler.kube.leader import LeaderLease
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 45.0
-"""How long reconciles may take to end after SIGTERM; the pod's grace is 60."""
+"""Seconds for reconciles to end after SIGTERM; the pod's grace period is 60."""
 STUCK_SECONDS = 120.0
-"""A loop that has not gone round for this long is stuck, and the process is to be restarted."""
+"""A loop that has not run for this time is stuck, and the process must be restarted."""
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 
 
 def run(settings: Settings, build: Build, stop: threading.Event | None = None) -> bool:
-    """Until SIGTERM, SIGINT or `stop`. Whether everything that ran had ended by then."""
+    """Run until SIGTERM, SIGINT or `stop`. Return whether everything that ran had ended by then."""
     metrics = Metrics()
     api = Api.from_environment(settings.kubeconfig or None)
     api.observer = metrics.called
@@ -67,7 +67,7 @@ class _Parts:
     filled: threading.Event = field(default_factory=threading.Event)
     stale: threading.Event = field(default_factory=threading.Event)
     listed: set[Kind] = field(default_factory=set)
-    """Kinds that the watches listed anew: deletions before that are still to be looked for."""
+    """Kinds that the watches listed again: earlier deletions must still be found."""
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -97,7 +97,8 @@ def _wire(settings: Settings, api: Api, metrics: Metrics, stop: threading.Event)
 
 
 def _limits(settings: Settings) -> dict[Work, int]:
-    """Layouts observe and plan, which is slow: they never take the last two workers."""
+    """Return the limits per kind: layouts observe and plan, which is slow, so two workers are kept
+    free."""
     spare = max(1, settings.workers - 2)
     return {
         Work.LAYOUT: min(settings.layout_workers, spare),
@@ -126,7 +127,7 @@ async def _serve(parts: _Parts, build: Build) -> bool:
     finally:
         parts.queue.stop()
         await loop.run_in_executor(chores, parts.watch.stop)
-        # Only now may another instance take over: nothing of ours runs any more.
+        # Only now may another instance take over: nothing of this one runs any more.
         await loop.run_in_executor(chores, parts.lease.stop)
         chores.shutdown(wait=False)
         executor.shutdown(wait=False, cancel_futures=True)
@@ -142,7 +143,7 @@ def _on_signals(stop: threading.Event) -> None:
 
 
 async def _fill(parts: _Parts, chores: ThreadPoolExecutor) -> None:
-    """Until it succeeds: the server may be down, the CRDs or rights may come later."""
+    """Repeat until it succeeds: the server may be down, the CRDs or rights may come later."""
     pause = FIRST_RETRY
     while not parts.stop.is_set():
         if await _chore(parts.relist.fill, chores) and await _chore(
@@ -155,7 +156,8 @@ async def _fill(parts: _Parts, chores: ThreadPoolExecutor) -> None:
 
 
 async def _tend(parts: _Parts, chores: ThreadPoolExecutor) -> None:
-    """Every second: leadership; now and then the safety net and the Secrets. Until `stop`."""
+    """Every second check leadership; at intervals run the re-list and check the Secrets. Until
+    `stop`."""
     led = False
     relisted = looked = time.monotonic()
     while not parts.stop.is_set():
@@ -178,7 +180,7 @@ async def _tend(parts: _Parts, chores: ThreadPoolExecutor) -> None:
 
 
 async def _repair_listed(parts: _Parts, chores: ThreadPoolExecutor) -> None:
-    """What the watches' new listings cannot show; the watches' thread may be adding kinds."""
+    """Find what the watches' new listings cannot show; the watches' thread may be adding kinds."""
     kinds: set[Kind] = set()
     while parts.listed:
         kinds.add(parts.listed.pop())
@@ -187,7 +189,7 @@ async def _repair_listed(parts: _Parts, chores: ThreadPoolExecutor) -> None:
 
 
 async def _chore(call: Callable[[], Any], chores: ThreadPoolExecutor) -> bool:
-    """Whether it succeeded; a failure is logged and tried again by the caller's next round."""
+    """Return whether it succeeded; a failure is logged and retried in the caller's next round."""
     try:
         await asyncio.get_running_loop().run_in_executor(chores, call)
     except ReconcilerError as error:
@@ -243,7 +245,8 @@ def _pages(parts: _Parts) -> tuple[probes.Pages, ...]:
 
 
 def _stuck(parts: _Parts) -> list[str]:
-    """Only what a restart can heal: an API server that is away is not."""
+    """Return the stuck parts, only those that a restart can repair: an unreachable API server is
+    not one."""
     now = time.monotonic()
     if not parts.filled.is_set():
         return []

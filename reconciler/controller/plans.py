@@ -1,7 +1,7 @@
-"""Published plans whose retention is over, removed behind their catalog's reconcile.
+"""Removes published plans whose retention is over, after their catalog's reconcile.
 
-Once a day and catalog, of `spec.system.plans.retention`. What stands, runs or is approved stays,
-however old: what a person may still be reading is not taken away by a clock.
+Once per day and catalog, by `spec.system.plans.retention`. Plans that are standing, running or
+approved stay, however old, because a person may still be reading them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 EVERY = dt.timedelta(days=1)
 AGAIN = dt.timedelta(hours=1)
-"""After a failure."""
+"""Delay after a failure."""
 
 Where = tuple[str, str]
 
 
 @dataclass
 class PlanRetention:
-    """When each catalog's plans are looked through next."""
+    """When each catalog's plans are checked next."""
 
     _next: dict[Where, dt.datetime] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class PlanRetention:
     def keep_to(
         self, where: Where, handle: LiveHandle, kept: Iterable[str], now: dt.datetime
     ) -> None:
-        """Removes old plans but those of the ids `kept`; a failure is logged and tried again."""
+        """Remove old plans except the ids in `kept`; a failure is logged and retried."""
         system = handle.document.spec.system
         retention = dt.timedelta(seconds=system.plans.retention_seconds)
         self._next[where] = now + EVERY
@@ -53,7 +53,7 @@ class PlanRetention:
 def plans_in_use(
     layouts: Iterable[Mapping[str, Any]], policies: Iterable[Mapping[str, Any]]
 ) -> set[str]:
-    """Ids of plans that stand, run or are approved."""
+    """Return the ids of plans that are standing, running or approved."""
     found: set[str] = set()
     for body in layouts:
         status = body.get("status") or {}

@@ -1,9 +1,9 @@
-"""The reconcile of one TableLayoutPolicy: which tables are its, their TableLayouts, the summary.
+"""The reconcile of one TableLayoutPolicy: its tables, their TableLayouts, the summary.
 
-Reads the catalog's last listing and the index only; a call of the API server is made for a change
-and for nothing else, so that a policy over hundreds of tables settles quickly. A claim, once made,
-is kept by its TableLayout (ownerReference) until the policy no longer wants the table, and never
-moves while a job lives.
+Reads only the catalog's last listing and the index; the API server is called only for a change, so
+that a policy over hundreds of tables settles quickly. A TableLayout keeps its claim
+(ownerReference) until the policy no longer selects the table, and the claim never moves while a job
+is live.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ Gone = Callable[[str, str, Identifier], bool]
 
 @dataclass
 class Policies:
-    """tables, gone: of the catalogs' reconcile. asked: requestedAt that were passed on. rivals: by
-    the policy that comes before them, those that would take a table of its, by TableLayout."""
+    """tables, gone: of the catalogs' reconcile. asked: values of requestedAt that were passed on.
+    rivals: by the policy that precedes them, the policies that would take one of its tables, by
+    TableLayout."""
 
     runtime: Runtime
     catalogs: Catalogs
@@ -113,7 +114,7 @@ class Policies:
         return Result(due=min(moment, window or moment).timestamp())
 
     def _accept(self, body: Body, now: dt.datetime) -> Body:
-        """A new generation is taken in by a write of its own, before anything slow."""
+        """Record a new generation in a write of its own, before anything slow."""
         generation = int(body["metadata"].get("generation") or 0)
         status = body.get("status") or {}
         if status.get("observedGeneration") == generation:
@@ -139,13 +140,14 @@ class Policies:
             self._put(current, new)
 
     def _layouts(self, key: Key) -> list[Body]:
-        """TableLayouts of the policy as it is; those of one of its name before it are not its."""
+        """Return the TableLayouts of this policy; those of a former policy with its name do not
+        count."""
         return self.runtime.index.layouts_of_policy(key.namespace, key.name)
 
     def _wanted(
         self, policy: TableLayoutPolicy, listed: frozenset[Identifier]
     ) -> tuple[frozenset[Identifier], int]:
-        """(tables that are this policy's, matching tables that are another's)."""
+        """Return (tables that belong to this policy, matching tables that belong to another)."""
         matching = self.selections.tables(policy, listed)
         mine: set[Identifier] = set()
         for table in matching:
@@ -167,8 +169,10 @@ class Policies:
             held.setdefault(name, set()).add(own)
 
     def _give_way(self, key: Key) -> None:
-        """Tables that are the policy's no more: whoever waits for one would else look at it again
-        only when its own interval ends."""
+        """Make the policies due that wait for tables which this one gives up.
+
+        They would otherwise look at them only after their own interval.
+        """
         with self.lock:
             held = self.rivals.get(key, {})
             given = [name for name in held if not self._holds(key, name)]
@@ -185,8 +189,11 @@ class Policies:
         return self.runtime.index.policy(key.namespace, key.name) is not None or not _left(found)
 
     def _holder(self, policy: TableLayoutPolicy, table: Identifier) -> str | None:
-        """The policy whose TableLayout of the table exists. One that is being deleted still holds
-        its table: its job may be stopping. One whose policy is gone and left it behind does not."""
+        """Return the policy whose TableLayout of the table exists.
+
+        One that is being deleted still holds its table, because its job may be stopping. One that a
+        deleted policy left behind does not.
+        """
         name = table_layout_name(policy.spec.catalog.name, table)
         found = self.runtime.index.layout(policy.namespace, name)
         if found is None:
@@ -202,7 +209,7 @@ class Policies:
         wanted: frozenset[Identifier],
         layouts: Iterable[Body],
     ) -> None:
-        """Creates and updates TableLayouts whose spec is not what it should be."""
+        """Create TableLayouts, and update those whose spec is wrong."""
         known = {item["metadata"]["name"]: item for item in layouts}
         for table in sorted(wanted):
             manifest = layout_manifest(policy, body, table)
@@ -211,7 +218,7 @@ class Policies:
                 continue
             try:
                 answer = self.runtime.api.apply(TABLE_LAYOUT, policy.namespace, manifest)
-            except Invalid as error:  # one table's name is no reason to leave the others alone
+            except Invalid as error:  # one invalid name must not affect the other tables
                 text = f"{'.'.join(table)} has no TableLayout: {first_line(error.what)}"
                 self.runtime.api.event(body, "TableRefused", text, "Warning")
                 log.warning("%s/%s: %s", policy.namespace, policy.name, text)
@@ -224,9 +231,9 @@ class Policies:
     def _retire(
         self, policy: TableLayoutPolicy, wanted: frozenset[Identifier], layouts: Iterable[Body]
     ) -> None:
-        """Deletes TableLayouts of tables that are no longer selected, or gone for certain.
+        """Delete TableLayouts of tables that are no longer selected, or certainly gone.
 
-        A finalizer keeps one with a job until that has stopped.
+        A finalizer keeps one with a job until the job has stopped.
         """
         for item in layouts:
             table, meta = _table(item), item["metadata"]
@@ -247,12 +254,12 @@ class Policies:
         self.runtime.enqueue(Key(Work.LAYOUT, meta["namespace"], meta["name"]), None)
 
     def _left(self, key: Key) -> None:
-        """A policy that was deleted: its TableLayouts go by garbage collection; jobs stop."""
+        """Handle a deleted policy: garbage collection removes its TableLayouts; jobs stop."""
         for item in self._layouts(key):
             self.runtime.enqueue(Key(Work.LAYOUT, key.namespace, item["metadata"]["name"]), None)
 
     def _pass_on(self, key: Key, body: Body, layouts: Iterable[Body]) -> None:
-        """requestedAt on a policy asks for all of its tables, once; so does a new generation."""
+        """Pass requestedAt on a policy on to all of its tables, once; likewise a new generation."""
         meta = body["metadata"]
         request = (meta.get("annotations") or {}).get(REQUESTED_AT, "")
         asked = f"{meta.get('generation')}/{request}"
@@ -265,7 +272,8 @@ class Policies:
     def _budgets(
         self, policy: TableLayoutPolicy, layouts: Iterable[Body], now: dt.datetime
     ) -> tuple[BudgetState, ...]:
-        """With what was spent, from the ledger as it was read last; none where it cannot be."""
+        """Return the budgets with what was spent, by the last read ledger; none if it is
+        unreadable."""
         if not policy.spec.budgets:
             return ()
         handle = self.catalogs.handle(policy.namespace, policy.spec.catalog.name)
@@ -278,7 +286,7 @@ class Policies:
 
 
 def layout_manifest(policy: TableLayoutPolicy, body: Body, table: Identifier) -> Body:
-    """The TableLayout that a policy makes of a table; approvedPlan and suspend are people's."""
+    """Return the policy's TableLayout of a table; approvedPlan and suspend belong to people."""
     catalog = policy.spec.catalog.name
     *namespace, name = table
     meta = body["metadata"]
@@ -307,8 +315,10 @@ def layout_manifest(policy: TableLayoutPolicy, body: Body, table: Identifier) ->
 
 
 def _says(found: Mapping[str, Any], manifest: Body) -> bool:
-    """Whether the stored object says what it should. The generation alone is no reason to write:
-    it follows with the next change that bears on the table."""
+    """Whether the stored object has the right spec.
+
+    A new generation alone needs no write: it is written with the next relevant change.
+    """
     spec, wanted = found["spec"], manifest["spec"]
     owners = found["metadata"].get("ownerReferences") or ()
     owned = {item.get("uid") for item in owners} == {
@@ -322,13 +332,14 @@ def _says(found: Mapping[str, Any], manifest: Body) -> bool:
 
 
 def _first(policy: TableLayoutPolicy, others: list[TableLayoutPolicy], table: Identifier) -> str:
-    """Name of the policy that comes before all others that select the table."""
+    """Return the name of the policy that precedes all others that select the table."""
     found = policies_for(table, policy.spec.catalog.name, [policy, *others])
     return found[0].name if found else ""
 
 
 def _of_catalog(policy: TableLayoutPolicy, layout: Mapping[str, Any]) -> bool:
-    """A policy may have been moved to another catalog, with tables of the same names."""
+    """Whether the layout is of the policy's catalog: the policy may have moved to another catalog
+    that has tables of the same names."""
     return bool(layout["spec"]["catalogRef"]["name"] == policy.spec.catalog.name)
 
 
@@ -339,7 +350,7 @@ def _wants(
 
 
 def _left(layout: Mapping[str, Any]) -> bool:
-    """Whether nothing of it goes on: neither its deletion nor a job."""
+    """Whether nothing of it is active: neither its deletion nor a job."""
     record = record_of(layout.get("status"))
     return not layout["metadata"].get("deletionTimestamp") and not (
         record is not None and record.unsettled

@@ -1,7 +1,7 @@
-"""What the reconciles need of a catalog, as values and one protocol; `catalogs` implements it.
+"""What reconciles need of a catalog, as values and one protocol; `catalogs` implements it.
 
-A reconcile sees tables through a `CatalogHandle` only, so that its decisions can be tried against
-catalogs that lie, vanish and come back, without one.
+A reconcile sees tables only through a `CatalogHandle`, so that its decisions can be tested with
+catalogs that fail, disappear and come back, without a real one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from reconciler.core.plan import Plan, PlannedAction
 Identifier = tuple[str, ...]
 
 EXPIRED = "it is older than spec.approval.planTTL"
-"""How the difference of an approved plan begins that only time has voided."""
+"""Beginning of the difference of an approved plan that only time has voided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What one load of a table's metadata tells. owner: the claim in its properties, "" if none."""
+    """The result of one load of a table's metadata. owner: the claim in its properties, "" if
+    none."""
 
     uuid: str
     metadata_location: str
@@ -34,13 +35,13 @@ class Glance:
 
 @dataclass(frozen=True)
 class Look:
-    """What planning one table found, as much as is kept until the next time.
+    """The result of planning one table, as far as it is kept until the next time.
 
-    fingerprint: of what it was made from; while it stands nothing is planned. plan, pending:
-    without input files and evidence, which only the plan store keeps. digest, uri: of the stored
-    plan, "" for an empty one. observed: status.observed. changed_from: an approved plan that no
-    longer stands and how the new one differs. revisit: when time alone may bring work to a table
-    that has none now. For the others see ProposalState.
+    fingerprint: of its inputs; while it is the same nothing is planned. plan, pending: without
+    input files and evidence, which only the plan store has. digest, uri: of the stored plan, "" for
+    an empty one. observed: status.observed. changed_from: an approved plan that is no longer valid,
+    and how the new one differs. revisit: when time alone may bring work to a table without work.
+    For the others see ProposalState.
     """
 
     fingerprint: str
@@ -61,13 +62,13 @@ class Look:
 
     @property
     def stands_until(self) -> dt.datetime | None:
-        """From then on it is to be looked at again though nothing has moved; None for never."""
+        """Time from which another look is needed although nothing has changed; None for never."""
         return self.plan.expires if self.pending else self.revisit
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogProblem:
-    """Why there is no handle. stalls: something must be changed first."""
+    """Why there is no handle. stalls: something must be corrected first."""
 
     reason: str
     message: str
@@ -84,27 +85,31 @@ class CutShort:
 
 
 class CatalogHandle(Protocol):
-    """One reachable catalog with its shared state. Calls raise ReconcilerError, UnavailableError
-    when the catalog does not answer; none returns a secret."""
+    """One reachable catalog with its shared state.
+
+    Calls raise ReconcilerError, UnavailableError if the catalog does not answer; none returns a
+    secret.
+    """
 
     @property
     def document(self) -> IcebergCatalog: ...
 
     @property
     def version(self) -> str:
-        """Changes with the catalog's spec and its secret."""
+        """Version that changes with the catalog's spec and its secret."""
         ...
 
     def listing(self) -> list[Identifier]:
-        """Every table but the reconciler's own, or an error: never a part."""
+        """Return every table except the reconciler's own, or raise an error: never a partial
+        list."""
         ...
 
     def glance(self, table: Identifier) -> Glance | None:
-        """One load of the table; None when it does not exist."""
+        """Load the table once; None if it does not exist."""
         ...
 
     def evidence_version(self, uuid: str, max_age: float) -> str:
-        """Changes with the workload and the calibration of the table."""
+        """Return a version that changes with the workload and the calibration of the table."""
         ...
 
     def look(
@@ -115,20 +120,24 @@ class CatalogHandle(Protocol):
         approved: Sequence[str],
         now: dt.datetime,
     ) -> Look:
-        """Observe and propose. approved: plan ids that people approved; one that was published
-        for this table and still stands becomes the plan."""
+        """Observe and propose.
+
+        approved: plan ids that people approved; one that was published for this table and is still
+        valid becomes the plan.
+        """
         ...
 
     def approved(self, plan_id: str, policy: str) -> bool:
-        """Whether a person approved it by `layoutctl`, in the shared state, under that policy."""
+        """Return whether a person approved it by `layoutctl`, in the shared state, under that
+        policy."""
         ...
 
     def owner(self) -> str:
-        """The claim of this operator on tables of this catalog."""
+        """Return this operator's owner name for tables of this catalog."""
         ...
 
     def claim(self, table: Identifier, uuid: str) -> str:
-        """Claims the table; who else owns it, "" when it is ours now."""
+        """Claim the table; return who else owns it, "" if it is ours now."""
         ...
 
     def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]: ...
@@ -136,33 +145,35 @@ class CatalogHandle(Protocol):
     def spent_everywhere(self) -> tuple[Spent, ...]: ...
 
     def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
-        """Bytes rewritten without a person's approval since then. approved: plan ids that objects
-        approve; the shared state knows of others."""
+        """Return the bytes rewritten without a person's approval since then.
+
+        approved: plan ids that objects approve; the shared state has other approvals.
+        """
         ...
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]: ...
 
     def cut_short(self, uuid: str) -> CutShort | None:
-        """The plan of a driver that died and left an attempt on the table open, if any did.
+        """Return the plan of a driver that died and left an attempt on the table open, if any.
 
-        Cheap where every driver has settled what it reserved, else one more scan of the state.
+        Cheap if every driver has settled what it reserved, else one more scan of the state.
         """
         ...
 
     def open_reservations(self) -> tuple[Reservation, ...]:
-        """What drivers have reserved in the ledger and not settled; `spent` counts them."""
+        """Return the unsettled reservations of drivers in the ledger; `spent` includes them."""
         ...
 
 
 class Catalogs(Protocol):
-    """The handles of the catalogs that can be worked with now."""
+    """The handles of the catalogs that are usable now."""
 
     def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem: ...
 
     def known(self) -> Sequence[tuple[str, CatalogHandle | CatalogProblem]]:
-        """(namespace/name, handle) of every IcebergCatalog object."""
+        """Return (namespace/name, handle) of every IcebergCatalog object."""
         ...
 
     def workload_stale(self, namespace: str, name: str) -> str:
-        """Why evidence of queries must not be acted on, "" when it may."""
+        """Return why evidence of queries must not be used, "" if it may."""
         ...

@@ -1,4 +1,4 @@
-"""The operator's pages for machines: /healthz, /readyz and /metrics, one function each."""
+"""The operator's HTTP pages: /healthz, /readyz and /metrics, one function each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pages:
 
 
 def check(problems: Callable[[], list[str]]) -> Page:
-    """200 ok, or 503 with what is wrong."""
+    """Return 200 ok, or 503 with the problems."""
 
     def page() -> tuple[int, str, bytes]:
         found = problems()
@@ -59,6 +59,6 @@ def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes come every few seconds; the log is for what happens to tables."""
+            """Log nothing: probes come every few seconds."""
 
     return Handler

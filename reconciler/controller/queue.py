@@ -1,8 +1,8 @@
 """The queue of keys: when each is due, which may run now, and the loop that hands them to threads.
 
-`Schedule` is the pure core: a key is never lost, never runs twice at once, never runs in a hot
-loop, and a flood of one kind does not delay another. `DueQueue` gives it a clock, an event loop and
-an executor.
+`Schedule` is the pure core: it never loses a key, never runs one twice at once or in a hot loop,
+and a flood of one kind does not delay another. `DueQueue` adds a clock, an event loop and an
+executor.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ MIN_INTERVAL = 1.0
 BACKOFF_BASE = 1.0
 BACKOFF_MAX = 900.0
 IMPATIENCE = 10.0
-"""An event may cut a longer back-off short to this: what failed may have been repaired by it."""
+"""An event may shorten a longer back-off to this: it may have repaired what failed."""
 SWEEP_SECONDS = 60.0
 MOST_URGENT = 8
-"""Of so many runs of a kind in a row at least one goes to a key that nobody is waiting for."""
+"""Of this many runs of a kind in a row at least one is for a key that is not urgent."""
 
 
 @dataclass(slots=True)
 class _State:
-    """Of one key. due: when it waits to run, None when it does not wait. asked: when it was asked
-    to run, for the age of the queue. floor: it does not start before. urgent: something changed,
-    and it goes before keys whose time has merely come."""
+    """State of one key.
+
+    due: when it waits to run, None if it does not wait. asked: when the run was requested, for the
+    age of the queue. floor: it does not start before. urgent: something changed, so it runs before
+    keys that are only due.
+    """
 
     due: float | None = None
     asked: float = 0.0
@@ -50,7 +53,8 @@ class _State:
 class Schedule:
     """Times are seconds of one monotonic clock, given by the caller. Not thread-safe.
 
-    limits: how many keys of a kind may run at once; a kind without one has no limit of its own.
+    limits: maximum keys of a kind that run at once; without an entry the kind has no limit of its
+    own.
     """
 
     def __init__(self, limits: Mapping[Work, int] | None = None):
@@ -64,13 +68,17 @@ class Schedule:
         self._turn = itertools.count(1)
 
     def add(self, key: Key, due: float, now: float, *, urgent: bool = False) -> None:
-        """Run the key at `due`, or earlier if it was already to run earlier. A running key runs
-        again afterwards. Back-off and rate limit still hold. urgent: before those that are not."""
+        """Run the key at `due`, or earlier if it was already due earlier.
+
+        A running key runs again afterwards. Back-off and rate limit still apply. urgent: before
+        those that are not.
+        """
         floor = self._state(key).impatient_floor
         self._want(key, max(due, floor), asked=max(due, now), urgent=urgent)
 
     def pop(self, now: float) -> Key | None:
-        """A key to run now, of the kind that has waited longest for its turn; None if none may."""
+        """Return a key to run now, of the kind that has waited longest for its turn; None if none
+        may."""
         kinds = {kind for kind, _ in self._heaps}
         candidates = [kind for kind in kinds if self._has_room(kind) and self._due(kind, now)]
         if not candidates:
@@ -85,7 +93,8 @@ class Schedule:
         return key
 
     def done(self, key: Key, now: float, *, failed: bool = False, due: float | None = None) -> None:
-        """The run of the key ended. failed: it runs again after a back-off. due: next regular run.
+        """Record the end of the key's run. failed: run it again after a back-off. due: next regular
+        run.
 
         A key that was added meanwhile waits already.
         """
@@ -108,12 +117,12 @@ class Schedule:
             del self._states[key]
 
     def failures(self, key: Key) -> int:
-        """Failed runs in a row."""
+        """Return the number of failed runs in a row."""
         state = self._states.get(key)
         return 0 if state is None else state.failures
 
     def wake_at(self, now: float) -> float | None:
-        """When `pop` may next have something, None: not before a call of `add` or `done`."""
+        """Return when `pop` may next return a key, None: not before a call of `add` or `done`."""
         times = [
             heap[0][0]
             for kind, urgent in self._heaps
@@ -122,7 +131,7 @@ class Schedule:
         return max(min(times), now) if times else None
 
     def waiting(self, now: float) -> dict[Work, tuple[int, float]]:
-        """By kind: how many keys are overdue, and for how long the oldest of them is."""
+        """Return, by kind, how many keys are overdue, and for how long the oldest of them is."""
         found: dict[Work, tuple[int, float]] = {}
         for key, state in self._states.items():
             if state.due is not None and state.due <= now:
@@ -134,11 +143,11 @@ class Schedule:
         return {kind: count for kind, count in self._running.items() if count}
 
     def __len__(self) -> int:
-        """Keys that wait or run."""
+        """Return the number of keys that wait or run."""
         return sum(state.running or state.due is not None for state in self._states.values())
 
     def sweep(self, now: float) -> None:
-        """Forget keys whose rate limit has passed and that nobody asked for since."""
+        """Forget keys whose rate limit has passed and that were not requested since."""
         for key in [
             key
             for key, state in self._states.items()
@@ -169,7 +178,7 @@ class Schedule:
         return limit is None or self._running.get(kind, 0) < limit
 
     def _due(self, kind: Work, now: float) -> list[bool]:
-        """Of which urgency there is a key to run now, urgent ones first."""
+        """Return the urgencies with a key to run now, urgent ones first."""
         return [
             urgent
             for urgent in (True, False)
@@ -177,7 +186,8 @@ class Schedule:
         ]
 
     def _choose(self, kind: Work, now: float) -> bool:
-        """The urgency that is served next; some turns go to the others, or they would starve."""
+        """Return the urgency that is served next; some turns go to the others, so that none
+        starves."""
         found = self._due(kind, now)
         patient = len(found) == 2 and self._in_a_row.get(kind, 0) >= MOST_URGENT - 1
         urgent = found[-1] if patient else found[0]
@@ -185,7 +195,7 @@ class Schedule:
         return urgent
 
     def _clean(self, kind: Work, urgent: bool) -> list[tuple[float, int, Key]]:
-        """A heap with a live entry on top: one whose key still waits for that time."""
+        """Return a heap with a valid entry on top: one whose key still waits for that time."""
         heap = self._heaps.get((kind, urgent), [])
         while heap:
             due, _, key = heap[0]
@@ -200,8 +210,8 @@ class Schedule:
 class DueQueue:
     """A Schedule that runs. `add` is for any thread; `run` belongs to one event loop.
 
-    workers: keys at once over all kinds. reporter: told of each run's key, result and seconds.
-    active: asked before each start; while it says no, keys wait.
+    workers: keys at once over all kinds. reporter: called with each run's key, result and seconds.
+    active: called before each start; while it returns False, keys wait.
     """
 
     def __init__(
@@ -222,10 +232,10 @@ class DueQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self.beat = time.monotonic()
-        """When the loop last went round; it does so at least every second."""
+        """When the loop last ran; it does so at least every second."""
 
     def add(self, key: Key, due: float | None = None) -> None:
-        """due: Unix time, when the key's turn comes; None for now, before all whose turn it is."""
+        """Add a key. due: Unix time of its turn; None for now, before all that are only due."""
         now = time.monotonic()
         with self._lock:
             at = now if due is None else _monotonic(due, now)
@@ -234,7 +244,7 @@ class DueQueue:
         self._notify(loop)
 
     def waiting(self) -> dict[Work, tuple[int, float]]:
-        """By kind: overdue keys, and the age in seconds of the oldest."""
+        """Return, by kind, overdue keys, and the age in seconds of the oldest."""
         with self._lock:
             return self._schedule.waiting(time.monotonic())
 
@@ -243,7 +253,7 @@ class DueQueue:
             return self._schedule.running()
 
     async def run(self, reconcile: Callable[[Key], Result], executor: Executor) -> None:
-        """Until `stop`. Then waits for the keys that run."""
+        """Run until `stop`. Then wait for the running keys."""
         with self._lock:
             self._loop = asyncio.get_running_loop()
         swept = time.monotonic()
@@ -262,7 +272,7 @@ class DueQueue:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stop(self) -> None:
-        """Start nothing more. From any thread."""
+        """Start nothing more. May be called from any thread."""
         self._stopping = True
         with self._lock:
             loop = self._loop
@@ -310,9 +320,10 @@ class DueQueue:
 
 
 def _contained(reconcile: Callable[[Key], Result], key: Key) -> Result:
-    """The result of one reconcile, in a worker thread: nothing that it raises ends the process.
+    """Return the result of one reconcile, in a worker thread: nothing that it raises ends the
+    process.
 
-    SystemExit and the panics of native code are no Exception and would end the event loop. A
+    SystemExit and the panics of native code are not an Exception and would end the event loop. A
     user's Ctrl-C never arrives here: Python raises it in the main thread.
     """
     try:
@@ -323,5 +334,5 @@ def _contained(reconcile: Callable[[Key], Result], key: Key) -> Result:
 
 
 def _monotonic(due: float, now: float) -> float:
-    """A Unix time on the monotonic clock, which does not jump when the wall clock is set."""
+    """Return a Unix time on the monotonic clock, which does not jump when the wall clock is set."""
     return now + (due - time.time())

@@ -1,7 +1,7 @@
-"""The safety net under the watches: what really exists, and every key once in a while.
+"""The safety net for the watches: compares the index with the server, and makes every key due.
 
-At the start it fills the index, so that no reconcile runs on half the objects. Later it repairs
-what the watches missed while they were cut off (deletions above all), and makes every key due.
+At the start it fills the index, so that no reconcile runs on an incomplete one. Later it repairs
+what the watches missed while they were disconnected (above all deletions).
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ class Relist:
         self._scopes: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
 
     def fill(self) -> None:
-        """Read every object into the index. Raises ApiError: nothing may run before it succeeds."""
+        """Read every object into the index. Raises ApiError: nothing may run before this
+        succeeds."""
         for kind in WATCHED:
             for scope in self._scopes:
                 for body in self._api.each(kind, scope, _labels(kind)):
                     self._index.put(kind, body)
 
     def repair(self, kinds: Iterable[Kind] = WATCHED) -> int:
-        """Make the index equal to the server; how many objects differed."""
+        """Make the index equal to the server; return how many objects differed."""
         return sum(self._repair(kind) for kind in kinds)
 
     def _repair(self, kind: Kind) -> int:
-        # The index first: what the watches add while we list is newer than the list, and stays.
+        # The index is read first: what the watches add while we list is newer than the list, and
+        # stays.
         known = self._index.versions(kind)
         listed = {
             (meta.get("namespace") or "", meta["name"]): (
@@ -64,7 +66,7 @@ class Relist:
         return sum(self._look(kind, namespace, name) for namespace, name in wrong)
 
     def _look(self, kind: Kind, namespace: str, name: str) -> bool:
-        """Ask for one object. Whether the index was wrong; the list may have been the older."""
+        """Read one object; return whether the index was wrong. The list may have been older."""
         try:
             change = self._index.put(kind, self._api.get(kind, namespace or None, name))
             if change is None:
@@ -81,8 +83,10 @@ class Relist:
         return True
 
     def enqueue_all(self, within: float) -> None:
-        """Every key, spread out at 50 a second and over at most `within` seconds; those whose spec
-        no status speaks of yet at once."""
+        """Make every key due, spread out at 50 per second and over at most `within` seconds.
+
+        Keys of objects without a status for their spec are due at once.
+        """
         now = time.time()
         for kind, work in (
             (CATALOG, Work.CATALOG),
@@ -98,9 +102,9 @@ class Relist:
         self._enqueue(LAUNCH_KEY, now)
 
     def check_secrets(self) -> None:
-        """Look at the version of each Secret that a catalog refers to, never at its content.
+        """Read the version of each Secret that a catalog refers to, never its content.
 
-        Polled, for watching Secrets would need the right to read all of them.
+        It polls, because watching Secrets would need the right to read all of them.
         """
         for namespace, name in self._referenced():
             try:

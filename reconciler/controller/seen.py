@@ -1,4 +1,4 @@
-"""Kubernetes objects as the values that decisions are made from."""
+"""Converts Kubernetes objects to the values that decisions use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _job(job: Object, pods: Sequence[Object]) -> JobSeen:
 
 
 def owner_uid(body: Object) -> str:
-    """uid of the TableLayout that owns it, "" when none does."""
+    """Return the uid of the TableLayout that owns it, "" if none does."""
     owners = body["metadata"].get("ownerReferences") or ()
     return next((o.get("uid", "") for o in owners if o.get("kind") == "TableLayout"), "")
 
@@ -67,7 +67,7 @@ def pods_of(job: Object, pods: Sequence[Object]) -> list[Object]:
 
 
 def _phase(job: Object, pods: Sequence[Object]) -> Phase:
-    """Ended only by the Job's own word, which it gives when its pods have ended."""
+    """Return the phase; a Job has ended only if its own condition says so, after its pods ended."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
             return Phase.SUCCEEDED if condition["type"] == "Complete" else Phase.FAILED

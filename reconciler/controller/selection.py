@@ -1,8 +1,8 @@
-"""Which policy selects which table of a catalog, kept up to date as policies change.
+"""Finds which policy selects which table of a catalog, kept up to date as policies change.
 
-Ten thousand policies over ten thousand tables are compared by the literal beginning of their
-patterns, never all with all; whether a pattern really matches is asked of the few that remain. A
-change of one policy costs that policy's patterns, however many others there are.
+Ten thousand policies over ten thousand tables are compared by the literal prefix of their patterns,
+never all pairs; only the few that remain are really matched. A change of one policy costs only that
+policy's patterns, however many others there are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEPARATOR = "\x00"
 
 @dataclass
 class _Catalog:
-    """beginnings: literal beginning of a pattern -> names of the policies that have it."""
+    """beginnings: literal prefix of a pattern -> names of the policies that have it."""
 
     beginnings: dict[str, set[Name]] = field(default_factory=dict)
     beginnings_of: dict[Name, frozenset[str]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class _Catalog:
 
 @dataclass
 class Selections:
-    """Thread-safe. Follows the index by what changed since it was asked last."""
+    """Thread-safe. Follows the index by what changed since the last call."""
 
     index: Index
     documents: StoredDocuments
@@ -45,7 +45,7 @@ class Selections:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def tables(self, policy: TableLayoutPolicy, listed: frozenset[Identifier]) -> list[Identifier]:
-        """The listed tables that the policy selects, in order."""
+        """Return the listed tables that the policy selects, in order."""
         with self._lock:
             catalog = self._catalogs.setdefault(_catalog_name(policy), _Catalog())
             if catalog.listed is not listed:
@@ -59,7 +59,7 @@ class Selections:
         return sorted(table for table in found if selects(policy.spec.tables, table))
 
     def rivals(self, policy: TableLayoutPolicy, table: Identifier) -> list[TableLayoutPolicy]:
-        """Other valid policies of the catalog that select the table."""
+        """Return other valid policies of the catalog that select the table."""
         name, found = SEPARATOR.join(table), set()
         with self._lock:
             self._follow()
@@ -76,7 +76,8 @@ class Selections:
         return policy if isinstance(policy, TableLayoutPolicy) else None
 
     def _follow(self) -> None:
-        """Without a look at whether they are valid: of ten thousand that takes seconds."""
+        """Apply changed policies without validating them: for ten thousand that would take
+        seconds."""
         self._mark, names = self.index.changed_policies(self._mark)
         for name in names:
             self._forget(name)
@@ -113,7 +114,7 @@ def _catalog_name(policy: TableLayoutPolicy) -> Name:
 
 
 def _beginnings(include: Any) -> frozenset[str]:
-    """Of the patterns that can be read; a policy with another one is not valid."""
+    """Return the literal prefixes of readable patterns; a policy with another one is not valid."""
     found = set()
     for pattern in include if isinstance(include, list) else ():
         with contextlib.suppress(ValueError, TypeError):

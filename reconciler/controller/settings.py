@@ -1,4 +1,5 @@
-"""How an operator is set up: one environment variable each, a flag of `layoutctl operator` wins.
+"""The operator's settings: one environment variable each; a flag of `layoutctl operator` takes
+precedence.
 
 `OPTIONS` is the only list of them; the flags, the chart's environment and the docs follow it.
 """
@@ -108,7 +109,7 @@ class Settings:
 
     @property
     def holder(self) -> str:
-        """Unique among all operators, restarts of one pod included."""
+        """The holder's name, unique among all operators, restarts of one pod included."""
         return f"{self.identity or os.environ.get('HOSTNAME') or 'operator'}_{self.instance}"
 
 
@@ -149,7 +150,8 @@ OPTIONS = _options()
 def from_environment(
     environ: Mapping[str, str], flags: Mapping[str, str | None] | None = None
 ) -> Settings:
-    """flags: by option name, None where not given. Raises UserError naming what is wrong."""
+    """Return the settings. flags: by option name, None if not given. Raises UserError naming the
+    bad one."""
     values: dict[str, Any] = {}
     for option in OPTIONS:
         source, text = option.flag, (flags or {}).get(option.name)

@@ -1,8 +1,8 @@
-"""How a decision is told: status documents of the three kinds, pure and free of needless change.
+"""Builds the status documents of the three kinds from decisions; pure, and without needless change.
 
 Conditions follow kstatus: Ready always, Reconciling and Stalled only while true, each with the
-generation that it speaks of. Numbers are rounded so that a status changes when something did.
-Nothing that comes from data, a query or a secret is put here; callers redact error texts.
+generation that it describes. Numbers are rounded so that a status changes only with a real change.
+No data, query or secret is put here; callers redact error texts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_HISTORY = 5
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition without what only time and the stored object know."""
+    """One condition, without the fields that only the clock and the stored object give."""
 
     type: ConditionType
     status: Truth
@@ -57,12 +57,12 @@ def utc(moment: dt.datetime) -> str:
 
 
 def parse_time(text: str | None) -> dt.datetime | None:
-    """A time as the API server prints it, with or without fractions; None for none."""
+    """Return a time as the API server prints it, with or without fractions; None for none."""
     return None if not text else dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def short_bytes(value: float) -> str:
-    """At least two digits, at most three: 3.4Ti, 42Gi, 412Gi; never 0 for something."""
+    """Return a size with two or three digits: 3.4Ti, 42Gi, 412Gi; never 0 for something."""
     size, unit = float(value), ""
     for larger in ("Ki", "Mi", "Gi", "Ti", "Pi"):
         if size < 1023.5:
@@ -74,7 +74,7 @@ def short_bytes(value: float) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """The two coarsest units: 12h, 3h5m, 40s."""
+    """Return a duration in its two largest units: 12h, 3h5m, 40s."""
     whole = round(seconds)
     if whole >= 36_000:
         whole = round(whole / 3600) * 3600
@@ -84,13 +84,13 @@ def short_duration(seconds: float) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """One line of at most `length` characters."""
+    """Return one line of at most `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def changed(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    """Whether a write is needed. `merged` keeps what did not change, so equality decides."""
+    """Whether a write is needed: by equality, because `merged` keeps what did not change."""
     return dict(old or {}) != dict(new)
 
 
@@ -100,7 +100,7 @@ def merged(
     generation: int,
     now: dt.datetime,
 ) -> list[Body]:
-    """The conditions as stored: lastTransitionTime moves only with the status."""
+    """Return the conditions as stored: lastTransitionTime changes only with the status."""
     before = {item.get("type"): item for item in old or ()}
     out = []
     for item in new:
@@ -120,7 +120,7 @@ def merged(
 
 
 def condition_of(status: Mapping[str, Any] | None, kind: ConditionType) -> Body:
-    """The stored condition of a type, {} where there is none."""
+    """Return the stored condition of a type, {} if there is none."""
     stored: list[Body] = (status or {}).get("conditions") or []
     for item in stored:
         if item.get("type") == kind.value:
@@ -129,10 +129,10 @@ def condition_of(status: Mapping[str, Any] | None, kind: ConditionType) -> Body:
 
 
 def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime) -> Body:
-    """The first write on a new generation: taken in, and nothing known of it yet.
+    """Return the first status of a new generation: accepted, and nothing known of it yet.
 
-    Converged is Unknown in this very write, so that no one reads the old generation's answer.
-    What is known of the table (plan, job, history) stays.
+    Converged is Unknown in this very write, so that no one reads the old generation's answer. What
+    is known of the table (plan, job, history) stays.
     """
     old = dict(status or {})
     reason, message = Reason.NEW_GENERATION, EXPLANATIONS[Reason.NEW_GENERATION].cause
@@ -152,7 +152,7 @@ def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime
 
 
 def explained(reason: str, message: str = "") -> str:
-    """A message with the remedy that belongs to the reason."""
+    """Return a message with the remedy of the reason."""
     entry = next((e for r, e in EXPLANATIONS.items() if r.value == reason), None)
     if entry is None:
         return message
@@ -165,7 +165,7 @@ def explained(reason: str, message: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What approval and budgets say of the pending work; None where nothing is pending."""
+    """The result of approval and budgets for the pending work; None if nothing is pending."""
 
     approved: tuple[bool, str, str] | None = None
     within_budget: tuple[bool, str, str] | None = None
@@ -174,9 +174,9 @@ class Verdict:
 def layout_conditions(
     decision: Decision, verdict: Verdict, *, known: bool, ready_now: tuple[str, str] | None = None
 ) -> list[Condition]:
-    """Conditions of a TableLayout. known: the table was observed at some time.
+    """Return the conditions of a TableLayout. known: the table was observed at some time.
 
-    ready_now: (reason, message) of what keeps it from being Ready although it does not stall.
+    ready_now: (reason, message) of what prevents Ready although it does not stall.
     """
     conditions = [_layout_ready(decision, known, ready_now)]
     if isinstance(decision, Stall):
@@ -234,7 +234,7 @@ def _layout_converged(decision: Decision) -> Condition:
 
 
 def job_status(record: Record, committed: int | None = None, total: int | None = None) -> Body:
-    """status.job. Reserved amounts are exact: admission counts them."""
+    """Return status.job. Reserved amounts are exact, because admission counts them."""
     body: Body = {
         "kind": "Job",
         "name": record.name,
@@ -258,7 +258,7 @@ def job_status(record: Record, committed: int | None = None, total: int | None =
 
 
 def plan_status(plan: Plan, pending: Sequence[PlannedAction], digest: str, uri: str) -> Body:
-    """status.plan of a plan with work in it: aggregated by type, at most ten lines."""
+    """Return status.plan of a plan with work: aggregated by type, at most ten lines."""
     amplification = _total(plan, "scan amplification")
     body: Body = {
         "id": plan.id,
@@ -294,7 +294,7 @@ def plan_lines(pending: Sequence[PlannedAction]) -> list[Body]:
 
 
 def plan_summary(pending: Sequence[PlannedAction]) -> str:
-    """'2 Recluster (6400 files, 400Gi), 1 SetProperties'."""
+    """Return '2 Recluster (6400 files, 400Gi), 1 SetProperties'."""
     parts = []
     for line in plan_lines(pending):
         extent = f" ({line['files']} files, {line['rewriteBytes']})" if "files" in line else ""
@@ -320,7 +320,7 @@ def _total(plan: Plan, name: str) -> float | None:
 def with_history(
     history: Sequence[Mapping[str, Any]] | None, entry: Mapping[str, Any]
 ) -> list[Body]:
-    """The newest first, the last five."""
+    """Return the last five entries, the newest first."""
     return [dict(entry), *(dict(item) for item in history or ())][:MOST_HISTORY]
 
 
@@ -329,10 +329,10 @@ def with_history(
 
 @dataclass(frozen=True, slots=True)
 class PolicyView:
-    """What a policy's status says. layouts: its TableLayouts as stored; matched: tables it got.
+    """The content of a policy's status. layouts: its TableLayouts as stored; matched: its tables.
 
-    conflicting: tables that another policy got first. failure: (reason, message, stalled) of what
-    keeps the policy itself from being Ready. budgets: with (bytes, CPU seconds) reserved now.
+    conflicting: tables that belong to another policy. failure: (reason, message, stalled) of what
+    prevents the policy itself from being Ready. budgets: with (bytes, CPU seconds) reserved now.
     """
 
     layouts: Sequence[Mapping[str, Any]]
@@ -378,7 +378,7 @@ def policy_status(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One TableLayout as its policy sees it. pending_bytes: None where nothing is planned."""
+    """One TableLayout as its policy sees it. pending_bytes: None if nothing is planned."""
 
     table: str
     converged: Truth
@@ -408,13 +408,13 @@ def _seen(layout: Mapping[str, Any]) -> _Seen:
 
 
 def _roughly(text: str) -> int:
-    """Bytes of a rounded size such as "3.4Ti"."""
+    """Return the bytes of a rounded size such as "3.4Ti"."""
     number = text.rstrip("KMGTPi")
     return int(float(number) * parse_bytes("1" + text[len(number) :]))
 
 
 def attention(found: Sequence[_Seen]) -> list[Body]:
-    """Tables that need a person: stalled ones first, then those that wait for approval."""
+    """Return tables that need a person: stalled ones first, then those that wait for approval."""
     needing = [seen for seen in found if seen.stalled] + [
         seen for seen in found if not seen.stalled and seen.reason == Reason.AWAITING_APPROVAL
     ]
@@ -448,7 +448,8 @@ def _policy_conditions(view: PolicyView, found: Sequence[_Seen]) -> list[Conditi
 
 
 def _policy_stalled(view: PolicyView, found: Sequence[_Seen]) -> list[Condition]:
-    """Stalled with the reason of its stalled tables; of several reasons the first in order."""
+    """Return Stalled with the reason of the policy's stalled tables; of several the first in
+    order."""
     stalled = [seen for seen in found if seen.stalled]
     if not stalled:
         return []
@@ -462,7 +463,7 @@ def _policy_stalled(view: PolicyView, found: Sequence[_Seen]) -> list[Condition]
 
 
 def _named(those: Sequence[_Seen]) -> str:
-    """The first three tables, and how many more."""
+    """Return the first three tables, and how many more."""
     names = ", ".join(seen.table for seen in those[:3])
     return names + (f" and {len(those) - 3} more" if len(those) > 3 else "")
 
@@ -551,7 +552,7 @@ def catalog_status(
 
 
 def record_of(status: Mapping[str, Any] | None) -> Record | None:
-    """status.job as a value; None when there is none. A phase of a newer version is unsettled."""
+    """Return status.job as a value; None if there is none. An unknown phase counts as unsettled."""
     body = (status or {}).get("job")
     if not body or not body.get("name") or not body.get("planId"):
         return None

@@ -1,8 +1,8 @@
-"""Stored objects as typed documents, or the condition that says why they cannot be.
+"""Converts stored objects to typed documents, or to the condition that says why they are invalid.
 
-The API server has checked schema and rules of its own version; this checks with the offline twins
-of this one, so that a value of a newer release or a schedule that no rule can judge becomes a
-condition with a reason, never a crash. Results are kept by uid and generation.
+The API server has checked schema and rules of its own version; this checks with the offline rules
+of this release, so that a value of a newer release or an impossible schedule becomes a condition
+with a reason, never a crash. Results are cached by uid and generation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StoredDocuments:
 
 
 def read_stored(body: Mapping[str, Any], kind: str) -> Document | Refusal:
-    """The typed value of one stored object, or what is wrong with it."""
+    """Return the typed value of one stored object, or what is wrong with it."""
     meta = body["metadata"]
     kept = {name: meta[name] for name in ("name", "namespace", "creationTimestamp") if name in meta}
     plain = {"apiVersion": API_VERSION, "kind": kind, "metadata": kept, "spec": body.get("spec")}

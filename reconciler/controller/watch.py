@@ -1,9 +1,9 @@
-"""The watch layer: kopf delivers events, they fill the index, and what matters becomes keys.
+"""The watch layer: kopf delivers events, which fill the index and make keys due.
 
 kopf decides nothing and writes nothing: only event handlers, no finalizer, no annotation, no
-Kubernetes events, storages that store nothing. Its loop runs in a thread of its own and is started
-anew when it gives up (rights revoked, credentials refused); what it missed meanwhile the re-list
-brings (`relist`).
+Kubernetes events, storages that store nothing. Its loop runs in a thread of its own and is
+restarted when it gives up (rights revoked, credentials refused); the re-list finds what it missed
+meanwhile (`relist`).
 """
 
 from __future__ import annotations
@@ -31,31 +31,33 @@ log = logging.getLogger(__name__)
 WATCHED = (CATALOG, POLICY, TABLE_LAYOUT, JOB, POD)
 KINDS = {kind.kind: kind for kind in WATCHED}
 LABELLED = (JOB, POD)
-"""Of these only objects with a layout's label are listed and watched."""
+"""Kinds of which only objects with a layout's label are listed and watched."""
 
 GATHER_SECONDS = 2.0
-"""A policy sums its tables up this long after one of them changed: many change together."""
+"""A policy is summarised this long after a change of one of its tables: many change together."""
 SPREAD_PER_KEY = 0.02
-"""Keys that become due by one cause (a catalog is back) are spread out at 50 a second."""
+"""Keys that become due by one cause (a catalog is reachable again) are spread out at 50 per
+second."""
 SERVER_SECONDS = 300
 WORKERS = 64
 LISTING_SECONDS = 60.0
 PULSE_SECONDS = 0.5
 LOGIN_SECONDS = 5.0
-"""Between two logins of the watches, and two attempts at one."""
+"""Seconds between two logins of the watches, and between two attempts at one."""
 RESTART_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 Trigger = tuple[Key, float]
-"""A key and in how many seconds it is due."""
+"""A key, and the seconds until it is due."""
 Enqueue = Callable[[Key, float | None], None]
 
 
 def triggers(
     kind: Kind, before: Object | None, now: Object | None, index: Index
 ) -> Iterator[Trigger]:
-    """Which keys a change makes due. before: None for a new object; now: None for a deleted one.
+    """Yield the keys that a change makes due. before: None for a new object; now: None for a
+    deleted one.
 
-    A change of our own status makes no key of that object due, or it would never rest.
+    A change of our own status does not make a key of that object due, or it would never rest.
     """
     body = now or before
     if body is None:
@@ -88,7 +90,8 @@ def _layout(before: Object | None, now: Object | None, body: Object) -> Iterator
 
 
 def _of_policy(layout: Object) -> tuple[Any, ...]:
-    """What a policy sums up, and what it writes and so restores after an edit by others."""
+    """Return what a policy summarises, and what it writes and so restores after an edit by
+    others."""
     spec = layout["spec"]
     owners = layout["metadata"].get("ownerReferences")
     return layout["status"], spec.get("policyRef"), spec.get("layoutHash"), owners
@@ -106,13 +109,13 @@ def _catalog(
 
 
 def dependents(namespace: str, catalog: str, index: Index) -> Iterator[Trigger]:
-    """All that a change of a catalog, or of its Secret, bears on."""
+    """Yield all keys that a change of a catalog, or of its Secret, affects."""
     yield from spread(Work.POLICY, index.policies_of_catalog(namespace, catalog))
     yield from spread(Work.LAYOUT, index.layouts_of_catalog(namespace, catalog))
 
 
 def spread(kind: Work, bodies: Sequence[Object]) -> Iterator[Trigger]:
-    """Keys of many objects that one cause made due: not all at once."""
+    """Yield keys of many objects that one cause made due: not all at once."""
     within = len(bodies) * SPREAD_PER_KEY
     for body in bodies:
         meta = body["metadata"]
@@ -120,7 +123,7 @@ def spread(kind: Work, bodies: Sequence[Object]) -> Iterator[Trigger]:
 
 
 def _asked(before: Object | None, now: Object | None) -> bool:
-    """New, deleted, being deleted, of a new generation, or asked for by a person."""
+    """Whether it is new, deleted, being deleted, of a new generation, or requested by a person."""
     if before is None or now is None:
         return True
     old, new = before["metadata"], now["metadata"]
@@ -144,8 +147,11 @@ def _ready(body: Object | None) -> str | None:
 
 
 def _moved(kind: Kind, before: Object | None, now: Object | None) -> bool:
-    """A job: whatever its status says. A pod: only that it begins to end, has ended or is gone,
-    for executors come and go by the dozen."""
+    """Whether the change matters: any status of a job; of a pod only the begin of its end and the
+    end.
+
+    Executor pods come and go by the dozen.
+    """
     if before is None or now is None:
         return kind == JOB or now is None or _over(now)
     if before["metadata"].get("deletionTimestamp") != now["metadata"].get("deletionTimestamp"):
@@ -171,7 +177,8 @@ class Watch:
         restarted: Callable[[], None],
         listed: Callable[[Kind], None],
     ):
-        """restarted: kopf began anew. listed: what was deleted before may be known still."""
+        """restarted: called if kopf started again. listed: earlier deletions may have been
+        missed."""
         self._connection = connection
         self._index = index
         self._enqueue = enqueue
@@ -180,7 +187,7 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self.beat = time.monotonic()
-        """When kopf's loop last went round."""
+        """When kopf's loop last ran."""
         self.running = False
         self._logins, self._logged_in = 0, float("-inf")
         self._listed = listed
@@ -192,8 +199,10 @@ class Watch:
         self._thread.start()
 
     def caught_up(self, known: Mapping[str, int]) -> bool:
-        """Whether kopf has been through its own first listing: until then changes wait behind it.
-        known: objects by kind before it began; some may be gone, so that patience ends too."""
+        """Whether kopf has finished its own first listing: until then changes wait behind it.
+
+        known: objects by kind before it began; some may be gone, so waiting is limited.
+        """
         if time.monotonic() - self._started > LISTING_SECONDS:
             return True
         return all(self._pace.handled[kind] >= count for kind, count in known.items())
@@ -204,7 +213,8 @@ class Watch:
             self._thread.join(timeout=15)
 
     def observe(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> None:
-        """One event: into the index, and what it makes due into the queue."""
+        """Handle one event: put it into the index, and the keys that it makes due into the
+        queue."""
         if event is None:
             self._pace.handled[kind.kind] += 1
         if event == "DELETED":
@@ -246,7 +256,7 @@ class Watch:
         import kopf
 
         # Not `self._stop`: kopf waits for that in a thread of the loop's own, which the end of the
-        # loop joins, so that kopf's giving up would be noticed by nobody before the operator stops.
+        # loop joins, so that nobody would notice kopf's end before the operator stops.
         stop = asyncio.Event()
         pulse = asyncio.create_task(self._pulse(stop))
         try:
@@ -282,16 +292,17 @@ class Watch:
         return registry
 
     def _login(self, **_: Any) -> Any:
-        """Asked at the start and whenever the server refused what was given before.
+        """Return credentials; kopf calls it at the start and whenever the server refused the last
+        ones.
 
-        Answers with credentials that the server accepts, however long that takes: kopf, given what
-        it was refused, stops its watches and may then wait for one of them for ever. The same token
-        may be accepted again, so each answer has a priority of its own, or kopf would not try it.
+        It returns only credentials that the server accepts, however long that takes: with refused
+        ones kopf stops its watches and may then wait for one of them forever. The same token may be
+        accepted later, so each answer has a priority of its own, or kopf would not try it.
         """
         import kopf
 
         early = self._logged_in + LOGIN_SECONDS - time.monotonic()
-        if early > 0:  # accepted here and refused there: servers that do not agree
+        if early > 0:  # accepted here and refused there: the servers disagree
             raise kopf.TemporaryError("the API server refuses the watches", delay=early)
         self._connection.renew(self._connection.generation)
         if not self._connection.accepted():
@@ -317,7 +328,8 @@ def _handler(kind: Kind, observe: Callable[[Kind, str | None, Mapping[str, Any]]
 
 
 def _settings() -> Any:
-    """Nothing written, little kept, every call bounded in time."""
+    """Return settings with which kopf writes nothing, keeps little, and limits every call's
+    time."""
     import kopf
 
     settings = kopf.OperatorSettings()
@@ -341,7 +353,8 @@ def _settings() -> Any:
 
 
 def _no_storages() -> tuple[Any, Any]:
-    """kopf compares each object with its own annotations: here there are none, so why compare."""
+    """Return storages without annotations, because kopf would compare each object with its own
+    ones."""
     import kopf
 
     class NoProgress(kopf.ProgressStorage):

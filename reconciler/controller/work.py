@@ -1,4 +1,4 @@
-"""What the queue and the reconciles agree on: a key names an object, a result says when again."""
+"""The types shared by queue and reconciles: a key names an object, a result says when again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ LAUNCH_KEY = Key(Work.LAUNCH, "", "")
 @dataclass(frozen=True, slots=True)
 class Result:
     """due: Unix time of the next reconcile without an event, None: only on an event or re-list.
-    failed: back off instead (doubled from 1 s), and count the failure."""
+
+    failed: back off instead (doubled from 1 s), and count the failure.
+    """
 
     due: float | None = None
     failed: bool = False
@@ -69,11 +71,11 @@ class Reconcilers:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the reconciles are built from.
+    """The services that reconciles are built with.
 
     enqueue(key, due): from any thread; due is Unix time, None for now; the earlier time wins.
-    held(): whether this process leads at this moment; ask right before each launch.
-    stopping(): the process is about to end; start nothing long.
+    held(): whether this process leads at this moment; called right before each launch. stopping():
+    the process is about to end; start nothing long.
     """
 
     api: Api
