@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.catalog.records import Records
+from reconciler.catalog.state_commit import commit_once
 from reconciler.errors import StateError, first_line
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ class StateTables:
         self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None
     ) -> None:
         table = self._backend.load(name) or self._create(name, columns)
-        table.append(_to_arrow(columns, rows))
+        data = _to_arrow(columns, rows)
+        commit_once(table, lambda mark: table.append(data, snapshot_properties=dict(mark)))
         if _file_count(table) > MAX_FILES:
             self._merge(table, keep)
 
@@ -145,7 +147,7 @@ class StateTables:
             if "table_uuid" in rows.column_names:
                 rows = rows.sort_by("table_uuid")
             with contextlib.suppress(CommitFailedException, ValidationException):
-                table.overwrite(rows, overwrite_filter=scope)
+                commit_once(table, functools.partial(_overwrite, table, rows, scope))
         self._expire(table)
 
     def _expire(self, table: Table) -> None:
@@ -291,6 +293,10 @@ def matching(equal: Mapping[str, Any], least: Mapping[str, Any] | None = None) -
     ]
     terms += [make.GreaterThanOrEqual(name, value) for name, value in (least or {}).items()]
     return functools.reduce(make.And, terms, make.AlwaysTrue())
+
+
+def _overwrite(table: Table, rows: pa.Table, scope: Any, mark: Mapping[str, str]) -> None:
+    table.overwrite(rows, overwrite_filter=scope, snapshot_properties=dict(mark))
 
 
 def _referenced(table: Table) -> set[str]:
