@@ -1,7 +1,7 @@
-"""`layoutctl apply`: carries out an approved plan and says what came of it.
+"""`layoutctl apply`: carries out an approved plan and reports the result.
 
 Takes a saved plan, a table, or every table that the policies under -f select. Rows never change;
-every commit is verified; what is interrupted can be started again with the same command.
+every commit is verified; after an interruption the same command continues.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _say_that_it_stops() -> None:
 
 
 def worst(codes: Sequence[int]) -> int:
-    """One exit code for many tables: what a person must see first, first."""
+    """Return one exit code for many tables: the one that a person must see first."""
     from reconciler import errors
 
     order = (
@@ -126,7 +126,7 @@ def _jobs(
 def _from_plan_file(
     path: Path, files: Sequence[str], catalog: str | None, timeout: float, shared: bool
 ) -> tuple[Step, Plan, LocalActor]:
-    """The saved plan becomes the standing one. Raises UserError when it no longer stands."""
+    """Make the saved plan the standing one. Raises UserError if it is no longer valid."""
     from reconciler.api.load import Documents, load
     from reconciler.catalog.discover import resolve_catalog
     from reconciler.cli.shared import actor_on
@@ -160,7 +160,7 @@ def _from_plan_file(
 
 
 def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
-    """The policy that the plan was made under, with its budgets, windows and checks."""
+    """Return the policy that the plan was made under, with its budgets, windows and checks."""
     from reconciler.api.documents import TableLayoutPolicy, from_document
     from reconciler.errors import UserError
 
@@ -178,7 +178,8 @@ def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
 
 
 def check_stands(plan: Plan, observation: Any, step: Step, path: Path) -> None:
-    """A plan that expired or lost an action is not run in part: it is planned again."""
+    """Raise if the plan expired or lost an action: it is planned again instead of being run in
+    part."""
     from reconciler.core.plan import Validity, judge
     from reconciler.errors import UserError
     from reconciler.loop.propose import head_of
@@ -224,7 +225,7 @@ def _read(path: Path) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """One table's end: its exit code, and its report or its error as a document."""
+    """The end of one table's apply: its exit code, and its report or its error as a document."""
 
     code: int
     report: dict[str, Any] | None
@@ -232,7 +233,7 @@ class _Ended:
 
 
 class _Run:
-    """One table's apply: what was asked, and how it is told."""
+    """One table's apply: its options, and its output."""
 
     def __init__(
         self,
@@ -263,7 +264,7 @@ class _Run:
             self.say(render_event(event.text, width(sys.stderr) if sys.stderr.isatty() else None))
 
     def go(self, should_stop: Callable[[], bool]) -> StepResult:
-        """Shows the plan, asks if it must, runs."""
+        """Show the plan, ask if needed, run."""
         from reconciler.loop.step import run_step, run_until_converged
 
         proposal = self.step.propose(self.actor)
@@ -289,7 +290,8 @@ class _Run:
         return self.plan is not None and proposal.plan.id == self.plan.id
 
     def _done_before(self, proposal: Proposal) -> StepResult:
-        """What was reviewed is all that runs: a plan that nobody has seen waits."""
+        """Return the result of a plan that is already done: only what was reviewed runs, and a new
+        plan waits."""
         from reconciler.core.gate import Gate
         from reconciler.loop.step import StepResult, state_of
 
@@ -297,9 +299,9 @@ class _Run:
         return StepResult(proposal, Gate(0, "", ""), None, proposal, state_of(proposal, None))
 
     def _show(self, proposal: Proposal) -> None:
-        """What is about to be approved: a saved plan in one line, any other in full.
+        """Show what is about to be approved: a saved plan in one line, any other in full.
 
-        Whoever is asked sees what for, even with --quiet.
+        A person who is asked sees the plan even with --quiet.
         """
         from reconciler.cli.plan import budgeted
         from reconciler.cli.plan_text import render_plan
@@ -359,7 +361,7 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
 
 
 def _made_under_another(proposal: Proposal, step: Step) -> str:
-    """A plan's id says what is done, not whose budgets hold: told where these are other ones."""
+    """Return a note if the plan was made under other budgets: its id does not include them."""
     from reconciler.loop.step import plan_policy_key, policy_key
 
     made = plan_policy_key(proposal.plan)
@@ -385,7 +387,7 @@ def _confirmed(proposal: Proposal) -> bool:
 
 
 def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many: bool) -> _Ended:
-    """How one table ended; among many, one table's error does not stop the others."""
+    """Return how one table ended; among many, one table's error does not stop the others."""
     from reconciler.cli.apply_text import render_told
     from reconciler.cli.terminal import width
     from reconciler.errors import EXIT_INTERRUPTED, ReconcilerError
@@ -408,7 +410,7 @@ def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many
 
 
 def _cut_short(run: _Run, result: StepResult) -> bool:
-    """Whether what was asked for, and was allowed, is left undone."""
+    """Whether requested and permitted work is left undone."""
     from reconciler.loop.step import PENDING
 
     last = _last_execution(run)
@@ -423,7 +425,7 @@ def _last_execution(run: _Run) -> ExecutionResult | None:
 
 
 def _print_documents(ended: Sequence[_Ended], output: Output, *, many: bool) -> None:
-    """One document whatever was asked: the table's report, or the list of several."""
+    """Print one document: the table's report, or the list of several."""
     from reconciler.cli.serialise import serialise
 
     reports = [one.report for one in ended if one.report is not None]
@@ -437,7 +439,7 @@ def _print_documents(ended: Sequence[_Ended], output: Output, *, many: bool) -> 
 def report_list(
     reports: Sequence[dict[str, Any]], errors: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """`apply -f layouts -o json`: one report a table, in the order of their names."""
+    """Return the document of `apply -f layouts -o json`: one report per table, by name."""
     return {
         "apiVersion": API_VERSION,
         "kind": "ApplyReportList",
@@ -468,8 +470,10 @@ def _exit_code(run: _Run, result: StepResult) -> int:
 
 
 def _waiting(proposal: Proposal) -> int:
-    """Rewrites held back by the quiet period alone, such as the one that another writer's commit
-    begins which was in conflict with ours."""
+    """Return the number of rewrites held back only by the quiet period.
+
+    For example the period begun by another writer's commit that was in conflict with ours.
+    """
     from reconciler.loop.waiting import waiting
 
     held = waiting(proposal.advice, proposal.observation, proposal.policy)
@@ -477,7 +481,8 @@ def _waiting(proposal: Proposal) -> int:
 
 
 def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str, Any]:
-    """`apply -o json`: raw bytes and seconds, one entry per executed plan."""
+    """Return the document of `apply -o json`: raw bytes and seconds, one entry per executed
+    plan."""
     return {
         "apiVersion": API_VERSION,
         "kind": "ApplyReport",
@@ -520,7 +525,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
 
 
 def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
-    """What the run came to, as the values that `apply_text` prints."""
+    """Return the result of the run, as the values that `apply_text` prints."""
     from reconciler.cli.apply_text import Told, WindowRead
 
     done = [(s, s.result) for s in run.steps if s.result is not None]

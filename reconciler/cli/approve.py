@@ -1,4 +1,5 @@
-"""`layoutctl approve`: a person says yes to one very plan; the operator runs it while it stands."""
+"""`layoutctl approve`: a person approves exactly one plan; the operator runs it while it is
+valid."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
         place = connect(kubeconfig, namespace)
         body = find(place, target)
         if suspend:
-            # First, or the operator could start the next one between the two writes.
+            # First suspend, or the operator could start the next job between the two writes.
             say(set_suspend(place, body, to=True))
         ended = [line for layout in layouts_of(place, body) for line in _cancel(place, layout)]
         say(ended or [f"No job runs for {target}."])
@@ -50,7 +50,7 @@ def _cancel(place: Place, layout: Object) -> list[str]:
         try:
             place.api.delete(JOB, place.namespace, name_of(job), uid=job["metadata"]["uid"])
         except (NotFound, Conflict):
-            # It ended and was removed meanwhile, which is what was asked for.
+            # It ended and was removed meanwhile, which is the requested result.
             continue
         lines.append(f"{table_of(layout)}: job {name_of(job)} is being deleted.")
     return lines

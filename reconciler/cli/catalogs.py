@@ -1,4 +1,4 @@
-"""`layoutctl catalogs`: the catalogs that the configuration names, and where each was found."""
+"""`layoutctl catalogs`: the configured catalogs, and where each was found."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _row(item: FoundCatalog, timeout: float | None) -> dict[str, Any]:
-    """One catalog without secrets. timeout: seconds to ask it for its tables, None = do not."""
+    """Return one catalog without secrets. timeout: seconds for its list of tables, None = do not
+    ask."""
     from reconciler.catalog.load import address
 
     row: dict[str, Any] = {

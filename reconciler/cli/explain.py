@@ -90,7 +90,7 @@ def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose
 
 
 def table_document(proposal: Proposal) -> dict[str, Any]:
-    """The head of every explanation: each candidate with its numbers, chosen or turned down."""
+    """Return the head of every explanation: each candidate with its numbers, chosen or rejected."""
     seen = proposal.observation
     return {
         "apiVersion": API_VERSION,
@@ -103,7 +103,8 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
 
 
 def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
-    """Costs and savings are bytes of reading over the horizon; None where not estimated."""
+    """Return the candidates. Costs and savings are bytes of reading over the horizon, None if
+    unknown."""
     from reconciler.loop.evidence import action_label, rejected_documents
 
     return {
@@ -139,7 +140,7 @@ def _bytes(value: float) -> int | None:
 
 
 def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, Any]:
-    """One data file: its size and deletes, and the decision about it."""
+    """Return one data file: its size and deletes, and the decision about it."""
     from reconciler.cli.terminal import plural
     from reconciler.errors import UserError
 
@@ -165,7 +166,7 @@ def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, An
 
 
 def _decision(files: FileTable, advice: Advice, path: str) -> dict[str, Any]:
-    """No reasons: nothing proposes to rewrite it."""
+    """Return the decision about a file; without reasons, nothing proposes to rewrite it."""
     from reconciler.loop.evidence import action_label
 
     for item in advice.actions:
@@ -188,7 +189,7 @@ def _decision(files: FileTable, advice: Advice, path: str) -> dict[str, Any]:
 
 
 def shapes_of(proposal: Proposal, known: Collection[str]) -> list[dict[str, Any]]:
-    """The recorded shapes among those, by their ids."""
+    """Return the recorded shapes among those, by their ids."""
     shapes = proposal.plan.evidence.get("shapes", [])
     return [shape_document(shape) for shape in shapes if shape["shapeId"] in known]
 
@@ -196,7 +197,8 @@ def shapes_of(proposal: Proposal, known: Collection[str]) -> list[dict[str, Any]
 def recorded_shapes(
     proposal: Proposal, wanted: str, *, show_literals: bool
 ) -> list[dict[str, Any]]:
-    """Shapes by id or by a part of their text, each with what its median query opens, and why."""
+    """Return shapes by id or by a part of their text, each with what its median query opens, and
+    why."""
     from reconciler.cli.explain_query import median_query
 
     seen = proposal.observation
@@ -212,7 +214,7 @@ def recorded_shapes(
 def matching_shapes(
     shapes: Sequence[Mapping[str, Any]], wanted: str, name: str
 ) -> list[Mapping[str, Any]]:
-    """Of a plan's evidence. Raises UserError when none matches."""
+    """Return the matching shapes of a plan's evidence. Raises UserError if none matches."""
     from reconciler.cli.terminal import clip, width
     from reconciler.errors import UserError
 
@@ -233,7 +235,7 @@ def matching_shapes(
 
 
 def shape_document(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """What one query of the shape reads on average, now and after the plan."""
+    """Return what one query of the shape reads on average, now and after the plan."""
     queries = max(1, shape["queries"])
     return {
         "shapeId": shape["shapeId"],

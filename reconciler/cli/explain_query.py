@@ -1,7 +1,7 @@
 """`explain --query "SELECT ..."`: which files the query opens, which it skips, and why.
 
-The query is read as an imported one would be, so that what is told here is what plans count with.
-Its values, and the bounds of files, are in the documents with --show-literals only.
+The query is read like an imported one, so that the explanation uses the same numbers as plans. Its
+values, and the bounds of files, are in the documents only with --show-literals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SQL = re.compile(r"^\s*(?:select|with|from)\b", re.IGNORECASE)
 
 
 def is_sql(text: str) -> bool:
-    """A whole query, rather than a shape's id or a part of its text."""
+    """Whether the text is a whole query, not a shape's id or a part of its text."""
     return _SQL.match(text) is not None
 
 
@@ -39,7 +39,7 @@ def explain_sql(
     *,
     show_literals: bool,
 ) -> list[dict[str, Any]]:
-    """A document per scan of the table."""
+    """Return a document per scan of the table."""
     documents = []
     for fragment in fragments_of_query(observation, sql, dialect):
         demand = demand_of(fragment, observation)
@@ -51,7 +51,8 @@ def explain_sql(
 
 
 def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list[Fragment]:
-    """What the query asks of the table, one per scan. Raises UserError when that is nothing."""
+    """Return the query's fragments on the table, one per scan. Raises UserError if there is
+    none."""
     from reconciler.core.workload import Fragment
     from reconciler.workload_log.sql import (
         UNKNOWN_TABLES,
@@ -93,7 +94,7 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
 
 
 def demand_of(fragment: Fragment, observation: Observation) -> Demand:
-    """The query as the cost model takes it."""
+    """Return the query in the form of the cost model."""
     from reconciler.core.workload import batch_fragments
 
     (batch,) = batch_fragments([fragment]).shapes
@@ -101,7 +102,7 @@ def demand_of(fragment: Fragment, observation: Observation) -> Demand:
 
 
 def _demand(batch: ShapeBatch, observation: Observation) -> Demand:
-    """Every recorded query of the shape, with the values that it had then."""
+    """Return every recorded query of the shape, with its recorded values."""
     from reconciler.core.cost import Demand
     from reconciler.core.pruning import simplify
 
@@ -120,7 +121,7 @@ def _demand(batch: ShapeBatch, observation: Observation) -> Demand:
 def median_query(
     observation: Observation, batch: ShapeBatch, show_literals: bool
 ) -> dict[str, Any]:
-    """What the shape's median query, by the number of files, opens and skips, and why."""
+    """Return what the shape's median query, by the number of files, opens and skips, and why."""
     from reconciler.core.scan import explain_scan, median_of
 
     demand = median_of(observation.files, _demand(batch, observation))
@@ -132,7 +133,8 @@ def median_query(
 def _reading(
     target: Target, observation: Observation, ports: Ports, demand: Demand
 ) -> tuple[Scan, float, str]:
-    """What is opened, its projected bytes, and how they are known: exact from footers, or bound."""
+    """Return what is opened, its projected bytes, and their source: exact from footers, or
+    bound."""
     import numpy as np
 
     from reconciler.core.cost import read_shape, table_view
@@ -160,9 +162,9 @@ def scan_document(
     *,
     show_literals: bool,
 ) -> dict[str, Any]:
-    """One scan of the table: what is read, what is skipped by which condition, and the files.
+    """Return one scan of the table: what is read, what each condition skips, and the files.
 
-    condition: None where a layout could serve none. estimate: "exact" from footers, or "bound".
+    condition: None if no layout could help it. estimate: "exact" from footers, or "bound".
     """
     from reconciler.core.predicate import TRUE, render
 
@@ -215,7 +217,7 @@ def _effects(files: FileTable, scan: Scan, texts: Sequence[str]) -> dict[str, An
 
 
 def _skipped(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Skipped files, each counted once: under the first condition that rules it out."""
+    """Return skipped files, each counted once: under the first condition that excludes it."""
     found: list[dict[str, Any]] = []
 
     def add(condition: str | None, because: str, mine: Bool) -> None:
@@ -236,7 +238,7 @@ def _skipped(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[st
 
 
 def _read(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Files that are read, by reason."""
+    """Return files that are read, by reason."""
     reasons: dict[str, list[int]] = {}
     for row in scan.read.nonzero()[0].tolist():
         why = [_because(one, text, row) for one, text in zip(scan.conditions, texts, strict=True)]
@@ -248,7 +250,7 @@ def _read(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, 
 
 
 def _because(effect: ConditionEffect, text: str, row: int) -> str:
-    """Why this condition does not rule the file out."""
+    """Return why this condition does not exclude the file."""
     if effect.certain[row]:
         return f"every row meets {text}"
     if effect.unbounded[row]:
@@ -257,7 +259,7 @@ def _because(effect: ConditionEffect, text: str, row: int) -> str:
 
 
 def _bounds(observation: Observation, scan: Scan, row: int) -> list[dict[str, str]]:
-    """Of the columns that the query has conditions on, where the file has bounds of them."""
+    """Return the file's bounds of the columns in the query's conditions, if it has bounds."""
     from reconciler.core.predicate import fields_of
     from reconciler.core.values import show
 

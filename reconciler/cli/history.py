@@ -1,8 +1,9 @@
-"""`layoutctl history TABLE`: every plan with what was predicted and what came of it, and the net.
+"""`layoutctl history TABLE`: every plan with predicted and actual figures, and the net saving.
 
-A saving is realised by later queries: what they read and open of the inputs by their old zone maps,
-less that of what replaced them, in the unit of predictions. It is measured per plan, because one
-commit may carry several actions. A plan that did not pay within its horizon says so.
+A saving is realised by later queries: what they would read and open of the inputs by their old zone
+maps, minus what they read of the files that replaced them, in the unit of predictions. It is
+measured per plan, because one commit may contain several actions. A plan that did not pay back
+within its horizon is marked.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PastPlan:
-    """A plan that was carried out at least in part. rho: reading that a rewritten byte costs."""
+    """A plan that was carried out at least in part. rho: cost of a rewritten byte in bytes of
+    reading."""
 
     plan_id: str
     entries: tuple[LedgerEntry, ...]
@@ -83,7 +85,7 @@ class PastPlan:
 
     @property
     def not_paid(self) -> bool:
-        """Past its horizon of 7 days, and it saved less than it cost."""
+        """Whether its horizon of 7 days has passed and it saved less than it cost."""
         seen = self.realised
         if seen is None or seen.saved is None:
             return False
@@ -91,7 +93,7 @@ class PastPlan:
 
 
 def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
-    """Every plan of the ledger, oldest first."""
+    """Return every plan of the ledger, oldest first."""
     from reconciler.core.cost import rho_from
 
     past = actor.history(observation.uuid)
@@ -113,7 +115,8 @@ def _realised(
     entries: Sequence[LedgerEntry],
     fragments: list[Fragment],
 ) -> Realised | None:
-    """None while nothing is committed, or once the outputs were themselves rewritten."""
+    """Return the realised saving; None while nothing is committed, or if the outputs were
+    rewritten."""
     from reconciler.loop.measure import live_outputs, realised_saving
 
     done = [entry for entry in entries if entry.committed]
@@ -131,7 +134,7 @@ def _realised(
 
 
 def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
-    """Per plan, oldest first, what was predicted and what came of it; below it its actions."""
+    """Return, per plan, oldest first, predicted and actual figures, with its actions below."""
     from reconciler.cli.terminal import commands, tabulate, wrapped
 
     if not plans:
@@ -172,7 +175,8 @@ def _action_row(entry: LedgerEntry) -> list[str]:
 
 
 def _cpu(predicted: float, actual: float) -> str:
-    """Work that was settled after a crash has no measured CPU time."""
+    """Return predicted and actual CPU; work that was settled after a crash has no measured CPU
+    time."""
     return f"{predicted:.0f} -> {actual:.0f}" if actual > 0 else f"{predicted:.0f} -> -"
 
 
@@ -190,7 +194,7 @@ def _realised_text(plan: PastPlan) -> str:
 
 
 def _net(plans: Sequence[PastPlan]) -> str:
-    """Saved less spent since the beginning, in bytes of reading."""
+    """Return the savings minus the spending since the beginning, in bytes of reading."""
     from reconciler.core.format import iec
 
     spent = sum(plan.cost for plan in plans)

@@ -1,7 +1,7 @@
 """Finds the object in the cluster that a person names: a table, a TableLayout, a policy, a plan.
 
 A table is `catalog.namespace.table`, with the IcebergCatalog's name or the catalog's own; objects
-go by their name, or by `policy/NAME` and `tl/NAME` where that is not one thing only.
+are named by their name, or by `policy/NAME` and `tl/NAME` if the name is ambiguous.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Place:
 
 
 def connect(kubeconfig: str | None, namespace: str | None) -> Place:
-    """Raises UserError where there is no cluster, none of our kinds, or no right to read them."""
+    """Return the place. Raises UserError without a cluster, our kinds, or the right to read
+    them."""
     from reconciler.errors import UserError
     from reconciler.kube.api import CATALOG, POLICY, TABLE_LAYOUT, Api, NotFound
 
@@ -72,7 +73,7 @@ def name_of(body: Object) -> str:
 
 
 def table_of(layout: Object) -> str:
-    """catalog.namespace.table, as it can be given to these verbs."""
+    """Return catalog.namespace.table, as these verbs accept it."""
     from reconciler.api.table_patterns import quote_identifier
 
     spec = layout["spec"]
@@ -81,7 +82,8 @@ def table_of(layout: Object) -> str:
 
 
 def find(place: Place, text: str) -> Object:
-    """The one TableLayout or policy that `text` means. Raises UserError for none or several."""
+    """Return the one TableLayout or policy that `text` means. Raises UserError for none or
+    several."""
     from reconciler.errors import UserError
 
     prefix, slash, rest = text.partition("/")
@@ -105,7 +107,7 @@ def find(place: Place, text: str) -> Object:
 
 
 def layouts_of(place: Place, body: Object) -> tuple[Object, ...]:
-    """The TableLayouts that an object stands for: itself, or those of the policy."""
+    """Return the TableLayouts of an object: itself, or those of the policy."""
     if body["kind"] == "TableLayout":
         return (body,)
     return tuple(
@@ -144,7 +146,7 @@ def _known(place: Place) -> tuple[str, ...]:
 
 
 def confirmed(question: str, yes: bool, refusal: str, do: str) -> None:
-    """Ask on a terminal; elsewhere only --yes is a yes. Raises BlockedError."""
+    """Ask on a terminal; elsewhere --yes is required. Raises BlockedError."""
     import sys
 
     from reconciler.errors import BlockedError

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 class _Job:
-    """One run: its identity in every log line, and its one way out."""
+    """One run: its identity is in every log line, and it ends in one place."""
 
     def __init__(self) -> None:
         self.identity: dict[str, Any] = {}
@@ -44,7 +44,7 @@ class _Job:
         self.actor: DriverActor | None = None
 
     def run(self) -> int:
-        """The exit code; never raises."""
+        """Return the exit code; never raise."""
         from reconciler import errors
         from reconciler.jobs.stop import stop_signals
         from reconciler.loop.drive import last_words, shortfall
@@ -68,7 +68,7 @@ class _Job:
             return _exit_code(error, words)
         finally:
             if self.actor is not None:
-                with contextlib.suppress(Exception):  # what it has to say has been said
+                with contextlib.suppress(Exception):  # everything was already reported
                     self.actor.close()
 
     def _driven(self, should_stop: Callable[[], bool]) -> tuple[Driven, dict[str, Any]]:
@@ -113,7 +113,7 @@ class _Job:
         self.say(event.text, phase=event.phase, **extra)
 
     def say(self, message: str, level: str = "info", **more: Any) -> None:
-        """One JSON line on stderr, without any secret of the catalog."""
+        """Write one JSON line on stderr, without any secret of the catalog."""
         line = {
             "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
             "level": level,
@@ -131,7 +131,7 @@ class _Job:
     def _end(
         self, line: str, more: dict[str, Any], message: str = "done", level: str = "info"
     ) -> None:
-        """The same as the last line of the log and in the termination log."""
+        """Write the same as the last line of the log and in the termination log."""
         own = {key: value for key, value in more.items() if key not in self.identity}
         self.say(message, level, **own)
         path = Path(os.environ.get("LAYOUT_TERMINATION_LOG") or TERMINATION_LOG)
@@ -142,7 +142,8 @@ class _Job:
 
 
 def _exit_code(error: BaseException, words: LastWords) -> int:
-    """The error's own, unless it only followed from a JVM that ended."""
+    """Return the error's own exit code, unless the error is only a consequence of a JVM that
+    ended."""
     from reconciler import errors
     from reconciler.core.lastwords import Cause
 
@@ -198,7 +199,7 @@ def _actor(
 
 
 class _JsonHandler(logging.Handler):
-    """What libraries log, as lines of the same form."""
+    """Writes the logs of libraries as lines of the same form."""
 
     def __init__(self, job: _Job):
         super().__init__()

@@ -1,7 +1,7 @@
-"""`layoutctl`: parses, calls, renders. Each verb lives in a module of its own with `register(app)`.
+"""`layoutctl`: parses, calls, renders. Each verb is in a module of its own with `register(app)`.
 
-Modules of verbs import nothing heavy at module level, so that `--help` stays quick; errors meant
-for people end here, as one message and a documented exit code, never as a traceback.
+Modules of verbs import nothing heavy at module level, so that `--help` is fast; errors for people
+end here, as one message and a documented exit code, never as a traceback.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main() -> None:
         _say("interrupted")
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe went away: not an error, and Python's own exit must not complain.
+        # A pipe's reader that ended is not an error, and Python's own exit must not report one.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_OK
     except SystemExit as ended:
@@ -99,8 +99,10 @@ def _unexpected(error: Exception) -> int:
 
 
 def _reader_went_away() -> bool:
-    """Whether rich or click ended the process because the pipe it wrote help to is closed: rich
-    turns stdout to the null device, click leaves a wrapper of a private type behind."""
+    """Whether rich or click ended the process because the pipe for the help is closed.
+
+    rich redirects stdout to the null device, click leaves a wrapper of a private type behind.
+    """
     if "PacifyFlush" in type(sys.stdout).__name__:
         return True
     return _is_unread()
@@ -115,7 +117,7 @@ def _is_unread() -> bool:
 
 
 def _usage_errors() -> tuple[type[Any], ...]:
-    """Where typer keeps its usage errors moved between releases; all derive from this one."""
+    """Return typer's usage errors, which moved between releases; all derive from this one."""
     from typer.exceptions import TyperException
 
     return (TyperException,)

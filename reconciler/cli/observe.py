@@ -1,4 +1,4 @@
-"""`layoutctl observe`: how a table, or every table of a namespace, lies; metadata only."""
+"""`layoutctl observe`: the layout of a table, or of every table of a namespace; metadata only."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def _resolve(
 def _find_table(
     connection: Any, config: CatalogConfig, levels: tuple[str, ...], timeout: float
 ) -> Any:
-    """The table of that name; None when the name is a namespace's. Neither: says what is near."""
+    """Return the table of that name; None if it is a namespace's. Otherwise raise with similar
+    names."""
     from reconciler.catalog.load import list_namespaces, load_table
 
     try:
@@ -111,7 +112,7 @@ def _one(config: CatalogConfig, levels: tuple[str, ...], table: Any, output: Out
 
 
 def _workload(seen: Observation) -> WorkloadSummary:
-    """What has been imported for the table: how many queries, which columns they filter on."""
+    """Return what was imported for the table: how many queries, which columns they filter on."""
     from reconciler.catalog.state import StateStore, state_directory
     from reconciler.cli.observe_text import WorkloadSummary, filtered_columns
     from reconciler.core.format import utc
@@ -138,14 +139,14 @@ def _names(
     select: Sequence[str],
     exclude: Sequence[str],
 ) -> list[tuple[str, ...]]:
-    """Tables of the namespace and of those below it; of the whole catalog without one."""
+    """Return tables of the namespace and of those below it; of the whole catalog without one."""
     from reconciler.api.table_patterns import matches
     from reconciler.catalog.load import list_namespaces, list_tables
 
     namespaces = [tuple(item) for item in list_namespaces(connection, config, timeout)]
     inside = [item for item in namespaces if item[: len(levels)] == levels]
     if levels and not inside:
-        inside = [levels]  # says that it does not exist, and what is near
+        inside = [levels]  # raises an error with similar names
     names = [name for item in inside for name in list_tables(connection, config, item, timeout)]
     return [
         name
@@ -163,7 +164,8 @@ def _look_at_all(
     *,
     quiet: bool,
 ) -> tuple[list[TableSummary], list[ReconcilerError]]:
-    """One summary a table; a table that cannot be read is reported and the others are shown."""
+    """Return one summary per table; a table that cannot be read is reported and the others are
+    shown."""
     from reconciler.catalog.load import load_table
     from reconciler.catalog.observe import observe_loaded
     from reconciler.catalog.state import cache_directory

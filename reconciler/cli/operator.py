@@ -1,4 +1,5 @@
-"""Hidden `layoutctl operator`: the process that a Deployment runs, set up by its environment."""
+"""Hidden `layoutctl operator`: the process that a Deployment runs, configured by its
+environment."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _take_options(function: Any) -> None:
-    """One flag for each setting, so that there is one list of them."""
+    """Add one flag for each setting, so that there is one list of them."""
     from reconciler.controller.settings import OPTIONS
 
     parameters, annotations = [], {}

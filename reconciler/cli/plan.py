@@ -1,7 +1,7 @@
 """`layoutctl plan`: what would change, what it costs, what it saves, who loses; writes nothing.
 
-A printed plan is a preview, made anew each time; `--out` and `--publish` freeze it: it then stands,
-and is what `plan` and `apply` take, until it is carried out, expires, or another writer takes an
+A printed plan is a preview, computed each time. `--out` and `--publish` freeze it: `plan` and
+`apply` then use the frozen plan until it is carried out, expires, or another writer replaces an
 input.
 
 One table in full; many tables one line each, by saving, with details behind -v or a table's name.
@@ -133,7 +133,7 @@ def _plan_all(
     many: bool,
     quiet: bool,
 ) -> tuple[list[Planned], list[tuple[Step, Any]]]:
-    """Every table's proposal; among many tables one that fails does not hide the others."""
+    """Return every table's proposal; among many tables one that fails does not hide the others."""
     from reconciler.cli import terminal
     from reconciler.errors import ReconcilerError
 
@@ -165,7 +165,7 @@ def _plan_one(step: Step, actor: LocalActor, refresh: bool, show_literals: bool)
 
 
 def local_actor(timeout: float) -> LocalActor:
-    """The I/O of this machine: the user's state and cache directories."""
+    """Return the I/O of this machine: the user's state and cache directories."""
     from reconciler.catalog.state import StateStore, cache_directory, state_directory
     from reconciler.loop.local import LocalActor
 
@@ -173,7 +173,7 @@ def local_actor(timeout: float) -> LocalActor:
 
 
 def _refuse_many(chosen: Selection) -> None:
-    """Before anything is planned: a file holds one plan."""
+    """Refuse several tables before anything is planned: a file holds one plan."""
     from reconciler.errors import UserError
 
     if len(chosen.steps) == 1:
@@ -246,13 +246,13 @@ def _print(
 
 
 def with_digest(plan: Any, uris: Mapping[str, str] = {}) -> dict[str, Any]:
-    """The plan's document with its digest, and with its URI once it is published."""
+    """Return the plan's document with its digest, and with its URI once it is published."""
     where = {"uri": uris[plan.id]} if plan.id in uris else {}
     return {**plan.document(), "digest": plan.digest(), **where}
 
 
 def _published_lines(planned: list[Planned], uris: Mapping[str, str]) -> list[str]:
-    """Of many tables: what to approve, and where it lies."""
+    """Return, for many tables, what to approve and where it is stored."""
     published = [p.plan for _, p, _ in planned if p.plan.id in uris]
     if not published:
         return []
@@ -263,7 +263,7 @@ def _published_lines(planned: list[Planned], uris: Mapping[str, str]) -> list[st
 
 
 def _approval(step: Step, proposal: Proposal, gate: Gate, uris: Mapping[str, str]) -> str:
-    """How the plan may come to run, for a pull request."""
+    """Return how the plan can be approved, for a pull request."""
     text = f"Approval: {approval_line(step, gate)}."
     if proposal.plan.id in uris:
         text += (
@@ -321,7 +321,8 @@ def _text(
 
 
 def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
-    """The plan as it stands now, with a line per budget; neither is a part of its identity."""
+    """Return the present state of the plan, with a line per budget; neither is part of its
+    identity."""
     from reconciler.loop.remaining import shown_document
 
     document = shown_document(proposal)
@@ -335,7 +336,7 @@ def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
 
 
 def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
-    """What a plan asks of a budget, and what is left of it. asked: bytes to rewrite."""
+    """Return what a plan needs of a budget, and what is left of it. asked: bytes to rewrite."""
     from reconciler.core.format import cpu, duration, iec, part_of
 
     budget = state.budget
@@ -361,13 +362,13 @@ def approval_line(step: Step, gate: Gate) -> str:
     mode = step.policy.spec.approval.mode.value
     if gate.reason == "AwaitingApproval":
         return f"{mode}, not approved"
-    if gate.reason == "OwnedElsewhere":  # what an operator owns is planned for its pull requests
+    if gate.reason == "OwnedElsewhere":  # the plan is still made, for pull requests
         return f"{mode}; {gate.message}, which alone runs it"
     return f"{mode}, {gate.reason or 'may run now'}"
 
 
 def _lines(planned: list[Planned], *, wide: bool) -> str:
-    """One line a table, those with work first by saving, converged ones as one count."""
+    """Return one line per table, those with work first by saving, converged ones as one count."""
     from reconciler.cli import terminal
     from reconciler.cli.plan_text import TableLine, render_lines
     from reconciler.loop.remaining import shown_document
@@ -405,8 +406,10 @@ def _told_state(state: TableState, proposal: Proposal, waits: Mapping[str, Any] 
 
 
 def saved_per_day(proposal: Proposal) -> float:
-    """Bytes that the recorded queries would read less a day, over the recorded window; unknown,
-    and last in order, is -1."""
+    """Return the bytes per day that the recorded queries would read less, over the recorded window.
+
+    Unknown is -1, which is last in order.
+    """
     workload, advice = proposal.evidence.workload, proposal.advice
     if workload.empty:
         return -1.0

@@ -1,4 +1,4 @@
-"""`layoutctl report`: one table's layout, its queries and what rewrites brought, as an HTML page.
+"""`layoutctl report`: one table's layout, its queries and the effect of rewrites, as an HTML page.
 
 Reads what `plan` reads, and the ledger; writes one self-contained file and nothing else.
 """
@@ -80,14 +80,15 @@ def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: 
 
 
 def _executed(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[Plan]:
-    """Plans with a committed action, as far as they are kept, the first carried out first."""
+    """Return the plans with a committed action, as far as they are stored, in order of
+    execution."""
     ids = dict.fromkeys(entry.plan_id for entry in entries if entry.committed)
     found = (actor.store.get_plan(plan_id) for plan_id in ids)
     return [plan for plan in found if plan is not None]
 
 
 def _old_files(entries: tuple[LedgerEntry, ...], actor: LocalActor) -> list[FileTable]:
-    """The inputs of committed actions as they were before."""
+    """Return the inputs of committed actions as they were before."""
     done = dict.fromkeys((e.plan_id, e.outcome.action_id) for e in entries if e.committed)
     found = (actor.store.old_zone_maps(plan_id, action_id) for plan_id, action_id in done)
     return [files for files in found if files is not None]

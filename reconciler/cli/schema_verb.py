@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def resolve_kind(text: str) -> str:
-    """A kind by its name, plural or short name, in any case."""
+    """Return a kind by its name, plural or short name, in any case."""
     from reconciler.api.schema import KINDS, crd
     from reconciler.errors import UserError
 

@@ -1,4 +1,4 @@
-"""JSON and YAML of results: one place, so that every verb prints them alike."""
+"""JSON and YAML of results, in one place, so that all verbs print them in the same form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reconciler.cli.options import Output
 
 
 def serialise(body: Any, output: Output) -> str:
-    """The text with its final newline; key order as given."""
+    """Return the text with its final newline; key order as given."""
     if output is Output.JSON:
         return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
     import yaml

@@ -1,7 +1,8 @@
-"""`--shared` and `--publish`: state and plans in the catalog, where an operator and others have it.
+"""`--shared` and `--publish`: state and plans in the catalog, where an operator and others use
+them.
 
-The IcebergCatalog document under -f says in which namespace and under which URI; without one the
-default namespace is meant. Whatever is made there at the first write is told on stderr.
+The IcebergCatalog document under -f gives the namespace and the URI; without a document the default
+namespace is used. What the first write creates is reported on stderr.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def actor_of(chosen: Selection, timeout: float, shared: bool) -> LocalActor:
-    """The I/O of this machine for the tables that were chosen."""
+    """Return the I/O of this machine for the chosen tables."""
     configs = [step.target.catalog for step in chosen.steps]
     config = _one_catalog(configs) if shared else configs[0]
     return actor_on(config, chosen.documents.catalogs, timeout, shared)
@@ -31,7 +32,7 @@ def actor_of(chosen: Selection, timeout: float, shared: bool) -> LocalActor:
 def actor_on(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float, shared: bool
 ) -> LocalActor:
-    """This machine's I/O over its own state, or over the catalog's shared one."""
+    """Return this machine's I/O with its own state, or with the catalog's shared one."""
     from reconciler.catalog.state import cache_directory
     from reconciler.loop.local import LocalActor
 
@@ -39,7 +40,7 @@ def actor_on(
 
 
 def catalogs_under(files: Sequence[str] | None) -> tuple[IcebergCatalog, ...]:
-    """The IcebergCatalog documents under -f."""
+    """Return the IcebergCatalog documents under -f."""
     if not files:
         return ()
     from reconciler.api.load import load
@@ -50,7 +51,7 @@ def catalogs_under(files: Sequence[str] | None) -> tuple[IcebergCatalog, ...]:
 def store_of(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float, shared: bool
 ) -> Store:
-    """The user's own state, or the catalog's shared one."""
+    """Return the user's own state, or the catalog's shared one."""
     from reconciler.catalog.state import StateStore, state_directory
 
     if not shared:
@@ -61,7 +62,7 @@ def store_of(
 def shared_store(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float
 ) -> SharedStore:
-    """The catalog's shared state. An attempt made here holds this machine's lease all the same."""
+    """Return the catalog's shared state. An attempt made here still holds this machine's lease."""
     from reconciler.catalog.shared_state import SharedStore
     from reconciler.catalog.state import StateStore, state_directory
 
@@ -75,7 +76,7 @@ def shared_store(
 def plan_store(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float
 ) -> PlanStore:
-    """Where plans of the catalog are published."""
+    """Return the store of the catalog's published plans."""
     from reconciler.catalog.plan_store import PlanStore
 
     namespace, uri = system_of(config, documents)
@@ -85,7 +86,7 @@ def plan_store(
 def system_of(
     config: CatalogConfig, documents: Sequence[IcebergCatalog]
 ) -> tuple[tuple[str, ...], str | None]:
-    """(namespace of the shared state, URI of the plans) by the catalog's document."""
+    """Return (namespace of the shared state, URI of the plans) from the catalog's document."""
     from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE
 
     for document in documents:
@@ -103,7 +104,7 @@ def is_state(
 
 
 def publish(chosen: Selection, plans: Sequence[Plan], timeout: float) -> dict[str, str]:
-    """Stores the plans that do something; the URI of each by its id."""
+    """Store the plans that have work; return the URI of each by its id."""
     stores: dict[str, PlanStore] = {}
     configs = {step.target.catalog.name: step.target.catalog for step in chosen.steps}
     found: dict[str, str] = {}
@@ -118,7 +119,7 @@ def publish(chosen: Selection, plans: Sequence[Plan], timeout: float) -> dict[st
 
 
 def published_text(plan: Plan, uri: str) -> str:
-    """What to do with a published plan, below the plan itself."""
+    """Return what to do with a published plan, below the plan itself."""
     return "\n".join(
         [
             f"  Published and frozen: {plan.id}",

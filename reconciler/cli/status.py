@@ -1,4 +1,4 @@
-"""`layoutctl status`: per table whether it has converged, and if not the one reason why."""
+"""`layoutctl status`: whether each table has converged, and if not the reason."""
 
 from __future__ import annotations
 
@@ -76,8 +76,11 @@ def register(app: typer.Typer) -> None:
 
 
 def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
-    """One table's line as data; an error is a state of its own and hides no other table, but for
-    one of the state directory, which is no table's."""
+    """Return one table's line as data.
+
+    An error of the table becomes its state and does not hide other tables; an error of the state
+    directory is raised.
+    """
     from reconciler.core.observation import quoted_name
     from reconciler.errors import ReconcilerError, StateError
     from reconciler.loop.step import Approvals, judge_gate, state_of
@@ -162,7 +165,7 @@ def _budget_limit(gate: Gate) -> int | None:
 
 
 def _since(actor: LocalActor, uuid: str, state: TableState, now: dt.datetime) -> str:
-    """When the table was first seen in this state; kept in the local state."""
+    """Return when the table was first seen in this state; kept in the local state."""
     key, value = f"state:{uuid}", [state.state, state.reason]
     known = actor.store.note(key)
     if known and known["state"] == value:
@@ -194,8 +197,7 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
 
 
 def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> str:
-    """One line a table; reasons that do not fit beside the numbers stand below, and so do refusals,
-    which no number tells."""
+    """Return one line per table; reasons that do not fit, and refusals, are on lines below."""
     from reconciler.cli.terminal import UNLIMITED, blocks, tabulate, wrapped
 
     table = [["TABLE", "STATE", "WHY", "AMPL", "PENDING", "SPENT 24 h", "SINCE"]]

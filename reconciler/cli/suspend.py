@@ -42,7 +42,7 @@ def _switch(target: str, namespace: str | None, kubeconfig: str | None, *, to: b
 
 
 def set_suspend(place: Place, body: Object, *, to: bool) -> list[str]:
-    """Write spec.suspend unless it is so already; the lines that tell what was done."""
+    """Write spec.suspend if it differs; return lines that report what was done."""
     from reconciler.cli.in_cluster import name_of, table_of
     from reconciler.kube.api import CLI_MANAGER, POLICY, TABLE_LAYOUT
 
@@ -67,7 +67,7 @@ def set_suspend(place: Place, body: Object, *, to: bool) -> list[str]:
 
 
 def _still_held(place: Place, body: Object, *, to: bool) -> list[str]:
-    """A table may be suspended by itself and by its policy: resuming one is not enough then."""
+    """Return what still suspends a table: itself or its policy; resuming one may not be enough."""
     from reconciler.cli.in_cluster import layouts_of, name_of, table_of
 
     if to:

@@ -1,7 +1,7 @@
-"""Which tables a command is about, and under which policy: names, documents, patterns.
+"""Selects the tables of a command, and the policy of each, by names, documents and patterns.
 
 A named table is governed by the policy under -f that selects it, else by the built-in one. Without
-a name every table that some policy under -f selects is meant.
+a name every table that some policy under -f selects is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_DIRECTORY = "layouts"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The documents and the steps that a command is about, in order of table name."""
+    """The documents and the steps of a command, in order of table name."""
 
     documents: Documents
     steps: tuple[Step, ...]
@@ -50,7 +50,8 @@ def select(
     exclude: Sequence[str] = (),
     timeout: float = 30.0,
 ) -> Selection:
-    """Raises UserError when nothing is named, or a name or pattern matches nothing."""
+    """Return the selection. Raises UserError if nothing is named, or a name or pattern matches
+    nothing."""
     documents = load(files) if files else Documents()
     if table is not None:
         config, identifier = resolve_table(table, catalog, documents.catalogs)
@@ -105,7 +106,7 @@ def _governed(documents: Documents, catalog: str | None, timeout: float) -> Iter
 
 
 def _catalogs(documents: Documents, catalog: str | None) -> list[CatalogConfig]:
-    """The catalogs that the policies refer to, by document or by configured name."""
+    """Return the catalogs that the policies refer to, by document or by configured name."""
     references = sorted({policy.spec.catalog.name for policy in documents.policies})
     by_document = {d.name: d.spec.catalog_name for d in documents.catalogs}
     configured = {item.config.name for item in find_catalogs(documents.catalogs)}
@@ -120,7 +121,7 @@ def _catalogs(documents: Documents, catalog: str | None) -> list[CatalogConfig]:
 def _tables(
     config: CatalogConfig, documents: Documents, timeout: float
 ) -> Iterable[tuple[str, ...]]:
-    """Every table but those of the reconciler's own shared state."""
+    """Return every table except those of the reconciler's own shared state."""
     from reconciler.cli.shared import is_state
 
     connection = connect(config, timeout)
@@ -132,7 +133,7 @@ def _tables(
 def _policy(
     documents: Documents, config: CatalogConfig, identifier: tuple[str, ...]
 ) -> TableLayoutPolicy | None:
-    """The policy that governs the table. Raises UserError when two name it exactly."""
+    """Return the policy that governs the table. Raises UserError if two name it exactly."""
     references = {d.name for d in documents.catalogs if d.spec.catalog_name == config.name}
     for name in sorted(references or {config.name}):
         found = choose_policy(identifier, name, documents.policies)
@@ -142,7 +143,7 @@ def _policy(
 
 
 def step_for(target: Target, documents: Documents) -> Step:
-    """The step of a table under the policy that governs it, or under the built-in one."""
+    """Return the step of a table under the policy that governs it, or under the built-in one."""
     policy = _policy(documents, target.catalog, target.identifier)
     if policy is None:
         policy = builtin_policy(target.identifier, target.catalog.name)
@@ -153,7 +154,7 @@ def step_for(target: Target, documents: Documents) -> Step:
 
 
 def step_under(target: Target, policy: TableLayoutPolicy, name: str) -> Step:
-    """The step of a table under a given policy. name: as plans print it."""
+    """Return the step of a table under a given policy. name: as plans print it."""
     ignored = tuple(not_acted_on(policy))
     return Step(
         target=target,

@@ -1,8 +1,8 @@
-"""Text for a terminal: how wide it may be, and tables, sentences and commands that keep to it.
+"""Text for a terminal: its width, and tables, sentences and commands that fit it.
 
-Every verb asks `width` once and renders with these functions, so that nothing that a verb prints is
-longer than the terminal's line; in a pipe a line has 100 columns. What does not fit is continued
-below, never cut, except for query shapes and reasons in a summary, which end in an ellipsis.
+Every verb calls `width` once and renders with these functions, so that no printed line is longer
+than the terminal's; in a pipe a line has 100 columns. What does not fit continues below. It is
+never cut, except for query shapes and reasons in a summary, which end in an ellipsis.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ UNLIMITED = 10_000
 
 
 def width(stream: TextIO | None = None) -> int:
-    """Columns to print for: the terminal's, at least 60 and at most 100; 100 in a pipe."""
+    """Return the columns to print for: the terminal's, at least 60 and at most 100; 100 in a
+    pipe."""
     stream = stream or sys.stdout
     if not stream.isatty():
         return WIDEST
@@ -34,23 +35,24 @@ def width(stream: TextIO | None = None) -> int:
 
 
 def progress(text: str, *, quiet: bool) -> None:
-    """One line on a terminal, overwritten by the next and gone with ""; nothing in a pipe."""
+    """Print one line on a terminal, overwritten by the next and removed by ""; nothing in a
+    pipe."""
     if not quiet and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text[: width(sys.stderr) - 1]}")
         sys.stderr.flush()
 
 
 def plural(number: float, noun: str, nouns: str = "") -> str:
-    """ "1 table", "12 tables"."""
+    """Return "1 table", "12 tables"."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def wrapped(
     text: str, width: int, *, first: str = "", indent: str = "", whole: bool = False
 ) -> list[str]:
-    """The text on lines of at most `width`, broken between words where that is possible.
+    """Return the text on lines of at most `width`, broken between words if possible.
 
-    whole: a word longer than a line is not broken but longer: names and paths, to be copied.
+    whole: a word longer than a line is not broken: names and paths, to be copied.
     """
     return textwrap.wrap(
         text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False,
@@ -59,7 +61,7 @@ def wrapped(
 
 
 def flow(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
-    """The parts side by side, on as few lines as they need."""
+    """Return the parts side by side, on as few lines as they need."""
     lines: list[str] = []
     for part in parts:
         if lines and len(lines[-1]) + len(gap) + len(part) <= width:
@@ -72,7 +74,7 @@ def flow(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
 def commands(
     entries: Sequence[str], width: int, *, title: str = "next:", indent: str = "  "
 ) -> list[str]:
-    """Commands to copy, side by side or one a line. One too long for that alone is not broken."""
+    """Return commands to copy, side by side or one per line. One that is too long is not broken."""
     start = f"{indent}{title} "
     line = start + "      ".join(entries)
     if len(line) <= width:
@@ -82,12 +84,12 @@ def commands(
 
 
 def clip(text: str, width: int) -> str:
-    """The text in at most `width` characters, an ellipsis where it was cut."""
+    """Return the text in at most `width` characters, with an ellipsis if it was cut."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def shortened(name: str, width: int) -> str:
-    """A long name without its middle: both ends tell columns apart."""
+    """Return a long name without its middle, because both ends distinguish columns."""
     if len(name) <= width:
         return name
     tail = (width - 1) // 2
@@ -97,7 +99,7 @@ def shortened(name: str, width: int) -> str:
 def align(
     rows: Sequence[Sequence[str]], sides: str, *, indent: str = "", gap: str = "  "
 ) -> list[str]:
-    """Rows as aligned columns of any width; sides: one of l, r per column."""
+    """Return rows as aligned columns of any width; sides: one of l, r per column."""
     return tabulate(rows, sides, UNLIMITED, indent=indent, gap=gap)
 
 
@@ -110,11 +112,11 @@ def tabulate(
     gap: str = "  ",
     least: int = 14,
 ) -> list[str]:
-    """Rows as aligned columns within `width`; sides: one of l, r per column.
+    """Return rows as aligned columns within `width`; sides: one of l, r per column.
 
-    What gives way is the first column, whose long cells stand on lines of their own above the rest
-    of their row, and a left-aligned last column, which is continued below itself and squeezed to
-    no fewer than `least` characters.
+    Two columns may give way: the first column, whose long cells get lines of their own above the
+    rest of their row, and a left-aligned last column, which is wrapped to no fewer than `least`
+    characters.
     """
     return [line for lines in blocks(rows, sides, width, indent, gap, least) for line in lines]
 
@@ -127,7 +129,7 @@ def blocks(
     gap: str = "  ",
     least: int = 14,
 ) -> list[list[str]]:
-    """The lines of `tabulate`, per row: for tables with remarks between their rows."""
+    """Return the lines of `tabulate`, per row: for tables with remarks between their rows."""
     measured = [max(len(row[column]) for row in rows) for column in range(len(sides))]
     first, middle, last = measured[0], sum(measured[1:-1]), measured[-1]
     room = width - len(indent) - len(gap) * (len(sides) - 1) - middle

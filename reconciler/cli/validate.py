@@ -1,4 +1,5 @@
-"""`layoutctl validate`: every problem of a set of documents at once, before anything runs."""
+"""`layoutctl validate`: reports every problem of a set of documents at once, before anything
+runs."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def _print_warnings(reading: Reading) -> None:
 
 
 def summary(reading: Reading) -> str:
-    """One quiet line with counts."""
+    """Return one line with counts."""
     documents = reading.documents
     counts = [
         _count(len(documents.policies), "policy", "policies"),
@@ -102,7 +103,7 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def result(reading: Reading) -> dict[str, Any]:
-    """The machine-readable result, kind ValidationResult."""
+    """Return the machine-readable result, kind ValidationResult."""
     documents = [
         {
             "kind": type(document).__name__,

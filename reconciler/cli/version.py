@@ -1,4 +1,4 @@
-"""`layoutctl version`: versions of what decides and what runs, without starting a JVM."""
+"""`layoutctl version`: versions of layoutctl and its libraries, without starting a JVM."""
 
 from __future__ import annotations
 

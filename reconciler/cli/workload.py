@@ -1,6 +1,6 @@
 """`layoutctl workload import FILE...` and `layoutctl workload show [TABLE]`.
 
-Import reads query logs into the local state and says what it kept, what it skipped and why; show
+Import reads query logs into the local state and reports what it kept, what it skipped and why; show
 lists the shapes of a table's queries. Literals are printed only with --show-literals.
 """
 
@@ -170,7 +170,7 @@ def _zone(name: str) -> dt.tzinfo:
         raise UserError(str(error), do="use a name such as Europe/Berlin or UTC") from error
 
 
-# Tables of the catalog, by the names that queries use
+# Tables of the catalog, by the names in queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,8 @@ class CatalogTables:
         return self._loaded[identifier]
 
     def _load(self, identifier: tuple[str, ...]) -> Any:
-        """A table that cannot be loaded is told of and left out; the import goes on."""
+        """Load a table; one that cannot be loaded is reported and left out, and the import
+        continues."""
         from reconciler.catalog.load import load_table
         from reconciler.catalog.metadata import schema_of
         from reconciler.core.observation import quoted_name
@@ -235,7 +236,7 @@ class CatalogTables:
         return KnownTable(str(table.metadata.table_uuid), name, schema_of(table.metadata))
 
     def touched(self, queries: Counter[str]) -> list[tuple[TouchedTable, int]]:
-        """Loaded tables that queries were kept for, busiest first."""
+        """Return the loaded tables with kept queries, most queries first."""
         found = [
             (TouchedTable(known.uuid, (self._config.name, *identifier)), queries[known.name])
             for identifier, known in self._loaded.items()
@@ -351,7 +352,7 @@ def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
 
 
 def _table_rows(tables: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    """Queries as they were logged, and how many executions they stand for where that differs."""
+    """Return the logged queries, and the number of executions they represent if it differs."""
     from reconciler.core.format import count
 
     return [("TABLE", "QUERIES", "")] + [
@@ -365,7 +366,7 @@ def _table_rows(tables: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 def _where(files: Sequence[dict[str, Any]], reason: str) -> str:
-    """ "line 3, 17, 31 ...", with the log's name where there are several."""
+    """Return "line 3, 17, 31 ...", with the log's name if there are several."""
     places = []
     for item in files:
         found = item["skippedLines"].get(reason, [])
@@ -427,7 +428,7 @@ def _table_document(
     timeout: float,
     tolerant: bool,
 ) -> dict[str, Any]:
-    """tolerant: a table that is gone is an entry of the list, not the end of it."""
+    """Return a table's document. tolerant: a table that is gone is an entry, not an error."""
     from reconciler.cli.plan import local_actor
     from reconciler.core.coverage import coverage
     from reconciler.core.format import utc
@@ -544,7 +545,7 @@ def _table_lines(item: dict[str, Any], width: int) -> list[str]:
 
 
 def _shape_lines(shapes: Sequence[dict[str, Any]], width: int) -> list[str]:
-    """One row a shape; a very long condition ends in an ellipsis (-v shows all of it)."""
+    """Return one row per shape; a very long condition ends in an ellipsis (-v shows all of it)."""
     from reconciler.cli.terminal import UNLIMITED, clip, tabulate
     from reconciler.core.format import count
 
