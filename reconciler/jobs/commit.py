@@ -1,10 +1,10 @@
-"""One commit batch: exactly once, on a table that is still what the rewrite was made from.
+"""Commits one batch exactly once, on a table that is still the one the rewrite was made from.
 
 Our checks run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through
-py4j's callback server. A failure is one only if it is a CleanableFailure and history does not hold
-the batch: a request that was sent twice is answered by a conflict with itself. Whatever else goes
-wrong leaves the outcome unknown (design: "Unknown is not failure"). Iceberg deletes no file of a
-commit of ours by itself; that is done after the search (`metadata_files`).
+py4j's callback server. A commit counts as failed only if the error is a CleanableFailure and
+history does not hold the batch: a request that was sent twice gets a conflict with itself. Any
+other failure leaves the outcome unknown (design: "Unknown is not failure"). Iceberg deletes no file
+of our commits by itself; that is done after the search (`metadata_files`).
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ FORBIDDEN = (
     "org.apache.iceberg.exceptions.NotAuthorizedException",
 )
 DENIED_STATES = ("42501", "42000")
-"""SQLSTATEs of a statement that was not carried out: no privilege (PostgreSQL), an access violation
-(MySQL). Not 25006, a read-only transaction: Iceberg sends a statement again when its connection is
-lost, so that a failover in the middle of a commit ends in a standby that refuses the second."""
+"""SQLSTATEs of a statement that was not executed: no privilege (PostgreSQL), an access violation
+(MySQL).
+
+25006, a read-only transaction, is not one: Iceberg sends a statement again if its connection is
+lost, so that after a failover in the middle of a commit a standby may refuse the second statement.
+"""
 RESENDS = 5
 RESEND_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What a batch was made from. tasks: its inputs, with the deletes that were applied to them."""
+    """The basis of a batch. tasks: its inputs, with the deletes that were applied to them."""
 
     table_uuid: str
     schema_id: int
@@ -55,11 +58,12 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing was committed. conflict: another writer's change, inputs must be looked at again;
-    denied: we may not commit to this table at all; fenced: another run took the attempt for dead
-    and removed its files; live: the branch that a rewrite of main would keep from being published;
-    unwritable: the storage's own words, where it takes no files; otherwise the catalog would not
-    take the commit although nothing was in its way.
+    """Nothing was committed.
+
+    conflict: another writer's change, inputs must be checked again; denied: we may not commit to
+    this table at all; fenced: another run took the attempt for dead and removed its files; live:
+    the branch that could not be published after a rewrite of main; unwritable: the storage's error,
+    if it is full or read-only; otherwise the catalog refused the commit without a reason of these.
     """
 
     why: str
@@ -72,14 +76,17 @@ class Refused:
 
     @property
     def final(self) -> bool:
-        """Sending the same again would be refused again."""
+        """Whether sending the same again would be refused again."""
         return self.conflict or self.denied or self.fenced or bool(self.live)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Sent, and no one knows. lost: the JVM that sent it is gone too. asserted: the head that the
-    last request was made for, None if that is not known. unwritable: as in Refused."""
+    """Sent, with an unknown outcome. lost: the JVM that sent it is gone too.
+
+    asserted: the head that the last request was made for, None if unknown. unwritable: as in
+    Refused.
+    """
 
     why: str
     lost: bool
@@ -92,8 +99,11 @@ Sent = Committed | Refused | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one commit does. files: the data files to be added; own: snapshots that this attempt
-    committed, which must not have been rolled back; allow_live_branches: as the policy says."""
+    """The content of one commit.
+
+    files: the data files to be added; own: snapshots that this attempt committed, which must not
+    have been rolled back; allow_live_branches: as in the policy.
+    """
 
     staged: Staged
     intent: Intent
@@ -106,10 +116,10 @@ class Batch:
 class Guard:
     """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop.
 
-    `refusal` is why the last call refused, "" if it did not; `already` the snapshot that carries
-    the batch; `fenced` whether another run has settled this batch, whose files are gone then;
-    `live_branch` the branch that it is refused for; `asserted` the head that the last request was
-    made for: the catalog takes it on no other.
+    `refusal`: why the last call refused, "" if it did not; `already`: the snapshot that carries the
+    batch; `fenced`: whether another run has settled this batch, whose files are then gone;
+    `live_branch`: the branch because of which it is refused; `asserted`: the head that the last
+    request was made for, the only one on which the catalog accepts it.
     """
 
     live: LiveTable
@@ -123,8 +133,11 @@ class Guard:
     calls: int = field(default=0)
 
     def validate(self, snapshots: Any) -> bool | None:
-        """None where the batch is in the table: as a boolean it is a NullPointerException in Java,
-        which leaves Iceberg's loop without being a CleanableFailure."""
+        """Return None if the batch is in the table.
+
+        As a Java boolean that is a NullPointerException, which leaves Iceberg's loop without being
+        a CleanableFailure.
+        """
         self.calls += 1
         try:
             self.already = self._arrived()
@@ -138,7 +151,7 @@ class Guard:
         return not self.refusal
 
     def explain(self) -> str:
-        """What our checks say of a conflict that Iceberg's own found first; "" if nothing."""
+        """Return what our checks find about a conflict that Iceberg found first; "" if nothing."""
         table, base_id = self.live.table, self.batch.staged.base_snapshot_id
         table.refresh()
         newer, _ = iceberg.ancestors_until(table, base_id)
@@ -153,12 +166,15 @@ class Guard:
         implements = ["org.apache.iceberg.SnapshotAncestryValidator"]
 
     def _arrived(self) -> Committed | None:
-        """The batch in the metadata that this attempt of the loop is made on. Iceberg would take
-        its own snapshot, if it found it there, for the target of a rollback."""
+        """Return the batch if it is in the metadata of this attempt of the loop.
+
+        Iceberg would take its own snapshot there for the target of a rollback.
+        """
         return history.carrying(self.live.table.operations().current(), self.batch.intent)
 
     def _check(self, line: Sequence[SnapshotInfo]) -> str:
-        """line: from the head back to the base, the base included if it was reached."""
+        """Return why the commit is refused. line: from the head back to the base, included if
+        reached."""
         table, staged, intent = self.live.table, self.batch.staged, self.batch.intent
         newer = [s for s in line if s.id != staged.base_snapshot_id]
         if any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer):
@@ -187,7 +203,8 @@ class Guard:
 
 
 def _until(snapshots: Any, base: int) -> list[SnapshotInfo]:
-    """Snapshots from the head back to the base, base included; all of them if it is missing."""
+    """Return the snapshots from the head back to the base, included; all of them if it is
+    missing."""
     found = []
     iterator = snapshots.iterator()
     while iterator.hasNext():
@@ -205,10 +222,10 @@ def changed_inputs(
     inputs: Sequence[str],
     changing: Sequence[SnapshotInfo],
 ) -> str:
-    """Why the inputs are not what was read any more, "" if they are.
+    """Return why the inputs have changed since they were read, "" if they have not.
 
-    Equality deletes added since do not count: the outputs keep the inputs' sequence number, so
-    that they apply to them too.
+    Equality deletes added since do not count: the outputs keep the inputs' sequence number, so that
+    they apply to the outputs too.
     """
     live = scan_tasks(spark, table, head, inputs)
     gone = [path for path in inputs if path not in live]
@@ -229,22 +246,24 @@ def changed_inputs(
 
 
 def describe(snapshot: SnapshotInfo) -> str:
-    """Another writer's snapshot in a few words."""
+    """Return a short description of another writer's snapshot."""
     verb = {"overwrite": "an overwrite or MERGE", "delete": "a DELETE", "replace": "a rewrite"}
     what = verb.get(snapshot.operation, snapshot.operation)
     return f"{what} (snapshot {iceberg.short(snapshot.id)})"
 
 
 def prepare(live: LiveTable) -> tuple[Prepared, ...]:
-    """The commits that may be sent for one batch, one after the other: their UUIDs are recorded
-    before the first of them writes a file."""
+    """Return the commits that may be sent for one batch, one after the other.
+
+    Their UUIDs are recorded before the first of them writes a file.
+    """
     return tuple(
         metadata_files.prepare(live.spark, live.table.newRewrite()) for _ in range(RESENDS)
     )
 
 
 def send(live: LiveTable, batch: Batch, commits: Sequence[Prepared]) -> Sent:
-    """Commits a batch; sends it again while the catalog only loses races."""
+    """Commit a batch; send it again while it only loses against other writers."""
     sent: Sent = Refused("not sent", conflict=False)
     for attempt, prepared in enumerate(commits):
         if attempt:
@@ -257,7 +276,7 @@ def send(live: LiveTable, batch: Batch, commits: Sequence[Prepared]) -> Sent:
 
 
 def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
-    """Sends one commit and searches history for it, whatever the answer was."""
+    """Send one commit and search history for it, whatever the answer was."""
     guard, error = Guard(live, batch), None
     try:
         _fill(prepared.update, batch, guard).commit()
@@ -288,7 +307,7 @@ def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
 
 
 def _fill(update: Any, batch: Batch, guard: Guard) -> Any:
-    """newRewrite() with every input, every file-scoped delete of it, and our checks."""
+    """Fill newRewrite() with every input, every file-scoped delete of it, and our checks."""
     staged, intent = batch.staged, batch.intent
     update.validateFromSnapshot(staged.base_snapshot_id)
     update.dataSequenceNumber(staged.sequence_number)
@@ -303,7 +322,7 @@ def _fill(update: Any, batch: Batch, guard: Guard) -> Any:
 
 
 def _classify(spark: Any, error: Exception, guard: Guard) -> Refused | Unknown:
-    """What an error says about a batch that history does not hold."""
+    """Classify the error of a batch that history does not hold."""
     thrown, why = java_exception(error), java_message(error)
     if thrown is not None and is_denied(spark, thrown):
         return Refused(why, conflict=False, denied=True)
@@ -320,8 +339,8 @@ def _classify(spark: Any, error: Exception, guard: Guard) -> Refused | Unknown:
 
 
 def is_denied(spark: Any, thrown: Any) -> bool:
-    """Whether we may not commit: a REST catalog's 401 or 403, or a database that refused the
-    statement which moves the table's pointer."""
+    """Whether we may not commit: a REST catalog's 401 or 403, or a database's refusal of the
+    statement that moves the table's pointer."""
     if any(iceberg.is_a(spark, thrown, name) for name in FORBIDDEN):
         return True
     while thrown is not None:

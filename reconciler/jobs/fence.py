@@ -1,17 +1,17 @@
-"""Settling attempts whose outcome is not known: committed, or fenced and cleaned (design 5).
+"""Settles attempts with an unknown outcome: committed, or fenced and cleaned up (design 5).
 
-An attempt is fenced when a late request of it can no longer succeed: the head has moved past the
-one that the request was made for, without it; or its catalog is a local SQLite file and its
-processes are gone; else an empty append that carries `layout.fence` moves the head. Only then may
-its files be removed, and only then may another attempt touch its inputs.
+An attempt is fenced when no late request of it can succeed any more. Either the head has moved past
+the one that the request was made for, without it; or the catalog is a local SQLite file and the
+attempt's processes are gone; or an empty append that carries `layout.fence` moves the head. Only
+then may its files be removed, and only then may another attempt use its inputs.
 
-Where nobody can tell whether its processes are gone (another host, another container), it may yet
-send its first commit: the append then names the whole attempt, and whoever finds it newer than
-what he read does not commit (`commit.Guard`).
+If its processes cannot be observed (another host, another container), the attempt may yet send its
+first commit. The append then names the whole attempt, and an attempt that finds itself named in a
+snapshot newer than the one it read does not commit (`commit.Guard`).
 
-The head that counts is the one of the last request, not the snapshot that the rows were read at: a
-batch is sent on top of other writers' appends and of our own earlier batches. It is known to the
-process that sent it; after a crash it is not, and a moved head proves nothing.
+The head that counts is that of the last request, not the snapshot from which the rows were read: a
+batch is sent on top of other writers' appends and of our own earlier batches. Only the process that
+sent it knows that head; after a crash it is unknown, and a moved head proves nothing.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from reconciler.jobs.iceberg import LiveTable
 from reconciler.jobs.translate import CLEANABLE, java_exception
 
 JVM_EXIT_SECONDS = 90.0
-"""A JVM that lost its driver ends by itself once its commit in flight has returned."""
+"""Wait for a JVM that lost its driver: it ends by itself after the commit that it was sending."""
 REQUEST_TIMEOUT_SECONDS = 60.0
-"""After this long no catalog still works on a request whose sender gave up."""
+"""After this time no catalog still works on a request whose sender gave up."""
 
 OnEvent = Callable[[Event], None]
 
@@ -56,9 +56,9 @@ def resolve(
     lease: Lease,
     on_event: OnEvent,
 ) -> int:
-    """Settles every open attempt of the table and says how many there were.
+    """Settle every open attempt of the table and return their number.
 
-    Call with the lease held, before any work.
+    Call it with the lease held, before any work.
     """
     live = LiveTable(spark, name, table)
     intents = ledger.open_intents(str(table.operations().current().uuid()))
@@ -100,13 +100,16 @@ def _close(ledger: Ledger, members: Sequence[Intent]) -> None:
 
 
 def closed(intent: Intent) -> Outcome:
-    """The one outcome of batch 0: the attempt's prefix holds only what is referenced."""
+    """Return the single outcome of batch 0: the attempt's prefix holds only referenced files."""
     return Outcome(intent.attempt_id, 0, "", ATTEMPT_CLOSED, None, 0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 def _sender_gone(members: Sequence[Intent], lease: Lease, attempt_id: str, name: str) -> bool:
-    """True if its processes are known to be dead; a lingering JVM is waited for. False if they ran
-    elsewhere, where no one can tell. An attempt that still runs here is not ours to settle.
+    """Whether the attempt's processes are known to be dead; a JVM that is still ending is waited
+    for.
+
+    False if they ran elsewhere, where they cannot be observed. An attempt that still runs here is
+    not settled.
     """
     writer = members[0].writer
     if writer and not processes.is_local(writer):
@@ -129,10 +132,11 @@ def settle(
     on_event: OnEvent,
     asserted: int | None = None,
 ) -> tuple[Outcome, ...]:
-    """Outcomes of one batch: committed if history has it, else failed once it is fenced.
+    """Return the outcomes of one batch: committed if it is in history, else failed once it is
+    fenced.
 
-    sender_gone: the processes that sent the commit are dead, or the call has returned.
-    asserted: the head that the last request was made for, None where that is not known.
+    sender_gone: the processes that sent the commit are dead, or the call has returned. asserted:
+    the head that the last request was made for, None if unknown.
     """
     found = history.search(live, intent)
     if found is None and not (
@@ -158,12 +162,13 @@ def _fenced(table: Any, catalog: CatalogConfig, sender_gone: bool, asserted: int
 
 
 def is_local_sqlite(catalog: CatalogConfig) -> bool:
-    """Its commits are system calls of the sender: none can arrive after its death."""
+    """Whether the catalog is a local SQLite file: commits are system calls of the sender, so that
+    none can arrive after its death."""
     return str(catalog.properties.get("uri", "")).startswith("sqlite")
 
 
 def _marked(table: Any, intent: Intent) -> bool:
-    """Whether history says already that the batch is fenced."""
+    """Whether history already shows that the batch is fenced."""
     newer, _ = iceberg.ancestors_until(table, intent.base_snapshot_id)
     return any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer)
 
@@ -171,9 +176,9 @@ def _marked(table: Any, intent: Intent) -> bool:
 def _fence_attempt(
     live: LiveTable, opened: Intent, sent: Sequence[Intent], on_event: OnEvent
 ) -> None:
-    """From now on no batch of the attempt can be committed, sent already or not.
+    """Fence the attempt: from now on none of its batches can be committed, sent already or not.
 
-    opened: batch 0, or the first that is open. sent: the batches whose outcome nobody recorded.
+    opened: batch 0, or the first that is open. sent: the batches without a recorded outcome.
     """
     live.table.refresh()
     if _marked(live.table, replace(opened, batch=0)):
@@ -185,7 +190,7 @@ def _fence_attempt(
 
 
 def _fence_by_append(live: LiveTable, intent: Intent, on_event: OnEvent) -> Committed | None:
-    """Waits out the request timeout, then moves the head unless someone else did."""
+    """Wait for the request timeout, then move the head unless someone else did."""
     _wait_for_requests(on_event)
     found = history.search(live, intent)
     if found is not None:
@@ -206,7 +211,7 @@ def _wait_for_requests(on_event: OnEvent) -> None:
 
 
 def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:
-    """Appends the snapshot that fences the batch, once, whatever is answered."""
+    """Append the snapshot that fences the batch, once, whatever the answer is."""
     mark = f"{attempt_id}/{batch}"
     base = live.table.currentSnapshot()
     guard = _MarkGuard(live, mark, None if base is None else int(base.snapshotId()))
@@ -226,7 +231,7 @@ def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:
     if appended is not None:
         metadata_files.tidy(live, prepared, appended, answered=error is None)
         return
-    if error is None:  # accepted, and expired or rolled back since
+    if error is None:  # it was accepted, and has expired or was rolled back since
         return
     if _cannot_arrive(live, error):
         metadata_files.remove_unwanted(live, prepared, None)
@@ -248,15 +253,18 @@ def _unfenced(attempt_id: str) -> UnavailableError:
 
 @dataclass(frozen=True, slots=True)
 class _MarkGuard:
-    """Ends Iceberg's loop once the mark is in the table: Iceberg would take the snapshot that it
-    finds for the target of a rollback, and drop what others committed after it."""
+    """Ends Iceberg's loop once the mark is in the table.
+
+    Iceberg would take the snapshot that it finds for the target of a rollback, and drop what others
+    committed after it.
+    """
 
     live: LiveTable
     mark: str
     base: int | None
 
     def find(self) -> int | None:
-        """The snapshot with the mark in the table as it was refreshed last."""
+        """Return the snapshot with the mark in the last refreshed table."""
         metadata = self.live.table.operations().current()
         base = -1 if self.base is None else self.base
         for snapshot in history.added_since(metadata, base):
@@ -266,7 +274,8 @@ class _MarkGuard:
         return None
 
     def validate(self, snapshots: Any) -> bool | None:
-        """None, as in commit.Guard, leaves the loop by an error that is not cleanable."""
+        """Return None, as in commit.Guard, to leave the loop with an error that is not
+        cleanable."""
         return True if self.find() is None else None
 
     def errorMessage(self) -> str:
@@ -277,7 +286,8 @@ class _MarkGuard:
 
 
 def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Outcome, ...]:
-    """What the snapshot's summary says about a batch whose executor died before recording it.
+    """Return outcomes from the snapshot's summary, for a batch whose executor died before recording
+    them.
 
     A batch of several actions has one summary: its sums are given to the first of them.
     """

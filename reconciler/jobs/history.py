@@ -1,8 +1,8 @@
-"""Whether a commit of ours arrived: searched before anything of it is cleaned up or sent again.
+"""Searches for a commit of ours before anything of it is cleaned up or sent again.
 
-A snapshot of ours carries its batch in its summary. It is looked for among all snapshots that were
-added after the one the batch was made from, on main or not, so that a rollback does not hide it.
-Where snapshots have expired since, the files themselves are looked for.
+Our snapshots carry their batch in the summary. The search covers all snapshots that were added
+after the one the batch was made from, on main or not, so that a rollback does not hide it. If
+snapshots have expired since, it searches for the files themselves.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ class Committed:
 
 
 def search(live: LiveTable, intent: Intent) -> Committed | None:
-    """The batch's snapshot, on freshly read metadata; None if no file of the batch is in the
-    table, which is certain."""
+    """Return the batch's snapshot, on freshly read metadata.
+
+    None means certainty that no file of the batch is in the table.
+    """
     live.table.refresh()
     metadata = live.table.operations().current()
     found = carrying(metadata, intent)
@@ -35,7 +37,7 @@ def search(live: LiveTable, intent: Intent) -> Committed | None:
 
 
 def carrying(metadata: Any, intent: Intent) -> Committed | None:
-    """The snapshot of this metadata that carries the batch."""
+    """Return the snapshot of this metadata that carries the batch."""
     for snapshot in added_since(metadata, intent.base_snapshot_id):
         summary = snapshot.summary()
         if summary is None or summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id:
@@ -46,7 +48,7 @@ def carrying(metadata: Any, intent: Intent) -> Committed | None:
 
 
 def added_since(metadata: Any, base: int) -> Iterator[Any]:
-    """Snapshots of every branch that were added after `base`, newest first; all if it expired."""
+    """Yield the snapshots of every branch added after `base`, newest first; all if it expired."""
     snapshots = metadata.snapshots()
     for index in reversed(range(snapshots.size())):
         snapshot = snapshots.get(index)
@@ -56,7 +58,7 @@ def added_since(metadata: Any, base: int) -> Iterator[Any]:
 
 
 def _is_complete(live: LiveTable, base: int) -> bool:
-    """Whether every snapshot from the head of main back to `base` is still there."""
+    """Whether every snapshot from the head of main back to `base` still exists."""
     head = live.table.currentSnapshot()
     if head is None or live.table.snapshot(base) is None:
         return False
@@ -65,7 +67,7 @@ def _is_complete(live: LiveTable, base: int) -> bool:
 
 
 def _search_files(live: LiveTable, intent: Intent) -> Committed | None:
-    """The snapshot that added the batch's files, by the manifests of all snapshots."""
+    """Return the snapshot that added the batch's files, by the manifests of all snapshots."""
     from pyspark.sql import functions as f
 
     if not intent.outputs:

@@ -1,6 +1,7 @@
-"""Actions that change metadata only: table properties and the sort order.
+"""Carries out actions that change only metadata: table properties and the sort order.
 
-Each records the value it replaces, and is done, pending or lost by what the table says now.
+Each records the value it replaces; the table's present value decides if it is done, pending or
+lost.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from reconciler.jobs.standing import Standing
 from reconciler.jobs.translate import CLEANABLE, java_exception, java_message, lost_jvm
 
 RESENDS = 10
-"""Commits in a row that other writers may win before it is given up."""
+"""Commits in a row that may lose against other writers before the action fails."""
 PAUSE_SECONDS = 0.5
-"""Before a commit is sent again that was answered by neither yes nor no."""
+"""Pause before a commit is sent again that was neither accepted nor refused."""
 
 
 def judge(table: Any, action: Action) -> Standing:
-    """Validity of a metadata action on the table as it is now."""
+    """Return the validity of a metadata action on the present table."""
     if action.type is ActionType.SET_SORT_ORDER:
         terms = sort_terms(table)
         if has_order(terms, action.key):
@@ -42,7 +43,7 @@ def judge(table: Any, action: Action) -> Standing:
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:
-    """The table's sort order in canonical form (actions.sort_term)."""
+    """Return the table's sort order in canonical form (actions.sort_term)."""
     return tuple(
         sort_term(
             str(part.transform().toString()),
@@ -55,12 +56,13 @@ def sort_terms(table: Any) -> tuple[str, ...]:
 
 
 def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
-    """Commits the change if it is still pending on the metadata that it replaces.
+    """Commit the change if it is still pending on the metadata that it replaces.
 
-    Iceberg's own updates would be redone on whatever another writer committed meanwhile; here the
-    commit names the metadata that was judged, and a refused one is judged anew. A commit that was
-    answered as a failure, or not at all, and is found done, is ours. Returns what was found, and
-    when it was committed "name: old -> new" for the ledger and for people.
+    Iceberg's own updates would be repeated on whatever another writer committed meanwhile. Here the
+    commit names the metadata that was judged; after a refusal the new metadata is judged. If a
+    commit was reported as failed, or not answered, and its change is found in the table, it is
+    ours. Returns the state found, and after a commit "name: old -> new" for the ledger and for
+    people.
     """
     before, unknown = _shown(table), ""
     for number in range(RESENDS):
@@ -95,7 +97,7 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
 
 
 def _is_final(spark: Any, table: Any, error: Exception) -> bool:
-    """Whether sending the same again would be answered the same."""
+    """Whether sending the same commit again would get the same answer."""
     if lost_jvm(error):
         raise _unknown(table, "The Spark process ended while it committed.") from error
     thrown = java_exception(error)
@@ -111,7 +113,7 @@ def _refused(spark: Any, table: Any, error: Exception) -> Exception:
 
 
 def _why_unknown(spark: Any, error: Exception) -> str:
-    """Why nobody knows what became of the commit, "" if it lost against another one."""
+    """Return why the commit's outcome is unknown, "" if it lost against another one."""
     thrown = java_exception(error)
     lost = thrown is not None and iceberg.is_a(spark, thrown, commit.COMMIT_FAILED)
     return "" if lost else java_message(error)
@@ -126,7 +128,7 @@ def _unknown(table: Any, *details: str) -> UnknownCommitError:
 
 
 def _changed(spark: Any, table: Any, base: Any, action: Action) -> Any:
-    """The metadata after the action."""
+    """Return the metadata after the action."""
     if action.type is ActionType.SET_PROPERTIES:
         wanted = spark._jvm.java.util.HashMap(base.properties())
         for name, value in action.properties_new:
@@ -153,7 +155,7 @@ def _detail(table: Any, action: Action, before: str) -> str:
 
 
 def _shown(table: Any) -> str:
-    """The sort order as people write it."""
+    """Return the sort order as people write it."""
     schema, parts = table.schema(), []
     for part in table.sortOrder().fields():
         column = str(schema.findColumnName(part.sourceId()))

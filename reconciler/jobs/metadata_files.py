@@ -1,11 +1,11 @@
-"""The manifests and manifest lists that a commit of ours wrote, and when they may be removed.
+"""Removes the manifests and manifest lists of our commits, when that is safe.
 
-Iceberg deletes them by itself when a commit fails. But a commit may have arrived although it was
-answered as a failure (sent again by a gateway, an HTTP client or a database driver), and then
-Iceberg deletes the files of the live snapshot. So a commit of ours deletes nothing: it only notes
-what Iceberg would have deleted, and the files are removed here, once history was searched.
+Iceberg deletes them by itself when a commit fails. But a commit may succeed although it was
+reported as failed (sent again by a gateway, an HTTP client or a database driver), and then Iceberg
+would delete the files of the live snapshot. So our commits delete nothing: they only note what
+Iceberg would have deleted, and the files are removed here, after history was searched.
 
-Their names carry a random UUID of the commit, which the ledger records before the first file is
+Their names contain a random UUID of the commit, which the ledger records before the first file is
 written. It identifies them after a crash, and no other writer's file has it.
 """
 
@@ -26,8 +26,10 @@ PRODUCER = "org.apache.iceberg.SnapshotProducer"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A commit before it is sent. uuid: of the names of its files, "" if it cannot be known.
-    unwanted: a java.util.Queue of the files that Iceberg wanted to delete."""
+    """A commit before it is sent. uuid: in the names of its files, "" if unknown.
+
+    unwanted: a java.util.Queue of the files that Iceberg wanted to delete.
+    """
 
     update: Any
     uuid: str
@@ -35,7 +37,7 @@ class Prepared:
 
 
 def prepare(spark: Any, update: Any) -> Prepared:
-    """Takes the deletion of files from a new SnapshotUpdate."""
+    """Return the prepared commit; its SnapshotUpdate no longer deletes files itself."""
     unwanted = spark._jvm.java.util.concurrent.ConcurrentLinkedQueue()
     add = iceberg.method(spark, "java.util.Collection", "add", "boolean", "java.lang.Object")
     update.deleteWith(iceberg.as_lambda(spark, "java.util.function.Consumer", add.bindTo(unwanted)))
@@ -43,7 +45,8 @@ def prepare(spark: Any, update: Any) -> Prepared:
 
 
 def _commit_uuid(spark: Any, update: Any) -> str:
-    """Iceberg has no public name for it; a version that has another field gives ""."""
+    """Return the commit's UUID, which Iceberg does not publish; "" if a version has another
+    field."""
     from py4j.protocol import Py4JJavaError
 
     with contextlib.suppress(Py4JJavaError):
@@ -54,9 +57,9 @@ def _commit_uuid(spark: Any, update: Any) -> str:
 
 
 def remove_unwanted(live: LiveTable, prepared: Prepared, committed: int | None) -> None:
-    """Removes what Iceberg wanted to, except for the files of the snapshot that was committed.
+    """Remove the files that Iceberg wanted to delete, except those of the committed snapshot.
 
-    committed: None if the commit certainly did not arrive. A file that cannot be removed stays.
+    committed: None if the commit certainly failed. A file that cannot be removed stays.
     """
     if prepared.unwanted.isEmpty():
         return
@@ -70,7 +73,8 @@ def remove_unwanted(live: LiveTable, prepared: Prepared, committed: int | None) 
 
 
 def tidy(live: LiveTable, prepared: Prepared, committed: int, answered: bool) -> None:
-    """Removes what the other attempts of a commit that is done wrote; it stays done if that fails.
+    """Remove the files of a commit's other attempts; if that fails, the commit still counts as
+    done.
 
     answered: Iceberg knows that it is done, and named the files.
     """
@@ -84,10 +88,10 @@ def tidy(live: LiveTable, prepared: Prepared, committed: int, answered: bool) ->
 def remove_of_commits(
     live: LiveTable, commits: Collection[str], committed: int | None
 ) -> tuple[int, int]:
-    """Removes the files of commits by their UUIDs, except for those of the snapshot that was
-    committed; how many, and their bytes.
+    """Remove the files of commits by their UUIDs, except those of the committed snapshot.
 
-    Call it with None only for commits that did not arrive and cannot arrive any more.
+    Returns their number and bytes. Call it with None only for commits that did not succeed and
+    cannot succeed any more.
     """
     known = [commit for commit in commits if _is_uuid(commit)]
     kept = _files_of(live, committed)
@@ -116,7 +120,8 @@ def is_file_of(name: str, commits: Iterable[str]) -> bool:
 
 
 def _files_of(live: LiveTable, snapshot_id: int | None) -> set[str] | None:
-    """The snapshot's manifest list and manifests; None if they are not known: it expired."""
+    """Return the snapshot's manifest list and manifests; None if they are unknown because it
+    expired."""
     if snapshot_id is None:
         return set()
     snapshot = live.table.snapshot(snapshot_id)

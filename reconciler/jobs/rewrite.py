@@ -1,8 +1,8 @@
 """Executes a plan on one table: attempts of groups, verified, committed in batches, exactly once.
 
-`execute` is what the CLI, the demo and the driver call; `resume` settles what a crash left. The
-order of virtues: never lose or double a row, never leave files behind, keep going after conflicts.
-Contract: design section 5 (safety) and the definitions of plan, group, batch, lease and fence.
+The CLI, the demo and the driver call `execute`; `resume` settles what a crash left. The priorities:
+never lose or duplicate a row, never leave files behind, continue after conflicts. Contract: design
+section 5 (safety) and the definitions of plan, group, batch, lease and fence.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ from reconciler.jobs.write import Attempt, Written
 
 RENEW_SECONDS = 20.0
 LEASE_SECONDS = 60.0
-"""How long a lease lasts that is not renewed (definitions: Lease)."""
+"""Seconds until a lease expires that is not renewed (definitions: Lease)."""
 POLL_SECONDS = 0.2
 COMPARABLE = 4
-"""Groups up to so much smaller tell how another one compresses."""
+"""A group up to this factor smaller predicts how another one compresses."""
 
 OnEvent = Callable[[Event], None]
 
@@ -75,11 +75,11 @@ def execute(
     on_event: OnEvent,
     should_stop: Callable[[], bool],
 ) -> ExecutionResult:
-    """Runs the request's actions; returns what became of them.
+    """Run the request's actions; return their results.
 
-    Conflicts are worked around within the request's bounds. Raises when nothing more can be done:
+    Conflicts are handled within the request's bounds. Raises if nothing more can be done:
     BlockedError (lease, veto, live branch), VerificationError, UnknownCommitError, UserError,
-    UnavailableError. Whatever is raised, the table holds whole verified commits only.
+    UnavailableError. Whatever is raised, the table holds only whole verified commits.
     """
     with translated(f"rewrite {'.'.join(request.table)}"):
         return _Execution(request, spark, ledger, lease, on_event, should_stop).run()
@@ -93,7 +93,7 @@ def resume(
     lease: Lease,
     on_event: OnEvent,
 ) -> int:
-    """Settles what earlier attempts on the table left open; how many there were."""
+    """Settle what earlier attempts on the table left open; return their number."""
     with translated(f"resume work on {'.'.join(table)}"):
         name = iceberg.qualified(catalog, table)
         loaded = iceberg.load(spark, name)
@@ -103,14 +103,16 @@ def resume(
 
 
 def _attempt_id(plan_id: str, table: Any) -> str:
-    """planId + attempt + read snapshot; the attempt is a time, so that none is used twice."""
+    """Return planId + attempt + read snapshot; the attempt is a time, so that no id is used
+    twice."""
     snapshot = table.currentSnapshot()
     return f"{plan_id}-{time.time_ns() // 1000:x}-{snapshot.snapshotId() if snapshot else 0}"
 
 
 @contextlib.contextmanager
 def _holding(lease: Lease, uuid: str, attempt_id: str) -> Iterator[Callable[[], str]]:
-    """Holds the lease and renews it; yields a function that says why it was lost, "" if held."""
+    """Hold the lease and renew it; yield a function that returns why it was lost, "" if it is
+    held."""
     lease.acquire(uuid, attempt_id)
     lost: list[str] = []
     ended = threading.Event()
@@ -124,7 +126,7 @@ def _holding(lease: Lease, uuid: str, attempt_id: str) -> Iterator[Callable[[], 
             except BlockedError as error:
                 lost.append(error.what)
                 return
-            except Exception as error:  # the state directory is locked or full, the catalog away
+            except Exception as error:  # e.g. a locked state directory
                 if time.monotonic() - renewed > LEASE_SECONDS:
                     why = error.what if isinstance(error, ReconcilerError) else repr(error)
                     lost.append(f"the lease could not be renewed: {why}")
@@ -168,8 +170,8 @@ class _Execution:
         self.started: dict[int, Group] = {}
         self.written: list[_Done] = []
         self.sent: set[int] = set()
-        self.committed: set[str] = set()  # files of ours that the table took
-        self.in_doubt = False  # a batch was sent, and what became of it is not recorded
+        self.committed: set[str] = set()  # files of ours that were committed
+        self.in_doubt = False  # a batch was sent, and its outcome is not recorded
         self.conflicts = 0
         self.stopped = False
         self.lease_lost: Callable[[], str] = lambda: ""
@@ -197,7 +199,7 @@ class _Execution:
         )
 
     def _check_table(self) -> None:
-        """Refusals that hold for the whole request, before anything is written."""
+        """Raise for reasons that apply to the whole request, before anything is written."""
         self.table.refresh()
         standing.require_base(self.table, self.request, self.shown)
         standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
@@ -272,7 +274,7 @@ class _Execution:
         return not (over_bytes or over_cpu)
 
     def _pending(self) -> tuple[list[tuple[str, Action]], ScanTasks]:
-        """Rewriting actions cut down to the inputs that still stand, and the head's scan tasks."""
+        """Return the rewriting actions with only valid inputs, and the head's scan tasks."""
         states, tasks = self._judge()
         pending = [
             (action_id, replace(action, inputs=states[action_id].inputs))
@@ -305,7 +307,7 @@ class _Execution:
             time.sleep(POLL_SECONDS)
 
     def _attempt(self, pending: Sequence[tuple[str, Action]], tasks: ScanTasks) -> bool:
-        """One attempt on the current head; True if conflicts left something to do."""
+        """Run one attempt on the current head; return True if conflicts left something to do."""
         attempt = self._open_attempt()
         self.started, self.sent = {}, set()
         opened = self._intent(
@@ -316,7 +318,7 @@ class _Execution:
             groups = [group for item in pending for group in self._groups(*item, tasks)]
             conflicts = self._run_batches(attempt, groups, tasks)
         except BaseException as error:
-            # A commit that was interrupted may still arrive: the next run settles the attempt.
+            # An interrupted commit may still succeed: the next run settles the attempt.
             if not self.in_doubt and not lost_jvm(error):
                 self._give_up(attempt, opened)
             raise
@@ -340,7 +342,7 @@ class _Execution:
         )
 
     def _give_up(self, attempt: Attempt, opened: Intent) -> None:
-        """Closes the attempt after an error, which stays the one that is told."""
+        """Close the attempt after an error, which remains the one that is raised."""
         try:
             self._close_attempt(attempt, opened)
         except Exception as second:
@@ -356,8 +358,10 @@ class _Execution:
         self.ledger.record_outcomes(opened, (*dropped, fence.closed(opened)))
 
     def _dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
-        """What was read for groups that were never sent: it was spent all the same. A group that
-        was begun is charged whole, because how far it came is not known."""
+        """Return outcomes for groups that were never sent: their reads count as spent.
+
+        A group that was begun is charged in full, because how far it came is unknown.
+        """
         begun = [group for number, group in self.started.items() if number not in self.sent]
         return tuple(
             Outcome(
@@ -443,8 +447,10 @@ class _Execution:
         return written
 
     def _expected(self, group: Group) -> Compression | None:
-        """As in groups of the action so far: rows of one table that get the same order compress
-        alike, if they come from files about as large."""
+        """Return the compression measured in earlier groups of the action.
+
+        Rows of one table in the same order compress alike, if they come from files of similar size.
+        """
         live = group.live_bytes
         told = [
             done
@@ -464,7 +470,8 @@ class _Execution:
         groups: Sequence[Group],
         members: Sequence[int],
     ) -> list[Written] | None:
-        """The batch's groups when all are written; None if another writer took their inputs."""
+        """Return the batch's groups when all are written; None if another writer replaced their
+        inputs."""
         waiting = set(futures)
         while waiting:
             if self._stopping():
@@ -489,7 +496,7 @@ class _Execution:
         members: Sequence[int],
         error: BaseException,
     ) -> bool:
-        """A file that could not be read is a conflict if the head does not refer to it any more."""
+        """Whether the error is a conflict: the unreadable file is no longer part of the head."""
         if lost_jvm(error) or "NotFound" not in str(error):
             return False
         paths = [file.path for i in members for file in groups[i].inputs]
@@ -513,8 +520,11 @@ class _Execution:
         return self.stopped
 
     def _cancel_jobs(self, attempt: Attempt, running: Sequence[int]) -> None:
-        """Of running groups, and the jobs that their threads are about to start: a write is of
-        several. Spark remembers a thousand names: those of other groups would drive these out."""
+        """Cancel the jobs of running groups, and those that their threads are about to start.
+
+        A write has several jobs. Spark remembers only a thousand cancelled names, so other groups
+        are left out.
+        """
         context = self.spark.sparkContext._jsc.sc()
         for number in running:
             for step in ("write", "verify"):
@@ -525,7 +535,7 @@ class _Execution:
     def _commit(
         self, attempt: Attempt, batch: int, written: Sequence[Written], groups: int
     ) -> bool:
-        """Sends one batch; False if it was refused and its files were dropped."""
+        """Send one batch; return False if it was refused and its files were dropped."""
         self._require_lease()
         self.sent.update(part.number for part in written)
         paths = tuple(sorted(file.path for part in written for file in part.group.inputs))
@@ -575,7 +585,7 @@ class _Execution:
     def _settle(
         self, intent: Intent, sent: commit.Unknown, written: Sequence[Written]
     ) -> commit.Sent:
-        """What became of a commit whose call failed in an unknown way."""
+        """Settle a commit whose call failed with an unknown outcome."""
         if sent.lost:
             raise UnknownCommitError(
                 f"the Spark process ended while it committed to {self.shown}",
@@ -604,7 +614,8 @@ class _Execution:
         return commit.Refused(sent.why, conflict=False, unwritable=sent.unwritable)
 
     def _remove_metadata(self, intent: Intent, committed: int | None) -> None:
-        """Of a settled batch: what its commits wrote, but for the files of the one that is done."""
+        """Remove what the commits of a settled batch wrote, except the files of the successful
+        one."""
         try:
             metadata_files.remove_of_commits(self.live, intent.commits, committed)
         except Exception as error:
@@ -647,7 +658,7 @@ class _Execution:
         if sent.rolled_back:
             standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
 
-    # Records and words
+    # Records and messages
 
     def _intent(
         self,
@@ -695,7 +706,7 @@ class _Execution:
             )  # fmt: skip
 
     def _results(self) -> tuple[ActionResult, ...]:
-        """Where every action stands on the head that this execution leaves."""
+        """Return the state of every action on the resulting head."""
         states, _ = self._judge()
         results = []
         for action_id, action in self._items():
@@ -706,7 +717,7 @@ class _Execution:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What is remembered of a group that was written: which action's, and how it compressed."""
+    """A written group: its action, and how it compressed."""
 
     action_id: str
     live_bytes: int
@@ -735,7 +746,7 @@ def _checks(written: Written) -> str:
 def _outcomes(
     intent: Intent, written: Sequence[Written], state: str, snapshot_id: int | None, detail: str
 ) -> tuple[Outcome, ...]:
-    """One outcome per action of the batch: sums over its groups."""
+    """Return one outcome per action of the batch: sums over its groups."""
     outcomes = []
     for action_id in intent.action_ids:
         parts = [part for part in written if part.group.action_id == action_id]

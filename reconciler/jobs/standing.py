@@ -1,7 +1,7 @@
-"""Which inputs of an action still stand on the live head (definitions: "Validity is per action").
+"""Finds the inputs of an action that are still valid on the live head ("Validity is per action").
 
-An input stands while it is live and the deletes on it are those of the plan's snapshot. What
-remains after a conflict is planned again on this subset, which the approval covers.
+An input is valid while it is live and its deletes are those of the plan's snapshot. After a
+conflict the remaining inputs are rewritten as a subset, which the approval covers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ STALE = "layoutctl plan"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """inputs: those that still stand, sorted. why: what happened to the others, "" if nothing."""
+    """inputs: those that are still valid, sorted. why: what happened to the others, "" if
+    nothing."""
 
     validity: Validity
     inputs: tuple[str, ...] = ()
@@ -31,7 +32,7 @@ class Standing:
 
 
 def require_base(table: Any, request: ExecutionRequest, name: str) -> None:
-    """Raises unless the table is the plan's, and its snapshot is in main's history."""
+    """Raise unless the table is the plan's, and its snapshot is in main's history."""
     if str(table.operations().current().uuid()) != request.table_uuid:
         raise StalePlanError(
             f"{name} is not the table that was planned: it was dropped and created again",
@@ -55,7 +56,8 @@ def require_base(table: Any, request: ExecutionRequest, name: str) -> None:
 
 
 def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
-    """A rolled-back commit of the plan is a human's veto (design section 5)."""
+    """Raise if a commit of the plan was rolled back, which is a person's veto (design section
+    5)."""
     in_history: set[int] | None = None
     for snapshot in iceberg.each(table.snapshots()):
         if snapshot.summary().get(iceberg.PLAN_ID) != plan_id:
@@ -71,14 +73,15 @@ def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
 
 
 def refuse_live_branches(spark: Any, table: Any, name: str) -> None:
-    """Write-audit-publish: a rewrite of main would keep a live branch from being published."""
+    """Raise if a branch is live: after a rewrite of main it could not be published
+    (write-audit-publish)."""
     live = live_branch(spark, table)
     if live:
         raise live_branch_error(name, live)
 
 
 def live_branch(spark: Any, table: Any) -> str:
-    """The first live branch of the table as it was loaded or refreshed last, "" for none."""
+    """Return the first live branch of the table as last loaded or refreshed, "" for none."""
     return branches.live_branch(_branches(spark, table))
 
 
@@ -122,7 +125,7 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
 
 
 def base_tasks(spark: Any, table: Any, request: ExecutionRequest) -> ScanTasks:
-    """At the plan's snapshot, every input of the request."""
+    """Return the scan tasks of every input of the request, at the plan's snapshot."""
     wanted = [path for action in request.actions for path in action.inputs]
     assert request.base_snapshot_id is not None
     return scan_tasks(spark, table, request.base_snapshot_id, wanted)
@@ -134,7 +137,8 @@ def judge(
     base: Mapping[str, Deletes],
     live: Mapping[str, TaskFile],
 ) -> Standing:
-    """One rewriting action. done: the head's ancestors carry its id. live: the head's files."""
+    """Judge one rewriting action. done: the head's ancestors carry its id. live: the head's
+    files."""
     unchanged = [
         path for path in action.inputs if path in live and live[path].deletes == base.get(path)
     ]
@@ -155,7 +159,7 @@ def judge(
 
 
 def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:
-    """Ids of the request's actions that commits in main's history since the plan carry."""
+    """Return the ids of the request's actions in commits of main's history since the plan."""
     assert request.base_snapshot_id is not None
     newer, _ = iceberg.ancestors_until(table, request.base_snapshot_id)
     found: set[str] = set()
@@ -166,7 +170,7 @@ def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:
 
 
 def check_inputs(request: ExecutionRequest, tasks: Sequence[str], name: str) -> None:
-    """Raises if an input was not live even when the plan was made: the plan is not this table's."""
+    """Raise if an input was not live when the plan was made: the plan belongs to another table."""
     known = set(tasks)
     foreign = [p for action in request.actions for p in action.inputs if p not in known]
     if foreign:
