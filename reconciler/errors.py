@@ -1,8 +1,8 @@
-"""Every error a user can meet, and the exit code that `layoutctl` ends with.
+"""All errors for users, and the exit codes of `layoutctl`.
 
-An error says what is wrong, where, why, and what to do next. Foreign exceptions are translated
-into one of these once, at the boundary where the foreign library is called; the CLI prints
-`render()` and never a traceback. The exit codes are a contract: see docs/reference/cli.md.
+An error says what is wrong, where, why, and what to do next. Foreign exceptions are translated once
+into one of these, where the foreign library is called; the CLI prints `render()` and never a
+traceback. The exit codes are a contract: see docs/reference/cli.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ EXIT_INTERRUPTED = 130
 
 
 def first_line(said: BaseException | str, most: int = 300) -> str:
-    """The first line of a foreign message, cut to a readable length; an empty one's type."""
+    """Return the first line of a foreign message, cut to a readable length; its type if it is
+    empty."""
     lines = str(said).strip().splitlines()
     if lines:
         return lines[0][:most]
@@ -43,7 +44,7 @@ class ReconcilerError(Exception):
         self.do = do
 
     def render(self) -> str:
-        """The text printed on stderr, without colour and without a trailing newline."""
+        """Return the text printed on stderr, without colour and without a trailing newline."""
         lines = [f"error: {self.what}"]
         lines += [f"  {detail}" for detail in self.details]
         if self.do:
@@ -62,15 +63,15 @@ class UnsupportedError(UserError):
 
 
 class AccessDeniedError(UserError):
-    """The catalog or the storage refused the credentials, or what they may do is too little."""
+    """The catalog or the storage refused the credentials, or their rights are too small."""
 
 
 class TableNotFoundError(UserError):
-    """The catalog answers, and has no such table or namespace."""
+    """The catalog answers, but has no such table or namespace."""
 
 
 class TableDamagedError(UserError):
-    """A file that the table's metadata refers to is missing, or is not what it should be."""
+    """A file that the table's metadata refers to is missing or damaged."""
 
 
 class StateError(UserError):
@@ -78,29 +79,30 @@ class StateError(UserError):
 
 
 class KeyNotFoundError(UserError):
-    """A clustering key of the policy is no column of the table, or one without an order."""
+    """A clustering key of the policy is not a column of the table, or its column has no order."""
 
 
 class StalePlanError(UserError):
-    """The plan does not fit the table any more: plan again and go on."""
+    """The plan no longer matches the table: plan again and continue."""
 
 
 class BlockedError(ReconcilerError):
-    """Nothing is wrong, but approval, a budget, a window or an owner stands in the way."""
+    """Nothing is wrong, but approval, a budget, a window or an owner prevents the work."""
 
     exit_code = EXIT_BLOCKED
 
 
 class VetoError(BlockedError):
-    """A person's or another tool's state of the table forbids the work until it is changed."""
+    """A state that a person or another tool gave the table forbids the work until it is changed."""
 
 
 class RolledBackError(VetoError):
-    """A person rolled back a commit of the plan: it is not done again."""
+    """A person rolled back a commit of the plan: the plan is not carried out again."""
 
 
 class LiveBranchesError(VetoError):
-    """The table has branches or staged snapshots that a rewrite of main would upset."""
+    """The table has branches or staged snapshots that could not be published after a rewrite of
+    main."""
 
 
 class UnavailableError(ReconcilerError):
@@ -126,17 +128,17 @@ class VerificationError(InternalError):
 
 
 class ConflictError(ReconcilerError):
-    """Another writer changed inputs of an action. Not a failure: plan again and go on."""
+    """Another writer changed inputs of an action. Not a failure: plan again and continue."""
 
     exit_code = EXIT_UNAVAILABLE
 
 
 class MemoryExhaustedError(UnavailableError):
-    """Spark ran out of memory, in its driver or in an executor; more of it may help."""
+    """Spark ran out of memory, in its driver or in an executor; more memory may help."""
 
 
 class UnknownCommitError(UnavailableError):
-    """A commit was sent and its outcome is not known. Nothing may be cleaned up before it is."""
+    """A commit was sent and its outcome is unknown. Nothing may be cleaned up until it is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The documents' schema, read from the CRDs: the only source of fields, defaults and bounds.
 
 `validate` checks against `validation_schema`, editors read `editor_schema`, parsing applies
-`with_defaults`. CRDs lie beside this module in an installed wheel and in crds/ in a checkout.
+`with_defaults`. The CRDs are beside this module in an installed wheel and in crds/ in a checkout.
 """
 
 from __future__ import annotations

@@ -76,15 +76,20 @@ def same_tables(pattern: str) -> tuple[object, ...]:
 
 
 def covers(pattern: str, other: str) -> bool:
-    """Whether the pattern matches every table that `other` does: its stars must take in those of
-    `other`, which stand for a character that no name holds, a `**` for no level, one and two."""
+    """Whether the pattern matches every table that `other` does.
+
+    It is matched with names made from `other`: each star becomes a character that no name has, each
+    `**` no level, one level and two levels.
+    """
     names = (_filled(_compile(other), levels) for levels in range(3))
     return all(matches(pattern, tuple(name.split(_SEPARATOR))) for name in names)
 
 
 def _filled(compiled: _Compiled, levels: int) -> str:
-    """A name that stands for those which the pattern matches with `levels` levels for each `**`;
-    for one level where it cannot be none."""
+    """Return a name made from the pattern, with `levels` levels for each `**`.
+
+    One level is used where `**` cannot match none.
+    """
     across = _SEPARATOR.join([_ANYTHING] * max(levels, 1))
     out, at = "", 0
     while at < len(compiled.tokens):

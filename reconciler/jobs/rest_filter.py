@@ -54,10 +54,10 @@ def filtered(conf: Mapping[str, str]) -> tuple[dict[str, str], list[RestFilter]]
 
 
 class RestFilter:
-    """A server on a port of this machine that stands for one REST catalog.
+    """A server on a port of this machine that forwards to one REST catalog.
 
-    uri: what the JVM is given; only who knows it can use the port. tokens: the catalog's own
-    address for tokens.
+    uri: given to the JVM; only who knows it can use the port. tokens: the catalog's own address for
+    tokens.
     """
 
     def __init__(self, upstream: str, signing: Mapping[str, str] | None = None) -> None:
@@ -95,7 +95,8 @@ class RestFilter:
         return opened
 
     def answer(self, path: str, body: bytes) -> bytes:
-        """What the JVM is given of a successful answer. Raises ValueError for other than JSON."""
+        """Return the parts of a successful answer that the JVM gets. Raises ValueError if it is not
+        JSON."""
         if not body:
             return body
         answer = json.loads(body)
@@ -146,7 +147,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: the JVM left before its answer, which it reports itself."""
+        """Do nothing: the JVM closed the connection before its answer, and reports that itself."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -180,8 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
                 allow_redirects=self.command in ("GET", "HEAD"),
             )
         except (requests.RequestException, UserError) as error:
-            # Iceberg repeats a reading request after 502; of a commit, 502 says that it may have
-            # arrived.
+            # Iceberg repeats a reading request after 502; for a commit, 502 means that it may have
+            # succeeded.
             status = 424 if self.command in ("GET", "HEAD") else 502
             text = f"no answer from {self.filter.upstream}: {type(error).__name__}"
             self._reply(status, _error(status, text))
@@ -217,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = do_HEAD = do_PUT = _pass_on
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: requests are the JVM's own."""
+        """Log nothing: the requests are the JVM's own."""
 
 
 def _as_it_is(request: Any) -> Any:
