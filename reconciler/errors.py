@@ -62,6 +62,15 @@ class UnsupportedError(UserError):
     """The table, or a file of it, is of a kind that this version refuses to rewrite."""
 
 
+def unsupported_format(table: str, version: int | str) -> UnsupportedError:
+    """table: the subject of the sentence."""
+    return UnsupportedError(
+        f"{table} has Iceberg format version {version}; this version handles 1 to 3",
+        details=("The table was left as it was.",),
+        do="leave it out of the policy (tables.exclude), or use a newer layoutctl",
+    )
+
+
 class AccessDeniedError(UserError):
     """The catalog or the storage refused the credentials, or their rights are too small."""
 
@@ -72,6 +81,13 @@ class TableNotFoundError(UserError):
 
 class TableDamagedError(UserError):
     """A file that the table's metadata refers to is missing or damaged."""
+
+
+class FileMissingError(TableDamagedError):
+    """A file that the table's metadata refers to does not exist, by the metadata that was read.
+
+    Another writer may have replaced it since: load the table again before it is called damage.
+    """
 
 
 class StateError(UserError):

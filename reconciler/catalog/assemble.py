@@ -129,6 +129,7 @@ def _file_table(parts: FileTableParts, entries: Entries) -> FileTable:
         delete_files=np.zeros(count, dtype=np.int64),
         delete_bytes=np.zeros(count, dtype=np.int64),
         equality_deletes=np.zeros(count, dtype=np.int64),
+        newest_delete=np.full(count, UNKNOWN, dtype=np.int64),
         columns=_columns(parts, entries),
         column_sizes={
             field.field_id: _counts(entries.stats[field.field_id].sizes, count)

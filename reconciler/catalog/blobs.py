@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.core.actions import decode_partition_value, encode_partition_value
-from reconciler.core.filetable import ColumnBounds, FileTable
+from reconciler.core.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.core.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.core.values import Kind
 
@@ -26,6 +26,8 @@ _PER_FILE = (
     "sort_order_id", "parquet", "encrypted", "position_deleted", "delete_files", "delete_bytes",
     "equality_deletes",
 )  # fmt: skip
+NEWEST_DELETE = "newest_delete"
+"""Missing in what earlier versions stored."""
 _BOUNDS = (
     "lower", "upper", "has_lower", "has_upper", "nulls", "nans", "values", "sizes", "truncated",
 )  # fmt: skip
@@ -61,7 +63,7 @@ def files_to_blob(files: FileTable) -> bytes:
         ],
         "kinds": {key: column.kind.value for key, column in files.columns.items()},
     }
-    arrays = {name: getattr(files, name) for name in _PER_FILE}
+    arrays = {name: getattr(files, name) for name in (*_PER_FILE, NEWEST_DELETE)}
     arrays["partition"] = np.array(
         [renumber[int(number)] for number in files.partition], dtype=np.int32
     )
@@ -97,6 +99,7 @@ def files_from_blob(blob: bytes) -> FileTable:
             for name, array in arrays.items()
             if name.endswith(".column_size")
         },
+        newest_delete=arrays.get(NEWEST_DELETE, np.full(len(path), UNKNOWN, dtype=np.int64)),
         **{name: arrays[name] for name in _PER_FILE},
     )
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reconciler.catalog.assemble import DeleteFiles
 from reconciler.catalog.manifest import NULL
-from reconciler.core.filetable import FileTable
+from reconciler.core.filetable import UNKNOWN, FileTable
 from reconciler.core.observation import DeleteLoad
 from reconciler.core.schema import PartitionSpec
 from reconciler.core.values import partition_identity
@@ -46,6 +46,7 @@ def apply_deletes(
         delete_files=load.files,
         delete_bytes=load.bytes,
         equality_deletes=load.equality,
+        newest_delete=load.newest,
     )
     return filled, _totals(deletes, vector)
 
@@ -59,6 +60,7 @@ class _Load:
         self.files = np.zeros(count, dtype=np.int64)
         self.bytes = np.zeros(count, dtype=np.int64)
         self.equality = np.zeros(count, dtype=np.int64)
+        self.newest = np.full(count, UNKNOWN, dtype=np.int64)
         self.has_vector = np.zeros(count, dtype=bool)
 
 
@@ -116,6 +118,7 @@ def _apply_named(
         np.add.at(load.rows, rows[number], entries.records[number])
         np.add.at(load.files, rows[number], 1)
         np.add.at(load.bytes, rows[number], size[number])
+        np.maximum.at(load.newest, rows[number], deletes.sequence[number])
 
 
 def _apply_scoped(
@@ -153,6 +156,7 @@ def _apply_scoped(
                 load.rows[scope] += share * entries.records[number]
         load.files[scope] += 1
         load.bytes[scope] += size[number]
+        load.newest[scope] = np.maximum(load.newest[scope], deletes.sequence[number])
 
 
 def _within_paths(files: FileTable, deletes: DeleteFiles, number: int, scope: Array) -> Array:

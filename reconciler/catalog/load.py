@@ -25,6 +25,7 @@ from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
 from reconciler.errors import (
     AccessDeniedError,
+    FileMissingError,
     ReconcilerError,
     TableDamagedError,
     TableNotFoundError,
@@ -32,6 +33,7 @@ from reconciler.errors import (
     UnsupportedError,
     UserError,
     first_line,
+    unsupported_format,
 )
 
 if TYPE_CHECKING:
@@ -78,12 +80,13 @@ def load_table(
 
     def load() -> Table | None:
         try:
-            return catalog.load_table(identifier)
+            return _with_current_metadata(catalog, identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except (ValidationError, ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             location = _metadata_location(catalog, identifier) if config.type == "sql" else ""
-            told = bool(location) or _UNKNOWN_TYPE.search(str(error)) is not None
+            known = _UNKNOWN_TYPE.search(str(error)) or _UNKNOWN_VERSION.search(str(error))
+            told = bool(location) or known is not None
             raise _undecodable(identifier, location, error) if told else error from error
 
     if len(identifier) > 1:
@@ -91,6 +94,15 @@ def load_table(
         if table is not None:
             return table
     raise within(lambda: not_found(catalog, config, identifier), timeout, config)
+
+
+def _with_current_metadata(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
+    """The table. A metadata file that was removed after the catalog named it, because a writer
+    commits meanwhile and keeps few of them, is asked for again: the catalog names its successor."""
+    try:
+        return catalog.load_table(identifier)
+    except FileNotFoundError:
+        return catalog.load_table(identifier)
 
 
 def _metadata_location(catalog: Any, identifier: tuple[str, ...]) -> str:
@@ -112,11 +124,18 @@ def _metadata_location(catalog: Any, identifier: tuple[str, ...]) -> str:
         return ""
 
 
+_UNKNOWN_VERSION = re.compile(
+    r"Input tag '(\d+)' found using 'format_version'|Unknown format version: (\d+)"
+)
+"""How pyiceberg refuses metadata of a format version that it does not know."""
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: '([^']+)'")
 """pyiceberg's message for a column type that it does not support, such as variant."""
 
 
 def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -> UserError:
+    version = _UNKNOWN_VERSION.search(str(error))
+    if version:
+        return unsupported_format(f'table "{quoted_name(identifier)}"', version[1] or version[2])
     unknown = _UNKNOWN_TYPE.search(str(error))
     if unknown:
         return UnsupportedError(
@@ -126,7 +145,7 @@ def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -
         )
     return TableDamagedError(
         f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}',
-        details=("The file is truncated or no table metadata; its catalog points to it.",
+        details=("The file is truncated, or it is not table metadata; its catalog points to it.",
                  first_line(error)),
         do="restore the file, or register the table with an earlier metadata file beside it",
     )  # fmt: skip
@@ -412,7 +431,7 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
     except ReconcilerError:
         raise
     except FileNotFoundError as error:
-        raise TableDamagedError(f"{subject} does not exist", do=do) from error
+        raise FileMissingError(f"{subject} does not exist", do=do) from error
     except (OSError, ValueError, LookupError, EOFError, ArithmeticError, SystemError, TypeError,
             MemoryError, zlib.error, pa.ArrowException) as error:  # fmt: skip
         refused = storage_refusal(error, subject)

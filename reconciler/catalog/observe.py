@@ -39,9 +39,10 @@ from reconciler.catalog.segment import Key, ManifestCache
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import Observation
 from reconciler.core.values import BOUND_BYTES
-from reconciler.errors import TableDamagedError, first_line
+from reconciler.errors import FileMissingError, TableDamagedError, first_line
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 READERS = 8
 """Manifests fetched in parallel: on an object store the time is latency."""
+
+LOOKS = 3
+"""Times that a table is read at most when another writer expires what is being read."""
 
 UNCUT = 1 << 16
 
@@ -71,10 +75,39 @@ def observe_table(
     how far back other writers' overwrites and deletes are searched, from now_ms (default: the
     clock).
     """
-    table = load_table(connect(config, timeout), config, identifier, timeout)
-    return observe_loaded(
-        table, config.name, identifier, cache_dir, recent_ms=recent_ms, now_ms=now_ms
-    )
+    return observe_with(
+        connect(config, timeout), config, identifier, cache_dir,
+        timeout=timeout, recent_ms=recent_ms, now_ms=now_ms,
+    )  # fmt: skip
+
+
+def observe_with(
+    catalog: Catalog,
+    config: CatalogConfig,
+    identifier: tuple[str, ...],
+    cache_dir: Path,
+    *,
+    timeout: float = 30.0,
+    recent_ms: int = HOUR_MS,
+    now_ms: int | None = None,
+) -> Observation:
+    """As `observe_table`, over a connection that is there.
+
+    A manifest that was removed after the table's metadata was read is no damage if the metadata has
+    a successor: the table is read again.
+    """
+    table = load_table(catalog, config, identifier, timeout)
+    for last in (False,) * (LOOKS - 1) + (True,):
+        try:
+            return observe_loaded(
+                table, config.name, identifier, cache_dir, recent_ms=recent_ms, now_ms=now_ms
+            )
+        except FileMissingError:
+            newer = load_table(catalog, config, identifier, timeout)
+            if last or newer.metadata_location == table.metadata_location:
+                raise
+            table = newer
+    raise AssertionError("the last look returns or raises")
 
 
 def observe_loaded(
@@ -86,7 +119,7 @@ def observe_loaded(
     recent_ms: int = HOUR_MS,
     now_ms: int | None = None,
 ) -> Observation:
-    """As `observe_table`, for a table that is already loaded."""
+    """One look at a table that the catalog has answered for. Raises FileMissingError."""
     started = time.perf_counter()
     metadata = table.metadata
     reader = ManifestReader(table, cache_dir)

@@ -7,6 +7,8 @@ every commit is verified; after an interruption the same command continues.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -140,7 +142,7 @@ def _from_plan_file(
     if body.get("digest") != plan.digest():
         raise UserError(
             f"{path} was changed after it was saved: its digest does not match",
-            do=f"layoutctl plan {'.'.join((plan.catalog, *plan.table))} --out {path}",
+            do=again(plan, path, files, catalog),
         )
     documents = load(files) if files else Documents()
     target = Target(resolve_catalog(catalog or plan.catalog, documents.catalogs), plan.table)
@@ -151,10 +153,10 @@ def _from_plan_file(
     if step.policy_digest != plan.policy_hash:
         raise UserError(
             f"{path}: plan {plan.id} was made under another policy than {step.policy_name}",
-            do=f"layoutctl plan {'.'.join((plan.catalog, *plan.table))} --out {path}",
+            do=again(plan, path, files, catalog),
         )
     actor = actor_on(target.catalog, documents.catalogs, timeout, shared)
-    check_stands(plan, actor.observe(step.target), step, path)
+    check_stands(plan, actor.observe(step.target), step, again(plan, path, files, catalog))
     actor.put_plan(plan)
     return step, plan, actor
 
@@ -177,33 +179,33 @@ def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
     return policy
 
 
-def check_stands(plan: Plan, observation: Any, step: Step, path: Path) -> None:
-    """Raise if the plan expired or lost an action: it is planned again instead of being run in
-    part."""
-    from reconciler.core.plan import Validity, judge
-    from reconciler.errors import UserError
+def check_stands(plan: Plan, observation: Any, step: Step, do: str) -> None:
+    """Raise if the plan does not stand: it is planned again instead of being run in part. A plan
+    that is done raises nothing. do: the command that makes another plan."""
+    from reconciler.core.standing import Fallen, judge
+    from reconciler.errors import StalePlanError
     from reconciler.loop.propose import head_of
 
-    again = f"layoutctl plan {'.'.join((plan.catalog, *plan.table))} --out {path}"
-    if observation.uuid != plan.table_uuid:
-        raise UserError(
-            f"plan {plan.id} is for another table: {observation.name} was dropped and made again",
-            do=again,
+    found = judge(plan, head_of(observation), step.clock())
+    if found.fallen not in (None, Fallen.DONE):
+        raise StalePlanError(
+            f"plan {plan.id} no longer stands: {found.why}", details=found.details, do=do
         )
-    if step.clock() >= plan.expires:
-        raise UserError(
-            f"plan {plan.id} expired at {plan.expires:%Y-%m-%dT%H:%M:%SZ}",
-            details=("What it was made from is too old to act on.",),
-            do=again,
-        )
-    states = judge(plan, head_of(observation))
-    lost = [(key, state) for key, state in states.items() if state.validity is Validity.LOST]
-    if lost:
-        raise UserError(
-            f"plan {plan.id} no longer stands: {len(lost)} of {len(states)} actions are lost",
-            details=tuple(f"{key}: {state.why}" for key, state in lost[:5]),
-            do=again,
-        )
+
+
+def again(plan: Plan, path: Path, files: Sequence[str], catalog: str | None) -> str:
+    """The command that makes another plan of the same table, under the same policy, in its file.
+
+    Without files the policy's own is named: a plan says where its policy was read.
+    """
+    from reconciler.core.observation import quoted_name
+
+    origin = re.search(r" \((.+?)(?::\d+)?\)$", plan.policy)
+    named = list(files) or ([origin[1]] if origin and Path(origin[1]).exists() else [])
+    words = ["layoutctl", "plan", quoted_name((plan.catalog, *plan.table))]
+    words += [word for name in named for word in ("-f", name)]
+    words += ["--catalog", catalog] if catalog else []
+    return shlex.join([*words, "--out", str(path)])
 
 
 def _read(path: Path) -> Any:

@@ -53,9 +53,9 @@ def register(app: typer.Typer) -> None:
 
         config, levels = _resolve(target, file or [], catalog)
         connection = connect(config, timeout)
-        table = _find_table(connection, config, levels, timeout) if len(levels) > 1 else None
-        if table is not None:
-            typer.echo(_one(config, levels, table, output), nl=False)
+        seen_one = _look_at(connection, config, levels, timeout) if len(levels) > 1 else None
+        if seen_one is not None:
+            typer.echo(_one(seen_one, output), nl=False)
             return
         names = _names(connection, config, levels, timeout, select or (), exclude or ())
         seen, failed = _look_at_all(connection, config, names, timeout, quiet=quiet)
@@ -74,15 +74,17 @@ def _resolve(
     return resolve_levels(target, catalog, documents)
 
 
-def _find_table(
+def _look_at(
     connection: Any, config: CatalogConfig, levels: tuple[str, ...], timeout: float
-) -> Any:
-    """Return the table of that name; None if it is a namespace's. Otherwise raise with similar
-    names."""
-    from reconciler.catalog.load import list_namespaces, load_table
+) -> Observation | None:
+    """Return a look at the table of that name; None if it is a namespace's. Otherwise raise with
+    similar names."""
+    from reconciler.catalog.load import list_namespaces
+    from reconciler.catalog.observe import observe_with
+    from reconciler.catalog.state import cache_directory
 
     try:
-        return load_table(connection, config, levels, timeout)
+        return observe_with(connection, config, levels, cache_directory(), timeout=timeout)
     except ReconcilerError as error:
         if error.exit_code == 1 and levels in map(
             tuple, list_namespaces(connection, config, timeout)
@@ -91,13 +93,10 @@ def _find_table(
         raise
 
 
-def _one(config: CatalogConfig, levels: tuple[str, ...], table: Any, output: Output) -> str:
-    from reconciler.catalog.observe import observe_loaded
-    from reconciler.catalog.state import cache_directory
+def _one(seen: Observation, output: Output) -> str:
     from reconciler.cli import observe_text
     from reconciler.cli.serialise import serialise
 
-    seen = observe_loaded(table, config.name, levels, cache_directory())
     if output is Output.NAME:
         return seen.name + "\n"
     workload = _workload(seen)
@@ -166,8 +165,7 @@ def _look_at_all(
 ) -> tuple[list[TableSummary], list[ReconcilerError]]:
     """Return one summary per table; a table that cannot be read is reported and the others are
     shown."""
-    from reconciler.catalog.load import load_table
-    from reconciler.catalog.observe import observe_loaded
+    from reconciler.catalog.observe import observe_with
     from reconciler.catalog.state import cache_directory
     from reconciler.cli.observe_text import summarise
 
@@ -176,8 +174,8 @@ def _look_at_all(
     for number, name in enumerate(names, start=1):
         terminal.progress(f"{number} of {len(names)}  {'.'.join(name)}", quiet=quiet)
         try:
-            table = load_table(connection, config, name, timeout)
-            found.append(summarise(observe_loaded(table, config.name, name, cache_directory())))
+            seen = observe_with(connection, config, name, cache_directory(), timeout=timeout)
+            found.append(summarise(seen))
         except ReconcilerError as error:
             terminal.progress("", quiet=quiet)
             sys.stderr.write(error.render() + "\n")

@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
         select: Select = None,
         exclude: Exclude = None,
         refresh: Annotated[
-            bool, typer.Option("--refresh", help="Make a new plan even if a frozen one stands.")
+            bool, typer.Option("--refresh", help="Replace the frozen plan, if any, by a new one.")
         ] = False,
         show_literals: ShowLiterals = False,
         detailed_exitcode: Annotated[
@@ -101,6 +101,9 @@ def register(app: typer.Typer) -> None:
             many=table is None and out is None,
             quiet=quiet,
         )
+        if refresh and not show_literals:
+            for step, proposal, _ in planned:
+                replace_frozen(actor, step, proposal)
         if out is not None:
             _save(out, planned[0][1].plan)
             actor.put_plan(planned[0][1].plan)
@@ -162,6 +165,14 @@ def _plan_one(step: Step, actor: LocalActor, refresh: bool, show_literals: bool)
     plan = under_policy(proposal.plan, step.policy, step.policy_name, step.not_acted_on)
     proposal = replace(proposal, plan=plan)
     return step, proposal, judge_gate(step, proposal, actor, Approvals())
+
+
+def replace_frozen(actor: LocalActor, step: Step, proposal: Proposal) -> None:
+    """The new plan takes the place of the one that is kept for the table, so that `apply` runs it.
+    Where none is kept, a new plan stays a preview."""
+    kept = actor.standing_plan(proposal.observation.uuid, step.policy_digest)
+    if kept is not None:
+        actor.put_plan(proposal.plan)
 
 
 def local_actor(timeout: float) -> LocalActor:

@@ -21,7 +21,8 @@ from reconciler.controller.ports import EXPIRED, Look
 from reconciler.controller.status import plan_status, plan_summary, short_bytes
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.format import utc
-from reconciler.core.plan import Plan, PlannedAction, judge, policy_hash, stands
+from reconciler.core.plan import Plan, PlannedAction, policy_hash
+from reconciler.core.standing import Fallen, Judgement, judge
 from reconciler.loop.cluster import ClusterActor
 from reconciler.loop.propose import Proposal, Target, head_of
 from reconciler.loop.step import Step, state_of
@@ -86,21 +87,24 @@ def _approved_plan(
         plan = actor.published(proposal.observation.uuid, plan_id)
         if plan is None:
             continue
-        states = judge(plan, head)
-        if all(state.why in ("committed",) for state in states.values()):
+        found = judge(plan, head, now)
+        if found.fallen is Fallen.DONE:
             continue
         why = ""
         if plan.policy_hash != proposal.plan.policy_hash:
             why = "the policy asks for another layout now"
-        elif plan.expires <= now:
-            why = EXPIRED
-        elif not stands(states):
-            gone = [state for state in states.values() if state.validity.value == "lost"]
-            why = f"{len(gone)} of its {len(states)} actions are lost: {gone[0].why}"
+        elif found.fallen is not None:
+            why = _fallen_text(found)
         if not why:
             return plan, None
         lost = lost or (plan_id, f"{why}; {_difference(plan, proposal)}")
     return None, lost
+
+
+def _fallen_text(found: Judgement) -> str:
+    if found.fallen is Fallen.TOO_OLD:
+        return EXPIRED
+    return found.why + (f": {found.details[0]}" if found.details else "")
 
 
 def _difference(old: Plan, proposal: Proposal) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reconciler.core.actions import Action
-from reconciler.core.plan import Validity
+from reconciler.core.standing import Validity
 
 SPARK_APP_PREFIX = "layoutctl"
 """The names of all our Spark applications begin with this; an import of event logs skips them."""
@@ -43,6 +43,8 @@ class ExecutionRequest:
     table: identifier levels, the last one is the name. action_ids: per action its id within the
     plan ("a01"), written to snapshot summaries. base_snapshot_id: the snapshot that the plan was
     made on.
+    judged_snapshot_id: the snapshot on which the planner last found that the plan stands; the
+    execution compares deletes with those of this snapshot. None: the base.
     verify: "Full" | "Sampled" | "Counts". max_commits: rewriting commits of one attempt.
     max_attempts: attempts in all, the first included; each one after a conflict covers the inputs
     that are still valid. backoff_seconds: wait before the second attempt, doubled for each later
@@ -69,6 +71,7 @@ class ExecutionRequest:
     bytes_limit: int | None = None
     cpu_limit_seconds: float | None = None
     written_shares: tuple[float, ...] = ()
+    judged_snapshot_id: int | None = None
 
 
 _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")

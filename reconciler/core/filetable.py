@@ -83,6 +83,7 @@ class FileTable:
     position_deleted: rows deleted by position deletes or vectors that name the file (an estimate
     for partition-scoped delete files). delete_files, delete_bytes: delete files that apply to it
     and their bytes. equality_deletes: number of equality delete files that apply.
+    newest_delete: largest data sequence number of the delete files that apply, UNKNOWN without any.
     columns: by field id, only columns with an ordered domain.
     column_sizes: by field id for every leaf column that has a size in some file, int64[files].
     """
@@ -106,6 +107,7 @@ class FileTable:
     delete_files: Int64
     delete_bytes: Int64
     equality_deletes: Int64
+    newest_delete: Int64
     columns: Mapping[int, ColumnBounds] = field(default_factory=dict)
     column_sizes: Mapping[int, Int64] = field(default_factory=dict)
 
@@ -141,7 +143,7 @@ class FileTable:
         per_file = (
             "path", "spec_id", "partition", "records", "bytes", "sequence", "added_ms",
             "layout_written", "sort_order_id", "parquet", "encrypted", "position_deleted",
-            "delete_files", "delete_bytes", "equality_deletes",
+            "delete_files", "delete_bytes", "equality_deletes", "newest_delete",
         )  # fmt: skip
         return replace(
             self,

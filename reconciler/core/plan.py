@@ -1,4 +1,4 @@
-"""Plans: identity, freezing, validity per action (definitions: Plan; api: Plan identity).
+"""Plans: identity, freezing and documents (definitions: Plan; api: Plan identity).
 
 `planId` covers the table's uuid, the policy's hash and the typed actions in order, with their exact
 input files; not the snapshot, the clock or any prediction, so that an append voids no review. The
@@ -11,13 +11,12 @@ import datetime as dt
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import rfc8785
 
 from reconciler.api.version import API_VERSION
-from reconciler.core.actions import Action, ActionType, action_from_canonical, has_order
+from reconciler.core.actions import Action, action_from_canonical
 from reconciler.core.filetable import FileTable
 from reconciler.errors import UserError
 
@@ -58,7 +57,7 @@ def plan_id(table_uuid: str, policy: str, actions: Sequence[Action]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeleteState:
-    """The delete load of an action's inputs when it was planned; a change makes it lost."""
+    """The delete load of an action's inputs when it was planned, for those who review it."""
 
     files: int
     position_rows: int
@@ -251,79 +250,6 @@ def _delete_state(action: Action, files: FileTable) -> DeleteState:
         int(files.position_deleted[rows].sum()),
         int(files.equality_deletes[rows].sum()),
     )
-
-
-class Validity(StrEnum):
-    PENDING = "pending"
-    DONE = "done"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class ActionState:
-    """live: how many of the action's inputs are still live; why: for people, "" when pending."""
-
-    validity: Validity
-    live: int
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What validity is judged against, from a fresh observation.
-
-    done: (plan id, action id) pairs carried by the head's ancestors. properties: the table's.
-    sort_terms: its sort order (actions.sort_term).
-    """
-
-    files: FileTable
-    done: frozenset[tuple[str, str]]
-    properties: Mapping[str, str]
-    sort_terms: tuple[str, ...] = ()
-
-
-def judge(plan: Plan, head: Head) -> dict[str, ActionState]:
-    """Validity of every action of the plan by its id (definitions: "Validity is per action")."""
-    return {item.id: _judge_one(plan, item, head) for item in plan.actions}
-
-
-def _judge_one(plan: Plan, item: PlannedAction, head: Head) -> ActionState:
-    action = item.action
-    if not action.type.rewrites:
-        return _judge_metadata(action, head)
-    live = sum(path in head.files.row_of for path in action.inputs)
-    if live == len(action.inputs):
-        if _delete_state(action, head.files) != item.deletes:
-            return ActionState(Validity.LOST, live, "rows of its inputs were deleted since")
-        return ActionState(Validity.PENDING, live)
-    if (plan.id, item.id) in head.done:
-        return (
-            ActionState(Validity.DONE, live, "committed")
-            if live == 0
-            else ActionState(Validity.PENDING, live, "partly committed")
-        )
-    gone = len(action.inputs) - live
-    return ActionState(Validity.LOST, live, f"{gone} of {len(action.inputs)} inputs were replaced")
-
-
-def _judge_metadata(action: Action, head: Head) -> ActionState:
-    if action.type is ActionType.SET_SORT_ORDER:
-        if has_order(head.sort_terms, action.key):
-            return ActionState(Validity.DONE, 0, "sort order is set")
-        if head.sort_terms != action.order_old:
-            return ActionState(Validity.LOST, 0, "the sort order was changed by someone else")
-        return ActionState(Validity.PENDING, 0)
-    if all(head.properties.get(name) == value for name, value in action.properties_new):
-        return ActionState(Validity.DONE, 0, "properties have the wanted values")
-    old = dict(action.properties_old)
-    if any(head.properties.get(name) != old.get(name) for name, _ in action.properties_new):
-        return ActionState(Validity.LOST, 0, "a property was changed by someone else")
-    return ActionState(Validity.PENDING, 0)
-
-
-def stands(states: Mapping[str, ActionState]) -> bool:
-    """A plan stands while none of its actions is lost."""
-    return all(state.validity is not Validity.LOST for state in states.values())
 
 
 def _iso(moment: dt.datetime) -> str:

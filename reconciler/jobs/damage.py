@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
 from reconciler.jobs import stage
 from reconciler.jobs.scan import NO_DELETES, ScanTasks
-from reconciler.jobs.translate import LEFT_ALONE, RESTORE, translate
+from reconciler.jobs.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
 from reconciler.jobs.write import Attempt
 
 
@@ -25,7 +25,7 @@ def pinpointed(
     if isinstance(error, ReconcilerError):
         return None
     told, paths = translate(error, doing), sorted(tasks)
-    if not _may_be_damage(error, told) or "NotFound" in str(error):
+    if not _may_be_damage(error, told) or is_missing_file(error):
         return None
     if any(path in told.render() for path in paths):
         return None

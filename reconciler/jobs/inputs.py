@@ -12,7 +12,7 @@ from typing import Any
 
 from reconciler.core.schema import METADATA_COLUMNS, SortColumn, names_alike
 from reconciler.core.values import Scalar
-from reconciler.errors import UnsupportedError
+from reconciler.errors import UnsupportedError, unsupported_format
 from reconciler.jobs import iceberg
 from reconciler.jobs.group import InputFile, decoded_bytes
 from reconciler.jobs.scan import TaskFile
@@ -32,10 +32,7 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
     supported = (1, 2, 3)
     version = int(spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table))
     if version not in supported:
-        raise UnsupportedError(
-            f"{name} has Iceberg format version {version}; this version handles 1 to 3",
-            do="leave it out of the policy, or use a newer layoutctl",
-        )
+        raise unsupported_format(name, version)
     if table.properties().get("encryption.key-id") is not None:
         raise _refusal(name, "is encrypted", "leave it out of the policy")
     reserved = [name for name in _names(table.schema()) if name in METADATA_COLUMNS]

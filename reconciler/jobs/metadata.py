@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from reconciler.core.actions import Action, ActionType, has_order, sort_term
-from reconciler.core.plan import Validity
+from reconciler.core.actions import Action, ActionType, sort_term
+from reconciler.core.standing import ActionState, Validity, judge_metadata
 from reconciler.errors import UnavailableError, UnknownCommitError
 from reconciler.jobs import commit, iceberg
-from reconciler.jobs.standing import Standing
 from reconciler.jobs.translate import CLEANABLE, java_exception, java_message, lost_jvm
 
 RESENDS = 10
@@ -22,24 +21,9 @@ PAUSE_SECONDS = 0.5
 """Pause before a commit is sent again that was neither accepted nor refused."""
 
 
-def judge(table: Any, action: Action) -> Standing:
+def judge(table: Any, action: Action) -> ActionState:
     """Return the validity of a metadata action on the present table."""
-    if action.type is ActionType.SET_SORT_ORDER:
-        terms = sort_terms(table)
-        if has_order(terms, action.key):
-            return Standing(Validity.DONE)
-        if terms != action.order_old:
-            why = f"the sort order was set to {_shown(table)} by someone else"
-            return Standing(Validity.LOST, why=why)
-        return Standing(Validity.PENDING)
-    current = table.properties()
-    if all(current.get(name) == value for name, value in action.properties_new):
-        return Standing(Validity.DONE)
-    changed = [name for name, old in action.properties_old if current.get(name) != old]
-    if changed:
-        why = f"{changed[0]} was set to {current.get(changed[0])!r} by someone else"
-        return Standing(Validity.LOST, why=why)
-    return Standing(Validity.PENDING)
+    return judge_metadata(action, dict(table.properties()), sort_terms(table))
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:
@@ -55,7 +39,7 @@ def sort_terms(table: Any) -> tuple[str, ...]:
     )
 
 
-def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
+def apply(spark: Any, table: Any, action: Action) -> tuple[ActionState, str]:
     """Commit the change if it is still pending on the metadata that it replaces.
 
     Iceberg's own updates would be repeated on whatever another writer committed meanwhile. Here the
@@ -69,7 +53,7 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
         table.refresh()
         state = judge(table, action)
         if state.validity is Validity.DONE and number:
-            return Standing(Validity.PENDING), _detail(table, action, before)
+            return ActionState(Validity.PENDING), _detail(table, action, before)
         if state.validity is not Validity.PENDING:
             return state, ""
         operations = table.operations()
@@ -86,7 +70,7 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[Standing, str]:
                 time.sleep(PAUSE_SECONDS)
             continue
         table.refresh()
-        return Standing(Validity.PENDING), _detail(table, action, before)
+        return ActionState(Validity.PENDING), _detail(table, action, before)
     if unknown:
         raise _unknown(table, unknown, "The table does not show it so far.")
     raise UnavailableError(

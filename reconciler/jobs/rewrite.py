@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.core.actions import Action
 from reconciler.core.execution import (
@@ -32,7 +32,7 @@ from reconciler.core.execution import (
     Outcome,
 )
 from reconciler.core.format import count, iec
-from reconciler.core.plan import Validity
+from reconciler.core.standing import ActionState, Fallen, Validity, base_text
 from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
 from reconciler.jobs import (
     cleanup,
@@ -47,13 +47,13 @@ from reconciler.jobs import (
     session,
     stage,
     standing,
+    vanished,
     write,
 )
 from reconciler.jobs.group import Compression, Group, batches, make_groups, task_bytes
 from reconciler.jobs.history import Committed
 from reconciler.jobs.iceberg import LiveTable
-from reconciler.jobs.scan import ScanTasks, scan_tasks
-from reconciler.jobs.standing import Standing
+from reconciler.jobs.scan import Deletes, ScanTasks, scan_tasks
 from reconciler.jobs.translate import java_message, lost_jvm, translate, translated
 from reconciler.jobs.write import Attempt, Written
 
@@ -65,6 +65,7 @@ COMPARABLE = 4
 """A group up to this factor smaller predicts how another one compresses."""
 
 OnEvent = Callable[[Event], None]
+Result = TypeVar("Result")
 
 
 def execute(
@@ -171,6 +172,8 @@ class _Execution:
         self.written: list[_Done] = []
         self.sent: set[int] = set()
         self.committed: set[str] = set()  # files of ours that were committed
+        self.done_ids: set[str] = set()  # actions that commits of this execution carry
+        self.known_deletes: dict[str, Deletes] = {}  # by input, when the plan was judged last
         self.in_doubt = False  # a batch was sent, and its outcome is not recorded
         self.conflicts = 0
         self.stopped = False
@@ -184,7 +187,7 @@ class _Execution:
                 self.spark, self.request.catalog, self.table, self.name, self.ledger, self.lease,
                 self.on_event,
             )  # fmt: skip
-            self._check_table()
+            self._again_if_vanished(self._check_table)
             self._change_metadata()
             self._rewrite_until_done()
             results = self._results()
@@ -201,13 +204,16 @@ class _Execution:
     def _check_table(self) -> None:
         """Raise for reasons that apply to the whole request, before anything is written."""
         self.table.refresh()
-        standing.require_base(self.table, self.request, self.shown)
+        standing.require_plan(self.table, self.request, self.shown)
         standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
         if not self.request.allow_live_branches:
             standing.refuse_live_branches(self.spark, self.table, self.shown)
-        tasks = standing.base_tasks(self.spark, self.table, self.request)
-        self.base_deletes = {path: file.deletes for path, file in tasks.items()}
-        standing.check_inputs(self.request, list(tasks), self.shown)
+        if not any(action.type.rewrites for action in self.request.actions):
+            inputs.refuse_unsafe(self.spark, self.table, {}, self.shown)
+            return
+        tasks = standing.judged_tasks(self.spark, self.table, self.request, self.shown)
+        standing.check_inputs(self.table, self.request, tasks, self.shown)
+        self.known_deletes = {path: file.deletes for path, file in tasks.items()}
         inputs.refuse_unsafe(self.spark, self.table, tasks, self.shown)
 
     # Metadata actions
@@ -223,7 +229,7 @@ class _Execution:
             else:
                 self._say_skipped(action_id, action, state)
 
-    def _say_skipped(self, action_id: str, action: Action, state: Standing) -> None:
+    def _say_skipped(self, action_id: str, action: Action, state: ActionState) -> None:
         if state.validity is Validity.LOST:
             self._say("skipped", f"{action.type.verb}  SKIPPED: {state.why}", action_id)
 
@@ -252,7 +258,7 @@ class _Execution:
     def _rewrite_until_done(self) -> None:
         for number in range(self.request.max_attempts):
             pending, tasks = self._pending()
-            if not pending or self._stopping():
+            if not pending or tasks is None or self._stopping():
                 return
             if not self._within_budget(pending, tasks):
                 return
@@ -273,30 +279,55 @@ class _Execution:
             self._say("stopped", "the budget does not cover another attempt on what is left")
         return not (over_bytes or over_cpu)
 
-    def _pending(self) -> tuple[list[tuple[str, Action]], ScanTasks]:
+    def _pending(self) -> tuple[list[tuple[str, Action]], ScanTasks | None]:
         """Return the rewriting actions with only valid inputs, and the head's scan tasks."""
-        states, tasks = self._judge()
+        states, tasks = self._again_if_vanished(self._judge)
         pending = [
-            (action_id, replace(action, inputs=states[action_id].inputs))
+            (action_id, replace(action, inputs=states[action_id].standing))
             for action_id, action in self._items()
-            if action_id in states and states[action_id].validity is Validity.PENDING
+            if action_id in states and states[action_id].standing
         ]
         return pending, tasks
 
-    def _judge(self) -> tuple[dict[str, Standing], ScanTasks]:
+    @staticmethod
+    def _again_if_vanished(read: Callable[[], Result]) -> Result:
+        """The result of reading the current metadata. What was removed while it was read, because
+        another writer moved the head on, is read once more from the new head."""
+        try:
+            return read()
+        except Exception as error:
+            if not vanished.may_have_vanished(error):
+                raise
+            return read()
+
+    def _judge(self) -> tuple[dict[str, ActionState], ScanTasks | None]:
+        """How the rewriting actions stand on the head, and its scan tasks (None without any).
+
+        Once the plan's snapshot has left the history, what is not done is lost.
+        """
         self.table.refresh()
-        standing.require_base(self.table, self.request, self.shown)
-        head = int(self.table.currentSnapshot().snapshotId())
-        wanted = [path for _, action in self._items() for path in action.inputs]
-        keys = [action.key for _, action in self._items()]
+        rewrites = [(key, action) for key, action in self._items() if action.type.rewrites]
+        if not rewrites:
+            return {}, None
+        snapshot = self.table.currentSnapshot()
+        if snapshot is None:
+            return {key: _fallen(Fallen.ROLLED_BACK, self.request) for key, _ in rewrites}, None
+        wanted = [path for _, action in rewrites for path in action.inputs]
+        keys = [action.key for _, action in rewrites]
         columns = inputs.columns_to_describe(self.table, keys, len(wanted))
-        tasks = scan_tasks(self.spark, self.table, head, wanted, columns)
-        done = standing.actions_in_history(self.table, self.request)
+        tasks = scan_tasks(self.spark, self.table, int(snapshot.snapshotId()), wanted, columns)
+        done = standing.actions_in_history(self.table, self.request) | self.done_ids
         states = {
-            action_id: standing.judge(action, action_id in done, self.base_deletes, tasks)
-            for action_id, action in self._items()
-            if action.type.rewrites
+            action_id: standing.judge(action, action_id in done, self.known_deletes, tasks)
+            for action_id, action in rewrites
         }
+        fallen = standing.fallen_on(self.table, self.request)
+        if fallen is not None:
+            states |= {
+                key: _fallen(fallen, self.request)
+                for key, state in states.items()
+                if state.validity is not Validity.DONE
+            }
         return states, tasks
 
     def _back_off(self, number: int, files: int) -> None:
@@ -319,11 +350,27 @@ class _Execution:
             conflicts = self._run_batches(attempt, groups, tasks)
         except BaseException as error:
             # An interrupted commit may still succeed: the next run settles the attempt.
-            if not self.in_doubt and not lost_jvm(error):
-                self._give_up(attempt, opened)
-            raise
+            if self.in_doubt or lost_jvm(error):
+                raise
+            self._give_up(attempt, opened)
+            if not self._overtaken(error, pending):
+                raise
+            return True
         self._close_attempt(attempt, opened)
         return conflicts
+
+    def _overtaken(self, error: BaseException, pending: Sequence[tuple[str, Action]]) -> bool:
+        """Whether metadata that the attempt reads was removed with the snapshot that needed it.
+
+        Raises if a file is missing that the head needs.
+        """
+        if not vanished.may_have_vanished(error):
+            return False
+        paths = [path for _, action in pending for path in action.inputs]
+        vanished.require_files(self.spark, self.table, paths, error, self.shown)
+        self.conflicts += 1
+        self._say("conflict", "CONFLICT: the snapshot it reads expired meanwhile")
+        return True
 
     def _open_attempt(self) -> Attempt:
         snapshot = self.table.currentSnapshot()
@@ -401,7 +448,7 @@ class _Execution:
         ]
         try:
             for batch, members in enumerate(batches(groups, self.request.max_commits), start=1):
-                written = self._collect(attempt, [futures[i] for i in members], groups, members)
+                written = self._collect([futures[i] for i in members], groups, members)
                 if self.stopped:
                     break
                 if written is None or not self._commit(attempt, batch, written, len(groups)):
@@ -465,7 +512,6 @@ class _Execution:
 
     def _collect(
         self,
-        attempt: Attempt,
         futures: Sequence[Future[Written]],
         groups: Sequence[Group],
         members: Sequence[int],
@@ -479,7 +525,7 @@ class _Execution:
             finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
             for future in finished:
                 error = future.exception()
-                if error is not None and not self._is_conflict(attempt, groups, members, error):
+                if error is not None and not self._is_conflict(groups, members, error):
                     raise error
         failed = [i for i, f in zip(members, futures, strict=True) if f.exception() is not None]
         if not failed:
@@ -490,19 +536,14 @@ class _Execution:
         return None
 
     def _is_conflict(
-        self,
-        attempt: Attempt,
-        groups: Sequence[Group],
-        members: Sequence[int],
-        error: BaseException,
+        self, groups: Sequence[Group], members: Sequence[int], error: BaseException
     ) -> bool:
-        """Whether the error is a conflict: the unreadable file is no longer part of the head."""
-        if lost_jvm(error) or "NotFound" not in str(error):
+        """Return whether other writers removed the unreadable file. Raises if the head needs it."""
+        if not vanished.may_have_vanished(error):
             return False
         paths = [file.path for i in members for file in groups[i].inputs]
-        self.table.refresh()
-        head = int(self.table.currentSnapshot().snapshotId())
-        return len(scan_tasks(self.spark, self.table, head, paths)) < len(paths)
+        vanished.require_files(self.spark, self.table, paths, error, self.shown)
+        return True
 
     def _require_lease(self) -> None:
         if self.lease_lost():
@@ -537,8 +578,9 @@ class _Execution:
     ) -> bool:
         """Send one batch; return False if it was refused and its files were dropped."""
         self._require_lease()
-        self.sent.update(part.number for part in written)
         paths = tuple(sorted(file.path for part in written for file in part.group.inputs))
+        staged = self._staged(attempt, paths)
+        self.sent.update(part.number for part in written)
         actions = tuple(dict.fromkeys(part.group.action_id for part in written))
         commits = commit.prepare(self.live)
         intent = replace(
@@ -555,7 +597,7 @@ class _Execution:
         sent = commit.send(
             self.live,
             commit.Batch(
-                self._staged(attempt, paths), intent, files, self.own_since_read,
+                staged, intent, files, self.own_since_read,
                 self.request.allow_live_branches,
             ),
             commits,
@@ -566,6 +608,7 @@ class _Execution:
             self.own.add(sent.snapshot_id)
             self.own_since_read.add(sent.snapshot_id)
             self.committed.update(intent.outputs)
+            self.done_ids.update(intent.action_ids)
             self._record(intent, _outcomes(intent, written, COMMITTED, sent.snapshot_id, ""))
             self._say_committed(written, groups, sent.snapshot_id)
             return True
@@ -671,7 +714,8 @@ class _Execution:
         snapshot_id: int | None = None,
     ) -> Intent:
         if snapshot_id is None:
-            snapshot_id = int(self.table.currentSnapshot().snapshotId())
+            snapshot = self.table.currentSnapshot()
+            snapshot_id = 0 if snapshot is None else int(snapshot.snapshotId())
         return Intent(
             self.request.table_uuid,
             self.request.table,
@@ -707,11 +751,11 @@ class _Execution:
 
     def _results(self) -> tuple[ActionResult, ...]:
         """Return the state of every action on the resulting head."""
-        states, _ = self._judge()
+        states, _ = self._again_if_vanished(self._judge)
         results = []
         for action_id, action in self._items():
             state = states.get(action_id) or metadata.judge(self.table, action)
-            results.append(ActionResult(action_id, state.validity, state.inputs, state.why))
+            results.append(ActionResult(action_id, state.validity, state.standing, state.why))
         return tuple(results)
 
 
@@ -729,6 +773,10 @@ class _Done:
         group = written.group
         pages = None if group.expected is None else group.expected.page_bytes
         return _Done(group.action_id, group.live_bytes, written.bytes, pages)
+
+
+def _fallen(fallen: Fallen, request: ExecutionRequest) -> ActionState:
+    return ActionState(Validity.LOST, why=base_text(fallen, request.base_snapshot_id))
 
 
 def _title(group: Group, number: int, groups: int) -> str:

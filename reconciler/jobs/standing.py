@@ -1,58 +1,48 @@
-"""Finds the inputs of an action that are still valid on the live head ("Validity is per action").
+"""Whether a plan still stands on the live table, as the JVM reads it (`core.standing` judges).
 
-An input is valid while it is live and its deletes are those of the plan's snapshot. After a
-conflict the remaining inputs are rewritten as a subset, which the approval covers.
+The execution compares an input's deletes with those on the snapshot where the planner last found
+that the plan stands. After a conflict the remaining inputs are rewritten as a subset, which the
+approval covers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core import branches
-from reconciler.core.actions import Action, ActionType
+from reconciler.core.actions import Action
 from reconciler.core.execution import ExecutionRequest
-from reconciler.core.plan import Validity
-from reconciler.errors import BlockedError, LiveBranchesError, RolledBackError, StalePlanError
+from reconciler.core.standing import ActionState, Fallen, base_text, fallen_base, judge_rewrite
+from reconciler.errors import LiveBranchesError, RolledBackError, StalePlanError
 from reconciler.jobs import iceberg
 from reconciler.jobs.scan import Deletes, ScanTasks, TaskFile, scan_tasks
 
-STALE = "layoutctl plan"
+AGAIN = "run the command again: it plans the table anew"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """inputs: those that are still valid, sorted. why: what happened to the others, "" if
-    nothing."""
-
-    validity: Validity
-    inputs: tuple[str, ...] = ()
-    why: str = ""
-
-
-def require_base(table: Any, request: ExecutionRequest, name: str) -> None:
-    """Raise unless the table is the plan's, and its snapshot is in main's history."""
+def require_plan(table: Any, request: ExecutionRequest, name: str) -> None:
+    """Raise StalePlanError unless the table is the plan's, with its snapshot in main's history."""
     if str(table.operations().current().uuid()) != request.table_uuid:
         raise StalePlanError(
-            f"{name} is not the table that was planned: it was dropped and created again",
-            do=f"{STALE} {name}",
+            f"{name} is not the table that was planned: it was dropped and created again", do=AGAIN
         )
-    base = request.base_snapshot_id
-    if base is None or table.currentSnapshot() is None:
-        raise StalePlanError(f"{name} has no snapshot to rewrite", do=f"{STALE} {name}")
-    if table.snapshot(base) is None:
+    fallen = fallen_on(table, request)
+    if fallen is not None:
         raise StalePlanError(
-            f"the snapshot {base} that {name} was planned on has expired",
-            details=("What changed since cannot be told from the table's history any more.",),
-            do=f"{STALE} {name} --refresh",
+            f"plan {request.plan_id} of {name} no longer stands: "
+            + base_text(fallen, request.base_snapshot_id),
+            do=AGAIN,
         )
-    if not iceberg.ancestors_until(table, base)[1]:
-        raise BlockedError(
-            f"the snapshot {base} that {name} was planned on is not in its history any more",
-            details=("The table was rolled back or replaced after the plan was made.",),
-            do=f"{STALE} {name} --refresh",
-        )
+
+
+def fallen_on(table: Any, request: ExecutionRequest) -> Fallen | None:
+    """Return why the plan's snapshot is not in the table's history; None if it is."""
+    base = request.base_snapshot_id
+    if base is None:
+        return None
+    history = {base} if iceberg.ancestors_until(table, base)[1] else set()
+    return fallen_base(base, history, {base} if table.snapshot(base) is not None else set())
 
 
 def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
@@ -68,7 +58,8 @@ def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
             raise RolledBackError(
                 f"RolledBack: commit {snapshot.snapshotId()} of plan {plan_id} was rolled back",
                 details=(f"Someone undid this plan on {name}; it will not be done again.",),
-                do=f"exclude the table or change its policy, then {STALE} {name}",
+                do="exclude the table, or change what its policy asks for (spec.layout, "
+                "spec.recluster, spec.objectives), and plan it again",
             )
 
 
@@ -124,58 +115,54 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
     )
 
 
-def base_tasks(spark: Any, table: Any, request: ExecutionRequest) -> ScanTasks:
-    """Return the scan tasks of every input of the request, at the plan's snapshot."""
+def judged_tasks(spark: Any, table: Any, request: ExecutionRequest, name: str) -> ScanTasks:
+    """Return the tasks of the inputs that were live on the snapshot judged last."""
+    judged = request.judged_snapshot_id or request.base_snapshot_id
     wanted = [path for action in request.actions for path in action.inputs]
-    assert request.base_snapshot_id is not None
-    return scan_tasks(spark, table, request.base_snapshot_id, wanted)
+    if judged is None or table.snapshot(judged) is None:
+        raise StalePlanError(
+            f"the snapshot {judged} on which plan {request.plan_id} of {name} was found to stand "
+            "has expired",
+            do=AGAIN,
+        )
+    return scan_tasks(spark, table, judged, wanted)
+
+
+def check_inputs(table: Any, request: ExecutionRequest, tasks: ScanTasks, name: str) -> None:
+    """Raise if an action without commits has inputs that are not in the snapshot."""
+    begun = actions_in_history(table, request)
+    actions = zip(request.action_ids, request.actions, strict=True)
+    foreign = [
+        path
+        for action_id, action in actions
+        if action_id not in begun
+        for path in action.inputs
+        if path not in tasks
+    ]
+    if foreign:
+        raise StalePlanError(
+            f"{len(foreign)} input files of plan {request.plan_id} are not in {name}'s snapshot "
+            f"{request.judged_snapshot_id or request.base_snapshot_id}",
+            details=(f"for example {foreign[0]}",),
+            do=AGAIN,
+        )
 
 
 def judge(
-    action: Action,
-    done: bool,
-    base: Mapping[str, Deletes],
-    live: Mapping[str, TaskFile],
-) -> Standing:
-    """Judge one rewriting action. done: the head's ancestors carry its id. live: the head's
-    files."""
-    unchanged = [
-        path for path in action.inputs if path in live and live[path].deletes == base.get(path)
-    ]
-    gone = len(action.inputs) - sum(path in live for path in action.inputs)
-    changed = len(action.inputs) - gone - len(unchanged)
-    if gone == len(action.inputs):
-        why = "" if done else f"all of its {gone} inputs were replaced by someone else"
-        return Standing(Validity.DONE if done else Validity.LOST, why=why)
-    parts = [f"{gone} of {len(action.inputs)} inputs were replaced"] if gone and not done else []
-    parts += [f"rows of {changed} inputs were deleted since"] if changed else []
-    if not unchanged or (
-        action.type is ActionType.BIN_PACK and len(unchanged) < 2 <= gone + changed
-    ):
-        return Standing(
-            Validity.DONE if done and not changed else Validity.LOST, why=", ".join(parts)
-        )
-    return Standing(Validity.PENDING, tuple(sorted(unchanged)), ", ".join(parts))
+    action: Action, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
+) -> ActionState:
+    """Judge one rewriting action. done: the head's ancestors carry its id. known: the deletes on its
+    inputs when it was judged last. live: the head's files."""
+    changed = {p for p in action.inputs if p in live and live[p].deletes != known.get(p)}
+    return judge_rewrite(action, done=done, live=live, changed=changed)
 
 
 def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:
     """Return the ids of the request's actions in commits of main's history since the plan."""
-    assert request.base_snapshot_id is not None
-    newer, _ = iceberg.ancestors_until(table, request.base_snapshot_id)
+    base = request.base_snapshot_id
+    newer = [] if base is None else iceberg.ancestors_until(table, base)[0]
     found: set[str] = set()
     for snapshot in newer:
         if snapshot.summary.get(iceberg.PLAN_ID) == request.plan_id:
             found.update(snapshot.summary.get(iceberg.ACTION_IDS, "").split(","))
     return frozenset(found)
-
-
-def check_inputs(request: ExecutionRequest, tasks: Sequence[str], name: str) -> None:
-    """Raise if an input was not live when the plan was made: the plan belongs to another table."""
-    known = set(tasks)
-    foreign = [p for action in request.actions for p in action.inputs if p not in known]
-    if foreign:
-        raise StalePlanError(
-            f"{len(foreign)} input files of the plan are not in {name}'s snapshot it names",
-            details=(f"for example {foreign[0]}",),
-            do=f"{STALE} {name} --refresh",
-        )

@@ -18,6 +18,7 @@ from reconciler.errors import (
     UnavailableError,
     UserError,
     first_line,
+    unsupported_format,
 )
 
 ANSWER_SECONDS = 30.0
@@ -81,18 +82,34 @@ def is_unwritable(error: BaseException) -> bool:
     return bool(re.search(f"{_DISK_FULL}|{_NOT_WRITABLE}", _text(error, _causes(error))))
 
 
+def is_missing_file(error: BaseException) -> bool:
+    """True if a file was not found, and it is not that one may not open it."""
+    text = java_text(error)
+    return bool(re.search(_MISSING, text)) and not re.search(_NOT_WRITABLE, text)
+
+
+def java_text(error: BaseException) -> str:
+    """What the error and its causes say, with the names of their classes."""
+    return _text(error, _causes(error))
+
+
 def _text(error: BaseException, causes: Sequence[tuple[str, str]]) -> str:
     return " | ".join(f"{name}: {message}" for name, message in causes) or str(error)
 
 
 def _missing_file(doing: str, text: str) -> ReconcilerError:
-    paths = [path for path in _PATH.findall(text) if path.endswith((".parquet", ".puffin"))]
-    name = paths[0] if paths else "see below"
+    paths = [path for path in _PATH.findall(text) if path.endswith(_FILE_ENDINGS)]
+    what = f"could not {doing}: a file that the table refers to is missing"
     return TableDamagedError(
-        f"could not {doing}: a file that the table refers to is missing: {name}",
-        details=("The table was left as it was; its snapshots cannot be read completely.",),
+        f"{what}: {paths[0]}" if paths else what,
+        details=(*(() if paths else (_tail(text),)), LEFT_ALONE),
         do=RESTORE,
     )
+
+
+def _newer_format(doing: str, text: str) -> ReconcilerError:
+    found = re.search(_NEWER_FORMAT, text)
+    return unsupported_format(f"could not {doing}: the table", found[1] if found else "unknown")
 
 
 def _disk_full(doing: str, text: str) -> ReconcilerError:
@@ -194,6 +211,12 @@ def _bad_codec(doing: str, text: str) -> ReconcilerError:
     )
 
 
+_FILE_ENDINGS = (".parquet", ".puffin", ".avro", ".orc", ".metadata.json", ".metadata.json.gz")
+_MISSING = (
+    r"FileNotFoundException|FAILED_READ_FILE\.FILE_NOT_EXIST|NoSuchFileException|NoSuchKeyException"
+    r"|exceptions\.NotFoundException"
+)
+_NEWER_FORMAT = r"(?:Cannot read unsupported version|[Uu]nsupported format version:?) v?(\d+)"
 _DISK_FULL = r"No space left on device|Disk quota exceeded"
 # Java's FileNotFoundException is also raised for a file that may not be opened.
 _NOT_WRITABLE = r"Read-only file system|Permission denied|Mkdirs failed to create"
@@ -212,8 +235,8 @@ _TRANSLATIONS = (
     (r"NotAuthorized|Forbidden|AccessDenied|Access Denied|AccessControlException|InvalidAccessKey"
      r"|SignatureDoesNotMatch|Status Code: 40[13]\b|ExpiredToken", _denied),
     (r"ClassNotFoundException|NoClassDefFoundError|Cannot find constructor", _class_missing),
-    (r"FileNotFoundException|FAILED_READ_FILE\.FILE_NOT_EXIST|NoSuchFileException"
-     r"|exceptions\.NotFoundException", _missing_file),
+    (_NEWER_FORMAT, _newer_format),
+    (_MISSING, _missing_file),
     (r"NoSuchTableException|TABLE_OR_VIEW_NOT_FOUND", _no_table),
     (r"ChecksumException|is not a Parquet file|ParquetDecodingException|Failed to fetch file"
      r"|Invalid Avro|Not an Avro|Not a data file|InvalidAvroMagic|AvroRuntimeException"

@@ -13,11 +13,12 @@ from typing import Any
 
 from reconciler.core.format import count
 from reconciler.core.row_groups import PAGE_ROWS
-from reconciler.errors import UserError, VerificationError
+from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
 from reconciler.jobs import arrange, balance, iceberg, metrics, pilot, stage, verify
 from reconciler.jobs.group import Group
 from reconciler.jobs.metrics import TaskMetrics
 from reconciler.jobs.scan import ScanTasks
+from reconciler.jobs.translate import java_text, translate
 from reconciler.jobs.verify import Fingerprint
 
 MIN_SPLIT = 4 << 20
@@ -86,9 +87,10 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
             files = tuple(new_files())
             expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
         _check_prefix(attempt, files)
-        files = _balanced(attempt, table, base, group, files, balanced_files)
-        _job_group(attempt, group, f"{base}/verify")
-        found = read_back(spark, table, f"{base}/verify", files, hashed)
+        with _own_output(attempt):
+            files = _balanced(attempt, table, base, group, files, balanced_files)
+            _job_group(attempt, group, f"{base}/verify")
+            found = read_back(spark, table, f"{base}/verify", files, hashed)
         if found != expected:
             raise _mismatch(attempt, expected, found)
     return Written(
@@ -130,7 +132,8 @@ def _informed(
         stage.write(frame, f"{base}/pilot", spec, stage.WHOLE_FILE)
         files = pilot_files()
         _check_prefix(attempt, files)
-        sizes = [pilot.sizes_of(table, file) for file in files]
+        with _own_output(attempt):
+            sizes = [pilot.sizes_of(table, file) for file in files]
         discard(attempt.table, [str(file.location()) for file in files])
     return replace(group, expected=pilot.expected(group, chosen, sizes))
 
@@ -251,6 +254,27 @@ def discard(table: Any, paths: Sequence[str]) -> None:
         table.io().deleteFile(path)
 
 
+@contextlib.contextmanager
+def _own_output(attempt: Attempt) -> Iterator[None]:
+    """What this run wrote is read back: damage found here is of none of the table's files."""
+    try:
+        yield
+    except Exception as error:
+        found = translate(error, f"read back what was written for {attempt.name}")
+        if not isinstance(found, TableDamagedError):
+            raise
+        why = java_text(error).rpartition(" | ")[2]
+        raise VerificationError(
+            f"verification of {attempt.name} failed: a file that this run wrote cannot be read",
+            details=(first_line(why), DROPPED, "All files of the table are as they were."),
+            do=f"see what else changes or removes files below {attempt.prefix.rpartition('/')[0]} "
+            "(a removal of orphan files, for example), then run the command again",
+        ) from error
+
+
+DROPPED = "Nothing of this group was committed; its files were removed."
+
+
 def _mismatch(attempt: Attempt, expected: Fingerprint, found: Fingerprint) -> VerificationError:
     if expected.rows != found.rows:
         difference = f"read {count(expected.rows)} rows, wrote {count(found.rows)}"
@@ -258,6 +282,6 @@ def _mismatch(attempt: Attempt, expected: Fingerprint, found: Fingerprint) -> Ve
         difference = f"{count(found.rows)} rows both, but their contents differ"
     return VerificationError(
         f"verification of {attempt.name} failed: {difference}",
-        details=("Nothing of this group was committed; its files were removed.",),
+        details=(DROPPED,),
         do="keep the plan and report it as a bug; the table is as it was",
     )

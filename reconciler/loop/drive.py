@@ -25,7 +25,8 @@ from reconciler.core.gate import Gate
 from reconciler.core.lastwords import Cause, LastWords
 from reconciler.core.ledger import Reservation
 from reconciler.core.observation import Observation
-from reconciler.core.plan import Plan, PlannedAction, Validity, judge, policy_hash
+from reconciler.core.plan import Plan, PlannedAction, policy_hash
+from reconciler.core.standing import Fallen, Validity, judge
 from reconciler.errors import (
     AccessDeniedError,
     BlockedError,
@@ -167,7 +168,7 @@ def drive(
     plan = actor.plan
     step = _step(run, catalog, plan, clock)
     observation = actor.observe(step.target)
-    _check_table(run, plan, observation)
+    _check_table(run, plan, observation, clock())
     settled = actor.resume(step.target, observation, on_event)
     if settled:
         observation = actor.observe(step.target)
@@ -203,9 +204,10 @@ def _step(
     )
 
 
-def _check_table(run: RunDocument, plan: Plan, observation: Observation) -> None:
-    if observation.uuid != plan.table_uuid:
-        raise _stale(plan, "the table was dropped and created again")
+def _check_table(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> None:
+    found = judge(plan, head_of(observation), now)
+    if found.fallen is Fallen.OTHER_TABLE:
+        raise _stale(plan, found.why)
     owner = observation.properties.get(OWNER_PROPERTY, "")
     if owner != run.owner:
         raise _unclaimed(observation.name, owner, run.owner)
@@ -237,15 +239,11 @@ def claim_check(run: RunDocument, owner_now: Callable[[], str]) -> Callable[[], 
 def _remaining(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> bool:
     """Return whether some admitted action is still pending. Raises StalePlanError if the plan is
     void."""
-    states = judge(plan, head_of(observation))
-    lost = [f"{key}: {state.why}" for key, state in states.items()
-            if state.validity is Validity.LOST]  # fmt: skip
-    if lost:
-        raise _stale(plan, f"{len(lost)} of {len(states)} actions are lost", *lost[:5])
-    pending = any(states[key].validity is Validity.PENDING for key in run.action_ids)
-    if pending and now >= plan.expires:
-        raise _stale(plan, f"it expired at {plan.expires:%Y-%m-%dT%H:%M:%SZ}")
-    return pending
+    found = judge(plan, head_of(observation), now)
+    pending = any(found.states[key].validity is Validity.PENDING for key in run.action_ids)
+    if found.fallen in (None, Fallen.DONE) or (found.fallen is Fallen.TOO_OLD and not pending):
+        return pending
+    raise _stale(plan, found.why, *found.details)
 
 
 def _stale(plan: Plan, why: str, *details: str) -> StalePlanError:

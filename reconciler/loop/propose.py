@@ -7,7 +7,7 @@ all call it, so that a plan means the same everywhere. Its I/O is passed in as `
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -21,9 +21,11 @@ from reconciler.core.execution import CatalogConfig
 from reconciler.core.filetable import FileTable, Int64
 from reconciler.core.ledger import trust
 from reconciler.core.observation import Observation
-from reconciler.core.plan import Head, Plan, PlannedAction, Validity, freeze, judge, stands
+from reconciler.core.plan import Plan, PlannedAction, freeze
 from reconciler.core.sample import RowGroups, RowSample
+from reconciler.core.standing import ActionState, Head, Validity, judge
 from reconciler.core.workload import Workload
+from reconciler.errors import FileMissingError
 from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
     CoverageInfo,
@@ -38,6 +40,9 @@ FEW_FILES = 128
 The reading before and after a rewrite then has the same basis: row groups. Every plan makes these
 requests; they cost no more than two rounds of sketches.
 """
+
+LOOKS = 3
+"""Times that a table is looked at when other writers remove files that are about to be read."""
 
 SKETCH_ROUNDS = 3
 """Maximum rounds of sketches; each round may change which other files are worth sketching."""
@@ -84,8 +89,8 @@ class Proposal:
     """A plan with everything it was made from.
 
     frozen: the plan was not made now but is a standing one; newer: the plan that would be made now,
-    if it differs from the frozen one. pending: the actions that remain. row_groups: of the footers
-    that the advice was based on.
+    if it differs from the frozen one. states: how each action of the plan stands, by its id.
+    pending: the actions that remain. row_groups: of the footers that the advice was based on.
     """
 
     target: Target
@@ -98,6 +103,7 @@ class Proposal:
     plan: Plan
     frozen: bool
     newer: Plan | None
+    states: Mapping[str, ActionState]
     pending: tuple[PlannedAction, ...]
     row_groups: RowGroups | None = None
 
@@ -118,21 +124,10 @@ def propose(
     cores: int,
     refresh: bool = False,
     show_literals: bool = False,
-    observation: Observation | None = None,
 ) -> Proposal:
     """Return the standing frozen plan of (table, policy), or a new one from present evidence."""
-    seen = observation or ports.observe(target)
-    evidence = ports.evidence(seen)
-    history = ports.history(seen.uuid)
-    settings = settings_for(
-        policy,
-        seen,
-        history,
-        target_bytes=target_size(policy, seen),
-        coverage=evidence.coverage.share,
-        now_ms=int(now.timestamp() * 1000),
-    )
-    advice, row_groups = advise(target, seen, evidence.workload, settings, ports)
+    found = _advised(target, policy, ports, now)
+    seen, evidence, history, settings, advice, row_groups = found
     fresh = _freeze(
         target, policy, seen, evidence, settings, history, advice,
         policy_digest=policy_digest, policy_name=policy_name, not_acted_on=not_acted_on,
@@ -141,7 +136,7 @@ def propose(
     standing = None if refresh else _standing(ports, seen, policy_digest, now)
     plan = standing or fresh
     differs = standing is not None and standing.id != fresh.id
-    states = judge(plan, head_of(seen))
+    states = judge(plan, head_of(seen), now).states
     pending = tuple(a for a in plan.actions if states[a.id].validity is Validity.PENDING)
     return Proposal(
         target=target,
@@ -154,9 +149,51 @@ def propose(
         plan=plan,
         frozen=standing is not None,
         newer=fresh if differs and len(pending) == len(plan.actions) else None,
+        states=states,
         pending=pending,
         row_groups=row_groups,
     )
+
+
+Advised = tuple[Observation, Evidence, History, Settings, Advice, RowGroups | None]
+
+
+def _advised(target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime) -> Advised:
+    """Advice on the table as it is now, with what it was made from.
+
+    A data file that was removed between the look at the table and the read of its footer is looked
+    for in the table once more: if another writer replaced it, the newer table is advised on.
+    """
+    seen = ports.observe(target)
+    for _ in range(LOOKS - 1):
+        try:
+            return _advised_on(seen, target, policy, ports, now)
+        except FileMissingError:
+            newer = ports.observe(target)
+            if newer.metadata_location == seen.metadata_location:
+                raise
+            seen = newer
+    return _advised_on(seen, target, policy, ports, now)
+
+
+def _advised_on(
+    seen: Observation,
+    target: Target,
+    policy: TableLayoutPolicy,
+    ports: Ports,
+    now: dt.datetime,
+) -> Advised:
+    evidence, history = ports.evidence(seen), ports.history(seen.uuid)
+    settings = settings_for(
+        policy,
+        seen,
+        history,
+        target_bytes=target_size(policy, seen),
+        coverage=evidence.coverage.share,
+        now_ms=int(now.timestamp() * 1000),
+    )
+    advice, row_groups = advise(target, seen, evidence.workload, settings, ports)
+    return seen, evidence, history, settings, advice, row_groups
 
 
 def target_size(policy: TableLayoutPolicy, observation: Observation) -> int:
@@ -167,11 +204,16 @@ def target_size(policy: TableLayoutPolicy, observation: Observation) -> int:
 
 
 def head_of(observation: Observation) -> Head:
+    others = (snapshot.snapshot_id for snapshot in observation.other_snapshots)
+    history = {item.snapshot_id: item.sequence_number for item in observation.ancestry}
     return Head(
+        uuid=observation.uuid,
         files=observation.files,
         done=done_actions(observation),
         properties=observation.properties,
         sort_terms=observation.sort_terms,
+        history=history,
+        retained=frozenset((*history, *others)),
     )
 
 
@@ -224,11 +266,9 @@ def _standing(
     ports: Ports, observation: Observation, policy_digest: str, now: dt.datetime
 ) -> Plan | None:
     plan = ports.standing_plan(observation.uuid, policy_digest)
-    if plan is None or plan.empty or plan.expires <= now:
+    if plan is None or plan.empty:
         return None
-    states = judge(plan, head_of(observation))
-    alive = any(state.validity is Validity.PENDING for state in states.values())
-    return plan if alive and stands(states) else None
+    return plan if judge(plan, head_of(observation), now).fallen is None else None
 
 
 def _freeze(

@@ -12,9 +12,10 @@ from typing import Any
 
 from reconciler.core.interval import FilesTold, files_after
 from reconciler.core.ledger import trust
-from reconciler.core.plan import ActionState, PlannedAction, Validity, judge, written_share
+from reconciler.core.plan import PlannedAction, written_share
+from reconciler.core.standing import ActionState, Validity
 from reconciler.loop.evidence import change, total_lines, whole, workload_document
-from reconciler.loop.propose import Proposal, files_of, head_of
+from reconciler.loop.propose import Proposal, files_of
 from reconciler.loop.waiting import refused, waiting
 
 SUMS = ("filesOut", "groups", "bytesOut", "rows", "cpuMillis", "millis", "saving", "cost")
@@ -40,7 +41,7 @@ def shown_document(proposal: Proposal) -> dict[str, Any]:
     if not proposal.frozen:
         return document
     evidence["trust"] = trust(proposal.history.entries, proposal.history.checks)
-    states = judge(proposal.plan, head_of(proposal.observation))
+    states = proposal.states
     if not begun(states):
         return document
     pairs = list(zip(proposal.plan.actions, document["actions"], strict=True))
@@ -56,7 +57,7 @@ def shown_document(proposal: Proposal) -> dict[str, Any]:
 
 def progress(proposal: Proposal) -> dict[str, Any]:
     """Return the ids of done and of remaining actions; {} for a plan not begun."""
-    states = judge(proposal.plan, head_of(proposal.observation))
+    states = proposal.states
     if not (proposal.frozen and begun(states)):
         return {}
     ids = {
@@ -68,7 +69,7 @@ def progress(proposal: Proposal) -> dict[str, Any]:
 
 def begun(states: Mapping[str, ActionState]) -> bool:
     """Whether a part of the plan has been committed."""
-    return any(s.validity is Validity.DONE or s.why == "partly committed" for s in states.values())
+    return any(state.begun for state in states.values())
 
 
 def left_of(
@@ -76,7 +77,7 @@ def left_of(
 ) -> dict[str, Any]:
     """Return the action on those of its inputs that are still live."""
     inputs = item.action.inputs
-    if state.live == len(inputs):
+    if len(state.standing) == len(inputs):
         return dict(body)
     live = files_of(item, proposal.observation.files)
     told = dict(item.predicted)

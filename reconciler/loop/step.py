@@ -24,6 +24,7 @@ from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
 from reconciler.core.ledger import ReadCheck, Reservation
 from reconciler.core.observation import Observation
 from reconciler.core.plan import Plan, PlannedAction, written_share
+from reconciler.errors import StalePlanError
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.propose import (
     Ports,
@@ -356,6 +357,7 @@ def request_for(
         actions=tuple(item.action for item in admitted),
         action_ids=tuple(item.id for item in admitted),
         base_snapshot_id=proposal.plan.base_snapshot_id,
+        judged_snapshot_id=proposal.observation.snapshot_id,
         verify=safety.verify.value,
         allow_live_branches=safety.allow_live_branches,
         bytes_limit=min(limits, default=None),
@@ -434,7 +436,16 @@ def run_until_converged(
     """Run steps until nothing is left, the gate refuses, a plan repeats without effect, or a
     stop."""
     repeats: dict[str, int] = {}
-    result = run_step(step, actor, approvals, on_event, should_stop, proposal)
+
+    def run(given: Proposal | None) -> StepResult:
+        """A plan that falls between the look at the table and the work is made anew, once."""
+        try:
+            return run_step(step, actor, approvals, on_event, should_stop, given)
+        except StalePlanError as error:
+            on_event(Event("conflict", f"CONFLICT: {error.what}; the table is planned again"))
+            return run_step(step, actor, approvals, on_event, should_stop)
+
+    result = run(proposal)
     on_step(result)
     for _ in range(max_steps - 1):
         if result.result is None or result.state.state != PENDING or should_stop():
@@ -443,6 +454,6 @@ def run_until_converged(
             repeats[result.before.plan.id] = repeats.get(result.before.plan.id, 0) + 1
             if repeats[result.before.plan.id] >= MAX_REPEATS:
                 break
-        result = run_step(step, actor, approvals, on_event, should_stop, result.after)
+        result = run(result.after)
         on_step(result)
     return result

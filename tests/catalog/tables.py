@@ -41,6 +41,7 @@ def small_file_table() -> FileTable:
         delete_files=longs,
         delete_bytes=longs,
         equality_deletes=longs,
+        newest_delete=longs,
         columns={
             1: column(1, Kind.INT, longs, longs + 5),
             2: column(2, Kind.BYTES, np.array([b"a", b"b"]), np.array([b"x", b"yy"])),

@@ -54,6 +54,7 @@ def data_files(*rows: tuple[str, int, Any, int, int]) -> FileTable:
         delete_files=zeros,
         delete_bytes=zeros,
         equality_deletes=zeros,
+        newest_delete=zeros - 1,
     )
 
 

@@ -67,6 +67,7 @@ def lineitem(files: int = 1184, partitions: int = 36) -> Observation:
         delete_files=(number % 29 == 0).astype(np.int64),
         delete_bytes=zeros,
         equality_deletes=zeros,
+        newest_delete=zeros - 1,
         columns={
             1: bounds(1, number * span, number * span + span + span // 2),
             2: bounds(2, number + spread - 200, number + spread + 100),

@@ -161,6 +161,58 @@ def test_a_plan_that_no_longer_stands_is_told_with_the_difference(
     assert not cluster.server.all(JOB)
 
 
+def _expire_all_but_the_head(table: Any) -> None:
+    head = table.refresh().current_snapshot().snapshot_id
+    old = [item.snapshot_id for item in table.metadata.snapshots if item.snapshot_id != head]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+
+
+def test_an_approved_plan_whose_snapshot_expired_is_replaced_and_awaits_approval(
+    lake: Any, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn(3)
+    plan = cluster.layout()["status"]["plan"]["id"]
+    table = lake.load_table("sales.orders")
+    table.append(table.scan(row_filter="id < 6000").to_arrow())
+    _expire_all_but_the_head(table)
+    cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan]})
+    cluster.turn(3)
+    approved = cluster.condition(TABLE_LAYOUT, "Approved")
+    assert (approved["status"], approved["reason"]) == ("False", "PlanChanged")
+    assert plan in approved["message"] and "has expired" in approved["message"]
+    proposed = cluster.layout()["status"]["plan"]["id"]
+    assert proposed != plan
+    assert not cluster.server.all(JOB)
+    cluster.apply(approval={"mode": "Manual", "approvedPlans": [proposed]})
+    cluster.turn(3)
+    assert len(cluster.server.all(JOB)) == 1
+
+
+def test_an_approved_plan_that_is_proposed_again_on_a_newer_snapshot_runs(
+    lake: Any, tmp_path: Path
+) -> None:
+    """Its id covers what is done, not the snapshot: the approval holds, and the job gets the plan
+    that stands."""
+    cluster = Cluster(tmp_path)
+    cluster.apply()
+    cluster.turn(3)
+    plan = cluster.layout()["status"]["plan"]
+    table = lake.load_table("sales.orders")
+    table.append(table.schema().as_arrow().empty_table())
+    _expire_all_but_the_head(table)
+    cluster.apply(approval={"mode": "Manual", "approvedPlans": [plan["id"]]})
+    cluster.turn(3)
+    (job,) = cluster.server.all(JOB)
+    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    text = next(item["value"] for item in environment if item["name"] == "LAYOUT_RUN")
+    run = read_run(text.replace("$$", "$"))
+    assert run.plan_id == plan["id"] and run.plan_digest != plan["digest"]
+    stored = json.loads(Path(run.plan_uri.removeprefix("file://")).read_text())
+    assert stored["baseSnapshotId"] == str(table.refresh().current_snapshot().snapshot_id)
+
+
 def test_a_plan_that_only_time_has_voided_is_told_as_expired(lake: Any, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     short = {"mode": "Manual", "planTTL": "1s"}

@@ -61,6 +61,7 @@ def table_of(files: Sequence[File], types: Sequence[str], *, bounds: bool = True
         delete_files=zeros,
         delete_bytes=zeros,
         equality_deletes=zeros,
+        newest_delete=zeros - 1,
         columns=columns if bounds else {},
     )
 

@@ -11,16 +11,12 @@ from hypothesis import strategies as st
 from reconciler.core.actions import HILBERT, Action, ActionType, action_from_canonical
 from reconciler.core.filetable import FileTable
 from reconciler.core.plan import (
-    Head,
-    Validity,
     canonical_json,
     freeze,
-    judge,
     plan_from_document,
     plan_id,
     policy_hash,
-    stands,
-)  # fmt: skip
+)
 from reconciler.core.schema import PartitionSpec, Schema, SortColumn
 from reconciler.errors import UserError
 
@@ -37,7 +33,7 @@ def table(paths, deletes=0) -> FileTable:
         partition=np.zeros(n, np.int32), partitions=((0, ()),), records=ints(10), bytes=ints(100),
         sequence=ints(1), added_ms=ints(0), layout_written=bools, sort_order_id=ints(0),
         parquet=~bools, encrypted=bools, position_deleted=ints(deletes), delete_files=ints(deletes),
-        delete_bytes=ints(0), equality_deletes=ints(0),
+        delete_bytes=ints(0), equality_deletes=ints(0), newest_delete=ints(-1),
     )  # fmt: skip
 
 
@@ -125,68 +121,6 @@ def test_policy_hash_ignores_the_order_of_fields():
     assert policy_hash({"a": 1, "b": {"c": 2, "d": 3}}) == policy_hash(
         {"b": {"d": 3, "c": 2}, "a": 1}
     )
-
-
-def head(files, done=(), properties=None) -> Head:
-    return Head(files, frozenset(done), properties or {})
-
-
-def test_an_append_does_not_void_a_plan():
-    plan = make([cluster(["a", "b"])], table(["a", "b"]))
-    states = judge(plan, head(table(["a", "b", "c"])))
-    assert states["a01"].validity is Validity.PENDING
-    assert stands(states)
-
-
-def test_inputs_gone_with_our_id_is_done_and_without_it_is_lost():
-    plan = make([cluster(["a", "b"])], table(["a", "b"]))
-    done = judge(plan, head(table(["c"]), done=[(plan.id, "a01")]))
-    lost = judge(plan, head(table(["c"])))
-    assert done["a01"].validity is Validity.DONE
-    assert lost["a01"].validity is Validity.LOST
-    assert not stands(lost)
-
-
-def test_one_replaced_input_or_a_new_delete_loses_the_action():
-    plan = make([cluster(["a", "b"])], table(["a", "b"]))
-    assert judge(plan, head(table(["a", "z"])))["a01"].validity is Validity.LOST
-    assert judge(plan, head(table(["a", "b"], deletes=1)))["a01"].validity is Validity.LOST
-
-
-@pytest.mark.parametrize(
-    ("now", "validity"),
-    [("1", Validity.PENDING), ("2", Validity.DONE), ("3", Validity.LOST), (None, Validity.LOST)],
-)
-def test_property_changes_are_judged_by_value(now, validity):
-    action = Action(
-        ActionType.SET_PROPERTIES, properties_old=(("p", "1"),), properties_new=(("p", "2"),)
-    )
-    plan = make([action], table([]))
-    properties = {} if now is None else {"p": now}
-    assert judge(plan, head(table([]), properties=properties))["a01"].validity is validity
-
-
-@pytest.mark.parametrize(
-    ("now", "validity"),
-    [
-        (("identity(3) asc nulls-first",), Validity.PENDING),
-        (("identity(1) asc nulls-first",), Validity.DONE),
-        (("identity(1) asc nulls-last",), Validity.DONE),
-        ((), Validity.LOST),
-        (("identity(3) desc nulls-last",), Validity.LOST),
-        (("bucket[4](1) asc nulls-first",), Validity.LOST),
-    ],
-)
-def test_a_sort_order_that_is_neither_the_old_nor_the_wanted_one_loses_the_action(now, validity):
-    action = Action(
-        ActionType.SET_SORT_ORDER,
-        key=(SortColumn(1),),
-        order_old=("identity(3) asc nulls-first",),
-    )
-    plan = make([action], table([]))
-    assert action_from_canonical(action.canonical()) == action
-    states = judge(plan, Head(table([]), frozenset(), {}, sort_terms=now))
-    assert states["a01"].validity is validity
 
 
 def test_the_old_order_of_an_unsorted_table_has_no_place_in_the_canonical_form():

@@ -283,6 +283,7 @@ def file_table(world: World, spec: PartitionSpec, partitions: list[tuple[Any, ..
         delete_files=zeros,
         delete_bytes=zeros,
         equality_deletes=zeros,
+        newest_delete=zeros - 1,
         columns=columns_of(world),
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.core.actions import ActionType
 from reconciler.core.execution import Event
-from reconciler.core.plan import Validity
+from reconciler.core.standing import Validity
 from reconciler.errors import BlockedError, LiveBranchesError
 from reconciler.jobs import commit, rewrite
 from tests.jobs.tables import Bench, intact

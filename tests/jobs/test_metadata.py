@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from reconciler.core.actions import Action, ActionType
-from reconciler.core.plan import Validity
 from reconciler.core.schema import SortColumn
+from reconciler.core.standing import Validity
 from reconciler.jobs import metadata
 from tests.jobs.tables import Bench
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from reconciler.core.actions import HILBERT, ActionType
-from reconciler.core.plan import Validity
+from reconciler.core.standing import Validity
 from tests.jobs.tables import Bench
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from py4j.java_gateway import GatewayClient
 from py4j.protocol import MEMORY_COMMAND_NAME
 
 from reconciler.core.actions import ActionType
-from reconciler.core.plan import Validity
+from reconciler.core.standing import Validity
 from reconciler.jobs import inputs, stage
 from reconciler.jobs.scan import NO_DELETES, scan_tasks
 from tests.jobs.tables import Bench

@@ -18,6 +18,7 @@ from reconciler.errors import (
     TableDamagedError,
     TableNotFoundError,
     UnavailableError,
+    UnsupportedError,
     UserError,
 )
 from reconciler.jobs import translate as translation
@@ -84,6 +85,23 @@ LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the ru
 )  # fmt: skip
 def test_a_failed_job_is_told_by_its_cause(message: str, kind: type[ReconcilerError]) -> None:
     assert type(raised("org.apache.spark.SparkException", message)) is kind
+
+
+def test_a_newer_format_version_is_not_damage() -> None:
+    error = raised("java.lang.IllegalArgumentException", "Cannot read unsupported version 5")
+    assert type(error) is UnsupportedError
+    assert "format version 5" in error.what
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Location does not exist: s3://lake/metadata/snap-1.avro", "File does not exist"],
+)
+def test_a_missing_file_is_named_if_its_name_is_known(message: str) -> None:
+    error = raised("org.apache.iceberg.exceptions.NotFoundException", message)
+    assert type(error) is TableDamagedError
+    assert "below" not in error.what
+    assert message.rpartition(" ")[2] in error.render()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ CAUSES = {
     errors.AccessDeniedError: Cause.ACCESS_DENIED,
     errors.TableNotFoundError: Cause.USER_ERROR,
     errors.TableDamagedError: Cause.USER_ERROR,
+    errors.FileMissingError: Cause.USER_ERROR,
     errors.KeyNotFoundError: Cause.USER_ERROR,
     errors.StateError: Cause.USER_ERROR,
     errors.StalePlanError: Cause.CONFLICT,

@@ -12,7 +12,8 @@ from reconciler.advisor.advice import HORIZON_MS, Rejected
 from reconciler.core.actions import Action, ActionType
 from reconciler.core.explain import BELOW_COST, QUIET_PERIOD, RECENTLY_WRITTEN
 from reconciler.core.observation import Observation, RecentWrite
-from reconciler.core.plan import ActionState, DeleteState, PlannedAction, Validity
+from reconciler.core.plan import DeleteState, PlannedAction
+from reconciler.core.standing import PARTLY, ActionState, Validity
 from reconciler.loop.remaining import begun, left_of
 from reconciler.loop.waiting import quiet_ends, ripens_ms, waiting
 from tests.cli.observations import lineitem
@@ -85,9 +86,9 @@ def test_an_action_cut_short_counts_by_its_live_files() -> None:
             "groups": 2, "cpuMillis": 1_000, "millis": 500, "saving": -1, "cost": 80}  # fmt: skip
     action = Action(ActionType.BIN_PACK, inputs=tuple(sorted(live + gone)))
     item = PlannedAction("a01", action, DeleteState(0, 0, 0), told)
-    state = ActionState(Validity.PENDING, len(live), "partly committed")
+    state = ActionState(Validity.PENDING, live, PARTLY)
     assert begun({"a01": state})
-    assert not begun({"a01": ActionState(Validity.PENDING, 2 * len(live))})
+    assert not begun({"a01": ActionState(Validity.PENDING, action.inputs)})
     proposal: Any = SimpleNamespace(observation=seen)
     left = left_of(proposal, item, {"id": "a01", "inputs": list(action.inputs)}, state)
     assert left["inputs"] == sorted(live)

@@ -99,6 +99,7 @@ class SimulatedTable:
             delete_files=zeros,
             delete_bytes=zeros,
             equality_deletes=zeros,
+            newest_delete=np.full(count, UNKNOWN, dtype=np.int64),
             columns=self._bounds([f.rows for f in self.files]),
             column_sizes=self._column_sizes(
                 [f.rows for f in self.files], [f.ours for f in self.files]

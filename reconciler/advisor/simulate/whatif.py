@@ -380,6 +380,7 @@ def simulated_files(
         delete_files=zeros,
         delete_bytes=zeros,
         equality_deletes=zeros,
+        newest_delete=unknown,
         columns=columns,
         column_sizes=column_sizes,
     )
