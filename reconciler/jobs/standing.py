@@ -151,8 +151,8 @@ def check_inputs(table: Any, request: ExecutionRequest, tasks: ScanTasks, name: 
 def judge(
     action: Action, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
 ) -> ActionState:
-    """Judge one rewriting action. done: the head's ancestors carry its id. known: the deletes on its
-    inputs when it was judged last. live: the head's files."""
+    """Judge one rewriting action. done: the head's ancestors carry its id. known: the deletes on
+    its inputs when it was judged last. live: the head's files."""
     changed = {p for p in action.inputs if p in live and live[p].deletes != known.get(p)}
     return judge_rewrite(action, done=done, live=live, changed=changed)
 
