@@ -204,14 +204,17 @@ def _check_rows(
 def _check_leftovers(catalog: Any, directory: Path, report: Report) -> None:
     table = catalog.load_table(f"jobs.{TABLE}")
     referenced = {
-        path.rpartition("/")[2]
-        for snapshot in table.metadata.snapshots
-        for manifest in snapshot.manifests(table.io)
-        for path in [e.data_file.file_path for e in manifest.fetch_manifest_entry(table.io)]
+        snapshot.manifest_list.rpartition("/")[2] for snapshot in table.metadata.snapshots
     }
+    for snapshot in table.metadata.snapshots:
+        for manifest in snapshot.manifests(table.io):
+            entries = manifest.fetch_manifest_entry(table.io)
+            paths = [manifest.manifest_path, *(e.data_file.file_path for e in entries)]
+            referenced |= {path.rpartition("/")[2] for path in paths}
     on_disk = [
         path
-        for path in (directory / "warehouse").rglob("layout-*/**/*.parquet")
+        for pattern in ("layout-*/**/*.parquet", "metadata/*.avro")
+        for path in (directory / "warehouse").rglob(pattern)
         if path.name not in referenced
     ]
     if on_disk:

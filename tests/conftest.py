@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.execution import CatalogConfig
+from tests.postgres import POSTGRES_JDBC
 from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
 
@@ -122,10 +123,15 @@ def rest_catalog(rest_server: RestServer) -> CatalogConfig:
 @pytest.fixture(scope="session")
 def spark(warehouse: Path, iceberg_catalog: Any) -> Iterator[Any]:
     """Spark's side of the catalog "rec": one session, two cores, a small heap."""
-    from reconciler.jobs import session
+    from reconciler.jobs import runtime, session
 
     running = session.start(
-        {**SMALL_SESSION, **sqlite_spark_conf(warehouse), **S3_CLASSES},
+        {
+            **SMALL_SESSION,
+            **sqlite_spark_conf(warehouse),
+            **S3_CLASSES,
+            "spark.jars": f"file:{runtime.fetch((POSTGRES_JDBC,))[0]}",
+        },
         app="tests",
         master="local[2]",
     )

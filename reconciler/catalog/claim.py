@@ -9,6 +9,7 @@ pass. A release needs no snapshot, because a take-over moves the branch.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -65,12 +66,15 @@ def release(
 ) -> bool:
     """Release the table; return False if it was not ours."""
 
+    sent: list[str] = []
+
     def attempt(table: Table) -> bool | None:
         from pyiceberg.table.update import RemovePropertiesUpdate
 
         if _owner(table) != owner:
-            return False
+            return bool(sent) and _owner(table) == ""
         updates = (RemovePropertiesUpdate(removals=[OWNER_PROPERTY]),)
+        sent.append(owner)
         _commit(table, config, owner, updates)
         return True
 
@@ -119,11 +123,32 @@ def _take(table: Table, config: CatalogConfig, owner: str, present: str) -> str:
         _commit(table, config, present, updates)
         return owner
     if table.format_version < 3:
-        _commit(table, config, present, (*updates, *_empty_snapshot(table, owner)))
+        _commit_with_snapshot(table, config, present, updates, owner)
         return owner
     _commit(table, config, present, updates)
     time.sleep(SETTLE_SECONDS)
     return _owner(table.refresh())
+
+
+def _commit_with_snapshot(
+    table: Table, config: CatalogConfig, present: str, updates: tuple[Any, ...], owner: str
+) -> None:
+    """As _commit, with an empty snapshot, whose manifest list goes if the commit did not arrive."""
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table.update import AddSnapshotUpdate
+
+    appended = _empty_snapshot(table, owner)
+    try:
+        _commit(table, config, present, (*updates, *appended))
+    except CommitFailedException:
+        known = table.refresh().metadata
+        for update in appended:
+            if not isinstance(update, AddSnapshotUpdate):
+                continue
+            if known.snapshot_by_id(update.snapshot.snapshot_id) is None:
+                with contextlib.suppress(Exception):  # the file stays; the claim is what counts
+                    table.io.delete(update.snapshot.manifest_list)
+        raise
 
 
 def _commit(table: Table, config: CatalogConfig, present: str, updates: tuple[Any, ...]) -> None:

@@ -285,7 +285,7 @@ def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
     if error is not None and lost_jvm(error):
         return Unknown(str(error), lost=True, asserted=guard.asserted)
     try:
-        found = history.search(live, batch.intent)
+        found = history.search(live, batch.intent) or guard.already
     except Exception as failed:
         if lost_jvm(failed):
             return Unknown(str(failed), lost=True, asserted=guard.asserted)

@@ -74,10 +74,10 @@ def resolve(
         removed = size = 0
         for intent in sent:
             outcomes = settle(catalog, live, intent, gone, on_event)
-            ledger.record_outcomes(intent, outcomes)
             files, of_them = metadata_files.remove_of_commits(
                 live, intent.commits, outcomes[0].snapshot_id
             )
+            ledger.record_outcomes(intent, outcomes)
             removed, size = removed + files, size + of_them
         files, of_them = cleanup.remove_leftovers(spark, table, name, members[0].prefix)
         removed, size = removed + files, size + of_them

@@ -684,7 +684,7 @@ class _Execution:
         self._say(
             "removed",
             f"removed {count(len(intent.outputs))} files this run wrote ({iec(size)}); "
-            "table unchanged by it",
+            "nothing of this batch was committed",
         )
         if sent.denied:
             raise commit.denied(self.shown, sent.why)

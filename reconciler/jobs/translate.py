@@ -28,7 +28,7 @@ unknown."""
 CLEANABLE = "org.apache.iceberg.exceptions.CleanableFailure"
 """Iceberg's mark of an error after which it deletes what a commit wrote."""
 
-LEFT_ALONE = "The table was left as it was."
+LEFT_ALONE = "Nothing of this step was committed; what was committed before stays."
 RESTORE = "restore the file, or roll the table back to a snapshot that does not need it"
 
 _silent: list[Any] = []
@@ -73,7 +73,7 @@ def translate(error: BaseException, doing: str) -> ReconcilerError:
     return InternalError(
         f"could not {doing}",
         details=(f"{name.rpartition('.')[2]}: {first}",),
-        do="the table was not changed by this step; run the command again",
+        do="nothing of this step was committed; run the command again",
     )
 
 

@@ -283,5 +283,5 @@ def _mismatch(attempt: Attempt, expected: Fingerprint, found: Fingerprint) -> Ve
     return VerificationError(
         f"verification of {attempt.name} failed: {difference}",
         details=(DROPPED,),
-        do="keep the plan and report it as a bug; the table is as it was",
+        do="keep the plan and report it as a bug; no row of the table was changed",
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.catalog import state_tables
+from reconciler.catalog import claim, state_tables
 from reconciler.catalog.shared_backend import SharedBackend
 from reconciler.catalog.state_tables import PROPERTIES, StateTables
 from reconciler.core.execution import CatalogConfig
@@ -28,9 +28,12 @@ def gateway(rest_server: RestServer) -> Iterator[Gateway]:
     made.stop()
 
 
+def _config(gateway: Gateway) -> CatalogConfig:
+    return CatalogConfig("rec", "rest", {"type": "rest", "uri": gateway.uri}, source="test")
+
+
 def _tables(gateway: Gateway) -> StateTables:
-    config = CatalogConfig("rec", "rest", {"type": "rest", "uri": gateway.uri}, source="test")
-    return StateTables(SharedBackend(config, (f"state_{uuid.uuid4().hex[:8]}",)))
+    return StateTables(SharedBackend(_config(gateway), (f"state_{uuid.uuid4().hex[:8]}",)))
 
 
 def _append(tables: StateTables, *keys: str) -> None:
@@ -89,3 +92,16 @@ def test_a_merge_that_is_sent_twice_keeps_every_row(
     _append(tables, "c")
     assert gateway.faults == 1
     _assert_readable(tables, "a", "b", "c")
+
+
+def test_a_claim_and_a_release_that_are_sent_twice_are_ours(gateway: Gateway) -> None:
+    config, namespace = _config(gateway), f"state_{uuid.uuid4().hex[:8]}"
+    tables = StateTables(SharedBackend(config, (namespace,)))
+    _append(tables, "a")
+    gateway.fails(TWICE, claim.OWNER_PROPERTY)
+    assert claim.claim(config, (namespace, "notes"), "me") == "me"
+    gateway.fails(TWICE, claim.OWNER_PROPERTY)
+    assert claim.release(config, (namespace, "notes"), "me")
+    assert gateway.faults == 2
+    assert claim.owner_of(config, (namespace, "notes")) == ""
+    _assert_readable(tables, "a")

@@ -1,7 +1,8 @@
 """Runs one execution as a process of its own, for tests that kill it.
 
-`python -m tests.jobs.driver DIRECTORY TABLE KEY FILES` reclusters up to FILES live files of
+`python -m tests.jobs.driver DIRECTORY TABLE KEY FILES [URI]` reclusters up to FILES live files of
 rec.jobs.TABLE by KEY, one group and one commit a file; progress goes to stdout as "phase text".
+With URI the table is in that REST catalog, else in the SQLite catalog below DIRECTORY.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from reconciler.core.actions import ActionType
-from reconciler.core.execution import Event
+from reconciler.core.execution import CatalogConfig, Event
 from reconciler.errors import ReconcilerError
-from reconciler.jobs import session
+from reconciler.jobs import iceberg, session
 from reconciler.jobs.scan import scan_tasks
-from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
+from tests.conftest import SMALL_SESSION, rest_spark_conf, sqlite_catalog, sqlite_spark_conf
 from tests.jobs.tables import Bench
 
 
@@ -25,9 +28,15 @@ def _print(event: Event) -> None:
 
 def main() -> int:
     directory, name, key, files = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
-    conf = {**SMALL_SESSION, "spark.driver.memory": "1g", **sqlite_spark_conf(directory)}
+    config, catalog_conf = sqlite_catalog(directory), sqlite_spark_conf(directory)
+    if len(sys.argv) > 5:
+        server: Any = SimpleNamespace(uri=sys.argv[5])
+        config = CatalogConfig("rec", "rest", {"type": "rest", "uri": server.uri})
+        catalog_conf = rest_spark_conf(server)
+    conf = {**SMALL_SESSION, "spark.driver.memory": "1g", **catalog_conf}
     spark = session.start(conf, app="fault test", master="local[2]")
-    bench = Bench(spark, sqlite_catalog(directory), directory)
+    print("jvm", iceberg.jvm_pid(spark), flush=True)
+    bench = Bench(spark, config, directory)
     table = bench.table(name)
     head = int(table.currentSnapshot().snapshotId())
     inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]

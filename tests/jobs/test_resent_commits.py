@@ -4,7 +4,12 @@ by the HTTP client, or by nobody after the connection was cut. Every one is done
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +18,9 @@ from reconciler.core.actions import Action, ActionType
 from reconciler.core.execution import COMMITTED
 from reconciler.core.schema import SortColumn
 from reconciler.errors import RolledBackError, StalePlanError
-from reconciler.jobs import fence, iceberg
+from reconciler.jobs import fence, iceberg, rewrite
 from reconciler.jobs.iceberg import LiveTable
-from tests.gateway import DROPPED, LATE, RETRY_AFTER, TWICE, Gateway
+from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
 from tests.jobs.tables import Bench, intact
 
 pytestmark = [pytest.mark.spark, pytest.mark.rest]
@@ -44,7 +49,7 @@ def _assert_committed_once(bench: Bench, name: str, result: Any) -> None:
     batches = [s for s in iceberg.each(bench.table(name).snapshots()) if s.summary().get(OURS)]
     assert len(batches) == 1
     said = " ".join(event.text for event in bench.events)
-    assert "unchanged" not in said and "Traceback" not in said
+    assert "nothing of this" not in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize("fault", ARRIVES)
@@ -203,3 +208,31 @@ def test_a_fence_that_is_sent_again_keeps_what_others_committed(
     assert marks.count(f"{attempt}/1") == 1
     assert sum((bench.rows(name) - before).values()) == 1
     intact(bench, name)
+
+
+@pytest.mark.jvm
+def test_a_jvm_that_is_killed_while_its_request_hangs_leaves_nothing(
+    gateway_bench: Bench, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metadata files are written and the catalog has not seen the request."""
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    bench = gateway_bench
+    name = _table(bench)
+    before = bench.rows(name)
+    gateway.fails(HUNG, OURS)
+    command = [
+        sys.executable, "-m", "tests.jobs.driver", str(tmp_path), name, "id", "3", gateway.uri,
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        jvm = next(line for line in process.stdout if line.startswith("jvm")).split()[1]
+        assert gateway.held.wait(300)
+        os.kill(int(jvm), signal.SIGKILL)
+        last = process.stdout.read().splitlines()[-1]
+    assert process.returncode != 0 and "nothing of this" not in last
+    settled = rewrite.resume(
+        bench.config, ("jobs", name), bench.spark, bench.ledger, bench.lease, bench.events.append
+    )
+    assert settled == 1
+    assert [outcome.state for outcome in bench.ledger.outcomes()] == ["failed"]
+    intact(bench, name, before)
