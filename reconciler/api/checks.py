@@ -23,6 +23,7 @@ from reconciler.api.catalog_checks import (
     is_credential,
     property_problems,
 )
+from reconciler.api.pod_settings import problems as pod_problems
 from reconciler.api.quantities import format_bytes
 from reconciler.api.schema import (
     CATALOG,
@@ -551,6 +552,11 @@ def _catalog_findings(body: Any, usable: Usable) -> Iterator[Finding]:
     conf = part_of(body, settings)
     for key, value in conf.items() if isinstance(conf, dict) else ():
         yield from _spark_findings((*settings, key), key, value)
+    template: Path = ("spec", "jobs", "podTemplate")
+    pod = part_of(body, template)
+    for place, why in pod_problems(pod) if isinstance(pod, dict) else ():
+        hint = "put it into the job image or the Secret of the catalog, or leave it out"
+        yield Finding((*template, *place), f"this is not allowed: {why}", hint, at_key=True)
 
 
 def _property_problems(

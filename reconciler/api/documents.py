@@ -336,13 +336,45 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
+    """affinity: as Kubernetes writes it."""
+
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
+    affinity: Mapping[str, Any] = field(default_factory=dict)
+    priority_class_name: str | None = None
+    image_pull_secrets: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodMetadata:
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapKey:
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class VariableSource:
+    config_map_key: Annotated[ConfigMapKey, "configMapKeyRef"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    name: str
+    value: str | None = None
+    value_from: VariableSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
     spec: PodSpec | None = None
+    metadata: PodMetadata | None = None
+    env: tuple[Variable, ...] = ()
+    ca_bundle: Annotated[ConfigMapKey | None, "caBundle"] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.api.documents import PodSpec, Toleration
+from reconciler.api.documents import PodMetadata, PodSpec, PodTemplate, Toleration, Variable
 from reconciler.api.version import GROUP
 
 LAYOUT_LABEL = f"{GROUP}/layout"
@@ -21,6 +21,9 @@ CATALOG_ANNOTATION = f"{GROUP}/catalog-version"
 
 SECRET_DIRECTORY = "/etc/layout/catalog"
 """Where the catalog's secret is mounted in the driver, one file per property."""
+CA_DIRECTORY = "/etc/layout/ca"
+CA_FILE = "ca.crt"
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 WORK_DIRECTORY = "/scratch"
 EXECUTOR = "executor"
 USER = 185
@@ -57,15 +60,68 @@ def work_mounts() -> list[dict[str, Any]]:
     ]
 
 
-def placement(spec: PodSpec | None) -> dict[str, Any]:
-    """Return nodeSelector and tolerations of the catalog's pod template; absent if not set
-    there."""
-    placed: dict[str, Any] = {}
-    if spec is not None and spec.node_selector:
-        placed["nodeSelector"] = dict(spec.node_selector)
-    if spec is not None and spec.tolerations:
-        placed["tolerations"] = [_toleration(item) for item in spec.tolerations]
-    return placed
+def placement(template: PodTemplate | None) -> dict[str, Any]:
+    """Where the catalog's pod template lets pods run and how they get their image; absent where it
+    says nothing."""
+    spec = (template.spec if template else None) or PodSpec()
+    placed: dict[str, Any] = {
+        "nodeSelector": dict(spec.node_selector),
+        "tolerations": [_toleration(item) for item in spec.tolerations],
+        "affinity": dict(spec.affinity),
+        "priorityClassName": spec.priority_class_name,
+        "imagePullSecrets": [{"name": item.name} for item in spec.image_pull_secrets],
+    }
+    return {key: value for key, value in placed.items() if value}
+
+
+def template_labels(template: PodTemplate | None) -> dict[str, str]:
+    return dict(_metadata(template).labels)
+
+
+def template_annotations(template: PodTemplate | None) -> dict[str, str]:
+    return dict(_metadata(template).annotations)
+
+
+def _metadata(template: PodTemplate | None) -> PodMetadata:
+    return (template.metadata if template else None) or PodMetadata()
+
+
+def template_environment(template: PodTemplate | None) -> list[dict[str, Any]]:
+    """Variables of the catalog's pod template, and those by which Python's clients find its CAs."""
+    if template is None:
+        return []
+    found = [_variable(item) for item in template.env]
+    if template.ca_bundle is not None:
+        path = f"{CA_DIRECTORY}/{CA_FILE}"
+        found += [{"name": name, "value": path} for name in CA_VARIABLES]
+    return found
+
+
+def _variable(item: Variable) -> dict[str, Any]:
+    if item.value_from is None:
+        return {"name": item.name, "value": literal(item.value or "")}
+    source = item.value_from.config_map_key
+    reference = {"name": source.name, "key": source.key}
+    return {"name": item.name, "valueFrom": {"configMapKeyRef": reference}}
+
+
+def literal(text: str) -> str:
+    """Kubernetes expands $(NAME) in values; $$ is a dollar sign."""
+    return text.replace("$", "$$")
+
+
+def template_volumes(template: PodTemplate | None) -> list[dict[str, Any]]:
+    if template is None or template.ca_bundle is None:
+        return []
+    bundle = template.ca_bundle
+    items = [{"key": bundle.key, "path": CA_FILE}]
+    return [{"name": "ca", "configMap": {"name": bundle.name, "items": items}}]
+
+
+def template_mounts(template: PodTemplate | None) -> list[dict[str, Any]]:
+    if template is None or template.ca_bundle is None:
+        return []
+    return [{"name": "ca", "mountPath": CA_DIRECTORY, "readOnly": True}]
 
 
 def _toleration(item: Toleration) -> dict[str, Any]:
@@ -79,7 +135,7 @@ def _toleration(item: Toleration) -> dict[str, Any]:
     return {key: value for key, value in body.items() if value is not None}
 
 
-def executor_template(layout_name: str, placed: PodSpec | None) -> dict[str, Any]:
+def executor_template(layout_name: str, template: PodTemplate | None) -> dict[str, Any]:
     """Return the pod that Spark completes for each executor: placed like the driver, without a
     token."""
     return {
@@ -87,23 +143,26 @@ def executor_template(layout_name: str, placed: PodSpec | None) -> dict[str, Any
         "kind": "Pod",
         "metadata": {
             "labels": {
+                **template_labels(template),
                 "app.kubernetes.io/name": "layout-executor",
                 "app.kubernetes.io/managed-by": "layout-reconciler",
                 LAYOUT_LABEL: layout_name,
-            }
+            },
+            "annotations": template_annotations(template),
         },
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": pod_security(),
-            **placement(placed),
+            **placement(template),
             "containers": [
                 {
                     "name": EXECUTOR,
+                    "env": template_environment(template),
                     "securityContext": container_security(),
-                    "volumeMounts": work_mounts(),
+                    "volumeMounts": [*work_mounts(), *template_mounts(template)],
                 }
             ],
-            "volumes": work_volumes(),
+            "volumes": [*work_volumes(), *template_volumes(template)],
         },
     }

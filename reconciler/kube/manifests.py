@@ -22,8 +22,14 @@ from reconciler.core.pods import (
     PLAN_LABEL,
     SECRET_DIRECTORY,
     container_security,
+    literal,
     placement,
     pod_security,
+    template_annotations,
+    template_environment,
+    template_labels,
+    template_mounts,
+    template_volumes,
     work_mounts,
     work_volumes,
 )
@@ -90,7 +96,7 @@ def job(request: JobRequest) -> dict[str, Any]:
             "podReplacementPolicy": "Failed",
             "activeDeadlineSeconds": request.deadline_seconds,
             "ttlSecondsAfterFinished": request.ttl_seconds,
-            "template": {"metadata": _metadata(request), "spec": _pod(request)},
+            "template": {"metadata": _pod_metadata(request), "spec": _pod(request)},
         },
     }
 
@@ -117,6 +123,15 @@ def _metadata(request: JobRequest) -> dict[str, Any]:
     }
 
 
+def _pod_metadata(request: JobRequest) -> dict[str, Any]:
+    """Ours win over the template's."""
+    template, own = request.jobs.pod_template, _metadata(request)
+    return {
+        "labels": {**template_labels(template), **own["labels"]},
+        "annotations": {**template_annotations(template), **own["annotations"]},
+    }
+
+
 def _owner(request: JobRequest) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
@@ -129,7 +144,7 @@ def _owner(request: JobRequest) -> dict[str, Any]:
 
 
 def _pod(request: JobRequest) -> dict[str, Any]:
-    placed = request.jobs.pod_template.spec if request.jobs.pod_template else None
+    template = request.jobs.pod_template
     return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -137,9 +152,9 @@ def _pod(request: JobRequest) -> dict[str, Any]:
         "automountServiceAccountToken": True,  # the driver needs it to create its executors
         "enableServiceLinks": False,
         "securityContext": pod_security(),
-        **placement(placed),
+        **placement(template),
         "containers": [_driver(request)],
-        "volumes": [*work_volumes(), *_secret_volume(request)],
+        "volumes": _volumes(request),
     }
 
 
@@ -162,7 +177,7 @@ def _driver(request: JobRequest) -> dict[str, Any]:
         "securityContext": container_security(),
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
-        "volumeMounts": [*work_mounts(), *_secret_mount(request)],
+        "volumeMounts": _mounts(request),
     }
 
 
@@ -174,19 +189,15 @@ def _environment(request: JobRequest) -> list[dict[str, Any]]:
     """Return the driver's input. It holds no secret: credentials are files of the mounted
     secret."""
     return [
-        {"name": "LAYOUT_RUN", "value": _literal(request.run)},
-        {"name": "LAYOUT_IMAGE", "value": _literal(_image(request))},
+        *template_environment(request.jobs.pod_template),
+        {"name": "LAYOUT_RUN", "value": literal(request.run)},
+        {"name": "LAYOUT_IMAGE", "value": literal(_image(request))},
         {"name": "LAYOUT_MEMORY_PERCENT", "value": str(round(request.memory_factor * 100))},
         _field("LAYOUT_NAME", f"metadata.labels['{LAYOUT_LABEL}']"),
         _field("POD_NAME", "metadata.name"),
         _field("POD_NAMESPACE", "metadata.namespace"),
         _field("POD_IP", "status.podIP"),
     ]
-
-
-def _literal(text: str) -> str:
-    """Escape a value: Kubernetes expands $(NAME) in values; $$ is a dollar sign."""
-    return text.replace("$", "$$")
 
 
 def _field(name: str, path: str) -> dict[str, Any]:
@@ -200,6 +211,14 @@ def with_overhead(heap_bytes: float) -> int:
 
 def _mebibytes(size: float) -> str:
     return f"{math.ceil(size / MIB)}Mi"
+
+
+def _volumes(request: JobRequest) -> list[dict[str, Any]]:
+    return [*work_volumes(), *_secret_volume(request), *template_volumes(request.jobs.pod_template)]
+
+
+def _mounts(request: JobRequest) -> list[dict[str, Any]]:
+    return [*work_mounts(), *_secret_mount(request), *template_mounts(request.jobs.pod_template)]
 
 
 def _secret_volume(request: JobRequest) -> list[dict[str, Any]]:
@@ -222,13 +241,13 @@ def spark_application(request: JobRequest) -> dict[str, Any]:
     starts driver and executors itself, so sizing and identity are its fields, and ours the rest.
     """
     executors = request.engine.executors
-    placed = request.jobs.pod_template.spec if request.jobs.pod_template else None
+    template = request.jobs.pod_template
     shared = {
         "labels": {LAYOUT_LABEL: request.layout_name},
         "podSecurityContext": pod_security(),
         "securityContext": container_security(),
         "volumeMounts": work_mounts(),
-        **placement(placed),
+        **placement(template),
     }
     driver = {
         **shared,
@@ -238,7 +257,7 @@ def spark_application(request: JobRequest) -> dict[str, Any]:
         "memory": _spark_memory(request.engine.driver.memory_bytes * request.memory_factor),
         "serviceAccount": _service_account(request),
         "env": _environment(request),
-        "volumeMounts": [*work_mounts(), *_secret_mount(request)],
+        "volumeMounts": _mounts(request),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
     }
     return {
@@ -267,7 +286,7 @@ def spark_application(request: JobRequest) -> dict[str, Any]:
                 "cores": executors.cores,
                 "memory": _spark_memory(executors.memory_bytes * request.memory_factor),
             },
-            "volumes": [*work_volumes(), *_secret_volume(request)],
+            "volumes": _volumes(request),
         },
     }
 

@@ -360,9 +360,10 @@ def session_starter(
         conf = spark_conf(catalog)
         if pod is None:
             return session.start(conf, app, apart=True)
-        placed = jobs.pod_template.spec if jobs.pod_template else None
         template = scratch / "executor.json"
-        template.write_text(json.dumps(executor_template(pod.layout, placed)), encoding="utf-8")
+        template.write_text(
+            json.dumps(executor_template(pod.layout, jobs.pod_template)), encoding="utf-8"
+        )
         conf.update(kubernetes_conf(pod, run.policy.spec.engine, jobs, str(template)))
         spark = session.start(conf, app, apart=True)
         try:

@@ -141,6 +141,7 @@ def test_only_documents_that_set_a_later_field_are_told_so(case: Case) -> None:
             "spec.workload.excludeColumns",
             "spec.workload.sources",
         ],
+        "catalog-pod-template": ["spec.jobs.podTemplate"],
         "table-layout": ["spec.approvedPlan"],
     }
     assert names == expected.get(case.name, [])

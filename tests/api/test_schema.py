@@ -9,7 +9,7 @@ import subprocess
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +193,15 @@ def test_the_typed_values_hold_every_field_and_no_other(kind: str) -> None:
         for key, hint in hints.items():
             child = schema["properties"][key]
             target = child["items"] if child.get("type") == "array" else child
-            if "properties" in target:
+            if "properties" in target and not _is_kubernetes(hint):
                 compare(_dataclass_of(hint), target, f"{path}.{key}")
 
     compare(SPECS[kind], spec_schema(kind), "spec")
+
+
+def _is_kubernetes(hint: Any) -> bool:
+    """Kept as it is written: an affinity is passed on, not read."""
+    return typing.get_origin(hint) is Mapping
 
 
 def _dataclass_of(hint: Any) -> Any:
@@ -213,7 +218,8 @@ def test_enums_of_the_typed_values_are_those_of_the_schema(kind: str) -> None:
             child = schema["properties"][key]
             target = child["items"] if child.get("type") == "array" else child
             if "properties" in target:
-                compare(_dataclass_of(hint), target)
+                if not _is_kubernetes(hint):
+                    compare(_dataclass_of(hint), target)
             elif "enum" in child and hint not in (str, str | None):
                 assert [item.value for item in hint] == child["enum"], key
 

@@ -12,8 +12,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.documents import Engine, Jobs, PodSpec, PodTemplate, Toleration
-from reconciler.core.pods import LAYOUT_LABEL
+from reconciler.api.documents import (
+    ConfigMapKey,
+    Engine,
+    Jobs,
+    PodMetadata,
+    PodSpec,
+    PodTemplate,
+    Reference,
+    Toleration,
+    Variable,
+    VariableSource,
+)
+from reconciler.core.pods import LAYOUT_LABEL, executor_template
 from reconciler.kube.manifests import JobRequest, job, spark_application, with_overhead
 from reconciler.kube.names import job_name, table_layout_name
 from tests.api.test_run_document import document, run_document
@@ -51,9 +62,27 @@ PLACED = Jobs(
         PodSpec({"pool": "batch"}, (Toleration(key="batch", operator="Exists"),))
     ),
 )
+TEMPLATE = PodTemplate(
+    PodSpec(
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "arch", "operator": "Exists"}]}]
+        }}},
+        priority_class_name="batch-low",
+        image_pull_secrets=(Reference("registry"),),
+    ),
+    PodMetadata({"team": "data", LAYOUT_LABEL: "another"}, {"example.com/mesh": "off"}),
+    (
+        Variable("HTTPS_PROXY", "http://proxy:3128/$(POD_IP)"),
+        Variable("NO_PROXY", None, VariableSource(ConfigMapKey("proxy", "no-proxy"))),
+        Variable("LAYOUT_RUN", "another"),
+    ),
+    ConfigMapKey("corporate-ca", "ca.pem"),
+)  # fmt: skip
 CASES = {
     "job-plain": job(request()),
     "job-placed-with-secret": job(request(jobs=PLACED, secret="warehouse-credentials")),
+    "job-with-a-pod-template": job(request(jobs=Jobs(pod_template=TEMPLATE))),
+    "executor-with-a-pod-template": executor_template("orders", TEMPLATE),
     "job-after-out-of-memory": job(request(memory_factor=1.5, attempt=2)),
     "spark-application": spark_application(request(jobs=PLACED, secret="warehouse-credentials")),
 }
@@ -129,3 +158,24 @@ def test_the_policy_sizes_the_driver() -> None:
     resources = pod(job(request(engine=policy.spec.engine)))["containers"][0]["resources"]
     assert resources["requests"]["cpu"] == "3"
     assert resources["limits"]["memory"] == f"{-(-8192 * 14 // 10)}Mi"
+
+
+def test_a_pod_template_can_not_replace_what_the_reconciler_sets() -> None:
+    """Even where the document was not checked: a later variable wins, and so do our labels."""
+    pod = CASES["job-with-a-pod-template"]["spec"]["template"]
+    assert pod["metadata"]["labels"][LAYOUT_LABEL] == request().layout_name
+    (driver,) = pod["spec"]["containers"]
+    values = [item["value"] for item in driver["env"] if item["name"] == "LAYOUT_RUN"]
+    assert values[-1] == request().run.replace("$", "$$")
+    executor = CASES["executor-with-a-pod-template"]
+    assert executor["metadata"]["labels"][LAYOUT_LABEL] == "orders"
+    assert executor["spec"]["automountServiceAccountToken"] is False
+
+
+def test_driver_and_executors_get_the_same_environment_and_certificates() -> None:
+    driver = CASES["job-with-a-pod-template"]["spec"]["template"]["spec"]
+    executor = CASES["executor-with-a-pod-template"]["spec"]
+    environment = executor["containers"][0]["env"]
+    assert all(item in driver["containers"][0]["env"] for item in environment)
+    assert executor["volumes"][-1] == driver["volumes"][-1]
+    assert executor["containers"][0]["volumeMounts"][-1]["name"] == "ca"
