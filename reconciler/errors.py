@@ -75,6 +75,10 @@ class AccessDeniedError(UserError):
     """The catalog or the storage refused the credentials, or their rights are too small."""
 
 
+class RefusedAddressError(UserError):
+    """An address or a place that nobody may make the operator reach."""
+
+
 class TableNotFoundError(UserError):
     """The catalog answers, but has no such table or namespace."""
 

@@ -84,7 +84,7 @@ def _one(catalog_type: str, key: str, value: str | None) -> list[PropertyProblem
         return []
     if has_user_info(value):
         return [PropertyProblem(key, "a URI must not carry a user, password or token", where)]
-    return _uri_problems(catalog_type, value) if key == "uri" else []
+    return []
 
 
 def _description(key: str) -> str:
@@ -96,13 +96,3 @@ def _not_allowed(catalog_type: str, key: str) -> str:
     if other is not None:
         return f"{key} is a property of type {min(other.types)}, not of type {catalog_type}"
     return f"{key} is not an allowed property of type {catalog_type}"
-
-
-def _uri_problems(catalog_type: str, value: str) -> list[PropertyProblem]:
-    scheme = value.partition(":")[0].lower() if ":" in value else ""
-    if catalog_type == REST and scheme not in ("http", "https"):
-        return [PropertyProblem("uri", "the uri of a rest catalog begins with http or https")]
-    if catalog_type == SQL and not re.match(r"[A-Za-z][A-Za-z0-9+]*://", value):
-        hint = "such as sqlite:////absolute/path/catalog.db"
-        return [PropertyProblem("uri", "the uri of a sql catalog is a database URI", hint)]
-    return []

@@ -10,6 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.api import places
+from reconciler.api.catalog_properties import REST, SQL
+from reconciler.api.quantities import parse_duration
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT
 
 Object = Mapping[str, Any]
@@ -37,6 +40,14 @@ class Rule:
 def _same(*names: str) -> Callable[[Object, Object], bool]:
     return lambda old, new: all(old.get(name) == new.get(name) for name in names)
 
+
+def _property_is(spec: Object, name: str, holds: Callable[[str], bool]) -> bool:
+    properties = spec["properties"]
+    return name not in properties or holds(properties[name])
+
+
+MAX_TIMEOUT_SECONDS = 300
+"""Of spec.timeout: a call that hangs holds one of its catalog's few threads for so long."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -104,6 +115,41 @@ RULES: tuple[Rule, ...] = (
     Rule(
         CATALOG, "spec", "catalogName", "type and catalogName cannot be changed",
         unchanged=_same("type", "catalogName"),
+    ),
+    Rule(
+        CATALOG, "spec", "timeout", "timeout is at most 5m",
+        lambda it: parse_duration(it["timeout"]) <= MAX_TIMEOUT_SECONDS,
+        reads=("timeout",),
+    ),
+    Rule(
+        CATALOG, "spec", "properties.uri", places.REST_URI_RULE,
+        lambda it: it["type"] != REST or _property_is(it, "uri", places.is_rest_uri),
+        reads=("type", "properties.uri"),
+    ),
+    Rule(
+        CATALOG, "spec", "properties.uri", places.SQL_URI_RULE,
+        lambda it: it["type"] != SQL or _property_is(it, "uri", places.is_sql_uri),
+        reads=("type", "properties.uri"),
+    ),
+    Rule(
+        CATALOG, "spec", "properties.warehouse", places.WAREHOUSE_RULE,
+        lambda it: it["type"] != REST or _property_is(it, "warehouse", places.is_rest_warehouse),
+        reads=("type", "properties.warehouse"),
+    ),
+    Rule(
+        CATALOG, "spec", "properties.warehouse", places.LOCATION_RULE,
+        lambda it: it["type"] != SQL or _property_is(it, "warehouse", places.is_location),
+        reads=("type", "properties.warehouse"),
+    ),
+    Rule(
+        CATALOG, "spec.system.plans", "uri", places.LOCATION_RULE,
+        lambda it: "uri" not in it or places.is_location(it["uri"]),
+        reads=("uri",),
+    ),
+    Rule(
+        CATALOG, "spec.workload.sources[]", "uri", places.LOCATION_RULE,
+        lambda it: places.is_location(it["uri"]),
+        reads=("uri",),
     ),
     Rule(
         CATALOG, "spec.properties", "", "no property may name a class to load",

@@ -33,6 +33,7 @@ from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from reconciler.api import served_properties as served
+from reconciler.catalog.reached import reached
 from reconciler.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def file_io(properties: Mapping[str, Any], location: str | None) -> FileIO:
     chosen = dict(properties)
     signed = chosen.get("s3.signer") == served.REST_SIGNER
     if PY_IO_IMPL not in chosen and signed and (location or "").startswith(("s3:", "s3a:", "s3n:")):
-        chosen[PY_IO_IMPL] = FSSPEC_FILE_IO  # the other one does not support request signing
-    return load_file_io(chosen, location)
+        chosen[PY_IO_IMPL] = FSSPEC_FILE_IO  # the other one cannot have requests signed
+    return reached(load_file_io(chosen, location))
 
 
 class GuardedRestCatalog(RestCatalog):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reconciler.catalog.load import data_file_io, translate_io
+from reconciler.catalog.network import carried
 from reconciler.catalog.parquet import (
     Leaf,
     chunk_sizes,
@@ -88,7 +89,9 @@ def read_row_groups(
         return _assemble(files, [], [])
     with ThreadPoolExecutor(min(READERS, len(chosen))) as pool:
         footers = list(
-            pool.map(lambda row: read_footer(io, str(files.path[row]), files.schema), chosen)
+            pool.map(
+                carried(lambda row: read_footer(io, str(files.path[row]), files.schema)), chosen
+            )
         )
     return _assemble(files, chosen.tolist(), footers)
 

@@ -12,14 +12,16 @@ import gzip
 import logging
 import os
 import re
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from reconciler.catalog.properties import pyiceberg_properties, redact, sqlite_path
+from reconciler.catalog.calls import Ended, Overran, one_call
+from reconciler.catalog.failures import said
+from reconciler.catalog.network import check_config
+from reconciler.catalog.properties import pyiceberg_properties, sqlite_path
 from reconciler.catalog.storage import storage_refusal
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
@@ -146,7 +148,7 @@ def _undecodable(identifier: tuple[str, ...], location: str, error: Exception) -
     return TableDamagedError(
         f'the metadata of table "{quoted_name(identifier)}" cannot be decoded: {location}',
         details=("The file is truncated, or it is not table metadata; its catalog points to it.",
-                 first_line(error)),
+                 said(error)),
         do="restore the file, or register the table with an earlier metadata file beside it",
     )  # fmt: skip
 
@@ -313,33 +315,24 @@ def _near(wanted: str, names: list[str], kind: str) -> tuple[str, ...]:
 
 
 def within(work: Callable[[], Result], timeout: float, config: CatalogConfig) -> Result:
-    """Return the result of a catalog call; raise UnavailableError if it fails or takes too long.
+    """Return the result of a catalog call; raise UnavailableError if it fails or takes too long."""
 
-    It runs in a daemon thread, because a call that hangs must not keep the process from ending.
-    """
-    results: list[Result] = []
-    errors: list[BaseException] = []
+    def checked() -> Result:
+        check_config(config)
+        return work()
 
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True, name="catalog call")
-    thread.start()
-    thread.join(timeout)
-    if errors and not isinstance(errors[0], Exception):
-        raise _ended(errors[0], config) from errors[0]
-    if errors:
-        raise _translated(errors[0], config) from errors[0]
-    if not results:
+    try:
+        return one_call(checked, timeout, config.reach)
+    except Overran as error:
         raise UnavailableError(
-            f"catalog {describe(config)} did not answer within {timeout:g} s",
+            f"catalog {describe(config)} did not answer within {error.seconds:g} s",
             details=(_where(config),),
             do="check that it runs and can be reached, or give it longer with --timeout",
-        )
-    return results[0]
+        ) from error
+    except Ended as error:
+        raise _ended(error.cause, config) from error
+    except Exception as error:
+        raise _translated(error, config) from error
 
 
 def _ended(error: BaseException, config: CatalogConfig) -> UnavailableError:
@@ -373,7 +366,7 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
     if isinstance(error, (FileNotFoundError, PermissionError)):
         return TableDamagedError(
             f"a metadata file of catalog {describe(config)} cannot be read",
-            details=(redact(first_line(error), config),),
+            details=(said(error, config),),
             do="restore the file, or register the table with its latest metadata file again",
         )
     refused = storage_refusal(error, f"a file of catalog {describe(config)}")
@@ -396,7 +389,7 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
     if isinstance(error, (NoSuchPropertyException, NotInstalledError)):
         return UserError(
             f"catalog {describe(config)} is not configured completely",
-            details=(redact(first_line(error), config),),
+            details=(said(error, config),),
             do="add the missing property, or install what it names",
         )
     if "iceberg_tables" in first_line(error) and config.type == "sql":
@@ -408,12 +401,12 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
     if isinstance(error, (ValidationError, ValueError)):
         return TableDamagedError(
             f"catalog {describe(config)} answered with what cannot be read",
-            details=(_where(config), redact(first_line(error), config)),
+            details=(_where(config), said(error, config)),
             do="check that the uri points to an Iceberg catalog and that its tables are intact",
         )
     return UnavailableError(
         f"catalog {describe(config)} cannot be reached",
-        details=(_where(config), redact(f"{type(error).__name__}: {first_line(error)}", config)),
+        details=(_where(config), said(error, config)),
         do="check that it runs and can be reached, then try again",
     )
 
@@ -440,11 +433,11 @@ def translate_io(subject: str, do: str) -> Iterator[None]:
         if isinstance(error, OSError) and not isinstance(error, (PermissionError, EOFError)):
             raise UnavailableError(
                 f"{subject} cannot be read",
-                details=(first_line(error),),
+                details=(said(error),),
                 do="check that the storage can be reached, then run the command again",
             ) from error
         raise TableDamagedError(
-            f"{subject} cannot be decoded", details=(first_line(error),), do=do
+            f"{subject} cannot be decoded", details=(said(error),), do=do
         ) from error
 
 

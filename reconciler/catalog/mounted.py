@@ -6,19 +6,24 @@ secret's value is used, so that an address with a password can stay out of the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from reconciler.api import places
 from reconciler.api.catalog_checks import allowed_keys
 from reconciler.api.documents import IcebergCatalog
 from reconciler.core.execution import CatalogConfig
-from reconciler.errors import AccessDeniedError, UserError
+from reconciler.core.reach import Reach
+from reconciler.errors import AccessDeniedError, RefusedAddressError, UserError
 
 
-def catalog_config(document: IcebergCatalog, secrets: Mapping[str, str]) -> CatalogConfig:
+def catalog_config(
+    document: IcebergCatalog, secrets: Mapping[str, str], reach: Reach | None = None
+) -> CatalogConfig:
     """Return the catalog that a document and its secret describe.
 
-    Raises UserError for a key that is not allowed. A message names keys, never values.
+    Raises UserError for a key that is not allowed. A message names keys, never values. reach: in a
+    cluster, where `refuse_places` holds the catalog to it.
     """
     kind = document.spec.type.value
     known = {*allowed_keys(kind), *allowed_keys(kind, secret=True)}
@@ -35,7 +40,48 @@ def catalog_config(document: IcebergCatalog, secrets: Mapping[str, str]) -> Cata
         kind,
         {**document.spec.properties, **secrets},
         f"IcebergCatalog {document.namespace}/{document.name}",
+        reach=reach,
     )
+
+
+def refuse_places(document: IcebergCatalog, config: CatalogConfig) -> None:
+    """Raises RefusedAddressError for a place that is not on the list of its kind, or that is local
+    where nothing local is allowed. What the secret says counts, not what it replaces."""
+    local_too = config.reach is None or config.reach.local_files
+    named = dict(_places(document, config))
+    unknown = next((field for field, (_, listed) in named.items() if not listed), None)
+    if unknown is not None:
+        raise RefusedAddressError(
+            f"{unknown} is not an address or a location that is known here",
+            do="write it as docs/reference/policy.md shows, in lower case",
+        )
+    local = next((field for field, (is_local, _) in named.items() if is_local), None)
+    if local is not None and not local_too:
+        raise RefusedAddressError(
+            f"{local} names a file of the machine that reads it, which a cluster has many of",
+            do="use an object store and a database server",
+        )
+
+
+def _places(
+    document: IcebergCatalog, config: CatalogConfig
+) -> Iterator[tuple[str, tuple[bool, bool]]]:
+    """(field, (whether it is local, whether it is on the list))."""
+    uri, warehouse = (config.properties.get(name, "") for name in ("uri", "warehouse"))
+    if config.type == "sql":
+        yield "spec.properties.uri", (places.is_local_database(uri), places.is_sql_uri(uri))
+    else:
+        yield "spec.properties.uri", (False, places.is_rest_uri(uri))
+    if warehouse and (config.type == "sql" or not places.is_warehouse_name(warehouse)):
+        yield "spec.properties.warehouse", _location(warehouse)
+    if document.spec.system.plans.uri:
+        yield "spec.system.plans.uri", _location(document.spec.system.plans.uri)
+    for number, source in enumerate(document.spec.workload.sources):
+        yield f"spec.workload.sources[{number}].uri", _location(source.uri)
+
+
+def _location(text: str) -> tuple[bool, bool]:
+    return places.is_local(text), places.is_location(text)
 
 
 def mounted_secrets(directory: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from reconciler.catalog.assemble import FileTableParts, assemble
 from reconciler.catalog.avro import Container, CorruptContainer, decode_together, parse_container
 from reconciler.catalog.deletes import apply_deletes
+from reconciler.catalog.failures import said
 from reconciler.catalog.load import connect, load_table, translate_io
 from reconciler.catalog.manifest import (
     Entries,
@@ -34,12 +35,13 @@ from reconciler.catalog.metadata import (
     sort_terms_of,
     specs_of,
 )
+from reconciler.catalog.network import carried
 from reconciler.catalog.recent import recent_writes
 from reconciler.catalog.segment import Key, ManifestCache
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import Observation
 from reconciler.core.values import BOUND_BYTES
-from reconciler.errors import FileMissingError, TableDamagedError, first_line
+from reconciler.errors import FileMissingError, TableDamagedError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -224,7 +226,7 @@ class ManifestReader:
         if not keys:
             return None
         with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
-            files = list(pool.map(self._fetch, keys))
+            files = list(pool.map(carried(self._fetch), keys))
         self.read += len(keys)
         groups: dict[tuple[str, Any, bool], list[tuple[Key, Container]]] = {}
         for key, data in zip(keys, files, strict=True):
@@ -322,6 +324,6 @@ def _decode_group(
             )
         raise TableDamagedError(
             f'the manifest "{keys[0][0]}" cannot be decoded',
-            details=(first_line(error),),
+            details=(said(error),),
             do=CORRUPT_MANIFEST,
         ) from error

@@ -18,12 +18,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from reconciler.catalog.failures import said
 from reconciler.catalog.load import connect, local_path, within
-from reconciler.catalog.properties import redact
 from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE, SharedBackend
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.plan import Plan, canonical_json, plan_from_document
-from reconciler.errors import ReconcilerError, UnavailableError, UserError, first_line
+from reconciler.errors import ReconcilerError, UnavailableError, UserError
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -192,7 +192,7 @@ class PlanStore:
                 kind = UserError if isinstance(error, (PermissionError, ValueError)) else None
                 raise (kind or UnavailableError)(
                     what,
-                    details=(redact(f"{type(error).__name__}: {first_line(error)}", self._config),),
+                    details=(said(error, self._config),),
                     do="check spec.system.plans.uri, and the credentials of the object store",
                 ) from error
 

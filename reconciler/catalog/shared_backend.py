@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from reconciler.catalog.failures import said
 from reconciler.catalog.load import connect, describe, within
-from reconciler.catalog.properties import redact
 from reconciler.catalog.state_tables import PROPERTIES
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.observation import quoted_name
-from reconciler.errors import ReconcilerError, UnavailableError, UserError, first_line
+from reconciler.errors import ReconcilerError, UnavailableError, UserError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -121,7 +121,7 @@ class SharedBackend:
         return kind(
             f'the shared state in "{quoted_name(self.namespace)}" of catalog '
             f"{describe(self.config)} cannot be {verb}",
-            details=(redact(f"{type(error).__name__}: {first_line(error)}", self.config),),
+            details=(said(error, self.config),),
             do=todo,
         )
 

@@ -20,6 +20,7 @@ import numpy as np
 from reconciler.catalog.blobs import pack, unpack
 from reconciler.catalog.footers import MISSING_DATA_FILE, GroupStats, footer_of, zone_map
 from reconciler.catalog.load import data_file_io, translate_io
+from reconciler.catalog.network import carried
 from reconciler.catalog.parquet import column_at, domain_array, leaves_by_id, open_parquet
 from reconciler.core.donors import lent_nulls, moved, nearest
 from reconciler.core.execution import CatalogConfig
@@ -84,7 +85,9 @@ def sample_rows(
     if missing and fields:
         io = data_file_io(config, identifier, timeout)
         with ThreadPoolExecutor(min(READERS, len(missing))) as pool:
-            taken = pool.map(lambda path: sketch_file(io, path, files.schema, fields), missing)
+            taken = pool.map(
+                carried(lambda path: sketch_file(io, path, files.schema, fields)), missing
+            )
             fresh = dict(zip(missing, taken, strict=True))
         sketches |= fresh
         if store is not None:

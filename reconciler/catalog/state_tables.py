@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from reconciler.catalog.failures import said
 from reconciler.catalog.load import quiet_pyiceberg
 from reconciler.catalog.records import Records
 from reconciler.catalog.state_commit import commit_once
-from reconciler.errors import StateError, first_line
+from reconciler.errors import StateError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -374,6 +375,6 @@ def _translated(directory: Path) -> Iterator[None]:
     except (OSError, SQLAlchemyError, CommitFailedException) as error:
         raise StateError(
             f"the state tables in {directory} cannot be used",
-            details=(f"{type(error).__name__}: {first_line(error)}",),
+            details=(said(error),),
             do="check the disk and its permissions, or point LAYOUTCTL_STATE to another directory",
         ) from error

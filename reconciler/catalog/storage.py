@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from reconciler.errors import AccessDeniedError, ReconcilerError, UserError, first_line
+from reconciler.catalog.failures import said
+from reconciler.errors import AccessDeniedError, ReconcilerError, UserError
 
 CREDENTIALS = (
     "check s3.access-key-id and s3.secret-access-key of the catalog, or the credentials of the "
@@ -47,13 +48,13 @@ def storage_refusal(error: BaseException, subject: str) -> ReconcilerError | Non
     if found["kind"] in _DENIED or found["status"] in _STATUS_DENIED:
         return AccessDeniedError(
             f"{subject} cannot be read: the storage refused the credentials",
-            details=(first_line(error),),
+            details=(said(error),),
             do=CREDENTIALS,
         )
     if found["kind"] == "PERMANENT_REDIRECT" or found["status"] in _STATUS_REGION:
         return UserError(
             f"{subject} cannot be read: the storage did not accept the request as it was signed",
-            details=(first_line(error), "Most often the region is missing or wrong."),
+            details=(said(error), "Most often the region is missing or wrong."),
             do=REGION,
         )
     return None

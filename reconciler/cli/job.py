@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reconciler.api.run_document import RunDocument
     from reconciler.core.execution import CatalogConfig, Event
     from reconciler.core.lastwords import LastWords
+    from reconciler.core.reach import Reach
     from reconciler.loop.drive import Driven, DriverActor
 
 TERMINATION_LOG = "/dev/termination-log"
@@ -73,7 +74,8 @@ class _Job:
 
     def _driven(self, should_stop: Callable[[], bool]) -> tuple[Driven, dict[str, Any]]:
         from reconciler.api.run_document import read_run
-        from reconciler.catalog.mounted import catalog_config, mounted_secrets
+        from reconciler.catalog.mounted import catalog_config, mounted_secrets, refuse_places
+        from reconciler.catalog.network import on_behalf
         from reconciler.catalog.plan_store import PlanStore
         from reconciler.catalog.properties import redact
         from reconciler.core.pods import SECRET_DIRECTORY
@@ -86,16 +88,18 @@ class _Job:
             "attempt": run.attempt,
         }
         directory = Path(os.environ.get("LAYOUT_CATALOG_SECRETS") or SECRET_DIRECTORY)
-        catalog = catalog_config(run.catalog, mounted_secrets(directory))
+        catalog = catalog_config(run.catalog, mounted_secrets(directory), _reach())
         self.redacted = lambda text: redact(text, catalog)
+        refuse_places(run.catalog, catalog)
         self.say("started")
         timeout = float(run.catalog.spec.timeout_seconds)
         system = run.catalog.spec.system
         plans = PlanStore(
             catalog, system.plans.uri, namespace=tuple(system.namespace), timeout=timeout
         )
-        plan = load_plan(run, plans)
-        with tempfile.TemporaryDirectory(prefix="layout-job-") as scratch:
+        scratch_of_job = tempfile.TemporaryDirectory(prefix="layout-job-")
+        with on_behalf(catalog.reach), scratch_of_job as scratch:
+            plan = load_plan(run, plans)
             start = session_starter(run, os.environ, Path(scratch))
             self.actor = _actor(run, catalog, plan, start, should_stop)
             driven = drive(
@@ -139,6 +143,14 @@ class _Job:
             path.write_text(line + "\n", encoding="utf-8")
         except OSError as error:
             self.say(f"cannot write {path}: {error.strerror}", "warning")
+
+
+def _reach() -> Reach:
+    """What the operator allows; without a word of it, nothing local."""
+    from reconciler.core.reach import Reach, networks
+
+    listed = [part for part in os.environ.get("LAYOUT_ALLOWED_NETWORKS", "").split(",") if part]
+    return Reach(networks(listed), os.environ.get("LAYOUT_LOCAL_FILES") == "true")
 
 
 def _exit_code(error: BaseException, words: LastWords) -> int:

@@ -10,17 +10,18 @@ import base64
 import binascii
 import datetime as dt
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.version import GROUP
+from reconciler.catalog.calls import Lane, in_lane
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect, list_namespaces, list_tables
-from reconciler.catalog.mounted import catalog_config
+from reconciler.catalog.mounted import catalog_config, refuse_places
 from reconciler.catalog.shared_state import SharedStore
 from reconciler.catalog.state import cache_directory
 from reconciler.controller.index import Index
@@ -38,7 +39,8 @@ from reconciler.controller.stored import Refusal, StoredDocuments
 from reconciler.core.budget import Spent
 from reconciler.core.execution import CatalogConfig
 from reconciler.core.ledger import LedgerEntry, Reservation
-from reconciler.errors import UserError
+from reconciler.core.reach import STRICT, Reach
+from reconciler.errors import RefusedAddressError, UserError
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import CATALOG, SECRET
 from reconciler.loop.cluster import ClusterActor
@@ -48,7 +50,7 @@ TAKE_OVER = f"{GROUP}/takeOver"
 """Annotation of an IcebergCatalog: the owner name of a former operator whose tables to take
 over."""
 
-LOCAL = ("file:", "sqlite:", "/")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -63,11 +65,22 @@ class LiveHandle:
     store: SharedStore
     actor: ClusterActor
 
+    lane: Lane
+    deadline: float
+
     @property
     def timeout(self) -> float:
         return float(self.document.spec.timeout_seconds)
 
+    def call(self, work: Callable[[], Result]) -> Result:
+        """What is done with the catalog, in its own lane: whatever the work calls, however often,
+        it ends at the deadline of the reconcile."""
+        return in_lane(self.lane, self.config.reach, self.deadline, work)
+
     def listing(self) -> list[Identifier]:
+        return self.call(self._listing)
+
+    def _listing(self) -> list[Identifier]:
         catalog = connect(self.config, self.timeout)
         own = tuple(self.document.spec.system.namespace)
         found: list[Identifier] = []
@@ -77,15 +90,18 @@ class LiveHandle:
         return found
 
     def glance(self, table: Identifier) -> Glance | None:
-        found = self.actor.pointer(Target(self.config, table))
+        found = self.call(lambda: self.actor.pointer(Target(self.config, table)))
         if found is None:
             return None
         owner = "" if found.owner == self.take_over else found.owner
         return Glance(found.table_uuid, found.metadata_location, owner)
 
     def evidence_version(self, uuid: str, max_age: float) -> str:
-        workload = self.store.workload_version(uuid, max_age)
-        return f"{workload}/{self.store.ledger_version(uuid, max_age)}"
+        def versions() -> str:
+            workload = self.store.workload_version(uuid, max_age)
+            return f"{workload}/{self.store.ledger_version(uuid, max_age)}"
+
+        return self.call(versions)
 
     def look(
         self,
@@ -95,10 +111,11 @@ class LiveHandle:
         approved: Sequence[str],
         now: dt.datetime,
     ) -> Look:
-        return look_at(self.actor, Target(self.config, table), policy, fingerprint, approved, now)
+        target = Target(self.config, table)
+        return self.call(lambda: look_at(self.actor, target, policy, fingerprint, approved, now))
 
     def approved(self, plan_id: str, policy: str) -> bool:
-        return self.store.approved(plan_id, policy)
+        return self.call(lambda: self.store.approved(plan_id, policy))
 
     def owner(self) -> str:
         """The owner name, unique over clusters: two that share a catalog have different objects for
@@ -106,17 +123,22 @@ class LiveHandle:
         return f"{self.document.namespace}/{self.document.name}/{self.uid}"
 
     def claim(self, table: Identifier, uuid: str) -> str:
-        return claim(
-            self.config, table, self.owner(), expected=self.take_over, timeout=self.timeout
+        return self.call(
+            lambda: claim(
+                self.config, table, self.owner(), expected=self.take_over, timeout=self.timeout
+            )
         )
 
     def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]:
-        return self.store.spent(policy, uuid)
+        return self.call(lambda: self.store.spent(policy, uuid))
 
     def spent_everywhere(self) -> tuple[Spent, ...]:
-        return self.store.spent_everywhere()
+        return self.call(self.store.spent_everywhere)
 
     def cut_short(self, uuid: str) -> CutShort | None:
+        return self.call(lambda: self._cut_short(uuid))
+
+    def _cut_short(self, uuid: str) -> CutShort | None:
         held = [item for item in self.open_reservations() if item.table_uuid == uuid]
         if not held or not self.store.open_intents(uuid):
             return None
@@ -127,17 +149,17 @@ class LiveHandle:
         return None if plan is None else CutShort(plan.id, plan.digest(), uri)
 
     def open_reservations(self) -> tuple[Reservation, ...]:
-        return tuple(item for item in self.store.reservations(None) if not item.settled)
+        held = self.call(lambda: self.store.reservations(None))
+        return tuple(item for item in held if not item.settled)
 
     def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
-        return self.actor.automatic_spent(uuid, since, approved)
+        return self.call(lambda: self.actor.automatic_spent(uuid, since, approved))
 
     def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
         start = int(since.timestamp() * 1000)
+        entries = self.call(lambda: self.store.ledger(uuid))
         return tuple(
-            entry
-            for entry in self.store.ledger(uuid)
-            if entry.plan_id == plan_id and entry.at_ms >= start
+            entry for entry in entries if entry.plan_id == plan_id and entry.at_ms >= start
         )
 
 
@@ -146,18 +168,20 @@ class LiveCatalogs:
     """Every IcebergCatalog of the index. Thread-safe. Implements `ports.Catalogs`.
 
     down: result of a catalog's reconcile, by (namespace, name); stale: likewise, of its workload.
-    local_files: whether catalogs may name files of the operator's own machine (tests).
+    reach: what all of them may reach. deadline: seconds for all calls of one reconcile to one.
     """
 
     api: Any
     index: Index
     settings: Settings
     documents: StoredDocuments
-    local_files: bool = False
+    reach: Reach = STRICT
+    deadline: float = 300.0
     cache: Path = field(default_factory=cache_directory)
     down: dict[tuple[str, str], CatalogProblem] = field(default_factory=dict)
     stale: dict[tuple[str, str], str] = field(default_factory=dict)
     _handles: dict[tuple[str, str], LiveHandle] = field(default_factory=dict)
+    _lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def handle(self, namespace: str, name: str) -> CatalogHandle | CatalogProblem:
@@ -198,13 +222,12 @@ class LiveCatalogs:
         if isinstance(values, CatalogProblem):
             return values
         try:
-            config = catalog_config(document, values)
+            config = catalog_config(document, values, self.reach)
+            refuse_places(document, config)
+        except RefusedAddressError as error:
+            return CatalogProblem(Reason.INVALID_SPEC.value, error.what, True)
         except UserError as error:
             return CatalogProblem(Reason.SECRET_NOT_FOUND.value, error.what, True)
-        local = self._local(document, config)
-        if local:
-            text = f"{local} names a file of the machine that reads it, which a cluster has many of"
-            return CatalogProblem(Reason.INVALID_SPEC.value, text, True)
         timeout = float(document.spec.timeout_seconds)
         store = SharedStore(
             config,
@@ -223,7 +246,15 @@ class LiveCatalogs:
             standing=store.standing_plan,
             spent_by=store.spent,
         )
-        return LiveHandle(document, config, version, uid, take_over, store, actor)
+        lane = self.lane(document.namespace, document.name)
+        return LiveHandle(
+            document, config, version, uid, take_over, store, actor, lane, self.deadline
+        )
+
+    def lane(self, namespace: str, name: str) -> Lane:
+        """One for each name, whatever becomes of the object: what hangs outlives its document."""
+        with self._lock:
+            return self._lanes.setdefault((namespace, name), Lane(f"{namespace}/{name}"))
 
     def _secret(self, namespace: str, name: str) -> dict[str, str] | CatalogProblem:
         """Return the Secret's values, which are used only for the connection."""
@@ -238,19 +269,6 @@ class LiveCatalogs:
         except ApiError as error:
             text = f"Secret {name} cannot be read: {error.what}"
             return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, text, False)
-
-    def _local(self, document: IcebergCatalog, config: CatalogConfig) -> str:
-        """Return the field that names a local file, "" if none does or tests allow it."""
-        if self.local_files:
-            return ""
-        places = {
-            "spec.properties.uri": config.properties.get("uri", ""),
-            "spec.properties.warehouse": config.properties.get("warehouse", ""),
-            "spec.system.plans.uri": document.spec.system.plans.uri or "",
-        }
-        for number, source in enumerate(document.spec.workload.sources):
-            places[f"spec.workload.sources[{number}].uri"] = source.uri
-        return next((where for where, text in places.items() if text.startswith(LOCAL)), "")
 
     def known(self) -> Sequence[tuple[str, CatalogHandle | CatalogProblem]]:
         return [

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from typing import Any
 from reconciler.api.conditions import Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.documents import SourceType, WorkloadSource
+from reconciler.catalog.calls import in_lane
 from reconciler.controller.catalogs import LiveHandle
 from reconciler.controller.ports import CatalogHandle, CatalogProblem
+from reconciler.controller.turns import Turns
 from reconciler.errors import ReconcilerError, UserError
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,10 @@ MOST_FILES = 64
 """Maximum files of one run; the next run continues."""
 MOST_BYTES = 4 << 30
 """Maximum bytes of one run, and so of the temporary copy of one file."""
+IMPORT_SECONDS = 3600.0
+"""Maximum time of one run, its bytes and its queries together."""
+PATIENCE_SECONDS = 30.0
+"""After this a run no longer keeps another catalog's from starting."""
 STALE = dt.timedelta(days=30)
 SOON = dt.timedelta(seconds=20)
 NOTE = "workload-import"
@@ -74,9 +80,7 @@ class Imports:
     _next: dict[Where, dt.datetime] = field(default_factory=dict)
     _tasks: dict[Where, Future[Run]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="import")
-    )
+    _turns: Turns = field(default_factory=lambda: Turns(2, PATIENCE_SECONDS))
 
     def state(
         self, where: Where, handle: CatalogHandle | CatalogProblem, now: dt.datetime
@@ -97,12 +101,23 @@ class Imports:
             if not running and come and self.held():
                 self._next[where] = now + interval
                 known = self._runs.get(where)
-                self._tasks[where] = self._pool.submit(run, handle, known, self.cache, self.held)
+                self._tasks[where] = self._started(handle, known)
                 running = True
             return replace(
                 state_of(self._runs.get(where), now),
                 due=now + SOON if running else self._next.get(where),
             )
+
+    def _started(self, handle: LiveHandle, known: Run | None) -> Future[Run]:
+        """In a thread of its own, which waits for its turn and then for its own catalog only."""
+        future: Future[Run] = Future()
+
+        def work() -> None:
+            with self._turns.taken():
+                future.set_result(run(handle, known, self.cache, self.held))
+
+        threading.Thread(target=work, name="import", daemon=True).start()
+        return future
 
     def _keep_to(self, where: Where, handle: LiveHandle) -> None:
         """Forget results of another state: a catalog may be created again, or changed, under its
@@ -152,17 +167,25 @@ def state_of(known: Run | None, now: dt.datetime) -> ImportState:
 def run(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], bool]) -> Run:
     """Read what is new in every source. Never raises: the error is in the result."""
     try:
-        note = handle.store.note(NOTE) or {}
-        before = known or Run()  # a failed first run has less than the note
-        until = max(before.until_ms, int(note.get("untilMs", 0)))
-        version = max(before.version, int(note.get("version", 0)))
-        return _run(handle, Run(until, version, done=before.done), cache, held)
+        reach = handle.config.reach
+        return in_lane(
+            handle.lane, reach, IMPORT_SECONDS, lambda: _noted(handle, known, cache, held)
+        )
     except ReconcilerError as error:
         return replace(known or Run(), error=error.what, more=False)
     except BaseException as error:  # no bug of a reader may end imports or the process
         log.exception("the import of %s failed", handle.owner())
         text = f"the import failed ({type(error).__name__})"
         return replace(known or Run(), error=text, more=False)
+
+
+def _noted(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], bool]) -> Run:
+    """Goes on from what this operator knows, or an earlier one has noted."""
+    note = handle.store.note(NOTE) or {}
+    before = known or Run()  # a first run that failed knows less than the note
+    until = max(before.until_ms, int(note.get("untilMs", 0)))
+    version = max(before.version, int(note.get("version", 0)))
+    return _run(handle, Run(until, version, done=before.done), cache, held)
 
 
 def _run(handle: LiveHandle, state: Run, cache: Path, held: Callable[[], bool]) -> Run:
@@ -221,8 +244,10 @@ def _filesystem(handle: LiveHandle, source: WorkloadSource) -> tuple[Any, str]:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     from reconciler.catalog.properties import pyiceberg_properties
+    from reconciler.catalog.reached import reached
 
-    io = PyArrowFileIO(pyiceberg_properties(handle.config))
+    io = reached(PyArrowFileIO(pyiceberg_properties(handle.config)))
+    assert isinstance(io, PyArrowFileIO)
     scheme, netloc, path = PyArrowFileIO.parse_location(source.uri)
     return io.fs_by_scheme(scheme, netloc), path
 

@@ -116,6 +116,14 @@ class Index:
     def catalog(self, namespace: str, name: str) -> Object | None:
         return self._one(CATALOG, (namespace, name))
 
+    def catalog_of(self, kind: Kind, namespace: str, name: str) -> str:
+        """NAMESPACE/NAME of the catalog that a policy or a TableLayout names, "" for none."""
+        with self._lock:
+            groups = self._stores[kind].group_of.get((namespace, name), ())
+        prefix = "catalog/" if kind == TABLE_LAYOUT else ""
+        named = [group for where, group in groups if where and group.startswith(prefix)]
+        return f"{namespace}/{named[0].removeprefix(prefix)}" if named else ""
+
     def names(self, kind: Kind) -> list[Name]:
         """Return every (namespace, name) of a kind, without parsing the objects."""
         with self._lock:

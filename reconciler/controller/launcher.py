@@ -21,6 +21,7 @@ from reconciler.api.conditions import Reason
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RunDocument
+from reconciler.catalog.calls import patience
 from reconciler.controller import due, failures
 from reconciler.controller.decide import Candidate, CreateAgain, Launch, Phase, Record, Stall, Wait
 from reconciler.controller.index import policy_of
@@ -33,6 +34,7 @@ from reconciler.core.budget import Budget, Charge, Spent, admit
 from reconciler.core.ledger import Reservation
 from reconciler.core.plan import policy_hash
 from reconciler.core.pods import DIGEST_ANNOTATION
+from reconciler.core.reach import Reach
 from reconciler.errors import ReconcilerError, UnavailableError
 from reconciler.kube.errors import (
     AlreadyExists,
@@ -57,6 +59,8 @@ DRIVER_SERVICE_ACCOUNT = "layout-spark"
 """Service account of jobs whose catalog names none; the chart creates it where jobs may run."""
 FULL = "as many jobs of this policy run as spec.engine.maxConcurrentJobs allows"
 FULL_EVERYWHERE = "as many jobs run as the operator's limit allows"
+PATIENCE_SECONDS = 10.0
+"""For the ledger of each catalog, when another's job is to start."""
 CAP = "cluster"
 CAP_SECONDS = 86_400
 
@@ -298,23 +302,29 @@ class Launcher:
         for name, handle in self.layouts.catalogs.known():
             if not isinstance(handle, CatalogProblem):
                 try:
-                    found += handle.open_reservations()
+                    with patience(PATIENCE_SECONDS):
+                        found += handle.open_reservations()
                 except UnavailableError as error:
                     log.warning("the ledger of catalog %s was not read: %s", name, error.what)
         return found
 
     def _spent_by_catalog(self) -> dict[str, tuple[Spent, ...] | None]:
         """Return the spending by catalog; None: unknown. That of a deleted catalog object still
-        counts."""
+        counts. A catalog in which no table was ever found has spent nothing: one that never
+        answers must not stop all jobs."""
         found: dict[str, tuple[Spent, ...] | None] = dict(self.last_known)
         for name, handle in self.layouts.catalogs.known():
             try:
                 if not isinstance(handle, CatalogProblem):
-                    self.last_known[name] = handle.spent_everywhere()
+                    with patience(PATIENCE_SECONDS):
+                        self.last_known[name] = handle.spent_everywhere()
             except UnavailableError as error:
                 log.warning("the ledger of catalog %s was not read: %s", name, error.what)
             stalled = isinstance(handle, CatalogProblem) and handle.stalls
-            if not stalled or name in self.last_known:
+            nothing_began = stalled or not self.layouts.runtime.index.layouts_of_catalog(
+                *name.split("/")
+            )
+            if name in self.last_known or not nothing_began:
                 found[name] = self.last_known.get(name)
         return found
 
@@ -468,6 +478,7 @@ class Launcher:
                 service_account=DRIVER_SERVICE_ACCOUNT,
                 secret=document.spec.secret.name if document.spec.secret else "",
                 memory_factor=memory_factor,
+                reach=Reach(settings.allowed_networks, settings.local_files),
             )
         )
 

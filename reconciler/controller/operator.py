@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from reconciler.catalog.calls import allowed
 from reconciler.controller import logs, probes
 from reconciler.controller.index import Index
 from reconciler.controller.metrics import Metrics
@@ -27,7 +28,7 @@ from reconciler.controller.watch import WATCHED, Watch
 from reconciler.controller.work import Build, Key, Reconcilers, Result, Runtime, Work
 from reconciler.errors import ReconcilerError
 from reconciler.kube.api import Api
-from reconciler.kube.kinds import Kind
+from reconciler.kube.kinds import POLICY, TABLE_LAYOUT, Kind
 from reconciler.kube.leader import LeaderLease
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ DRAIN_SECONDS = 45.0
 """Seconds for reconciles to end after SIGTERM; the pod's grace period is 60."""
 STUCK_SECONDS = 120.0
 """A loop that has not run for this time is stuck, and the process must be restarted."""
+MOST_THREADS = 4096
+"""The queue decides how many reconciles run; this only has to be larger."""
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 
 
@@ -82,6 +85,8 @@ def _wire(settings: Settings, api: Api, metrics: Metrics, stop: threading.Event)
         _limits(settings),
         active=lambda: filled.is_set() and lease.held(),
         reporter=lambda key, result, seconds: metrics.reconciled(key.kind, result.failed, seconds),
+        lane_of=lambda key: _catalog_of(index, key),
+        free=(Work.CATALOG,),
     )
 
     def restarted() -> None:
@@ -96,13 +101,20 @@ def _wire(settings: Settings, api: Api, metrics: Metrics, stop: threading.Event)
     )
 
 
+def _catalog_of(index: Index, key: Key) -> str:
+    """The catalog that a reconcile waits for, "" for the launcher, which asks many."""
+    kinds = {Work.POLICY: POLICY, Work.LAYOUT: TABLE_LAYOUT}
+    if key.kind not in kinds:
+        return ""
+    return index.catalog_of(kinds[key.kind], key.namespace, key.name)
+
+
 def _limits(settings: Settings) -> dict[Work, int]:
     """Return the limits per kind: layouts observe and plan, which is slow, so two workers are kept
-    free."""
+    free. Catalogs have no limit: each waits for its own listing only."""
     spare = max(1, settings.workers - 2)
     return {
         Work.LAYOUT: min(settings.layout_workers, spare),
-        Work.CATALOG: min(2, spare),
         Work.POLICY: spare,
         Work.LAUNCH: 1,
     }
@@ -110,7 +122,7 @@ def _limits(settings: Settings) -> dict[Work, int]:
 
 async def _serve(parts: _Parts, build: Build) -> bool:
     _on_signals(parts.stop)
-    executor = ThreadPoolExecutor(parts.settings.workers, thread_name_prefix="reconcile")
+    executor = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="reconcile")
     chores = ThreadPoolExecutor(1, thread_name_prefix="chores")
     loop = asyncio.get_running_loop()
     parts.lease.start()
@@ -118,7 +130,8 @@ async def _serve(parts: _Parts, build: Build) -> bool:
     parts.counts = {kind.kind: parts.index.counts()[kind.kind] for kind in WATCHED}
     parts.watch.start()
     reconcilers = build(_runtime(parts))
-    running = asyncio.create_task(parts.queue.run(_dispatch(reconcilers), executor))
+    reconcile = _dispatch(reconcilers, parts.settings.catalog_deadline)
+    running = asyncio.create_task(parts.queue.run(reconcile, executor))
     log.info("the operator watches %s objects", sum(parts.index.counts().values()))
     try:
         await _tend(parts, chores)
@@ -216,9 +229,10 @@ def _runtime(parts: _Parts) -> Runtime:
     )
 
 
-def _dispatch(reconcilers: Reconcilers) -> Callable[[Key], Result]:
+def _dispatch(reconcilers: Reconcilers, deadline: float) -> Callable[[Key], Result]:
     def reconcile(key: Key) -> Result:
-        with logs.about(kind=key.kind.value, namespace=key.namespace, name=key.name):
+        about = logs.about(kind=key.kind.value, namespace=key.namespace, name=key.name)
+        with about, allowed(deadline):
             try:
                 return reconcilers.of(key.kind)(key)
             except ReconcilerError as error:
@@ -255,7 +269,8 @@ def _stuck(parts: _Parts) -> list[str]:
         "queue": parts.queue.beat,
         "watch": parts.watch.beat,
     }
-    return [f"{name} is stuck" for name, beat in beats.items() if now - beat > STUCK_SECONDS]
+    found = [f"{name} is stuck" for name, beat in beats.items() if now - beat > STUCK_SECONDS]
+    return [*found, *parts.queue.stuck()]
 
 
 def _unready(parts: _Parts) -> list[str]:

@@ -41,7 +41,8 @@ class PlanRetention:
         retention = dt.timedelta(seconds=system.plans.retention_seconds)
         self._next[where] = now + EVERY
         try:
-            removed = handle.store.plans.expire(retention, frozenset(kept))
+            keep = frozenset(kept)
+            removed = handle.call(lambda: handle.store.plans.expire(retention, keep))
         except ReconcilerError as error:
             self._next[where] = now + AGAIN
             log.warning("old plans of catalog %s/%s were not removed: %s", *where, error.what)

@@ -14,17 +14,19 @@ from reconciler.controller.layout import Layouts
 from reconciler.controller.policy import Policies
 from reconciler.controller.stored import StoredDocuments
 from reconciler.controller.work import Reconcilers, Runtime
+from reconciler.core.reach import Reach
 
 
 def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any) -> Reconcilers:
     """Implements `work.Build`. kind, more: other catalogs than live ones, and their fields."""
-    documents = StoredDocuments()
+    documents, settings = StoredDocuments(), runtime.settings
     catalogs = kind(
         runtime.api,
         runtime.index,
         runtime.settings,
         documents,
-        local_files=runtime.settings.local_files,
+        Reach(settings.allowed_networks, settings.local_files),
+        settings.catalog_deadline,
         **more,
     )
     imports = Imports(now, runtime.held, cache_directory() / "imports")

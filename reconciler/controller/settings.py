@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from reconciler.api.quantities import parse_bytes, parse_duration
+from reconciler.core.reach import Network, networks
 from reconciler.errors import UserError
 
 PREFIX = "LAYOUTCTL_OPERATOR_"
@@ -38,6 +39,10 @@ def _flag(value: str) -> bool:
 
 def _names(value: str) -> tuple[str, ...]:
     return tuple(sorted({part.strip() for part in value.split(",")} - {""}))
+
+
+def _networks(value: str) -> tuple[Network, ...]:
+    return networks(_names(value))
 
 
 def _level(value: str) -> str:
@@ -84,10 +89,19 @@ class Settings:
     local_files: bool = _option(
         _flag, False, "Let catalogs name files of this machine: only where all run on one."
     )
+    allowed_networks: tuple[Network, ...] = _option(
+        _networks,
+        (),
+        "Addresses and networks, by comma, that catalogs may name although they are loopback, "
+        "link-local or those of a metadata service.",
+    )
     executor_service_account: str = _option(
         _text, "layout-spark-executor", "Service account of Spark executors; it needs no right."
     )
     image: str = _option(_text, "", "Image of jobs whose catalog names none.")
+    catalog_deadline: float = _option(
+        _seconds, 300.0, "Time for all calls of one reconcile to one catalog and its storage."
+    )
     workers: int = _option(_whole, 8, "Reconciles at once.")
     layout_workers: int = _option(
         _whole, 4, "Of these, how many may observe and plan a table: what takes memory and CPU."

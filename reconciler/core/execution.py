@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reconciler.core.actions import Action
+from reconciler.core.reach import Reach
 from reconciler.core.standing import Validity
 
 SPARK_APP_PREFIX = "layoutctl"
@@ -26,7 +27,8 @@ class CatalogConfig:
     properties: pyiceberg's spelling, secrets included; never print or store them.
     source: where it was found, for messages ("--catalog", ".pyiceberg.yaml", ...).
     own: from the local configuration of the person who runs us: only such properties may name a
-    class to load.
+    class to load. reach: what its calls may reach in a cluster, where others write its document;
+    None on a person's own machine.
     """
 
     name: str
@@ -34,6 +36,7 @@ class CatalogConfig:
     properties: Mapping[str, str] = field(repr=False)
     source: str = ""
     own: bool = False
+    reach: Reach | None = None
 
 
 @dataclass(frozen=True, slots=True)

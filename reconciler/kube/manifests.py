@@ -33,6 +33,7 @@ from reconciler.core.pods import (
     work_mounts,
     work_volumes,
 )
+from reconciler.core.reach import STRICT, Reach
 
 CONTAINER = "driver"
 
@@ -56,7 +57,7 @@ class JobRequest:
     the run document's text. secret: of the catalog's credentials, "" for none. catalog_version: a
     hash of the version of the catalog and its secret. image: for a catalog that names none.
     service_account: likewise. memory_factor: above 1 for the one retry after running out of memory;
-    it applies to driver and executors.
+    it applies to driver and executors. reach: what the driver may reach for the catalog.
     """
 
     name: str
@@ -74,6 +75,7 @@ class JobRequest:
     secret: str = ""
     catalog_version: str = ""
     memory_factor: float = 1.0
+    reach: Reach = STRICT
     deadline_seconds: int = DEADLINE_SECONDS
     ttl_seconds: int = TTL_SECONDS
 
@@ -193,6 +195,8 @@ def _environment(request: JobRequest) -> list[dict[str, Any]]:
         {"name": "LAYOUT_RUN", "value": literal(request.run)},
         {"name": "LAYOUT_IMAGE", "value": literal(_image(request))},
         {"name": "LAYOUT_MEMORY_PERCENT", "value": str(round(request.memory_factor * 100))},
+        {"name": "LAYOUT_ALLOWED_NETWORKS", "value": ",".join(map(str, request.reach.allowed))},
+        {"name": "LAYOUT_LOCAL_FILES", "value": str(request.reach.local_files).lower()},
         _field("LAYOUT_NAME", f"metadata.labels['{LAYOUT_LABEL}']"),
         _field("POD_NAME", "metadata.name"),
         _field("POD_NAMESPACE", "metadata.namespace"),

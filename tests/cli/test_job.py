@@ -38,6 +38,7 @@ class Pod:
             **{k: v for k, v in os.environ.items() if not k.startswith("LAYOUT")},
             "LAYOUT_TERMINATION_LOG": str(self.last),
             "LAYOUT_CATALOG_SECRETS": str(secrets),
+            "LAYOUT_LOCAL_FILES": "true",
             "LAYOUTCTL_SPARK_MASTER": "local[2]",
             "LAYOUTCTL_DRIVER_MEMORY": "1g",
             **{k: v for k, v in os.environ.items() if k == "LAYOUTCTL_CACHE"},

@@ -85,7 +85,11 @@ def fields(status: int, answer: Any) -> set[str]:
     if status == 404:
         return {"apiVersion"}
     causes = answer.get("details", {}).get("causes", ())
-    named = {cause["field"] for cause in causes if cause.get("field", "<nil>") != "<nil>"}
+    named = {
+        re.sub(r"\[([A-Za-z]\w*)\]", r".\1", cause["field"])  # a key of a map
+        for cause in causes
+        if cause.get("field", "<nil>") != "<nil>"
+    }
     message = answer["message"]
     unknown = re.findall(r'unknown field "([^"]+)"', message)
     repeated = re.findall(r'key "([^"]+)" already set', message)

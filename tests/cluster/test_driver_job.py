@@ -15,6 +15,7 @@ import pytest
 from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
 from reconciler.api.run_document import RunDocument
 from reconciler.core.pods import LAYOUT_LABEL
+from reconciler.core.reach import Reach
 from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name, table_layout_name
 from tests.cluster.cluster import Cluster
@@ -55,6 +56,7 @@ def manifest(run: RunDocument, namespace: str, image: str) -> dict[str, Any]:
     layout = table_layout_name("test", run.table)
     made = job(
         JobRequest(
+            reach=Reach(local_files=True),
             name=job_name(layout, run.plan_id, run.attempt),
             namespace=namespace,
             layout_name=layout,

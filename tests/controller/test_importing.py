@@ -13,6 +13,7 @@ import pytest
 from reconciler.controller import importing
 from reconciler.controller.catalogs import LiveHandle
 from reconciler.controller.importing import NOTE, Imports, Run, run
+from reconciler.core.reach import Reach
 from reconciler.errors import UnavailableError
 from reconciler.kube.kinds import CATALOG
 from tests.cluster.fixtures import eventually
@@ -51,7 +52,7 @@ def opened(cluster: Cluster) -> Any:
     body = cluster.server.all(CATALOG)[0]
     settings: Any = SimpleNamespace()
     return LiveCatalogs(
-        cluster.api, cluster.index, settings, StoredDocuments(), local_files=True
+        cluster.api, cluster.index, settings, StoredDocuments(), Reach(local_files=True)
     ).open(NAMESPACE, "warehouse", body)
 
 

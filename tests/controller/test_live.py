@@ -18,6 +18,7 @@ from reconciler.controller.index import Index
 from reconciler.controller.reconcilers import build
 from reconciler.controller.stored import StoredDocuments
 from reconciler.controller.work import LAUNCH_KEY, Key, Reconcilers, Work
+from reconciler.core.reach import Reach
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from tests.cluster.fixtures import eventually
 from tests.controller.fake_api import FakeApi, FakeServer
@@ -57,6 +58,7 @@ class Cluster:
         settings = SimpleNamespace(
             max_jobs=4, max_rewrite_bytes=1 << 40, namespaces=(NAMESPACE,), namespace=NAMESPACE,
             cluster_wide=False, image="jobs:1", local_files=self.local_files,
+            allowed_networks=(), catalog_deadline=60.0,
         )  # fmt: skip
         metrics = SimpleNamespace(
             launched=lambda n: None, finished=lambda n, c: None, rewrote=lambda n, s: None
@@ -289,7 +291,7 @@ def test_the_reconcilers_own_tables_are_not_listed(lake: Any, tmp_path: Path) ->
     lake.create_table(("layout_reconciler", "older", "ledger"), pa.schema([("id", pa.int64())]))
     body = cluster.server.all(CATALOG)[0]
     catalogs = LiveCatalogs(
-        cluster.api, cluster.index, SimpleNamespace(), StoredDocuments(), local_files=True
+        cluster.api, cluster.index, SimpleNamespace(), StoredDocuments(), Reach(local_files=True)
     )  # type: ignore[arg-type]
     opened = catalogs.open(NAMESPACE, "warehouse", body)
     assert isinstance(opened, LiveHandle)

@@ -272,6 +272,7 @@ class World:
         settings = SimpleNamespace(
             max_jobs=self.max_jobs, max_rewrite_bytes=self.cap, namespaces=(NAMESPACE,),
             namespace=NAMESPACE, cluster_wide=False, image="", executor_service_account="x",
+            local_files=False, allowed_networks=(),
         )  # fmt: skip
         runtime: Any = SimpleNamespace(
             api=connection, index=index, settings=settings, metrics=metrics,

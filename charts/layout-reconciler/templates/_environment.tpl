@@ -10,6 +10,9 @@
 - {name: LAYOUTCTL_OPERATOR_MAX_REWRITE_BYTES, value: {{ .Values.caps.rewriteBytesPerDay | quote }}}
 - {name: LAYOUTCTL_OPERATOR_MAX_JOBS, value: {{ .Values.caps.concurrentJobs | quote }}}
 - {name: LAYOUTCTL_OPERATOR_AMBIENT_CREDENTIALS, value: {{ .Values.ambientCredentials | quote }}}
+{{- with .Values.allowedNetworks }}
+- {name: LAYOUTCTL_OPERATOR_ALLOWED_NETWORKS, value: {{ join "," . | quote }}}
+{{- end }}
 - {name: LAYOUTCTL_OPERATOR_EXECUTOR_SERVICE_ACCOUNT, value: {{ .Values.jobs.executorServiceAccount.name | quote }}}
 {{- with .Values.jobs.image }}
 - {name: LAYOUTCTL_OPERATOR_IMAGE, value: {{ . | quote }}}
