@@ -18,7 +18,7 @@ from reconciler.controller.index import Index
 from reconciler.controller.reconcilers import build
 from reconciler.controller.stored import StoredDocuments
 from reconciler.controller.work import LAUNCH_KEY, Key, Reconcilers, Work
-from reconciler.core.reach import Reach
+from reconciler.core.reach import Reach, networks
 from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from tests.cluster.fixtures import eventually
 from tests.controller.fake_api import FakeApi, FakeServer
@@ -58,7 +58,7 @@ class Cluster:
         settings = SimpleNamespace(
             max_jobs=4, max_rewrite_bytes=1 << 40, namespaces=(NAMESPACE,), namespace=NAMESPACE,
             cluster_wide=False, image="jobs:1", local_files=self.local_files,
-            allowed_networks=(), catalog_deadline=60.0,
+            allowed_networks=networks(["127.0.0.1"]), catalog_deadline=120.0,
         )  # fmt: skip
         metrics = SimpleNamespace(
             launched=lambda n: None, finished=lambda n, c: None, rewrote=lambda n, s: None
