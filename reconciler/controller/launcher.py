@@ -407,7 +407,10 @@ class Launcher:
         )
         runtime.metrics.launched(subject.key.namespace)
         runtime.api.event(subject.body, "JobCreated", f"{record.name} runs {record.plan_id}")
-        log.info("%s/%s: Job %s", subject.key.namespace, subject.key.name, record.name)
+        log.info(
+            "%s/%s: Job %s of table %s runs %s",
+            *subject.key[1:], record.name, ".".join(subject.table), record.plan_id,
+        )  # fmt: skip
 
     def _existing(self, subject: Subject, record: Record) -> dict[str, Any]:
         """Return the Job of that name, if it is ours for exactly this plan; else the table

@@ -64,6 +64,7 @@ from reconciler.controller.status import (
     record_of,
     short_bytes,
     short_duration,
+    transitions,
     utc,
     with_history,
 )
@@ -507,7 +508,10 @@ class Layouts:
             subject.status.get("conditions"), conditions, subject.generation, subject.now
         )
         status["observedGeneration"] = subject.generation
+        before = subject.status
         self.put(subject, status)
+        for reason, message, kind in transitions(before, status):
+            self.runtime.api.event(subject.body, reason, message, kind)
         self._rest(subject)
 
     def _rest(self, subject: Subject) -> None:
@@ -691,6 +695,9 @@ class Layouts:
         self.runtime.metrics.rewrote(namespace, spent[0])
         kind = "Normal" if succeeded or result == "Stopped" else "Warning"
         self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
+        table = ".".join(subject.table)
+        log.info("%s/%s: Job %s of table %s ended: %s, %s",
+                 *subject.key[1:], record.name, table, result, message)  # fmt: skip
 
     def drop(self, subject: Subject, record: Record, why: str) -> Result:
         """Drop a write-ahead that never got its Job."""

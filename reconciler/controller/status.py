@@ -233,6 +233,22 @@ def _layout_converged(decision: Decision) -> Condition:
     return Condition(kind, Truth.FALSE, Reason.REWRITE_RUNNING, "a rewrite is being taken care of")
 
 
+def transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Events of one status write as (reason, message, type): a plan is proposed, the table stalls
+    or converges. A write that changes none of these has none."""
+    found = []
+    plan = new.get("plan") or {}
+    if plan.get("id") and plan["id"] != (old.get("plan") or {}).get("id"):
+        found.append(("PlanProposed", f"{plan['id']}: {plan.get('summary', '')}", "Normal"))
+    stalled = condition_of(new, ConditionType.STALLED)
+    if stalled and stalled["reason"] != condition_of(old, ConditionType.STALLED).get("reason"):
+        found.append(("Stalled", f"{stalled['reason']}: {stalled['message']}", "Warning"))
+    was, now = (condition_of(each, ConditionType.CONVERGED) for each in (old, new))
+    if now.get("status") == Truth.TRUE.value and was.get("status") == Truth.FALSE.value:
+        found.append(("Converged", now["message"], "Normal"))
+    return found
+
+
 def job_status(record: Record, committed: int | None = None, total: int | None = None) -> Body:
     """Return status.job. Reserved amounts are exact, because admission counts them."""
     body: Body = {

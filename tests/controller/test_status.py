@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from reconciler.controller.status import (
     record_of,
     short_bytes,
     short_duration,
+    transitions,
     with_history,
 )
 from reconciler.core.actions import Action, ActionType
@@ -287,3 +289,22 @@ def test_what_a_policy_lacks_is_the_reason_of_converged_too(reason: Reason) -> N
     view = PolicyView((), 0, 0, False, (reason, "m", reason is Reason.CATALOG_NOT_FOUND))
     found = {item["type"]: item for item in policy_status({}, view, 1, NOW)["conditions"]}
     assert (found["Converged"]["status"], found["Converged"]["reason"]) == ("Unknown", reason)
+
+
+def test_an_event_marks_a_plan_a_stall_and_a_convergence_once() -> None:
+    def status(decision: Any, **more: Any) -> dict[str, Any]:
+        return layout_of("t", decision, **more)["status"]
+
+    waits = Wait(LATER, Reason.AWAITING_APPROVAL, "p")
+    planned = status(waits, plan={"id": PLAN, "summary": "2 Recluster"})
+    stalled = status(Stall(Reason.ACCESS_DENIED, "key"))
+    done = status(Wait(LATER, Reason.NOTHING_TO_DO, "nothing"))
+    story = [{}, planned, planned, stalled, stalled, done, done]
+    steps = pairwise(story)
+    found = [event for old, new in steps for event in transitions(old, new)]
+    assert [(reason, kind) for reason, _, kind in found] == [
+        ("PlanProposed", "Normal"),
+        ("Stalled", "Warning"),
+        ("Converged", "Normal"),
+    ]
+    assert PLAN in found[0][1] and "AccessDenied" in found[1][1]
