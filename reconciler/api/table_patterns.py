@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from reconciler.api.documents import TableLayoutPolicy, TableSelector
 from reconciler.errors import UserError
@@ -21,7 +21,7 @@ _ANYTHING = "\x01"
 _WITHIN, _ACROSS, _ENTER = "*", "**", ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Compiled:
     """tokens: one character each or, where `wild`, _WITHIN, _ACROSS or _ENTER.
 
@@ -35,6 +35,49 @@ class _Compiled:
     @property
     def exact(self) -> bool:
         return not any(self.wild)
+
+    @cached_property
+    def beginning(self) -> str:
+        """The characters before the first wildcard."""
+        end = next((at for at, wild in enumerate(self.wild) if wild), len(self.tokens))
+        return "".join(self.tokens[:end])
+
+    @cached_property
+    def literals(self) -> dict[str, int]:
+        """Positions (as bits) at which the pattern has the character."""
+        found: dict[str, int] = {}
+        for at, (token, wild) in enumerate(zip(self.tokens, self.wild, strict=True)):
+            if not wild:
+                found[token] = found.get(token, 0) | 1 << at
+        return found
+
+    @cached_property
+    def across(self) -> int:
+        """Positions of `**`, which takes any character."""
+        return self._wild(_ACROSS)
+
+    @cached_property
+    def stars(self) -> int:
+        """Positions of `*` and `**`, which take any character but a separator."""
+        return self._wild(_WITHIN) | self.across
+
+    @cached_property
+    def _enter(self) -> int:
+        return self._wild(_ENTER)
+
+    def _wild(self, kind: str) -> int:
+        at = range(len(self.tokens))
+        return sum(1 << n for n in at if self.wild[n] and self.tokens[n] == kind)
+
+    def reached(self, positions: int) -> int:
+        """With the positions that follow when wildcards take nothing more."""
+        while True:
+            passing = positions & (self.stars | self._enter)
+            skipping = positions & self._enter  # also past the `**` and the separator after it
+            following = positions | passing << 1 | skipping << 3
+            if following == positions:
+                return positions
+            positions = following
 
 
 def split_identifier(text: str) -> tuple[str, ...]:
@@ -108,55 +151,29 @@ def literal_beginning(pattern: str) -> tuple[str, bool]:
     """Return the literal prefix of every matching name, its levels joined by a NUL; whether that is
     all."""
     compiled = _compile(pattern)
-    end = next((at for at, wild in enumerate(compiled.wild) if wild), len(compiled.tokens))
-    return "".join(compiled.tokens[:end]), compiled.exact
+    return compiled.beginning, compiled.exact
 
 
 def matches(pattern: str, table: tuple[str, ...]) -> bool:
     """Whether the pattern matches a table, given as its levels, the name last.
 
-    Follows all positions in the pattern at once: time is pattern x name, whatever the stars.
+    Follows all positions in the pattern at once, as the bits of one integer: a few operations per
+    character of the name, however many stars there are.
     """
     compiled = _compile(pattern)
     name = _SEPARATOR.join(table)
     if compiled.exact:
         return "".join(compiled.tokens) == name
-    states = _closure({0}, compiled)
-    for character in name:
-        states = _closure(_step(states, compiled, character), compiled)
-        if not states:
+    if not name.startswith(compiled.beginning):
+        return False
+    positions = compiled.reached(1 << len(compiled.beginning))
+    for character in name[len(compiled.beginning) :]:
+        staying = compiled.across if character == _SEPARATOR else compiled.stars
+        passed = positions & compiled.literals.get(character, 0)
+        positions = compiled.reached((positions & staying) | passed << 1)
+        if not positions:
             return False
-    return len(compiled.tokens) in states
-
-
-def _step(states: set[int], compiled: _Compiled, character: str) -> set[int]:
-    """Return the positions after one character: a literal is passed, a star stays."""
-    out = set()
-    for state in states:
-        if state == len(compiled.tokens):
-            continue
-        token = compiled.tokens[state]
-        if not compiled.wild[state]:
-            if token == character:
-                out.add(state + 1)
-        elif token == _ACROSS or (token == _WITHIN and character != _SEPARATOR):
-            out.add(state)
-    return out
-
-
-def _closure(states: set[int], compiled: _Compiled) -> set[int]:
-    """Return also the positions reached when stars match nothing more."""
-    out, work = set(states), list(states)
-    while work:
-        state = work.pop()
-        onward = set()
-        if state < len(compiled.tokens) and compiled.wild[state]:
-            onward.add(state + 1)
-            if compiled.tokens[state] == _ENTER:
-                onward.add(state + 3)  # past _ENTER, _ACROSS and the separator
-        work += onward - out
-        out |= onward
-    return out
+    return bool(positions >> len(compiled.tokens) & 1)
 
 
 @lru_cache(maxsize=4096)
@@ -183,8 +200,8 @@ def _compile(pattern: str) -> _Compiled:
 def _level_tokens(level: re.Match[str]) -> list[tuple[str, bool]]:
     if level[1] is not None:
         return [(character, False) for character in level[1].replace("``", "`")]
-    parts: list[str] = re.findall(r"\*\*|\*|[^*]", level[2])
-    return [(part, part[0] == "*") for part in parts]
+    parts: list[str] = re.findall(r"\*+|[^*]", level[2])
+    return [(part[:2], part[0] == "*") for part in parts]
 
 
 def selects(tables: TableSelector, table: tuple[str, ...]) -> bool:

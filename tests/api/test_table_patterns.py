@@ -193,3 +193,28 @@ def test_a_covering_pattern_matches_whatever_the_other_does(
 ) -> None:
     if covers(pattern, other) and matches(other, tuple(table)):
         assert matches(pattern, tuple(table))
+
+
+@pytest.mark.timeout(60)
+def test_patterns_of_thirty_stars_are_compared_in_time_linear_in_their_length() -> None:
+    """64 patterns of 30 stars, each against 64 others: what `validate` does with a policy."""
+    stars = "*".join("abcdefghij" * 3)
+    included = [f"s.{stars}{number}" for number in range(64)]
+    excluded = [f"s.*{stars}*{number}" for number in range(64)]
+    covered = {
+        (number, other)
+        for number, pattern in enumerate(included)
+        for other, exclude in enumerate(excluded)
+        if covers(exclude, pattern)
+    }
+    assert covered == {
+        (number, other)
+        for number in range(64)
+        for other in range(64)
+        if str(number).endswith(str(other))
+    }
+
+
+def test_three_stars_are_two() -> None:
+    assert same_tables("a.x***y") == same_tables("a.x**y")
+    assert matches("a.x***y", ("a", "x", "y")) and matches("a.***", ("a", "b", "c"))
