@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import hashlib
-import json
 import os
 import re
 import uuid
@@ -22,7 +21,7 @@ from reconciler.catalog.failures import said
 from reconciler.catalog.load import connect, local_path, within
 from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE, SharedBackend
 from reconciler.core.execution import CatalogConfig
-from reconciler.core.plan import Plan, canonical_json, plan_from_document
+from reconciler.core.plan import Plan, canonical_json, parse_plan
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ def _checked(uri: str, body: bytes, digest: str) -> Plan:
             details=(f"its digest is sha256:{actual}", f"expected was sha256:{digest}"),
             do="plan the table again with: layoutctl plan TABLE --publish",
         )
-    return plan_from_document(json.loads(body))
+    return parse_plan(body.decode("utf-8", "replace"))[0]
 
 
 def _write_once(io: FileIO, uri: str, body: bytes) -> None:

@@ -6,7 +6,6 @@ every commit is verified; after an interruption the same command continues.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -133,13 +132,11 @@ def _from_plan_file(
     from reconciler.catalog.discover import resolve_catalog
     from reconciler.cli.shared import actor_on
     from reconciler.cli.targets import step_for, step_under
-    from reconciler.core.plan import plan_from_document
     from reconciler.errors import UserError
     from reconciler.loop.propose import Target
 
-    body = _read(path)
-    plan = plan_from_document(body)
-    if body.get("digest") != plan.digest():
+    plan, digest = _read(path)
+    if digest != plan.digest():
         raise UserError(
             f"{path} was changed after it was saved: its digest does not match",
             do=again(plan, path, files, catalog),
@@ -168,7 +165,7 @@ def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
 
     try:
         policy = from_document(plan.evidence["policyDocument"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         policy = None
     if not isinstance(policy, TableLayoutPolicy):
         raise UserError(
@@ -208,20 +205,25 @@ def again(plan: Plan, path: Path, files: Sequence[str], catalog: str | None) -> 
     return shlex.join([*words, "--out", str(path)])
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> tuple[Plan, str | None]:
+    """The saved plan, and the digest that its file names."""
+    from reconciler.core.plan import parse_plan
     from reconciler.errors import UserError
 
     try:
-        return json.loads(path.read_text())
+        return parse_plan(path.read_text(encoding="utf-8"))
+    except UserError as error:
+        raise UserError(f"{path}: {error.what}", details=error.details, do=error.do) from error
     except OSError as error:
         raise UserError(
             f"cannot read {path}: {error.strerror}",
             do="check the path, or write a plan with: layoutctl plan TABLE --out FILE",
         ) from error
-    except ValueError as error:
+    except UnicodeDecodeError as error:
         raise UserError(
-            f"{path} is not a saved plan: it is no JSON",
-            do="layoutctl plan TABLE --out FILE",
+            f"{path}: this is not a plan document",
+            details=("It is not UTF-8 text.",),
+            do="write one with: layoutctl plan TABLE --out FILE",
         ) from error
 
 

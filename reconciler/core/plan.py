@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ import rfc8785
 from reconciler.api.version import API_VERSION
 from reconciler.core.actions import Action, action_from_canonical
 from reconciler.core.filetable import FileTable
+from reconciler.core.plan_schema import problem
 from reconciler.errors import UserError
 
 KIND = "LayoutPlan"
@@ -179,19 +181,15 @@ def plan_from_document(body: Any) -> Plan:
 
     Raises UserError when the document is no plan or was edited after it was made.
     """
+    wrong = problem(body)
+    if wrong:
+        raise _not_a_plan(wrong)
     try:
         plan = _parse(body)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(
-            "this is not a plan document",
-            details=(
-                f"It has no {error}."
-                if isinstance(error, KeyError)
-                else f"{type(error).__name__}: {error}",
-            ),
-            do="write one with: layoutctl plan TABLE --out FILE",
-        ) from error
-    actual = plan_id(plan.table_uuid, plan.policy_hash, [item.action for item in plan.actions])
+        plan.digest()  # what has no canonical form has no digest: floats, too large integers
+        actual = plan_id(plan.table_uuid, plan.policy_hash, [item.action for item in plan.actions])
+    except (ValueError, OverflowError) as error:
+        raise _not_a_plan(str(error)) from error
     if actual != plan.id:
         raise UserError(
             f"plan {plan.id} was changed after it was made: its actions hash to {actual}",
@@ -201,9 +199,26 @@ def plan_from_document(body: Any) -> Plan:
     return plan
 
 
+def parse_plan(text: str) -> tuple[Plan, str | None]:
+    """A plan from its JSON text, and the digest that the document names. Raises UserError."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        nested = isinstance(error, RecursionError)
+        why = "it is nested too deeply" if nested else f"it is not valid JSON: {error}"
+        raise _not_a_plan(why) from error
+    return plan_from_document(body), body.get("digest")
+
+
+def _not_a_plan(why: str) -> UserError:
+    return UserError(
+        "this is not a plan document",
+        details=(why,),
+        do="write one with: layoutctl plan TABLE --out FILE",
+    )
+
+
 def _parse(body: Any) -> Plan:
-    if body["apiVersion"] != API_VERSION or body["kind"] != KIND:
-        raise ValueError(f"kind {body['kind']} of {body['apiVersion']}")
     snapshot = body["baseSnapshotId"]
     return Plan(
         id=body["planId"],

@@ -620,7 +620,7 @@ def _like(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = Fals
 
 def _escaped_like(node: exp.Expr, schema: Schema, binding: Binding, negated: bool = False) -> Tree:
     escape = fold(node.expression, binding).value
-    if not isinstance(node.this, exp.Like) or not isinstance(escape, str):
+    if not isinstance(node.this, exp.Like) or not isinstance(escape, str) or len(escape) > 1:
         raise NotPushed("escape")
     return _pattern(node.this, escape, schema, binding, negated)
 

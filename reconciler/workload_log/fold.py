@@ -18,6 +18,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlglot import exp
 
+MAX_INTERVAL = 200
+"""Characters of an interval's text."""
+
+MAX_MAGNITUDE = 400
+"""Decimal digits of a number that is folded: beyond every column type and every double. A text of
+few characters, 1e999999999, may stand for a number that fills the memory."""
+
 _EXACT = Context(prec=80, traps=[Inexact])
 _DAY_US = 86_400_000_000
 _Time = TypeVar("_Time", dt.date, dt.datetime)
@@ -101,7 +108,17 @@ def number(text: str) -> Const:
         return Const(int(text))
     if "e" in text.lower():
         return Const(float(text))
-    return Const(Decimal(text))
+    return Const(decimal(text))
+
+
+def decimal(text: str) -> Decimal:
+    """A decimal number. Raises NotConstant where it is too large to compute with."""
+    if len(text) > MAX_MAGNITUDE:
+        raise NotConstant("too many digits")
+    value = Decimal(text)
+    if value.is_finite() and abs(value.adjusted()) > MAX_MAGNITUDE:
+        raise NotConstant("too large")
+    return value
 
 
 def _unbound(node: exp.Expr, binding: Binding) -> Const:
@@ -190,6 +207,8 @@ def _arithmetic(left: Any, right: Any, op: str) -> Any:
         left, right = float(left), float(right)
         return left + right if op == "+" else left - right if op == "-" else left * right
     if isinstance(left, int) and isinstance(right, int):
+        if left.bit_length() + right.bit_length() > 4 * MAX_MAGNITUDE:
+            raise NotConstant("too large")
         return left + right if op == "+" else left - right if op == "-" else left * right
     a, b = Decimal(left), Decimal(right)
     if op == "*":
@@ -302,7 +321,7 @@ def unit_name(node: Any, default: str = "") -> str:
 
 def _interval_of(amount: Any, unit: str) -> Interval:
     if isinstance(amount, str):
-        amount = int(amount) if re.fullmatch(r"\s*[+-]?\d+\s*", amount) else Decimal(amount)
+        amount = int(amount) if re.fullmatch(r"\s*[+-]?\d+\s*", amount) else decimal(amount)
     if unit in _UNIT_MONTHS and amount == int(amount):
         return Interval(int(amount) * _UNIT_MONTHS[unit], 0)
     micros = Decimal(amount) * _UNIT_US[unit]
@@ -313,6 +332,8 @@ def _interval_of(amount: Any, unit: str) -> Interval:
 
 def parse_interval(text: str) -> Interval:
     """Parse '7 days', '1 day 2 hours', '-3 months'. Raises NotConstant."""
+    if len(text) > MAX_INTERVAL:
+        raise NotConstant("interval")
     parts = re.findall(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*,?", text)
     if not parts or "".join(a + b for a, b in parts) != re.sub(r"[\s,]", "", text):
         raise NotConstant("interval")
@@ -547,7 +568,9 @@ def _as_decimal(value: Any, parameters: list[int]) -> Decimal:
     precision, scale = parameters[0], parameters[1] if len(parameters) > 1 else 0
     if isinstance(value, (bool, float)) or not isinstance(value, (int, str, Decimal)):
         raise NotConstant("cast to decimal")
-    exact = Decimal(value)
+    if precision > MAX_MAGNITUDE or abs(scale) > MAX_MAGNITUDE:
+        raise NotConstant("cast to decimal")
+    exact = decimal(value) if isinstance(value, str) else Decimal(value)
     unscaled = exact.scaleb(scale)
     if unscaled != unscaled.to_integral_value() or abs(unscaled) >= 10**precision:
         raise NotConstant("decimal is rounded or overflows")

@@ -23,6 +23,11 @@ LINES_NAMED = 5
 MAX_LINE = 32 << 20
 """A longer line is skipped without being read."""
 
+MAX_UNPACKED = 1 << 30
+MAX_RATIO = 200
+"""A compressed log is read up to MAX_UNPACKED bytes or MAX_RATIO times its size, whichever is more:
+logs shrink to a tenth or a fiftieth, a bomb to a thousandth."""
+
 
 class FragmentSink(Protocol):
     def append_fragments(self, fragments: Iterable[Fragment]) -> None: ...
@@ -78,33 +83,53 @@ class Tally:
         self.until_ms = event_ms if self.until_ms is None else max(self.until_ms, event_ms)
 
 
+DAMAGED = "the rest of the file is damaged"
+BOMB = "the rest of the file unpacks to more than any log"
+
+
 class Unreadable(Exception):
-    """The rest of a compressed file is damaged or was cut off."""
+    """The rest of a compressed file cannot be read. reason: DAMAGED or BOMB."""
+
+    def __init__(self, reason: str = DAMAGED):
+        super().__init__(reason)
+        self.reason = reason
 
 
-def lines_of(stream: IO[bytes]) -> Iterator[tuple[bytes | None, bool]]:
-    """Yield lines without their end, and whether the end was there; None for a line that is too
-    long."""
-    while True:
-        line = _readline(stream)
-        if not line:
-            return
+def lines_of(
+    stream: IO[bytes], most: int = MAX_LINE, packed: int | None = None
+) -> Iterator[tuple[bytes | None, bool]]:
+    """Yield lines without their end, and whether the end was there; None for a too long line.
+
+    packed: the size of the compressed file, None where the stream is not unpacked.
+    """
+    lines = _Lines(stream, most, packed)
+    while line := lines.read():
         ended = line.endswith(b"\n")
-        if len(line) > MAX_LINE and not ended:
-            yield None, _skip_rest(stream)
+        if len(line) > most and not ended:
+            yield None, lines.skip_rest()
         else:
             yield line.rstrip(b"\r\n"), ended
 
 
-def _readline(stream: IO[bytes]) -> bytes:
-    try:
-        return stream.readline(MAX_LINE + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise Unreadable(str(error)) from error
+class _Lines:
+    """Reads at most a line, and counts what was unpacked."""
 
+    def __init__(self, stream: IO[bytes], most: int, packed: int | None):
+        self._stream, self._most, self._read = stream, most, 0
+        self._limit = None if packed is None else max(MAX_UNPACKED, packed * MAX_RATIO)
 
-def _skip_rest(stream: IO[bytes]) -> bool:
-    while True:
-        piece = _readline(stream)
-        if not piece or piece.endswith(b"\n"):
-            return bool(piece)
+    def read(self) -> bytes:
+        if self._limit is not None and self._read > self._limit:
+            raise Unreadable(BOMB)
+        try:
+            line = self._stream.readline(self._most + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise Unreadable(DAMAGED) from error
+        self._read += len(line)
+        return line
+
+    def skip_rest(self) -> bool:
+        while piece := self.read():
+            if piece.endswith(b"\n"):
+                return True
+        return False

@@ -24,6 +24,24 @@ _BLOCK_HEADER = struct.Struct("<8sBiii")
 _MAX_BLOCK = 1 << 26
 
 
+def packed_size(path: Path) -> int | None:
+    """The file's size where it is compressed, None where it is plain. Raises UserError."""
+    with _readable(path) as file:
+        head = file.read(len(_BLOCK))
+    packed = head.startswith(_GZIP) or head == _BLOCK or head[:4] in _FRAMES
+    return path.stat().st_size if packed else None
+
+
+def _readable(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {error.strerror or error}",
+            do="check the path and its permissions",
+        ) from error
+
+
 def open_log(path: Path) -> IO[bytes]:
     """Return the file's bytes, unpacked. Raises UserError if it cannot be opened."""
     try:

@@ -15,42 +15,47 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-MAX_SQL = 1 << 20
+from reconciler.workload_log.complexity import MAX_SQL
+
 MAX_STATEMENTS = 20_000
 """Maximum prepared statements remembered; the oldest are forgotten first."""
 
 PREPARES = "prepares a statement; counted where it is executed"
 UNKNOWN = "executes a statement whose PREPARE is not in the log"
 
-_START = r"(?:\s|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
-_NAME = r"(?P<name>\"[^\"]+\"|`[^`]+`|\w+)"
+_START = r"(?:\s++|--[^\n]*+\n|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_NAME = r"(?P<name>\"[^\"]++\"|`[^`]++`|\w++)"
+_STRING = r"[^']*+(?:''[^']*+)*+"
+_END = " \t\r\n\f\v;"
+"""What may end a statement. Patterns do not allow for it: each follows text of any kind."""
 _PREPARE = re.compile(
-    rf"{_START}PREPARE\s+{_NAME}\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)?"
-    r"(?:FROM|AS)\b\s*(?P<query>.*)",
+    rf"{_START}PREPARE\s++{_NAME}\s*+(?:\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)\s*+)?"
+    r"(?:FROM|AS)\b\s*+(?P<query>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _EXECUTE = re.compile(
-    rf"{_START}EXECUTE\s+(?!IMMEDIATE\b){_NAME}"
-    r"(?:\s+USING\s+(?P<using>.*?)|\s*\((?P<list>.*)\))?[\s;]*",
+    rf"{_START}EXECUTE\s++(?!IMMEDIATE\b){_NAME}"
+    r"(?:\s++USING\s++(?P<using>.*)|\s*+\((?P<list>.*)\))?",
     re.IGNORECASE | re.DOTALL,
 )
 _DEALLOCATE = re.compile(
-    rf"{_START}(?:DEALLOCATE|DROP)\s+(?:PREPARE\s+)?{_NAME}[\s;]*", re.IGNORECASE | re.DOTALL
+    rf"{_START}(?:DEALLOCATE|DROP)\s++(?:PREPARE\s++)?{_NAME}", re.IGNORECASE | re.DOTALL
 )
 _IMMEDIATE = re.compile(
-    rf"{_START}EXECUTE\s+IMMEDIATE\s+'(?P<query>(?:[^']|'')*)'\s*"
-    r"(?:USING\s+(?P<values>.*?))?[\s;]*",
+    rf"{_START}EXECUTE\s++IMMEDIATE\s++'(?P<query>{_STRING})'\s*+"
+    r"(?:USING\s++(?P<values>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
 _ANALYZE = re.compile(
-    rf"{_START}EXPLAIN\s+(?:ANALY[ZS]E\b\s*(?:VERBOSE\b\s*)?|\([^()]*\bANALY[ZS]E\b[^()]*\)\s*)"
+    rf"{_START}EXPLAIN\s++(?:ANALY[ZS]E\b\s*+(?:VERBOSE\b\s*+)?"
+    r"|\((?=[^()]*+\))[^()]*?\bANALY[ZS]E\b[^()]*+\)\s*+)"
     r"(?P<query>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _UNLOAD = re.compile(
-    rf"{_START}UNLOAD\s*\(\s*(?P<query>.*)\)\s*TO\s*'.*", re.IGNORECASE | re.DOTALL
+    rf"{_START}UNLOAD\s*+\(\s*+(?P<query>.*)\)\s*+TO\s*+'.*", re.IGNORECASE | re.DOTALL
 )
-_QUOTED = re.compile(r"'(?P<text>(?:[^']|'')*)'[\s;]*", re.DOTALL)
+_QUOTED = re.compile(rf"'(?P<text>{_STRING})'", re.DOTALL)
 _CONCERNS = re.compile(rb"prepare|deallocate", re.IGNORECASE)
 
 
@@ -75,15 +80,16 @@ class PreparedStatements:
             return sql, ""
         found = _PREPARE.fullmatch(sql)
         if found is not None:
-            self._remember(_name(found), session, _unquoted(found["query"].rstrip("; \t\r\n")))
+            self._remember(_name(found), session, _unquoted(found["query"]))
             return "", PREPARES
-        found = _EXECUTE.fullmatch(sql)
+        ended = sql.rstrip(_END)
+        found = _EXECUTE.fullmatch(ended)
         if found is not None:
             text = self._text(_name(found), session)
             if text is None:
                 return "", UNKNOWN
             return with_values(text, found["using"] or found["list"] or "", self._dialect), ""
-        found = _DEALLOCATE.fullmatch(sql)
+        found = _DEALLOCATE.fullmatch(ended)
         if found is not None:
             for key in (session, None):
                 self._texts.pop((key, _name(found)), None)
@@ -110,6 +116,7 @@ def _name(found: re.Match[str]) -> str:
 
 def _unquoted(text: str) -> str:
     """Return the text without quotes: MySQL prepares from a string."""
+    text = text.rstrip(_END)
     found = _QUOTED.fullmatch(text)
     return found["text"].replace("''", "'") if found else text
 
@@ -119,7 +126,7 @@ def immediate(sql: str, dialect: str) -> str:
     unchanged."""
     if len(sql) > MAX_SQL:
         return sql
-    found = _IMMEDIATE.fullmatch(sql)
+    found = _IMMEDIATE.fullmatch(sql.rstrip(_END))
     if found is not None:
         return with_values(found["query"].replace("''", "'"), found["values"] or "", dialect)
     found = _ANALYZE.fullmatch(sql) or _UNLOAD.fullmatch(sql)

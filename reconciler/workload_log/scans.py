@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from reconciler.workload_log.complexity import MAX_EXPANDED, TooComplex
 from reconciler.workload_log.tables import KnownTable
 
 MAX_SCANS = 256
-
-
-class TooComplex(Exception):
-    """CTEs that reference each other so often that inlining them would explode."""
+MAX_QUERIES = 4096
+"""SELECTs visited: CTEs that read each other twice stand for exponentially many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,7 @@ class _Walk:
     tables: dict[str, KnownTable]
     scans: list[Scan] = field(default_factory=list)
     open_ctes: list[exp.CTE] = field(default_factory=list)
+    queries: int = 0
 
     def query(
         self,
@@ -82,6 +82,9 @@ class _Walk:
         pushed: conditions on the output columns (as columns without a table) that an output row
         must meet to matter; needed: the output columns read, None for all.
         """
+        self.queries += 1
+        if self.queries > MAX_QUERIES:
+            raise TooComplex
         env = self._with_ctes(node, env)
         if node.args.get("limit") or node.args.get("offset") or node.args.get("fetch"):
             pushed = []
@@ -279,10 +282,11 @@ class _Block:
         self.conditions += _pushed_inside(self.select, self.outputs, pushed)
         self._merge_join_keys()
         kinds = _reduced_kinds(self.sources, self.conditions)
+        reaching = [self._reaching(index, kinds) for index in range(len(kinds))]
         clauses = self._clauses(needed)
         columns = self._columns(clauses)
         for index, source in enumerate(self.sources):
-            conditions = [] if source.opaque else self._conditions(index, kinds)
+            conditions = [] if source.opaque else self._conditions(index, kinds, reaching)
             read = columns[source.alias]
             if source.opaque:
                 self.walk.everything(source.node, self.env)
@@ -364,21 +368,23 @@ class _Block:
         self.sources = sources
         self.conditions = [_with_merged_keys(one, merged) for one in self.conditions]
 
-    def _conditions(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
+    def _conditions(
+        self, index: int, kinds: Sequence[str], reaching: Sequence[Sequence[exp.Expr]]
+    ) -> list[exp.Expr]:
         """Return what a row of source `index` must meet to matter, as columns without a table.
 
         A row joined by a key to a row that is never null-extended matters only if that row does.
+        reaching: what `_reaching` gives for each source.
         """
-        alias = self.sources[index].alias
-        reaching = self._reaching(index, kinds)
-        beside = [
-            condition
+        alias, own = self.sources[index].alias, reaching[index]
+        beside = {
+            id(condition): condition
             for other in range(len(kinds))
             if other != index and not _nullable(other, len(kinds) - 1, kinds)
-            for condition in self._reaching(other, kinds)
-        ]
-        reaching += _through_equalities(reaching, [*reaching, *beside], alias, self._column_type)
-        shares = [_share(condition, alias) for condition in reaching]
+            for condition in reaching[other]
+        }
+        derived = _through_equalities(own, [*own, *beside.values()], alias, self._column_type)
+        shares = [_share(condition, alias) for condition in (*own, *derived)]
         return [_without_table(share) for share in shares if share is not None]
 
     def _reaching(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
@@ -462,14 +468,8 @@ def _reduced_kinds(sources: Sequence[_Source], where: Sequence[exp.Expr]) -> lis
     """Return join kinds, with outer joins reduced if a later condition rejects their null-extended
     rows."""
     kinds = [source.kind for source in sources]
-    changed = True
-    while changed:
-        changed = False
-        for level in range(1, len(kinds)):
-            reduced = _reduced(level, kinds, sources, where)
-            if reduced != kinds[level]:
-                kinds[level] = reduced
-                changed = True
+    for level in reversed(range(1, len(kinds))):  # only a later join's ON can reduce a join
+        kinds[level] = _reduced(level, kinds, sources, where)
     return kinds
 
 
@@ -484,11 +484,11 @@ def _reduced(
         if kinds[above] in ("INNER", "RIGHT", "SEMI"):
             later += sources[above].on
     own = {sources[level].alias}
-    before = {source.alias for source in sources[:level]}
-    own_rejected = any(_rejects_null(condition, own) for condition in later)
-    before_rejected = any(_rejects_null(condition, before) for condition in later)
+    own_rejected = kind != "RIGHT" and any(_rejects_null(condition, own) for condition in later)
     if kind == "LEFT":
         return "INNER" if own_rejected else kind
+    before = {source.alias for source in sources[:level]}
+    before_rejected = any(_rejects_null(condition, before) for condition in later)
     if kind == "RIGHT":
         return "INNER" if before_rejected else kind
     if own_rejected and before_rejected:
@@ -666,9 +666,11 @@ def _through_equalities(
             continue
         for one, other in ((condition.this, condition.expression),
                            (condition.expression, condition.this)):  # fmt: skip
-            if isinstance(one, exp.Column) and isinstance(other, exp.Column):
-                same_type = type_of(one) is not None and type_of(one) == type_of(other)
-                if one.table.lower() == alias != other.table.lower() and same_type:
+            if not (isinstance(one, exp.Column) and isinstance(other, exp.Column)):
+                continue
+            if one.table.lower() == alias != other.table.lower():
+                own = type_of(one)
+                if own is not None and own == type_of(other):
                     keys[_name(other)] = one
     derived = []
     for condition in conditions if keys else ():
@@ -741,10 +743,11 @@ def _pushed_inside(
     if distinct is not None and distinct.args.get("on") is not None:
         return []
     passing = _passing_outputs(select, outputs)
+    sizes = {name: sum(1 for _ in item.walk()) for name, item in passing.items()}
     inside = []
     for condition in pushed:
         names = {column.name.lower() for column in condition.find_all(exp.Column)}
-        if names and names <= passing.keys():
+        if names and names <= passing.keys() and _inlined_size(condition, sizes) <= MAX_EXPANDED:
             inside.append(_inlined(condition, passing))
     return inside
 
@@ -795,6 +798,15 @@ def _aggregates_here(function: exp.Expr, item: exp.Expr) -> bool:
         if isinstance(node, exp.AggFunc):
             return True
     return True
+
+
+def _inlined_size(condition: exp.Expr, sizes: Mapping[str, int]) -> int:
+    """Nodes of a condition once its columns are what they stand for, which may double them at each
+    level of derived tables."""
+    return sum(
+        sizes.get(node.name.lower(), 1) if isinstance(node, exp.Column) else 1
+        for node in condition.walk()
+    )
 
 
 def _inlined(condition: exp.Expr, outputs: dict[str, exp.Expr]) -> exp.Expr:

@@ -23,12 +23,13 @@ from reconciler.core.workload import Fragment
 from reconciler.workload_log.fold import Binding
 from reconciler.workload_log.importing import (
     BATCH,
+    BOMB,
     FragmentSink,
     Tally,
     Unreadable,
     lines_of,
 )
-from reconciler.workload_log.packing import open_log
+from reconciler.workload_log.packing import open_log, packed_size
 from reconciler.workload_log.spark_filters import Unreadable as UnreadableFilters
 from reconciler.workload_log.spark_filters import read_filters
 from reconciler.workload_log.tables import KnownTable, TableSchemas
@@ -36,6 +37,9 @@ from reconciler.workload_log.tables import KnownTable, TableSchemas
 ROLLING = "eventlog_v2_"
 OWN_APPLICATION = "layoutctl"
 SCANS_PER_EXECUTION = 256
+MAX_ID = 1 << 48
+LATEST_MS = 253_402_300_799_000
+"""The end of year 9999: no time that a query's constants are computed with lies beyond."""
 UNKNOWN_TABLES = "no table of this catalog"
 OTHER_BRANCH = "reads another branch"
 MAINTENANCE = "maintenance job"
@@ -52,9 +56,9 @@ def is_event_log(path: Path) -> bool:
         return path.name.startswith(ROLLING)
     try:
         with open_log(path) as file:
-            first, _ = next(lines_of(file), (b"", False))
+            first, _ = next(lines_of(file, packed=packed_size(path)), (b"", False))
         return isinstance(json.loads(first or b"{}").get("Event"), str)
-    except (ValueError, AttributeError, Unreadable):
+    except (ValueError, AttributeError, RecursionError, Unreadable):
         return False
 
 
@@ -139,11 +143,12 @@ class _Application:
         for part in _parts(path):
             with open_log(part) as file:
                 try:
-                    for number, (line, ended) in enumerate(lines_of(file), start=1):
+                    lines = lines_of(file, packed=packed_size(part))
+                    for number, (line, ended) in enumerate(lines, start=1):
                         self._line(line, ended, None if path.is_dir() else number)
-                except Unreadable:
-                    if not part.name.endswith(".inprogress"):
-                        self.tally.skip("the rest of the file is damaged")
+                except Unreadable as unreadable:
+                    if unreadable.reason == BOMB or not part.name.endswith(".inprogress"):
+                        self.tally.skip(unreadable.reason)
         self._store()
         return self.tally
 
@@ -156,7 +161,8 @@ class _Application:
             return
         try:
             self._event(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (LookupError, ValueError, ArithmeticError, TypeError, AttributeError,
+                RecursionError):  # fmt: skip
             if ended:
                 self._skip("event is not readable", number)
 
@@ -170,7 +176,7 @@ class _Application:
             if not self.source:  # the log's beginning is lost: identify it by what is left
                 text = json.dumps(event, sort_keys=True).encode()
                 self._identify("spark:" + hashlib.sha256(text).hexdigest()[:20])
-            execution = _Execution(int(event["executionId"]), int(event["time"]))
+            execution = _Execution(_checked(event["executionId"], MAX_ID), _at(event["time"]))
             if execution.id in self.done:
                 self.tally.earlier += 1
             else:
@@ -203,7 +209,7 @@ class _Application:
                     scan.ran = True
                     execution.file_bytes[accumulator] = int(value)
         elif name == "SparkListenerSQLExecutionEnd":
-            self._end(execution, int(event["time"]), str(event.get("errorMessage") or ""))
+            self._end(execution, _at(event["time"]), str(event.get("errorMessage") or ""))
 
     def _plan(self, execution: _Execution, plan: dict[str, Any]) -> None:
         """Add the scans of a plan; scans kept from an execution's earlier plans have the same
@@ -327,6 +333,18 @@ def _bytes_read(scan: _Scan, execution: _Execution) -> int | None:
     return 0 if planned == 0 else None
 
 
+def _checked(value: Any, most: int) -> int:
+    """A count that a store can hold. Raises ValueError."""
+    number = int(value)
+    if not 0 <= number <= most:
+        raise ValueError("out of range")
+    return number
+
+
+def _at(value: Any) -> int:
+    return _checked(value, LATEST_MS)
+
+
 def _ranges(numbers: list[int]) -> list[list[int]]:
     found: list[list[int]] = []
     for number in numbers:
@@ -353,8 +371,9 @@ class ScanText:
     filters: str
 
 
-_SCAN = re.compile(r"Iceberg(?:CopyOnWrite|BatchQuery)?Scan\(table=(?P<table>.*?), ", re.DOTALL)
-_OUTPUT = re.compile(r"\[(.*)\]\s*$", re.DOTALL)
+_SCAN = re.compile(
+    r"Iceberg(?:CopyOnWrite|BatchQuery)?Scan\(table=(?P<table>.{1,2000}?), ", re.DOTALL
+)
 _ATTRIBUTE = re.compile(r"#\d+L?$")
 
 
@@ -372,10 +391,10 @@ def parse_scan(text: str) -> ScanText | None:
     head, marker, conditions = filters.partition("filters=")
     if not marker:
         return None
-    branch = re.search(r"branch=(.*?), $", head)
-    name = branch.group(1) if branch else "null"
-    output = _OUTPUT.search(text[: found.start()])
-    columns = None if output is None else _attributes(output.group(1))
+    _, marker, branch = head.partition("branch=")
+    name = branch.removesuffix(", ") if marker and branch.endswith(", ") else "null"
+    _, bracket, output = text[: found.start()].rstrip().partition("[")
+    columns = _attributes(output[:-1]) if bracket and output.endswith("]") else None
     table = tuple(found.group("table").split("."))
     return ScanText(table, columns, "" if name in ("null", "main") else name, conditions)
 

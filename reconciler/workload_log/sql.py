@@ -27,11 +27,20 @@ from sqlglot.tokenizer_core import TokenType
 from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.core.schema import Schema
 from reconciler.errors import UserError
+from reconciler.workload_log.complexity import (
+    MAX_SQL,
+    MAX_STATEMENTS,
+    TooComplex,
+    balanced,
+    check_expansion,
+    check_text,
+    check_tree,
+)
 from reconciler.workload_log.conditions import Bound, bind
 from reconciler.workload_log.fold import Binding, Const
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
-from reconciler.workload_log.prepared import MAX_SQL, immediate
-from reconciler.workload_log.scans import Scan, TooComplex, scans_of
+from reconciler.workload_log.prepared import immediate
+from reconciler.workload_log.scans import Scan, scans_of
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
 MAX_TEMPLATES = 4096
@@ -41,6 +50,7 @@ UNKNOWN_TABLES = "no table of this catalog"
 OWN_JOB = "our own job"
 TIME_TRAVEL = "reads an older snapshot or a metadata table"
 UNPARSABLE = "not parsable"
+TOO_COMPLEX = "too complex to analyse"
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unparsable text is counted, not logged
 
@@ -183,15 +193,20 @@ class SqlReader:
     ) -> _Template | None:
         """None if the template's literals could not be lifted safely."""
         try:
-            if len(text) > MAX_SQL:
+            if not literals and len(text) > MAX_SQL:
                 raise TooComplex
+            check_text(text, self.dialect)
             text = decimals_as_numbers(text, self.dialect)
             statements = [s for s in sqlglot.parse(text, dialect=self.dialect or None) if s]
+            if len(statements) > MAX_STATEMENTS:
+                raise TooComplex
             _check_lifted(statements, literals)
             return self._statements(statements, levels)
         except _NotLifted:
             return None
-        except (SqlglotError, TooComplex, RecursionError, ValueError, KeyError,
+        except TooComplex:
+            return _Template(unread=self._named(text, levels), reason=TOO_COMPLEX)
+        except (SqlglotError, RecursionError, ValueError, KeyError,
                 TypeError, AttributeError, IndexError):  # fmt: skip
             if literals:
                 return None
@@ -204,6 +219,7 @@ class SqlReader:
             query = _as_query(statement)
             if query is None:
                 continue
+            check_tree(balanced(query))
             found = self._scans(query, levels)
             if isinstance(found, str):
                 reason = found
@@ -221,17 +237,19 @@ class SqlReader:
         metadata = False
         _fold_names(query)
         _tell_namesakes_apart(query)
+        columns_named = list(query.find_all(exp.Column))
         for node in _real_tables(query):
             parts = _levels(node.parts, spelled=True)
             table = self._resolve(parts, levels)
             if table is not None:
-                _rename_table(query, node, f"layoutctl_t{len(known)}")
+                _rename_table(columns_named, node, f"layoutctl_t{len(known)}")
                 known[node.name] = table
             elif self._reads_metadata(parts, levels):
                 metadata = True
         if not known:
             return TIME_TRAVEL if metadata else UNKNOWN_TABLES
         columns = {key: _columns(table.schema) for key, table in known.items()}
+        check_expansion(query, {key: len(names) for key, names in columns.items()})
         _hide_ambiguous(query, columns, self.dialect)
         qualified = qualify(
             query,
@@ -273,7 +291,7 @@ class SqlReader:
         for match in _TABLE_NAME.finditer(text[:MAX_SQL]):
             name = match.group(1) or match.group(2)
             parts = tuple(_QUOTES.sub("", part) for part in _NAME_PART.findall(name))
-            table = self._resolve(parts, levels)
+            table = self._resolve(parts, levels) if len(parts) <= MAX_LEVELS else None
             if table is not None:
                 found[table.uuid] = table
         return tuple(found.values())
@@ -284,11 +302,12 @@ _METADATA = re.compile(
     r"|partitions|metadata_log_entries|position_deletes|changes"
     r"|(?:branch|tag|snapshot_id|at_timestamp)_\w+"
 )
-_IDENTIFIER = r"(?:\"[^\"]+\"|`[^`]+`|\[[^\]]+\]|\w+)"
+MAX_LEVELS = 32
+_IDENTIFIER = r"(?:\"[^\"]{1,256}+\"|`[^`]{1,256}+`|\[[^\]]{1,256}+\]|(?<!\w)\w{1,256}+(?!\w))"
 _NAME_PART = re.compile(_IDENTIFIER)
 _TABLE_NAME = re.compile(
-    rf"({_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})+)"
-    rf"|\b(?:FROM|JOIN|INTO|USING|UPDATE)\s+({_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})*)",
+    rf"({_IDENTIFIER}(?:\s*+\.\s*+{_IDENTIFIER})++)"
+    rf"|\b(?:FROM|JOIN|INTO|USING|UPDATE)\s++({_IDENTIFIER}(?:\s*+\.\s*+{_IDENTIFIER})*+)",
     re.IGNORECASE,
 )
 _QUOTES = re.compile(r"[\"`\[\]]")
@@ -388,11 +407,13 @@ def _real_tables(query: exp.Expr) -> Iterator[exp.Table]:
                 yield node
 
 
-def _rename_table(query: exp.Expr, node: exp.Table, key: str) -> None:
+def _rename_table(columns: Iterable[exp.Column], node: exp.Table, key: str) -> None:
     """Give a table a one-level unique name for sqlglot; `schema.table.column` columns follow."""
     alias, levels = node.alias or node.name, [part.name for part in node.parts]
     if len(levels) > 1:
-        for column in query.find_all(exp.Column):
+        for column in columns:
+            if not column.args.get("db"):
+                continue
             own = [part.name for part in column.parts[:-1]]
             if len(own) > 1 and own == levels[-len(own) :]:
                 column.set("db", None)

@@ -26,7 +26,7 @@ from reconciler.workload_log.importing import (
     Unreadable,
     lines_of,
 )
-from reconciler.workload_log.packing import open_log
+from reconciler.workload_log.packing import open_log, packed_size
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
     Place,
@@ -45,7 +45,8 @@ DAY_MS = 86_400_000
 SCANS_PER_LINE = 256
 OWN_AGENT = "layoutctl"
 INCOMPLETE = "last line is incomplete; read again when it has ended"
-DAMAGED = "the rest of the file is damaged"
+MAX_LINE = 8 << 20
+"""A statement that is analysed has 1 MiB, which JSON may write as six."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class SqlLogImport:
         pending = _Pending(self.sink, tally, PreparedStatements(self.reader.dialect))
         with open_log(path) as file:
             try:
-                for number, (line, ended) in enumerate(lines_of(file), start=1):
+                lines = lines_of(file, MAX_LINE, packed_size(path))
+                for number, (line, ended) in enumerate(lines, start=1):
                     content = b"" if line is None else line
                     if number <= place.lines:
                         running.add(content)
@@ -115,8 +117,8 @@ class SqlLogImport:
                     if len(pending.fragments) >= BATCH:
                         pending.store()
                         self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
-            except Unreadable:
-                tally.skip(DAMAGED)
+            except Unreadable as unreadable:
+                tally.skip(unreadable.reason)
         pending.store()
         if stream is not None and stream.lines > place.lines:
             self.sink.set_cursor(key, render_streams(streams, stream, running.digest))
@@ -319,9 +321,10 @@ def _first_line(path: Path, tally: Tally) -> bytes | None:
     """Return the first line; None, with the reason counted, if no line can be read yet."""
     with open_log(path) as file:
         try:
-            line, ended = next(lines_of(file), (b"", False))
-        except Unreadable:
-            tally.skip(DAMAGED)
+            lines = lines_of(file, MAX_LINE, packed_size(path))
+            line, ended = next(lines, (b"", False))
+        except Unreadable as unreadable:
+            tally.skip(unreadable.reason)
             return None
     content = b"" if line is None else line
     if ended or _is_object(content):
@@ -334,7 +337,7 @@ def _first_line(path: Path, tally: Tally) -> bytes | None:
 def _complete_lines(path: Path) -> Iterator[bytes]:
     with open_log(path) as file:
         try:
-            for line, _ in lines_of(file):
+            for line, _ in lines_of(file, MAX_LINE, packed_size(path)):
                 yield b"" if line is None else line
         except Unreadable:
             return

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.core.actions import HILBERT, Action, ActionType, action_from_canonical
@@ -69,6 +69,7 @@ def test_an_action_survives_its_canonical_form(action):
     assert repr(action_from_canonical(body)) == repr(action)
 
 
+@settings(deadline=None)
 @given(st.lists(actions, max_size=3))
 def test_a_plan_document_round_trips_and_keeps_its_digest(items):
     plan = make(items, table(["a"]))

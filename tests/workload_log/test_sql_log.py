@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UserError
-from reconciler.workload_log import sql_log
+from reconciler.workload_log import importing, sql_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.prepared import PREPARES, UNKNOWN
 from reconciler.workload_log.sql import SqlReader
@@ -123,7 +123,7 @@ def test_a_bad_line_is_counted_by_reason_and_stops_nothing(tmp_path: Path) -> No
 def test_a_line_of_many_megabytes_is_skipped_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.workload_log.importing.MAX_LINE", 1 << 16)
+    monkeypatch.setattr("reconciler.workload_log.sql_log.MAX_LINE", 1 << 16)
     sink = MemorySink()
     long = json.dumps({"sql": "SELECT '" + "x" * (1 << 20) + "'", "timestamp": AT})
     tally = run(sink, write(tmp_path / "q.jsonl", entry(1), long, entry(2)))
@@ -310,7 +310,7 @@ def test_a_log_is_unpacked_by_its_content_whatever_its_name(tmp_path: Path) -> N
 
 def test_a_log_of_which_nothing_can_be_read_says_so(tmp_path: Path) -> None:
     for body, reason in ((b"[" + entry(1).encode() + b"]", sql_log.INCOMPLETE),
-                         (gzip.compress(b"x" * 99)[:14], sql_log.DAMAGED)):  # fmt: skip
+                         (gzip.compress(b"x" * 99)[:14], importing.DAMAGED)):  # fmt: skip
         (tmp_path / "q.jsonl").write_bytes(body)
         assert dict(run(MemorySink(), tmp_path / "q.jsonl").skipped) == {reason: 1}
 

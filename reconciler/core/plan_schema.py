@@ -1,0 +1,146 @@
+"""What a plan document must look like, field by field, before any value of it is used.
+
+`problem` names the first field that is wrong, so that a document that someone edited, cut off or
+made up ends as one message. Fields of `evidence` are checked for their kind wherever the code reads
+them; further fields may stand beside them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from reconciler.api.version import API_VERSION
+
+MAX_DEPTH = 40
+"""Levels of a plan document: its evidence holds a policy's document."""
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+_INTEGER = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_TIME = {
+    "type": "string",
+    "pattern": r"^[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9](:[0-5][0-9]){2}Z$",
+}
+_TAGGED = [
+    {"required": [name], "additionalProperties": False, "properties": {name: value}}
+    for name, value in {
+        "int": {"type": "string", "pattern": "^-?[0-9]{1,19}$"},
+        "float": {"type": "string", "maxLength": 40},
+        "bytes": {"type": "string", "pattern": "^([0-9a-f]{2})*$"},
+    }.items()
+]
+_ACTION = {
+    "type": "object",
+    "required": ["id", "type", "deletes", "predicted"],
+    "properties": {
+        "id": {"type": "string", "minLength": 1, "maxLength": 20},
+        "type": {"enum": ["SetProperties", "SetSortOrder", "BinPack", "Cluster", "Recluster"]},
+        "specId": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+        "partition": {
+            "type": "array",
+            "items": {
+                "anyOf": [
+                    {"type": "null"},
+                    _INTEGER,
+                    {"type": "object", "oneOf": _TAGGED},
+                ]
+            },
+        },
+        "inputs": {"type": "array", "items": _TEXT},
+        "key": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["fieldId", "direction"],
+                "properties": {"fieldId": _INTEGER, "direction": {"enum": ["asc", "desc"]}},
+            },
+        },
+        "curve": {"enum": ["Lexicographic", "Hilbert"]},
+        "targetBytes": _COUNT,
+        "rowGroupBytes": _COUNT,
+        "properties": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["old", "new"],
+                "properties": {"old": {"type": ["string", "null"]}, "new": _TEXT},
+            },
+        },
+        "orderOld": {"type": "array", "items": _TEXT},
+        "deletes": {
+            "type": "object",
+            "required": ["files", "positionRows", "equalityFiles"],
+            "properties": dict.fromkeys(("files", "positionRows", "equalityFiles"), _COUNT),
+        },
+        "predicted": {
+            "type": "object",
+            "additionalProperties": {"anyOf": [_INTEGER, _TEXT]},
+            "properties": dict.fromkeys(
+                ("filesIn", "filesOut", "groups", "bytesIn", "bytesOut", "writtenMilli",
+                 "cpuMillis", "millis", "readNow", "readAfter"),
+                _INTEGER,
+            ),
+        },
+    },
+}  # fmt: skip
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "required": [
+        "apiVersion", "kind", "planId", "catalog", "table", "tableUuid", "policyHash", "policy",
+        "baseSnapshotId", "createdAt", "expiresAt", "actions", "evidence",
+    ],
+    "properties": {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": "LayoutPlan"},
+        "planId": {"type": "string", "pattern": "^p-[0-9a-f]{20}$"},
+        "catalog": {"type": "string", "minLength": 1},
+        "table": {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+        "tableUuid": _TEXT,
+        "policyHash": _TEXT,
+        "policy": _TEXT,
+        "baseSnapshotId": {
+            "anyOf": [{"type": "null"}, {"type": "string", "pattern": "^-?[0-9]{1,19}$"}]
+        },
+        "createdAt": _TIME,
+        "expiresAt": _TIME,
+        "actions": {"type": "array", "items": _ACTION},
+        "evidence": {"type": "object"},
+        "digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
+    },
+}  # fmt: skip
+
+
+def problem(body: Any) -> str:
+    """The first thing that is wrong with a plan document, "" where nothing is: `actions[0].inputs:
+    7 is not of type 'array'`."""
+    if _too_deep(body):
+        return f"it is nested deeper than {MAX_DEPTH} levels"
+    for error in sorted(_validator().iter_errors(body), key=lambda found: len(found.path)):
+        path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+        where = path.removeprefix(".")
+        message = error.message if len(error.message) <= 200 else f"{error.message[:200]} ..."
+        return f"{where}: {message}" if where else message
+    return ""
+
+
+def _too_deep(body: Any) -> bool:
+    level = [body]
+    for _ in range(MAX_DEPTH):
+        containers = [item for item in level if isinstance(item, (dict, list))]
+        if not containers:
+            return False
+        level = [
+            child
+            for item in containers
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    return any(isinstance(item, (dict, list)) for item in level)
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(SCHEMA)
