@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test lint golden demo docs manifests lock clean
+.PHONY: setup test check lint golden demo docs manifests lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -17,8 +17,11 @@ $(VENV)/.classes: $(VENV)/.ready
 
 setup: $(VENV)/.classes  ## the virtual environment with every extra, from the lock file
 
-test: setup lint  ## everything that a change must pass
-	$(BIN)/pytest
+test: setup lint  ## everything that a change must pass, in two lanes side by side
+	$(BIN)/python -m tests.lanes test
+
+check: setup lint  ## lint, types, contracts, and the tests without a JVM and a cluster: minutes
+	$(BIN)/python -m tests.lanes check
 
 lint: setup
 	$(BIN)/ruff check .

@@ -326,7 +326,7 @@ def staged(
 @contextmanager
 def started(directory: Path) -> Iterator[Cluster]:
     """A control plane with its node and the image of Spark."""
-    with Cluster(directory, binaries.directories(["kube"])["kube"]) as cluster:
+    with Cluster(directory, binaries.directory("kube")) as cluster:
         cluster.start_kubelet()
         image: Any = spark_image
         cluster.set_image(image.NAME, image.ENTRYPOINT, image.environment())

@@ -20,7 +20,7 @@ NAME = "fuzz"
 
 
 def main(documents: int, seed: int) -> None:
-    programs = binaries.directories(["kube"])["kube"]
+    programs = binaries.directory("kube")
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-") as directory,
         Cluster(Path(directory), programs) as cluster,

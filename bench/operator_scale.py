@@ -43,7 +43,7 @@ Sample = dict[str, float]
 
 
 def main(objects: int) -> None:
-    programs = binaries.directories(["kube"])["kube"]
+    programs = binaries.directory("kube")
     with (
         tempfile.TemporaryDirectory(prefix="scale-") as directory,
         Cluster(Path(directory), programs) as cluster,

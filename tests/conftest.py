@@ -1,4 +1,8 @@
-"""Fixtures that every suite shares: one Spark session, and the catalog that it writes to."""
+"""Fixtures that every suite shares: one Spark session, and the catalog that it writes to.
+
+Markers follow from fixtures: whoever asks for a JVM is marked `spark`, and runs in the lane of the
+shared session (see `lanes`). A test that is not marked so cannot start one.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,42 @@ from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
 
 pytest_plugins = ["tests.cluster.fixtures"]
+
+MARKED_BY_FIXTURE = {
+    "spark": "spark",
+    "spark_image": "jvm",
+    "rest_server": "rest",
+    "s3_rest_server": "rest",
+    "vending_rest_server": "rest",
+    "cluster": "cluster",
+    "helm": "cluster",
+    "s3_store": "s3",
+}
+"""Fixture -> the marker of the tests that ask for it, however indirectly."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        asked = getattr(item, "fixturenames", ())
+        for marker in {MARKED_BY_FIXTURE[name] for name in asked if name in MARKED_BY_FIXTURE}:
+            item.add_marker(marker)
+        if any(item.get_closest_marker(name) for name in ("jvm", "rest")):
+            item.add_marker("spark")
+
+
+@pytest.fixture(autouse=True)
+def no_jvm_without_a_marker(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`java` of a test that is not marked `spark` is a script that says so and fails.
+
+    Programs of the test cluster keep the environment that they were started with, whichever test
+    came first.
+    """
+    marks = {marker.name for marker in request.node.iter_markers()}
+    if not marks & {"spark", "cluster"}:
+        monkeypatch.setenv("JAVA_HOME", str(Path(__file__).parent / "no_jvm"))
 
 
 def sqlite_catalog(directory: Path, name: str = "rec") -> CatalogConfig:

@@ -15,7 +15,7 @@ def main() -> None:
     """Prints what a shell needs, then waits for SIGINT or SIGTERM and leaves nothing behind."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
-    programs = binaries.directories(["kube"])["kube"]
+    programs = binaries.directory("kube")
     with (
         tempfile.TemporaryDirectory(prefix="cluster-", ignore_cleanup_errors=True) as directory,
         Cluster(Path(directory), programs) as cluster,

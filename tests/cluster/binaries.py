@@ -35,23 +35,34 @@ class CannotBuild(Exception):
     """Why the programs are not there; one sentence, with what to do."""
 
 
-def directories(modules: Collection[str]) -> dict[str, Path]:
-    """The directory with the programs of each module; those not in the cache are built first."""
-    found = locate(modules)
-    missing = [module for module, directory in found.items() if not _is_complete(module, directory)]
-    if missing:
-        root = cache_root()
-        root.mkdir(parents=True, exist_ok=True)
-        with _exclusive(root / ".lock"):
-            _build(
-                {name: found[name] for name in missing if not _is_complete(name, found[name])}, root
-            )
-    return found
+def directory(module: str) -> Path:
+    """The directory with the programs of a module; builds them if they are not in the cache."""
+    return dict(each([module]))[module]
 
 
-def locate(modules: Collection[str]) -> dict[str, Path]:
-    """Where the programs of each module are, or will be once they are built."""
-    return {module: _cached(module) for module in modules}
+def each(modules: Collection[str]) -> Iterator[tuple[str, Path]]:
+    """Each module with its directory as soon as that is complete; what is missing is built.
+
+    Modules that are built in one go share Go's caches. Raises CannotBuild.
+    """
+    root = cache_root()
+    with contextlib.ExitStack() as stack:
+        scratch: Path | None = None
+        for module in modules:
+            found = _cached(module)
+            if not _is_complete(module, found):
+                scratch = scratch or stack.enter_context(_scratch(root))
+                with _exclusive(root / f".lock-{module}"):
+                    if not _is_complete(module, found):
+                        _build(module, found, scratch)
+            yield module, found
+
+
+@contextlib.contextmanager
+def _scratch(root: Path) -> Iterator[Path]:
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root, prefix=".build-", ignore_cleanup_errors=True) as at:
+        yield Path(at)
 
 
 def cache_root() -> Path:
@@ -101,14 +112,11 @@ def _exclusive(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(wanted: dict[str, Path], root: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=root, prefix=".build-", ignore_cleanup_errors=True) as at:
-        scratch = Path(at)
-        for module, directory in wanted.items():
-            _compile(module, scratch, scratch / module)
-            with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(directory)
-            (scratch / module).rename(directory)
+def _build(module: str, directory: Path, scratch: Path) -> None:
+    _compile(module, scratch, scratch / module)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(directory)
+    (scratch / module).rename(directory)
 
 
 def _compile(module: str, scratch: Path, out: Path) -> None:
@@ -142,5 +150,5 @@ def _go_environment(scratch: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for place in directories(sys.argv[1:] or PROGRAMS).values():
-        print(place)
+    for _, built in each(sys.argv[1:] or PROGRAMS):
+        print(built)

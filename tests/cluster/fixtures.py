@@ -1,8 +1,8 @@
-"""Fixtures of the test cluster and the S3 server, for every suite; a test that asks for one gets
-the marker `cluster` or `s3`.
+"""Fixtures of the test cluster and the S3 server, for every suite.
 
-The programs are built after collection and outside any test, because the first time takes minutes.
-Without Go the tests are skipped, and in CI they fail; either way the run says what is missing.
+The first time, building their programs takes minutes: that begins after collection, the tests that
+need none of them run meanwhile, and the others wait for it before their own time starts. Without
+Go the tests are skipped, and in CI they fail; either way the run says what is missing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import itertools
 import os
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 MODULES = {"kube": "cluster", "helm": "helm", "versitygw": "s3_store"}
 """Module of programs -> the fixture that runs them."""
 
-_directories: dict[str, Path] = {}
-_obstacle: list[str] = []
+_builds: dict[str, Future[Path]] = {}
 _numbers = itertools.count(1)
 
 
@@ -40,32 +41,57 @@ class Kubectl(Protocol):
     ) -> str: ...
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[Any]) -> None:
-    for item in items:
-        if {"cluster", "helm"} & set(item.fixturenames):
-            item.add_marker("cluster")
-        if "s3_store" in item.fixturenames:
-            item.add_marker("s3")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a program that is built come after the others, each in their own order."""
+    items.sort(key=lambda item: bool(_modules(item)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Finds or builds what the chosen tests need, all in one go."""
-    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    modules = [module for module, fixture in MODULES.items() if fixture in asked]
+    """Begins to build what the chosen tests need."""
+    asked = {module for item in session.items for module in _modules(item)}
+    modules = [module for module in MODULES if module in asked]
     if not modules or session.config.option.collectonly:
         return
+    _builds.update({module: Future() for module in modules})
+    threading.Thread(target=_build, args=(modules,), name="go build").start()
+
+
+def _build(modules: list[str]) -> None:
     try:
-        if any(not directory.exists() for directory in binaries.locate(modules).values()):
-            _say(session.config, f"building {', '.join(modules)} with Go (minutes, once) ...")
-        _directories.update(binaries.directories(modules))
-    except binaries.CannotBuild as error:
-        _obstacle.append(str(error))
+        for module, directory in binaries.each(modules):
+            _builds[module].set_result(directory)
+    except Exception as error:
+        for build in _builds.values():
+            if not build.done():
+                build.set_exception(error)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Waits for the programs before the clock of the test starts."""
+    modules = _modules(item)
+    for module in modules:
+        if not _builds[module].done():
+            _say(item.config, f"waiting for Go to build {module} (minutes, once) ...")
+        wait([_builds[module]])
+    return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for text in _obstacle:
+    for text in sorted({text for module in _builds if (text := _obstacle(module))}):
         terminalreporter.write_line(f"some tests did not run: {text}", yellow=True)
+
+
+def _modules(item: pytest.Item) -> list[str]:
+    asked = getattr(item, "fixturenames", ())
+    return [module for module, fixture in MODULES.items() if fixture in asked]
+
+
+def _obstacle(module: str) -> str:
+    """Why the programs of a module are not there; "" if they are, or are still being built."""
+    build = _builds[module]
+    error = build.exception() if build.done() else None
+    return str(error) if isinstance(error, binaries.CannotBuild) else ""
 
 
 def _say(config: pytest.Config, text: str) -> None:
@@ -75,11 +101,12 @@ def _say(config: pytest.Config, text: str) -> None:
 
 
 def _programs(module: str) -> Path:
-    for text in _obstacle:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(text, pytrace=False)
+    text = _obstacle(module)
+    if text and os.environ.get("CI", "").lower() == "true":
+        pytest.fail(text, pytrace=False)
+    if text:
         pytest.skip(text)
-    return _directories[module]
+    return _builds[module].result()
 
 
 @pytest.fixture(scope="session")
