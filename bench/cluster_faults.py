@@ -3,7 +3,7 @@
 `python -m bench.cluster_faults [NAME ...]` plays every fault, or those that are named, each on a
 table of its own, and prints one line a fault; all of them together are written to bench/RESULTS.md.
 After each the rows are compared as a multiset, the table is Converged, no attempt is open, no file
-is left, and no two Jobs lived at once. tests/controller/test_faults_of_processes.py plays a few of
+is left, and no two Jobs lived at once. tests/operator/test_faults_of_processes.py plays a few of
 them, and several at once on one table.
 """
 
@@ -26,8 +26,8 @@ from bench.results import write_section
 from reconciler.kube.kinds import TABLE_LAYOUT
 from tests.cluster import binaries, spark_image
 from tests.cluster.cluster import Cluster
-from tests.controller.held import held_jobs
-from tests.controller.scene import SAMPLE_SECONDS, Driver, Lake, Scene, eventually, scene
+from tests.operator.held import held_jobs
+from tests.operator.scene import SAMPLE_SECONDS, Driver, Lake, Scene, eventually, scene
 
 LEASE_SECONDS = 15
 CONVERGES = 600.0

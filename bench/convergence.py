@@ -23,17 +23,17 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.results import write_section
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy, from_document
 from reconciler.api.identity import hash_inputs
-from reconciler.catalog.state import StateStore
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.plan import policy_hash
-from reconciler.core.predicate import And, Comparison, Predicate, Ref
-from reconciler.core.workload import Fragment
-from reconciler.jobs import session
-from reconciler.loop.local import LocalActor
+from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Target
 from reconciler.loop.step import CONVERGED, Approvals, Step, StepResult, run_until_converged
+from reconciler.plan.plan import policy_hash
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import And, Comparison, Predicate, Ref
+from reconciler.spark import session
+from reconciler.state.state import StateStore
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 
 ROUNDS = 6
@@ -157,7 +157,7 @@ def _fragment(
 
 
 def _literal(value: Any) -> Any:
-    """In the column's domain (core.values)."""
+    """In the column's domain (table.values)."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dt.date):

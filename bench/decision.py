@@ -25,12 +25,12 @@ from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.advisor.wair.cut import cut
 from reconciler.advisor.wair.signature import signatures
 from reconciler.advisor.wair.utilization import file_savings
-from reconciler.core.actions import LEXICOGRAPHIC, Action, ActionType
-from reconciler.core.cost import Rho, table_view
-from reconciler.core.grouping import extents, group_files
-from reconciler.core.predicate import And, Comparison, Ref
-from reconciler.core.schema import Field, Schema, SortColumn
-from reconciler.core.workload import Fragment, ShapeBatch, Workload, batch_fragments
+from reconciler.plan.actions.action import LEXICOGRAPHIC, Action, ActionType
+from reconciler.plan.grouping import extents, group_files
+from reconciler.queries.fragments import Fragment, ShapeBatch, Workload, batch_fragments
+from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.queries.read_cost import Rho, table_view
+from reconciler.table.schema import Field, Schema, SortColumn
 
 ORDER, SHIP, COMMIT, PART, PRICE = 1, 2, 3, 4, 5
 SCHEMA = Schema(

@@ -12,8 +12,8 @@ import argparse
 from pathlib import Path
 
 from bench.results import write_section
-from reconciler.core.format import duration, iec
 from reconciler.demo import data, script
+from reconciler.format import duration, iec
 
 
 def main() -> None:

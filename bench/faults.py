@@ -2,7 +2,7 @@
 
 `python -m bench.faults --kills 30` prints one line a kill and a summary. Kills fall before, in and
 after a commit in turn: at progress lines, under a held catalog lock, and at random moments around
-the sending. The test suite runs a short form of the same (tests/jobs/test_faults.py).
+the sending. The test suite runs a short form of the same (tests/spark/test_faults.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from bench.results import write_section
 from tests.conftest import sqlite_catalog
-from tests.jobs.ledger import FileLedger
+from tests.spark.ledger import FileLedger
 
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("before", "in", "after")
@@ -112,7 +112,7 @@ def run(kills: Sequence[str], directory: Path, seed: int = 7, pause: float = 2.0
 
 
 def _start(directory: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.jobs.driver", str(directory), TABLE, "id", str(FILES)]
+    command = [sys.executable, "-m", "tests.spark.driver", str(directory), TABLE, "id", str(FILES)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -1,6 +1,6 @@
 """10,000 documents of wild values through the API server and the operator's reconciles.
 
-Run with `python -m bench.fuzz [DOCUMENTS] [SEED]`. tests/controller/test_fuzz.py is the short form.
+Run with `python -m bench.fuzz [DOCUMENTS] [SEED]`. tests/operator/test_fuzz.py is the short form.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench.results import write_section
 from reconciler.kube.api import NAMESPACE, Api
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
-from tests.controller.fuzz import fuzz
+from tests.operator.fuzz import fuzz
 
 NAME = "fuzz"
 

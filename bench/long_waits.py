@@ -33,14 +33,14 @@ from typing import Any
 
 from bench.cluster_faults import CONVERGES, OK, in_commit, staged, started, told
 from bench.results import write_section
-from reconciler.controller.decide import FINALIZER_BOUND
-from reconciler.controller.watch import SERVER_SECONDS
 from reconciler.kube.connection import SERVICE_ACCOUNT
 from reconciler.kube.kinds import TABLE_LAYOUT
 from reconciler.kube.manifests import GRACE_SECONDS
+from reconciler.operator.decide import FINALIZER_BOUND
+from reconciler.operator.watch import SERVER_SECONDS
 from tests.cluster.cluster import KUBELET, Cluster
 from tests.cluster.pod import KEEP_TOKENS
-from tests.controller.scene import (
+from tests.operator.scene import (
     ACCOUNT,
     RECONCILES,
     ROOT,

@@ -97,9 +97,9 @@ def data_file(table: Any, number: int) -> Any:
 
 def look(directory: Path) -> dict[str, Any]:
     """One observation in this process, as JSON on stdout when run as a child."""
+    from reconciler.api.catalog_config import CatalogConfig
     from reconciler.catalog.load import connect, load_table
     from reconciler.catalog.observe import observe_loaded
-    from reconciler.core.execution import CatalogConfig
 
     config = CatalogConfig(
         "bench",

@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from reconciler.controller.operator import run
-from reconciler.controller.reconcilers import build
-from reconciler.controller.settings import Settings
 from reconciler.kube.api import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT, Api
+from reconciler.operator.process import run
+from reconciler.operator.reconcilers import build
+from reconciler.operator.settings import Settings
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import free_port
-from tests.controller.cluster_objects import catalog
-from tests.controller.simulated import SimulatedCatalogs, SimulatedLake
+from tests.operator.cluster_objects import catalog
+from tests.operator.simulated import SimulatedCatalogs, SimulatedLake
 
 NAME = "scale"
 EDITS = 200

@@ -21,10 +21,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from reconciler.core.filetable import ColumnBounds
-from reconciler.core.predicate import And, Comparison, In, Predicate, Ref, StartsWith
-from reconciler.core.pruning import may_match
-from reconciler.core.values import Kind
+from reconciler.queries.predicate import And, Comparison, In, Predicate, Ref, StartsWith
+from reconciler.queries.pruning import may_match
+from reconciler.table.filetable import ColumnBounds
+from reconciler.table.values import Kind
 
 DOMAIN = 10_000_000
 

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from reconciler.core.actions import HILBERT, LEXICOGRAPHIC, ActionType
-from reconciler.jobs import session
+from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, ActionType
+from reconciler.spark import session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
-from tests.jobs.tables import Bench
+from tests.spark.tables import Bench
 
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 HEAP = "8g"

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from reconciler.core.schema import Field, Schema
-from reconciler.core.workload import Fragment
+from reconciler.queries.fragments import Fragment
+from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap

@@ -22,15 +22,15 @@ from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.catalog.sketch import sample_rows
-from reconciler.core.actions import HILBERT, LEXICOGRAPHIC, ActionType
-from reconciler.core.cost import table_view
-from reconciler.core.filetable import FileTable
-from reconciler.core.grouping import extents, group_files
-from reconciler.core.schema import SortColumn
-from reconciler.jobs import session
+from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, ActionType
+from reconciler.plan.grouping import extents, group_files
+from reconciler.queries.read_cost import table_view
+from reconciler.spark import session
+from reconciler.state.sketch import sample_rows
+from reconciler.table.filetable import FileTable
+from reconciler.table.schema import SortColumn
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
-from tests.jobs.tables import Bench
+from tests.spark.tables import Bench
 
 TARGET = 8 << 20
 ROW_GROUP = 128 << 20

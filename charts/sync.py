@@ -93,7 +93,7 @@ def argocd() -> dict[Path, str]:
 
 def settings_page() -> dict[Path, str]:
     """docs/operations/settings.md: each setting of the operator, as reconciler has it."""
-    from reconciler.controller.settings import OPTIONS
+    from reconciler.operator.settings import OPTIONS
 
     rows = [f"| `{o.variable}` | `{o.flag}` | {o.help} |" for o in OPTIONS]
     text = "\n".join([_SETTINGS_HEAD, *rows]) + "\n"
@@ -103,7 +103,7 @@ def settings_page() -> dict[Path, str]:
 _SETTINGS_HEAD = """\
 # Settings of the operator
 
-<!-- Written by `make manifests` from reconciler/controller/settings.py. -->
+<!-- Written by `make manifests` from reconciler/operator/settings.py. -->
 
 The chart sets what its values say; anything else goes through `extraEnv`. A flag of the operator's
 command wins over its variable. Sizes and durations are written as in policies (`1Ti`, `10m`).

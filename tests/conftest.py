@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.execution import CatalogConfig
+from reconciler.api.catalog_config import CatalogConfig
 from tests.postgres import POSTGRES_JDBC
 from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
@@ -163,7 +163,7 @@ def rest_catalog(rest_server: RestServer) -> CatalogConfig:
 @pytest.fixture(scope="session")
 def spark(warehouse: Path, iceberg_catalog: Any) -> Iterator[Any]:
     """Spark's side of the catalog "rec": one session, two cores, a small heap."""
-    from reconciler.jobs import runtime, session
+    from reconciler.spark import runtime, session
 
     running = session.start(
         {

@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from reconciler.jobs import runtime
+from reconciler.spark import runtime
 
 POSTGRES_JDBC = runtime.Jar(
     "org.postgresql",

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from reconciler.core.execution import CatalogConfig
+from reconciler.api.catalog_config import CatalogConfig
 from tests.cluster import processes
 from tests.rest_server import S3_PINS, RestServer, pinned_jars
 

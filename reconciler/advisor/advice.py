@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.actions import LEXICOGRAPHIC, Action
-from reconciler.core.cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
-from reconciler.core.filetable import FileTable
-from reconciler.core.interval import PRIOR_CALIBRATION, Calibration, Interval
-from reconciler.core.sample import RowGroups, RowSample
-from reconciler.core.schema import SortColumn
-from reconciler.core.workload import Workload
+from reconciler.plan.actions.action import LEXICOGRAPHIC, Action
+from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
+from reconciler.queries.fragments import Workload
+from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
+from reconciler.table.filetable import FileTable
+from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.schema import SortColumn
 
 DAY_MS = 86_400_000
 HORIZON_MS = 7 * DAY_MS
@@ -185,7 +185,7 @@ class ScoredAction:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A candidate that was considered and not planned. reason: one of `core.explain`'s constants.
+    """A candidate that was considered and not planned. reason: one of `plan.reasons`'s constants.
 
     files, bytes: what it would have rewritten; inputs: their paths, empty if it concerns no files.
     saving, saving_low, cost: bytes-equivalent over the horizon; NaN if not estimated. read_after:

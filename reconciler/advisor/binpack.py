@@ -1,6 +1,6 @@
 """Decides which small files to merge with neighbours in key order (definitions: Small).
 
-Size tiers come from core.drift. If fragments are known, a merge is vetoed when queries would read
+Size tiers come from plan.drift. If fragments are known, a merge is vetoed when queries would read
 more and fewer opened files do not make up for it. With a trusted workload it also has to pay back,
 unless an objective on file count or size forces it. Without a workload it is planned as drift.
 """
@@ -25,14 +25,14 @@ from reconciler.advisor.recluster import allowed, wanted_columns
 from reconciler.advisor.simulate.stored import stored_columns, written_share
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite, merged_whole
 from reconciler.advisor.situation import Situation
-from reconciler.core import explain
-from reconciler.core.actions import LEXICOGRAPHIC
-from reconciler.core.cost import TableView, read_shape
-from reconciler.core.depth import depth_of, value_ranges
-from reconciler.core.drift import LARGEST_SHARE, Decision, small_files, small_mask
-from reconciler.core.filetable import Bool, Int64
-from reconciler.core.grouping import Grouping, arrival_order, output_file_of, places
-from reconciler.core.schema import SortColumn
+from reconciler.plan import reasons
+from reconciler.plan.actions.action import LEXICOGRAPHIC
+from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_mask
+from reconciler.plan.grouping import Grouping, arrival_order, output_file_of, places
+from reconciler.queries.read_cost import TableView, read_shape
+from reconciler.table.filetable import Bool, Int64
+from reconciler.table.overlap_depth import depth_of, value_ranges
+from reconciler.table.schema import SortColumn
 
 ORDERED = 0.5
 """A column orders the files if at most this share of them contains a given value."""
@@ -113,8 +113,8 @@ def _veto(
     if not situation.demands:
         return None
     if candidate.saving < 0.0:
-        message = f"{explain.SENTENCES[explain.RAISES_READS]}"
-        return explain.RAISES_READS, message
+        message = f"{reasons.SENTENCES[reasons.RAISES_READS]}"
+        return reasons.RAISES_READS, message
     if situation.settings.mode != "WorkloadAware" or not situation.trusted or forced:
         return None
     return refusal(situation, candidate, spent)
@@ -159,7 +159,7 @@ def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejec
         if group:
             rows = np.sort(np.concatenate([d.files for d in group]))
             title = f"{len(rows)} small files in {len(group)} partition" + "s" * (len(group) > 1)
-            turned.append(rejected(situation, title, explain.TOO_FEW_FILES, message, rows))
+            turned.append(rejected(situation, title, reasons.TOO_FEW_FILES, message, rows))
     return turned
 
 

@@ -33,11 +33,10 @@ from reconciler.advisor.totals import (
     totals,
     window_bytes,
 )
-from reconciler.core import explain
-from reconciler.core.actions import Action, ActionType, layout_of
-from reconciler.core.cost import WORK_KINDS
-from reconciler.core.execution import plan_of_file
-from reconciler.core.interval import FilesTold, Interval, files_after
+from reconciler.plan import reasons
+from reconciler.plan.actions.action import WORK_KINDS, Action, ActionType, layout_of
+from reconciler.plan.execution import plan_of_file
+from reconciler.plan.prediction_interval import FilesTold, Interval, files_after
 
 HOUR_MS = 3_600_000
 
@@ -94,14 +93,14 @@ def _refused_whole(situation: Situation) -> list[Rejected]:
     """Return the files that no decision considers, by reason."""
     if situation.refused:
         every = np.arange(len(situation.table), dtype=np.int64)
-        return [rejected(situation, "rewrite", explain.NOT_REWRITABLE, situation.refused, every)]
+        return [rejected(situation, "rewrite", reasons.NOT_REWRITABLE, situation.refused, every)]
     turned = []
     for why, mask in zip(REFUSED_FILES, refused_files(situation.table), strict=True):
         rows = np.flatnonzero(mask)
         if len(rows):
             files = "1 file" if len(rows) == 1 else f"{len(rows):,} files"
             message = f"{files} {why}: not supported yet"
-            turned.append(rejected(situation, "rewrite", explain.NOT_REWRITABLE, message, rows))
+            turned.append(rejected(situation, "rewrite", reasons.NOT_REWRITABLE, message, rows))
     return turned
 
 
@@ -118,9 +117,9 @@ def _held_back(situation: Situation) -> list[Rejected]:
 
 def _waits(situation: Situation, item: Chosen) -> Rejected:
     made = item.candidate
-    text = explain.rewrite_text(item.type, made.key, made.curve, situation.table.schema)
+    text = reasons.rewrite_text(item.type, made.key, made.curve, situation.table.schema)
     title = f"{text}, {len(made.rows)} file" + "s" * (len(made.rows) != 1)
-    return rejected(situation, title, explain.QUIET_PERIOD, "", made.rows, made)
+    return rejected(situation, title, reasons.QUIET_PERIOD, "", made.rows, made)
 
 
 def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
@@ -131,8 +130,8 @@ def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
     for item in verdict.chosen:
         if _repeats(situation, item):
             made, schema = item.candidate, situation.table.schema
-            title = explain.rewrite_text(item.type, made.key, made.curve, schema)
-            turned.append(rejected(situation, title, explain.SAME_AGAIN, "", made.rows, made))
+            title = reasons.rewrite_text(item.type, made.key, made.curve, schema)
+            turned.append(rejected(situation, title, reasons.SAME_AGAIN, "", made.rows, made))
         else:
             chosen.append(item)
     return Verdict(tuple(chosen), tuple(turned))
@@ -153,15 +152,15 @@ def workload_aware(situation: Situation) -> Verdict:
         return Verdict((), ())
     nothing = np.zeros(0, dtype=np.int64)
     if not situation.demands:
-        return Verdict((), (rejected(situation, "recluster", explain.NO_WORKLOAD, "", nothing),))
+        return Verdict((), (rejected(situation, "recluster", reasons.NO_WORKLOAD, "", nothing),))
     if not situation.trusted:
         share = f"the fragments explain {100 * situation.settings.coverage:.0f} % of the bytes"
         message = f"{share}, and {100 * situation.settings.min_coverage:.0f} % are needed"
-        low = rejected(situation, "recluster", explain.LOW_COVERAGE, message, nothing)
+        low = rejected(situation, "recluster", reasons.LOW_COVERAGE, message, nothing)
         return Verdict((), (low,))
     found = recluster(situation)
     chosen = tuple(
-        Chosen(c, ActionType.RECLUSTER, "workload", explain.times_cost(c.saving_low, c.cost))
+        Chosen(c, ActionType.RECLUSTER, "workload", reasons.times_cost(c.saving_low, c.cost))
         for c in found.candidates
     )
     return Verdict(chosen, found.rejected)

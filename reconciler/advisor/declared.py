@@ -12,12 +12,12 @@ from reconciler.advisor.recluster import FULL_ROWS, allowed, is_quiet, wanted_co
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
-from reconciler.core import explain
-from reconciler.core.cost import TableView
-from reconciler.core.drift import declared_drift
-from reconciler.core.filetable import Int64
-from reconciler.core.grouping import output_files
-from reconciler.core.schema import SortColumn
+from reconciler.plan import reasons
+from reconciler.plan.drift import declared_drift
+from reconciler.plan.grouping import output_files
+from reconciler.queries.read_cost import TableView
+from reconciler.table.filetable import Int64
+from reconciler.table.schema import SortColumn
 
 MIN_FILES = 2
 
@@ -30,16 +30,16 @@ def declared_candidates(
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
     free, quiet = allowed(situation), is_quiet(situation)
-    title = f"cluster by {explain.key_text(settings.key, settings.curve, situation.table.schema)}"
+    title = f"cluster by {reasons.key_text(settings.key, settings.curve, situation.table.schema)}"
     for decision in declared_drift(
         situation.table, settings.key, settings.curve, settings.min_input_files
     ):
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
-            turned.append(rejected(situation, title, explain.DRIFT_WAITS, decision.reason, rows))
+            turned.append(rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows))
         elif len(rows) < MIN_FILES:
             if not quiet[decision.files].any():  # reported with everything that waits
-                reason = explain.NOT_REWRITABLE
+                reason = reasons.NOT_REWRITABLE
                 turned.append(rejected(situation, title, reason, "", decision.files))
         else:
             found.append(

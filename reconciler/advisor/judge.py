@@ -22,11 +22,11 @@ from reconciler.advisor.simulate.whatif import (
 )
 from reconciler.advisor.situation import YEAR_MS, Situation
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
-from reconciler.core import explain
-from reconciler.core.cost import ShapeReading, read_shape, rewrite_cost
-from reconciler.core.filetable import FileTable, Float64, Int64
-from reconciler.core.grouping import extents, group_files
-from reconciler.core.schema import SortColumn
+from reconciler.plan import reasons
+from reconciler.plan.grouping import extents, group_files
+from reconciler.queries.read_cost import ShapeReading, read_shape, rewrite_cost
+from reconciler.table.filetable import FileTable, Float64, Int64
+from reconciler.table.schema import SortColumn
 
 TENTH_PERCENTILE = 1.2816
 """Number of standard errors between a mean and its 10th percentile."""
@@ -179,23 +179,23 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[s
     low, cost = candidate.saving_low, candidate.cost
     if low <= settings.alpha * cost:
         if low < 0.0 < candidate.saving:
-            return explain.BELOW_COST, explain.torn(low, candidate.saving, cost)
-        return explain.BELOW_COST, explain.short_of(low, cost, settings.alpha)
+            return reasons.BELOW_COST, reasons.torn(low, candidate.saving, cost)
+        return reasons.BELOW_COST, reasons.short_of(low, cost, settings.alpha)
     if low <= alpha * cost:
-        why = explain.SENTENCES[explain.RECENTLY_WRITTEN]
-        return explain.RECENTLY_WRITTEN, f"{explain.short_of(low, cost, alpha)}: {why}"
+        why = reasons.SENTENCES[reasons.RECENTLY_WRITTEN]
+        return reasons.RECENTLY_WRITTEN, f"{reasons.short_of(low, cost, alpha)}: {why}"
     yearly = _yearly_of_partition(situation, candidate.rows)
     if low < FLOOR * yearly:
         share = 100.0 * low / max(yearly, 1.0)
         whole = " of its partition" if yearly < situation.yearly else ""
         return (
-            explain.BELOW_FLOOR,
+            reasons.BELOW_FLOOR,
             f"would save {share:.2f} % of a year's reading{whole}, and 0.1 % is needed",
         )
     if cost > debt_room(situation) - spent:
-        return explain.DEBT, explain.SENTENCES[explain.DEBT]
+        return reasons.DEBT, reasons.SENTENCES[reasons.DEBT]
     if cost > spending_room(situation) - spent:
-        return explain.ALLOWANCE, explain.SENTENCES[explain.ALLOWANCE]
+        return reasons.ALLOWANCE, reasons.SENTENCES[reasons.ALLOWANCE]
     return None
 
 
@@ -267,7 +267,7 @@ def rejected(
     return Rejected(
         title=title,
         reason=reason,
-        message=message or explain.SENTENCES[reason],
+        message=message or reasons.SENTENCES[reason],
         files=len(rows),
         bytes=int(table.bytes[rows].sum()),
         saving=candidate.saving if candidate else float("nan"),

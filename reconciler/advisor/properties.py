@@ -8,7 +8,7 @@ only for Declared keys with applyToWrites, because a sorted table makes every wr
 from __future__ import annotations
 
 from reconciler.advisor.advice import Settings
-from reconciler.core.actions import Action, ActionType, has_order
+from reconciler.plan.actions.action import Action, ActionType, has_order
 
 ROW_GROUP_SIZE = "write.parquet.row-group-size-bytes"
 TARGET_SIZE = "write.target-file-size-bytes"

@@ -32,11 +32,11 @@ from reconciler.advisor.situation import Situation
 from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
-from reconciler.core import explain
-from reconciler.core.actions import HILBERT, LEXICOGRAPHIC
-from reconciler.core.cost import ShapeReading, projected_bytes
-from reconciler.core.filetable import Float64, Int64
-from reconciler.core.schema import SortColumn
+from reconciler.plan import reasons
+from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC
+from reconciler.queries.read_cost import ShapeReading, projected_bytes
+from reconciler.table.filetable import Float64, Int64
+from reconciler.table.schema import SortColumn
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Prefixes of a cluster, best files first, that are tried until one passes."""
@@ -159,14 +159,14 @@ def _best_of(
         centroid = vectors[:count].mean(axis=0)
         ranked = _ranked(situation, part, centroid, columns, spent)
         if not ranked:
-            message = explain.SENTENCES[explain.NO_SAMPLE]
-            return [], [rejected(situation, "recluster", explain.NO_SAMPLE, message, part)]
+            message = reasons.SENTENCES[reasons.NO_SAMPLE]
+            return [], [rejected(situation, "recluster", reasons.NO_SAMPLE, message, part)]
         verdict = refusal(situation, ranked[0], spent)
         if verdict is None:
             others = [
                 rejected(
-                    situation, f"recluster by {_key_text(situation, other)}", explain.OTHER_KEY,
-                    f"{explain.times_cost(other.saving_low, other.cost)}; "
+                    situation, f"recluster by {_key_text(situation, other)}", reasons.OTHER_KEY,
+                    f"{reasons.times_cost(other.saving_low, other.cost)}; "
                     f"{_key_text(situation, ranked[0])} saves more", other.rows, other,
                 )
                 for other in ranked[1:]
@@ -182,7 +182,7 @@ def _best_of(
 def _no_sample(situation: Situation, candidate: Candidate, rows: Int64) -> tuple[str, str] | None:
     if candidate.label != "bound":
         return None
-    return explain.NO_SAMPLE, explain.SENTENCES[explain.NO_SAMPLE]
+    return reasons.NO_SAMPLE, reasons.SENTENCES[reasons.NO_SAMPLE]
 
 
 def _ranked(
@@ -255,7 +255,7 @@ def _judged(
 
 
 def _key_text(situation: Situation, candidate: Candidate) -> str:
-    return explain.key_text(candidate.key, candidate.curve, situation.table.schema)
+    return reasons.key_text(candidate.key, candidate.curve, situation.table.schema)
 
 
 def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:
@@ -266,14 +266,14 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
     total, cost = float(saving[rest].sum()), float(situation.cost[rest].sum())
     alpha = situation.settings.alpha
     message = (
-        f"{explain.times_cost(total, cost)} at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
+        f"{reasons.times_cost(total, cost)} at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
     )
     if chosen.truncated:
-        reason = explain.DEBT
+        reason = reasons.DEBT
     else:  # beyond the cut a file saves more than this alpha only if its own alpha is twice that
-        reason = explain.RECENTLY_WRITTEN if total > alpha * cost else explain.BELOW_COST
-    if reason != explain.BELOW_COST:
-        message += f"; {explain.SENTENCES[reason]}"
+        reason = reasons.RECENTLY_WRITTEN if total > alpha * cost else reasons.BELOW_COST
+    if reason != reasons.BELOW_COST:
+        message += f"; {reasons.SENTENCES[reason]}"
     more = "more " if len(chosen.chosen) else ""
     title = f"{len(rest)} {more}boundary file" + "s" * (len(rest) != 1)
     return [rejected(situation, title, reason, message, np.sort(rest))]
@@ -309,11 +309,11 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
     matches_most = needed >= 0.8 * everything > 0.0
     prunable = any(demand.prunable for demand in situation.demands)
     if _window_moved(situation):
-        reason = explain.WINDOW_MOVED
+        reason = reasons.WINDOW_MOVED
     elif matches_most or not prunable:
-        reason = explain.NOT_PRUNABLE
+        reason = reasons.NOT_PRUNABLE
     elif _served(situation) or not (turned or is_quiet(situation).any()):
-        reason = explain.WELL_CLUSTERED
+        reason = reasons.WELL_CLUSTERED
     else:
         return turned
     nothing = np.zeros(0, dtype=np.int64)

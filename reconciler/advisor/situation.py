@@ -10,10 +10,10 @@ import numpy.typing as npt
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
-from reconciler.core.cost import Demand, TableView, table_view
-from reconciler.core.filetable import Bool, FileTable, Int64, Partition
-from reconciler.core.row_groups import stored_row_group_bytes
-from reconciler.core.workload import MIN_SPAN_MS
+from reconciler.queries.fragments import MIN_SPAN_MS
+from reconciler.queries.read_cost import Demand, TableView, table_view
+from reconciler.table.filetable import Bool, FileTable, Int64, Partition
+from reconciler.table.row_group_bytes import stored_row_group_bytes
 
 YEAR_MS = 365 * 86_400_000
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from reconciler.advisor.recluster import allowed, is_quiet
 from reconciler.advisor.situation import Situation
-from reconciler.core.filetable import FileTable, Float64, Int64
-from reconciler.core.values import Kind
+from reconciler.table.filetable import FileTable, Float64, Int64
+from reconciler.table.values import Kind
 
 MAX_FILES = 64
 ROUNDING = 1e-4

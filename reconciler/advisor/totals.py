@@ -14,10 +14,10 @@ import numpy as np
 from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
 from reconciler.advisor.judge import Candidate
 from reconciler.advisor.situation import Situation
-from reconciler.core.cost import projected_bytes, row_group_count, scan_amplification
-from reconciler.core.filetable import Float64
-from reconciler.core.interval import Interval
-from reconciler.core.row_groups import row_groups_of
+from reconciler.plan.prediction_interval import Interval
+from reconciler.queries.read_cost import projected_bytes, row_group_count, scan_amplification
+from reconciler.table.filetable import Float64
+from reconciler.table.row_group_bytes import row_groups_of
 
 WORSE = 1.01
 

@@ -25,16 +25,16 @@ from reconciler.catalog.manifest import (
     RawBounds,
     select,
 )
-from reconciler.core.filetable import (
+from reconciler.table.filetable import (
     UNKNOWN,
     ColumnBounds,
     FileTable,
     Partition,
     beyond_trailing_nul,
 )
-from reconciler.core.observation import SnapshotInfo
-from reconciler.core.schema import Field, PartitionSpec, Schema
-from reconciler.core.values import BOUND_BYTES, Kind, partition_identity
+from reconciler.table.observation import SnapshotInfo
+from reconciler.table.schema import Field, PartitionSpec, Schema
+from reconciler.table.values import BOUND_BYTES, Kind, partition_identity
 
 Array = npt.NDArray[Any]
 
@@ -204,7 +204,7 @@ def _truncation(properties: Mapping[str, str], field: Field) -> int:
 
 
 def column_bounds(field: Field, stats: FieldStats, count: int, truncation: int) -> ColumnBounds:
-    """Return the zone map of one column, with bounds in the column's domain (core.values)."""
+    """Return the zone map of one column, with bounds in the column's domain (table.values)."""
     kind = field.kind
     assert kind is not None
     lower, has_lower = _decode(field.type, kind, stats.lower, count)
@@ -286,7 +286,7 @@ def _decode_float(raw: RawBounds | None, count: int) -> tuple[Array, Array]:
 
 
 def _decode_wide_decimal(raw: RawBounds) -> tuple[Array, Array]:
-    """Apply core.values.encode_wide_decimal to a whole column: flip the sign bit of 17 bytes."""
+    """Apply table.values.encode_wide_decimal to a whole column: flip the sign bit of 17 bytes."""
     wide = _signed(raw, 17)
     wide[:, 0] ^= 0x80
     return wide.view("S17").ravel(), raw.length > 0

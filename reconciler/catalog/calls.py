@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from reconciler.api.reach import Reach
 from reconciler.catalog.network import Border, Sockets, shut, within_border
-from reconciler.core.reach import Reach
 from reconciler.errors import UnavailableError
 
 MOST_HANGING = 4

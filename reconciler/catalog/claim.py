@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect, describe, load_table, within
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import quoted_name
 from reconciler.errors import UnavailableError
+from reconciler.table.observation import quoted_name
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from reconciler.catalog.assemble import DeleteFiles
 from reconciler.catalog.manifest import NULL
-from reconciler.core.filetable import UNKNOWN, FileTable
-from reconciler.core.observation import DeleteLoad
-from reconciler.core.schema import PartitionSpec
-from reconciler.core.values import partition_identity
+from reconciler.table.filetable import UNKNOWN, FileTable
+from reconciler.table.observation import DeleteLoad
+from reconciler.table.schema import PartitionSpec
+from reconciler.table.values import partition_identity
 
 Array = npt.NDArray[Any]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.catalog_properties import is_secret
 from reconciler.api.documents import IcebergCatalog
 from reconciler.catalog.properties import (
@@ -22,9 +23,8 @@ from reconciler.catalog.properties import (
     pyiceberg_properties,
     spark_conf,
 )
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import quoted_name
 from reconciler.errors import UserError
+from reconciler.table.observation import quoted_name
 
 __all__ = [
     "FoundCatalog",

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.network import current_reach
 from reconciler.catalog.properties import redact
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import first_line
 
 _MOST_CAUSES = 16

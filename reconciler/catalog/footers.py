@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import data_file_io, translate_io
 from reconciler.catalog.network import carried
 from reconciler.catalog.parquet import (
@@ -21,11 +22,10 @@ from reconciler.catalog.parquet import (
     open_parquet,
     unit_of,
 )
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.filetable import UNKNOWN, ColumnBounds, FileTable, Int64
-from reconciler.core.sample import RowGroups
-from reconciler.core.schema import Field, Schema
-from reconciler.core.values import BOUND_BYTES, Kind, Scalar
+from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Int64
+from reconciler.table.sample import RowGroups
+from reconciler.table.schema import Field, Schema
+from reconciler.table.values import BOUND_BYTES, Kind, Scalar
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

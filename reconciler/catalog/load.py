@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.calls import Ended, Overran, one_call
 from reconciler.catalog.failures import said
 from reconciler.catalog.network import check_config
 from reconciler.catalog.properties import pyiceberg_properties, sqlite_path
 from reconciler.catalog.storage import storage_refusal
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import quoted_name
 from reconciler.errors import (
     AccessDeniedError,
     FileMissingError,
@@ -37,6 +36,7 @@ from reconciler.errors import (
     first_line,
     unsupported_format,
 )
+from reconciler.table.observation import quoted_name
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

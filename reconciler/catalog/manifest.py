@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconciler.catalog.avro import Container, plain_schema
-from reconciler.core.values import BOUND_BYTES, Scalar, encode_wide_decimal, partition_identity
+from reconciler.table.values import BOUND_BYTES, Scalar, encode_wide_decimal, partition_identity
 
 Array = npt.NDArray[Any]
 
@@ -258,7 +258,7 @@ def _partitions(
 
 
 def _domain(column: Any, kind: PartitionColumn) -> list[Scalar | None]:
-    """Return the partition values of one field as domain scalars (core.values)."""
+    """Return the partition values of one field as domain scalars (table.values)."""
     raw = column.to_pylist()
     if kind.precision is not None:
         convert = int if kind.precision <= 18 else encode_wide_decimal

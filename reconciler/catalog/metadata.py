@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.core.actions import sort_term
-from reconciler.core.observation import RefInfo, SnapshotInfo
-from reconciler.core.schema import (
+from reconciler.plan.actions.action import sort_term
+from reconciler.table.observation import RefInfo, SnapshotInfo
+from reconciler.table.schema import (
     Field,
     PartitionField,
     PartitionSpec,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from reconciler.api import places
 from reconciler.api.catalog_checks import allowed_keys
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import IcebergCatalog
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.reach import Reach
+from reconciler.api.reach import Reach
 from reconciler.errors import AccessDeniedError, RefusedAddressError, UserError
 
 

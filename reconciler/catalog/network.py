@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.places import DATABASE_OPTIONS
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.reach import Reach
+from reconciler.api.reach import Reach
 from reconciler.errors import RefusedAddressError
 
 ALLOW = (

@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.assemble import FileTableParts, assemble
 from reconciler.catalog.avro import Container, CorruptContainer, decode_together, parse_container
 from reconciler.catalog.deletes import apply_deletes
@@ -38,10 +39,9 @@ from reconciler.catalog.metadata import (
 from reconciler.catalog.network import carried
 from reconciler.catalog.recent import recent_writes
 from reconciler.catalog.segment import Key, ManifestCache
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import Observation
-from reconciler.core.values import BOUND_BYTES
 from reconciler.errors import FileMissingError, TableDamagedError
+from reconciler.table.observation import Observation
+from reconciler.table.values import BOUND_BYTES
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

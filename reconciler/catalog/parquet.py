@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reconciler.core.filetable import UNKNOWN
-from reconciler.core.schema import Field, Schema
-from reconciler.core.values import (
+from reconciler.table.filetable import UNKNOWN
+from reconciler.table.schema import Field, Schema
+from reconciler.table.values import (
     BOUND_BYTES,
     EXACT,
     Kind,

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.catalog_properties import BY_NAME, CATALOG_PROPERTIES, is_secret
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import UserError
 
 LOCK_WAIT_SECONDS = 30

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reconciler.api.places import STORES
+from reconciler.api.reach import Reach
 from reconciler.catalog.network import check_host, check_properties, current_reach
-from reconciler.core.reach import Reach
 from reconciler.errors import RefusedAddressError
 
 if TYPE_CHECKING:

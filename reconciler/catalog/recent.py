@@ -14,10 +14,10 @@ import numpy as np
 
 from reconciler.catalog.assemble import partition_values
 from reconciler.catalog.manifest import NULL
-from reconciler.core.filetable import Partition
-from reconciler.core.observation import RecentWrite, SnapshotInfo
-from reconciler.core.schema import PartitionSpec
-from reconciler.core.values import partition_identity
+from reconciler.table.filetable import Partition
+from reconciler.table.observation import RecentWrite, SnapshotInfo
+from reconciler.table.schema import PartitionSpec
+from reconciler.table.values import partition_identity
 
 if TYPE_CHECKING:
     from reconciler.catalog.observe import ManifestReader

@@ -32,12 +32,12 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.api.documents import TableLayoutPolicy
-    from reconciler.cli.apply_text import Told
-    from reconciler.core.execution import Event, ExecutionResult
-    from reconciler.core.plan import Plan
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Approvals, Step, StepResult
+    from reconciler.plan.execution import Event, ExecutionResult
+    from reconciler.plan.plan import Plan
+    from reconciler.render.apply_text import Told
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Carry out a plan: rewrite, verify, commit; then observe again."""
         from reconciler.errors import EXIT_INTERRUPTED
-        from reconciler.jobs.stop import stop_signals
+        from reconciler.spark.stop import stop_signals
 
         jobs, actor = _jobs(what, file or [], catalog, select or [], exclude or [], timeout, shared)
         ended: list[_Ended] = []
@@ -179,9 +179,9 @@ def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
 def check_stands(plan: Plan, observation: Any, step: Step, do: str) -> None:
     """Raise if the plan does not stand: it is planned again instead of being run in part. A plan
     that is done raises nothing. do: the command that makes another plan."""
-    from reconciler.core.standing import Fallen, judge
     from reconciler.errors import StalePlanError
     from reconciler.loop.propose import head_of
+    from reconciler.plan.standing import Fallen, judge
 
     found = judge(plan, head_of(observation), step.clock())
     if found.fallen not in (None, Fallen.DONE):
@@ -195,7 +195,7 @@ def again(plan: Plan, path: Path, files: Sequence[str], catalog: str | None) -> 
 
     Without files the policy's own is named: a plan says where its policy was read.
     """
-    from reconciler.core.observation import quoted_name
+    from reconciler.table.observation import quoted_name
 
     origin = re.search(r" \((.+?)(?::\d+)?\)$", plan.policy)
     named = list(files) or ([origin[1]] if origin and Path(origin[1]).exists() else [])
@@ -207,8 +207,8 @@ def again(plan: Plan, path: Path, files: Sequence[str], catalog: str | None) -> 
 
 def _read(path: Path) -> tuple[Plan, str | None]:
     """The saved plan, and the digest that its file names."""
-    from reconciler.core.plan import parse_plan
     from reconciler.errors import UserError
+    from reconciler.plan.plan import parse_plan
 
     try:
         return parse_plan(path.read_text(encoding="utf-8"))
@@ -261,8 +261,8 @@ class _Run:
         sys.stderr.flush()
 
     def on_event(self, event: Event) -> None:
-        from reconciler.cli.apply_text import render_event
-        from reconciler.cli.terminal import width
+        from reconciler.render.apply_text import render_event
+        from reconciler.render.terminal import width
 
         if not self.quiet:
             self.say(render_event(event.text, width(sys.stderr) if sys.stderr.isatty() else None))
@@ -296,8 +296,8 @@ class _Run:
     def _done_before(self, proposal: Proposal) -> StepResult:
         """Return the result of a plan that is already done: only what was reviewed runs, and a new
         plan waits."""
-        from reconciler.core.gate import Gate
         from reconciler.loop.step import StepResult, state_of
+        from reconciler.plan.gate import Gate
 
         self.done_before = True
         return StepResult(proposal, Gate(0, "", ""), None, proposal, state_of(proposal, None))
@@ -308,9 +308,9 @@ class _Run:
         A person who is asked sees the plan even with --quiet.
         """
         from reconciler.cli.plan import budgeted
-        from reconciler.cli.plan_text import render_plan
-        from reconciler.cli.terminal import width
         from reconciler.loop.step import Approvals, judge_gate
+        from reconciler.render.plan_text import render_plan
+        from reconciler.render.terminal import width
 
         asks = sys.stdin.isatty() and not (self.yes or self.auto_approve)
         if self.quiet and not asks:
@@ -378,8 +378,8 @@ def _made_under_another(proposal: Proposal, step: Step) -> str:
 
 
 def _confirmed(proposal: Proposal) -> bool:
-    from reconciler.core.format import iec
-    from reconciler.jobs.stop import interruptible
+    from reconciler.format import iec
+    from reconciler.spark.stop import interruptible
 
     size = sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)
     sys.stderr.write(
@@ -392,9 +392,9 @@ def _confirmed(proposal: Proposal) -> bool:
 
 def _guarded(run: _Run, output: Output, should_stop: Callable[[], bool], *, many: bool) -> _Ended:
     """Return how one table ended; among many, one table's error does not stop the others."""
-    from reconciler.cli.apply_text import render_told
-    from reconciler.cli.terminal import width
     from reconciler.errors import EXIT_INTERRUPTED, ReconcilerError
+    from reconciler.render.apply_text import render_told
+    from reconciler.render.terminal import width
 
     try:
         result = run.go(should_stop)
@@ -530,7 +530,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
 
 def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
     """Return the result of the run, as the values that `apply_text` prints."""
-    from reconciler.cli.apply_text import Told, WindowRead
+    from reconciler.render.apply_text import Told, WindowRead
 
     done = [(s, s.result) for s in run.steps if s.result is not None]
     admitted = [a.predicted for s, _ in done for a in s.before.pending[: s.gate.count]]

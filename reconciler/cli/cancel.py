@@ -40,8 +40,8 @@ def register(app: typer.Typer) -> None:
 
 def _cancel(place: Place, layout: Object) -> list[str]:
     from reconciler.cli.in_cluster import name_of, table_of
-    from reconciler.core.pods import LAYOUT_LABEL
     from reconciler.kube.api import JOB, Conflict, NotFound
+    from reconciler.kube.pods import LAYOUT_LABEL
 
     lines = []
     for job in place.api.list(JOB, place.namespace, {LAYOUT_LABEL: name_of(layout)}):

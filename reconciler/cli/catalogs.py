@@ -58,8 +58,8 @@ def _row(item: FoundCatalog, timeout: float | None) -> dict[str, Any]:
 
 def _tables(item: FoundCatalog, timeout: float) -> str:
     from reconciler.catalog.load import connect, list_namespaces, list_tables
-    from reconciler.cli.terminal import plural
     from reconciler.errors import ReconcilerError
+    from reconciler.render.terminal import plural
 
     if not item.supported:
         return "type not supported"
@@ -76,7 +76,7 @@ def _tables(item: FoundCatalog, timeout: float) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]], *, markdown: bool) -> str:
-    from reconciler.cli import terminal
+    from reconciler.render import terminal
 
     head = ["NAME", "TYPE", "FROM", "ADDRESS"]
     cells = [

@@ -17,10 +17,8 @@ from reconciler.cli.options import CatalogName, Format, Output, ShowLiterals, Ti
 
 if TYPE_CHECKING:
     from reconciler.advisor.advice import Advice
-    from reconciler.core.filetable import FileTable
     from reconciler.loop.propose import Proposal
-
-MOST = 12
+    from reconciler.table.filetable import FileTable
 
 
 def register(app: typer.Typer) -> None:
@@ -82,8 +80,8 @@ def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose
     elif output is Output.NAME:
         typer.echo(body["table"])
     else:
-        from reconciler.cli.explain_text import render
-        from reconciler.cli.terminal import UNLIMITED, width
+        from reconciler.render.explain_text import render
+        from reconciler.render.terminal import UNLIMITED, width
 
         columns = UNLIMITED if output is Output.WIDE else width()
         typer.echo(render(body, columns, show_literals=show_literals, verbose=verbose))
@@ -141,8 +139,8 @@ def _bytes(value: float) -> int | None:
 
 def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, Any]:
     """Return one data file: its size and deletes, and the decision about it."""
-    from reconciler.cli.terminal import plural
     from reconciler.errors import UserError
+    from reconciler.render.terminal import plural
 
     found = [row for row, path in enumerate(files.path) if path.endswith(wanted)]
     if len(found) != 1:
@@ -215,12 +213,14 @@ def matching_shapes(
     shapes: Sequence[Mapping[str, Any]], wanted: str, name: str
 ) -> list[Mapping[str, Any]]:
     """Return the matching shapes of a plan's evidence. Raises UserError if none matches."""
-    from reconciler.cli.terminal import clip, width
     from reconciler.errors import UserError
+    from reconciler.render.terminal import clip, width
 
     found = [s for s in shapes if s["shapeId"].startswith(wanted) or wanted in s["text"]]
     if found:
         return found
+    from reconciler.render.explain_text import MOST
+
     listed = tuple(f"{s['shapeId'][:8]}  {clip(s['text'], width() - 12)}" for s in shapes[:MOST])
     raise UserError(
         f'no recorded shape matches "{wanted}"',

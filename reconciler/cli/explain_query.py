@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from reconciler.errors import UserError
 
 if TYPE_CHECKING:
-    from reconciler.core.cost import Demand
-    from reconciler.core.filetable import Bool, FileTable
-    from reconciler.core.observation import Observation
-    from reconciler.core.scan import ConditionEffect, Scan
-    from reconciler.core.workload import Fragment, ShapeBatch
     from reconciler.loop.propose import Ports, Target
+    from reconciler.queries.explain_scan import ConditionEffect, Scan
+    from reconciler.queries.fragments import Fragment, ShapeBatch
+    from reconciler.queries.read_cost import Demand
+    from reconciler.table.filetable import Bool, FileTable
+    from reconciler.table.observation import Observation
 
 MOST_FOOTERS = 1_000
 _SQL = re.compile(r"^\s*(?:select|with|from)\b", re.IGNORECASE)
@@ -53,7 +53,7 @@ def explain_sql(
 def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list[Fragment]:
     """Return the query's fragments on the table, one per scan. Raises UserError if there is
     none."""
-    from reconciler.core.workload import Fragment
+    from reconciler.queries.fragments import Fragment
     from reconciler.workload_log.sql import (
         UNKNOWN_TABLES,
         Session,
@@ -95,7 +95,7 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
 
 def demand_of(fragment: Fragment, observation: Observation) -> Demand:
     """Return the query in the form of the cost model."""
-    from reconciler.core.workload import batch_fragments
+    from reconciler.queries.fragments import batch_fragments
 
     (batch,) = batch_fragments([fragment]).shapes
     return _demand(batch, observation)
@@ -103,8 +103,8 @@ def demand_of(fragment: Fragment, observation: Observation) -> Demand:
 
 def _demand(batch: ShapeBatch, observation: Observation) -> Demand:
     """Return every recorded query of the shape, with its recorded values."""
-    from reconciler.core.cost import Demand
-    from reconciler.core.pruning import simplify
+    from reconciler.queries.pruning import simplify
+    from reconciler.queries.read_cost import Demand
 
     return Demand(
         shape_id=batch.shape_id,
@@ -122,7 +122,7 @@ def median_query(
     observation: Observation, batch: ShapeBatch, show_literals: bool
 ) -> dict[str, Any]:
     """Return what the shape's median query, by the number of files, opens and skips, and why."""
-    from reconciler.core.scan import explain_scan, median_of
+    from reconciler.queries.explain_scan import explain_scan, median_of
 
     demand = median_of(observation.files, _demand(batch, observation))
     scan = explain_scan(observation.files, demand.predicate, demand.literals)
@@ -137,8 +137,8 @@ def _reading(
     bound."""
     import numpy as np
 
-    from reconciler.core.cost import read_shape, table_view
-    from reconciler.core.scan import explain_scan
+    from reconciler.queries.explain_scan import explain_scan
+    from reconciler.queries.read_cost import read_shape, table_view
 
     files = observation.files
     scan = explain_scan(files, demand.predicate, demand.literals)
@@ -166,7 +166,7 @@ def scan_document(
 
     condition: None if no layout could help it. estimate: "exact" from footers, or "bound".
     """
-    from reconciler.core.predicate import TRUE, render
+    from reconciler.queries.predicate import TRUE, render
 
     files, values = observation.files, _literals(demand) if show_literals else None
     shown = demand.predicate != TRUE
@@ -194,7 +194,7 @@ def scan_document(
 def _conditions(
     observation: Observation, demand: Demand, scan: Scan, show_literals: bool
 ) -> list[str]:
-    from reconciler.core.predicate import render
+    from reconciler.queries.predicate import render
 
     values = _literals(demand) if show_literals else None
     return [render(one.condition, observation.schema, values) for one in scan.conditions]
@@ -260,8 +260,8 @@ def _because(effect: ConditionEffect, text: str, row: int) -> str:
 
 def _bounds(observation: Observation, scan: Scan, row: int) -> list[dict[str, str]]:
     """Return the file's bounds of the columns in the query's conditions, if it has bounds."""
-    from reconciler.core.predicate import fields_of
-    from reconciler.core.values import show
+    from reconciler.queries.predicate import fields_of
+    from reconciler.table.values import show
 
     found = []
     asked = (fields_of(one.condition) for one in scan.conditions)

@@ -18,11 +18,11 @@ from reconciler.api.version import API_VERSION
 from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, Timeout
 
 if TYPE_CHECKING:
-    from reconciler.core.ledger import LedgerEntry
-    from reconciler.core.observation import Observation
-    from reconciler.core.workload import Fragment
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.measure import Realised
+    from reconciler.plan.ledger import LedgerEntry
+    from reconciler.queries.fragments import Fragment
+    from reconciler.table.observation import Observation
 
 HORIZON_MS = 7 * 86_400_000
 
@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
 
             typer.echo(serialise(_document(observation, plans), output), nl=False)
         else:
-            from reconciler.cli.terminal import width
+            from reconciler.render.terminal import width
 
             typer.echo(render_history(observation.name, plans, width()))
 
@@ -94,7 +94,7 @@ class PastPlan:
 
 def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
     """Return every plan of the ledger, oldest first."""
-    from reconciler.core.cost import rho_from
+    from reconciler.queries.read_cost import rho_from
 
     past = actor.history(observation.uuid)
     rho = rho_from(past.rho).value
@@ -135,7 +135,7 @@ def _realised(
 
 def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
     """Return, per plan, oldest first, predicted and actual figures, with its actions below."""
-    from reconciler.cli.terminal import commands, tabulate, wrapped
+    from reconciler.render.terminal import commands, tabulate, wrapped
 
     if not plans:
         text = wrapped(f"{name}: nothing was done to this table from here.", width)
@@ -150,7 +150,7 @@ def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
 
 
 def _plan_row(plan: PastPlan) -> list[str]:
-    from reconciler.core.format import iec, utc
+    from reconciler.format import iec, utc
 
     predicted = {e.outcome.action_id: e.predicted for e in plan.entries}.values()
     saving = sum(int(p.get("saving", 0)) for p in predicted)
@@ -163,7 +163,7 @@ def _plan_row(plan: PastPlan) -> list[str]:
 
 
 def _action_row(entry: LedgerEntry) -> list[str]:
-    from reconciler.core.format import iec
+    from reconciler.format import iec
 
     label = str(entry.predicted.get("label", entry.action_type))
     return [
@@ -181,7 +181,7 @@ def _cpu(predicted: float, actual: float) -> str:
 
 
 def _realised_text(plan: PastPlan) -> str:
-    from reconciler.core.format import duration, iec
+    from reconciler.format import duration, iec
 
     seen = plan.realised
     if seen is None:
@@ -195,7 +195,7 @@ def _realised_text(plan: PastPlan) -> str:
 
 def _net(plans: Sequence[PastPlan]) -> str:
     """Return the savings minus the spending since the beginning, in bytes of reading."""
-    from reconciler.core.format import iec
+    from reconciler.format import iec
 
     spent = sum(plan.cost for plan in plans)
     saved = sum(plan.saved or 0.0 for plan in plans)

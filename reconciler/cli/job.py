@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from reconciler.api.catalog_config import CatalogConfig
+    from reconciler.api.reach import Reach
     from reconciler.api.run_document import RunDocument
-    from reconciler.core.execution import CatalogConfig, Event
-    from reconciler.core.lastwords import LastWords
-    from reconciler.core.reach import Reach
-    from reconciler.loop.drive import Driven, DriverActor
+    from reconciler.kube.termination_message import LastWords
+    from reconciler.loop.driver_job import Driven, DriverActor
+    from reconciler.plan.execution import Event
 
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -47,8 +48,8 @@ class _Job:
     def run(self) -> int:
         """Return the exit code; never raise."""
         from reconciler import errors
-        from reconciler.jobs.stop import stop_signals
-        from reconciler.loop.drive import last_words, shortfall
+        from reconciler.loop.driver_job import last_words, shortfall
+        from reconciler.spark.stop import stop_signals
 
         logging.basicConfig(handlers=[_JsonHandler(self)], level=logging.WARNING, force=True)
         try:
@@ -76,10 +77,10 @@ class _Job:
         from reconciler.api.run_document import read_run
         from reconciler.catalog.mounted import catalog_config, mounted_secrets, refuse_places
         from reconciler.catalog.network import on_behalf
-        from reconciler.catalog.plan_store import PlanStore
         from reconciler.catalog.properties import redact
-        from reconciler.core.pods import SECRET_DIRECTORY
-        from reconciler.loop.drive import drive, load_plan, session_starter, summary
+        from reconciler.kube.pods import SECRET_DIRECTORY
+        from reconciler.loop.driver_job import drive, load_plan, session_starter, summary
+        from reconciler.state.plan_store import PlanStore
 
         run = read_run(_run_text())
         self.identity = {
@@ -147,7 +148,7 @@ class _Job:
 
 def _reach() -> Reach:
     """What the operator allows; without a word of it, nothing local."""
-    from reconciler.core.reach import Reach, networks
+    from reconciler.api.reach import Reach, networks
 
     listed = [part for part in os.environ.get("LAYOUT_ALLOWED_NETWORKS", "").split(",") if part]
     return Reach(networks(listed), os.environ.get("LAYOUT_LOCAL_FILES") == "true")
@@ -157,7 +158,7 @@ def _exit_code(error: BaseException, words: LastWords) -> int:
     """Return the error's own exit code, unless the error is only a consequence of a JVM that
     ended."""
     from reconciler import errors
-    from reconciler.core.lastwords import Cause
+    from reconciler.kube.termination_message import Cause
 
     code = error.exit_code if isinstance(error, errors.ReconcilerError) else errors.EXIT_INTERNAL
     lost = words.cause in (Cause.OUT_OF_MEMORY, Cause.UNAVAILABLE)
@@ -185,9 +186,9 @@ def _actor(
     should_stop: Callable[[], bool],
 ) -> DriverActor:
     from reconciler.catalog.claim import owner_of
-    from reconciler.catalog.shared_state import JobLease, SharedStore
-    from reconciler.catalog.state import cache_directory
-    from reconciler.loop.drive import DriverActor, claim_check
+    from reconciler.loop.driver_job import DriverActor, claim_check
+    from reconciler.state.shared_state import JobLease, SharedStore
+    from reconciler.state.state import cache_directory
 
     system, timeout = run.catalog.spec.system, float(run.catalog.spec.timeout_seconds)
     check = claim_check(run, lambda: owner_of(catalog, run.table, timeout))

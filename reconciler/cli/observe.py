@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reconciler.api.version import API_VERSION
-from reconciler.cli import terminal
 from reconciler.cli.options import (
     CatalogName,
     Exclude,
@@ -22,11 +21,12 @@ from reconciler.cli.options import (
     Timeout,
 )
 from reconciler.errors import ReconcilerError
+from reconciler.render import terminal
 
 if TYPE_CHECKING:
-    from reconciler.cli.observe_text import TableSummary, WorkloadSummary
-    from reconciler.core.execution import CatalogConfig
-    from reconciler.core.observation import Observation
+    from reconciler.api.catalog_config import CatalogConfig
+    from reconciler.render.observe_text import TableSummary, WorkloadSummary
+    from reconciler.table.observation import Observation
 
 
 def register(app: typer.Typer) -> None:
@@ -81,7 +81,7 @@ def _look_at(
     similar names."""
     from reconciler.catalog.load import list_namespaces
     from reconciler.catalog.observe import observe_with
-    from reconciler.catalog.state import cache_directory
+    from reconciler.state.state import cache_directory
 
     try:
         return observe_with(connection, config, levels, cache_directory(), timeout=timeout)
@@ -94,8 +94,8 @@ def _look_at(
 
 
 def _one(seen: Observation, output: Output) -> str:
-    from reconciler.cli import observe_text
     from reconciler.cli.serialise import serialise
+    from reconciler.render import observe_text
 
     if output is Output.NAME:
         return seen.name + "\n"
@@ -112,10 +112,10 @@ def _one(seen: Observation, output: Output) -> str:
 
 def _workload(seen: Observation) -> WorkloadSummary:
     """Return what was imported for the table: how many queries, which columns they filter on."""
-    from reconciler.catalog.state import StateStore, state_directory
-    from reconciler.cli.observe_text import WorkloadSummary, filtered_columns
-    from reconciler.core.format import utc
-    from reconciler.core.predicate import fields_of
+    from reconciler.format import utc
+    from reconciler.queries.predicate import fields_of
+    from reconciler.render.observe_text import WorkloadSummary, filtered_columns
+    from reconciler.state.state import StateStore, state_directory
 
     fragments = StateStore(state_directory()).fragments(seen.uuid)
     total = sum(item.weight for item in fragments)
@@ -166,8 +166,8 @@ def _look_at_all(
     """Return one summary per table; a table that cannot be read is reported and the others are
     shown."""
     from reconciler.catalog.observe import observe_with
-    from reconciler.catalog.state import cache_directory
-    from reconciler.cli.observe_text import summarise
+    from reconciler.render.observe_text import summarise
+    from reconciler.state.state import cache_directory
 
     found: list[TableSummary] = []
     failed: list[ReconcilerError] = []
@@ -187,8 +187,8 @@ def _look_at_all(
 def _many(
     config: CatalogConfig, levels: tuple[str, ...], tables: list[TableSummary], output: Output
 ) -> str:
-    from reconciler.cli import observe_text
     from reconciler.cli.serialise import serialise
+    from reconciler.render import observe_text
 
     ordered = observe_text.worst_first(tables)
     if output is Output.NAME:

@@ -13,10 +13,10 @@ import typer
 def register(app: typer.Typer) -> None:
     def operator(**flags: str | None) -> None:
         """Run the Kubernetes operator in this process until SIGTERM."""
-        from reconciler.controller import logs
-        from reconciler.controller.operator import run
-        from reconciler.controller.reconcilers import build
-        from reconciler.controller.settings import from_environment
+        from reconciler.operator import logs
+        from reconciler.operator.process import run
+        from reconciler.operator.reconcilers import build
+        from reconciler.operator.settings import from_environment
 
         settings = from_environment(os.environ, flags)
         logs.configure(settings.log_level)
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def _take_options(function: Any) -> None:
     """Add one flag for each setting, so that there is one list of them."""
-    from reconciler.controller.settings import OPTIONS
+    from reconciler.operator.settings import OPTIONS
 
     parameters, annotations = [], {}
     for option in OPTIONS:

@@ -34,11 +34,11 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.cli.targets import Selection
-    from reconciler.core.budget import BudgetState
-    from reconciler.core.gate import Gate
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step, TableState
+    from reconciler.plan.budget import BudgetState
+    from reconciler.plan.gate import Gate
 
     Planned = tuple[Step, Proposal, Gate]
 
@@ -137,8 +137,8 @@ def _plan_all(
     quiet: bool,
 ) -> tuple[list[Planned], list[tuple[Step, Any]]]:
     """Return every table's proposal; among many tables one that fails does not hide the others."""
-    from reconciler.cli import terminal
     from reconciler.errors import ReconcilerError
+    from reconciler.render import terminal
 
     planned: list[Planned] = []
     failed: list[tuple[Step, Any]] = []
@@ -177,8 +177,8 @@ def replace_frozen(actor: LocalActor, step: Step, proposal: Proposal) -> None:
 
 def local_actor(timeout: float) -> LocalActor:
     """Return the I/O of this machine: the user's state and cache directories."""
-    from reconciler.catalog.state import StateStore, cache_directory, state_directory
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
+    from reconciler.state.state import StateStore, cache_directory, state_directory
 
     return LocalActor(StateStore(state_directory()), cache_directory(), timeout)
 
@@ -229,7 +229,7 @@ def _print(
         body = documents[0] if len(documents) == 1 and not failed else _listing(documents, failed)
         typer.echo(serialise(body, output), nl=False)
     elif output is Output.MARKDOWN:
-        from reconciler.report.markdown import render_plans
+        from reconciler.render.markdown import render_plans
 
         named = [(".".join(step.target.identifier), error.what) for step, error in failed]
         bodies = [
@@ -305,8 +305,8 @@ def _text(
     uris: Mapping[str, str],
     options: str,
 ) -> str:
-    from reconciler.cli import terminal
-    from reconciler.cli.plan_text import render_plan
+    from reconciler.render import terminal
+    from reconciler.render.plan_text import render_plan
 
     text = render_plan(
         budgeted(proposal, gate),
@@ -348,7 +348,7 @@ def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
 
 def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
     """Return what a plan needs of a budget, and what is left of it. asked: bytes to rewrite."""
-    from reconciler.core.format import cpu, duration, iec, part_of
+    from reconciler.format import cpu, duration, iec, part_of
 
     budget = state.budget
     if state.error:
@@ -380,10 +380,10 @@ def approval_line(step: Step, gate: Gate) -> str:
 
 def _lines(planned: list[Planned], *, wide: bool) -> str:
     """Return one line per table, those with work first by saving, converged ones as one count."""
-    from reconciler.cli import terminal
-    from reconciler.cli.plan_text import TableLine, render_lines
     from reconciler.loop.remaining import shown_document
     from reconciler.loop.step import CONVERGED, state_of
+    from reconciler.render import terminal
+    from reconciler.render.plan_text import TableLine, render_lines
 
     lines, converged = [], 0
     ordered = sorted(planned, key=lambda item: (-saved_per_day(item[1]), item[1].target.identifier))

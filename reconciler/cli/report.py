@@ -13,12 +13,12 @@ import typer
 from reconciler.cli.options import CatalogName, Files, ShowLiterals, Timeout
 
 if TYPE_CHECKING:
-    from reconciler.core.filetable import FileTable
-    from reconciler.core.ledger import LedgerEntry
-    from reconciler.core.plan import Plan
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
-    from reconciler.report.gather import Sources
+    from reconciler.plan.ledger import LedgerEntry
+    from reconciler.plan.plan import Plan
+    from reconciler.render.report_gather import Sources
+    from reconciler.table.filetable import FileTable
 
 
 def register(app: typer.Typer) -> None:
@@ -36,8 +36,8 @@ def register(app: typer.Typer) -> None:
         """Write an HTML report: why so much is read, who gains, whether it pays back."""
         from reconciler.cli.plan import local_actor
         from reconciler.cli.targets import select
-        from reconciler.report.gather import gather
-        from reconciler.report.html import render_html
+        from reconciler.render.html import render_html
+        from reconciler.render.report_gather import gather
 
         step = select(table, file or [], catalog, timeout=timeout).steps[0]
         actor = local_actor(timeout)
@@ -60,7 +60,7 @@ def _write(path: Path, page: str) -> None:
 
 
 def _sources(proposal: Proposal, actor: LocalActor, now_ms: int, show_literals: bool) -> Sources:
-    from reconciler.report.gather import Sources
+    from reconciler.render.report_gather import Sources
 
     history = proposal.history
     plans = _executed(history.entries, actor)

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from reconciler.api.catalog_config import CatalogConfig
     from reconciler.api.documents import IcebergCatalog
-    from reconciler.catalog.plan_store import PlanStore
-    from reconciler.catalog.shared_state import SharedStore
-    from reconciler.catalog.state import Store
     from reconciler.cli.targets import Selection
-    from reconciler.core.execution import CatalogConfig
-    from reconciler.core.plan import Plan
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
+    from reconciler.plan.plan import Plan
+    from reconciler.state.plan_store import PlanStore
+    from reconciler.state.shared_state import SharedStore
+    from reconciler.state.state import Store
 
 
 def actor_of(chosen: Selection, timeout: float, shared: bool) -> LocalActor:
@@ -33,8 +33,8 @@ def actor_on(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float, shared: bool
 ) -> LocalActor:
     """Return this machine's I/O with its own state, or with the catalog's shared one."""
-    from reconciler.catalog.state import cache_directory
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
+    from reconciler.state.state import cache_directory
 
     return LocalActor(store_of(config, documents, timeout, shared), cache_directory(), timeout)
 
@@ -52,7 +52,7 @@ def store_of(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float, shared: bool
 ) -> Store:
     """Return the user's own state, or the catalog's shared one."""
-    from reconciler.catalog.state import StateStore, state_directory
+    from reconciler.state.state import StateStore, state_directory
 
     if not shared:
         return StateStore(state_directory())
@@ -63,8 +63,8 @@ def shared_store(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float
 ) -> SharedStore:
     """Return the catalog's shared state. An attempt made here still holds this machine's lease."""
-    from reconciler.catalog.shared_state import SharedStore
-    from reconciler.catalog.state import StateStore, state_directory
+    from reconciler.state.shared_state import SharedStore
+    from reconciler.state.state import StateStore, state_directory
 
     namespace, uri = system_of(config, documents)
     return SharedStore(
@@ -77,7 +77,7 @@ def plan_store(
     config: CatalogConfig, documents: Sequence[IcebergCatalog], timeout: float
 ) -> PlanStore:
     """Return the store of the catalog's published plans."""
-    from reconciler.catalog.plan_store import PlanStore
+    from reconciler.state.plan_store import PlanStore
 
     namespace, uri = system_of(config, documents)
     return PlanStore(config, uri, namespace=namespace, timeout=timeout, on_created=_say)
@@ -87,7 +87,7 @@ def system_of(
     config: CatalogConfig, documents: Sequence[IcebergCatalog]
 ) -> tuple[tuple[str, ...], str | None]:
     """Return (namespace of the shared state, URI of the plans) from the catalog's document."""
-    from reconciler.catalog.shared_backend import DEFAULT_NAMESPACE
+    from reconciler.state.shared_backend import DEFAULT_NAMESPACE
 
     for document in documents:
         if document.spec.catalog_name == config.name:

@@ -22,11 +22,11 @@ from reconciler.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reconciler.core.gate import Gate
     from reconciler.errors import ReconcilerError
-    from reconciler.loop.local import LocalActor
+    from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Step, TableState
+    from reconciler.plan.gate import Gate
 
 DEFAULT_DIRECTORY = "layouts"
 DAY = dt.timedelta(hours=24)
@@ -49,9 +49,9 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Show which tables have converged, and why the others have not."""
-        from reconciler.cli import terminal
         from reconciler.cli.shared import actor_of
         from reconciler.cli.targets import select as choose
+        from reconciler.render import terminal
 
         files = file or ([DEFAULT_DIRECTORY] if not table and Path(DEFAULT_DIRECTORY).is_dir()
                          else [])  # fmt: skip
@@ -81,9 +81,9 @@ def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
     An error of the table becomes its state and does not hide other tables; an error of the state
     directory is raised.
     """
-    from reconciler.core.observation import quoted_name
     from reconciler.errors import ReconcilerError, StateError
     from reconciler.loop.step import Approvals, judge_gate, state_of
+    from reconciler.table.observation import quoted_name
 
     name = quoted_name((step.target.catalog.name, *step.target.identifier))
     try:
@@ -124,7 +124,7 @@ def _row(
     state: TableState,
     actor: LocalActor,
 ) -> dict[str, Any]:
-    from reconciler.loop.local import spent_since
+    from reconciler.loop.local_actor import spent_since
     from reconciler.loop.waiting import refused, waiting
 
     now = step.clock()
@@ -190,7 +190,7 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
     elif output is Output.NAME:
         typer.echo("\n".join(row["table"] for row in rows))
     else:
-        from reconciler.cli.terminal import UNLIMITED, width
+        from reconciler.render.terminal import UNLIMITED, width
 
         now = dt.datetime.now(dt.UTC)
         typer.echo(render_status(rows, now, UNLIMITED if output is Output.WIDE else width()))
@@ -198,7 +198,7 @@ def _print(rows: list[dict[str, Any]], output: Output) -> None:
 
 def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> str:
     """Return one line per table; reasons that do not fit, and refusals, are on lines below."""
-    from reconciler.cli.terminal import UNLIMITED, blocks, tabulate, wrapped
+    from reconciler.render.terminal import UNLIMITED, blocks, tabulate, wrapped
 
     table = [["TABLE", "STATE", "WHY", "AMPL", "PENDING", "SPENT 24 h", "SINCE"]]
     table += [_cells(row, now) for row in rows]
@@ -216,7 +216,7 @@ def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> s
 
 
 def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
-    from reconciler.core.format import duration, iec
+    from reconciler.format import duration, iec
 
     if "error" in row:
         return [row["table"], row["state"], row["reason"], "-", "-", "-", "-"]
@@ -234,7 +234,7 @@ def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
 
 def _spent(spent: int, budget: int | None) -> str:
     """ "131.0 of 500.0 GiB"."""
-    from reconciler.core.format import iec
+    from reconciler.format import iec
 
     if budget is None:
         return iec(spent)

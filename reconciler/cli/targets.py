@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.api.builtin import builtin_policy
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.load import Documents, load
@@ -21,13 +22,12 @@ from reconciler.api.support import not_acted_on, unheld
 from reconciler.api.table_patterns import choose_policy, matches
 from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
 from reconciler.catalog.load import connect, list_namespaces, list_tables
-from reconciler.cli.terminal import plural
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import quoted_name
-from reconciler.core.plan import policy_hash
 from reconciler.errors import UserError
 from reconciler.loop.propose import Target
 from reconciler.loop.step import Step
+from reconciler.plan.plan import policy_hash
+from reconciler.render.terminal import plural
+from reconciler.table.observation import quoted_name
 
 DEFAULT_DIRECTORY = "layouts"
 """Where policies usually are."""

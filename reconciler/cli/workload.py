@@ -30,11 +30,11 @@ from reconciler.cli.options import (
 if TYPE_CHECKING:
     import datetime as dt
 
-    from reconciler.catalog.state import Store
-    from reconciler.core.coverage import Coverage
-    from reconciler.core.execution import CatalogConfig
-    from reconciler.core.observation import Observation
-    from reconciler.core.workload import ShapeBatch, Workload
+    from reconciler.api.catalog_config import CatalogConfig
+    from reconciler.queries.coverage import Coverage
+    from reconciler.queries.fragments import ShapeBatch, Workload
+    from reconciler.state.state import Store
+    from reconciler.table.observation import Observation
     from reconciler.workload_log.importing import Tally
     from reconciler.workload_log.tables import TableSchemas
 
@@ -116,8 +116,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show the shapes of imported queries: how often, how recent, what they explain."""
         from reconciler.catalog.discover import resolve_levels
-        from reconciler.catalog.state import StateStore, state_directory
         from reconciler.cli.shared import store_of
+        from reconciler.state.state import StateStore, state_directory
 
         documents = _documents(file)
         store: Store = StateStore(state_directory())
@@ -147,7 +147,7 @@ def _emit(body: dict[str, Any], output: Output, text: Any) -> None:
 
 
 def _width(output: Output, verbose: bool) -> int:
-    from reconciler.cli import terminal
+    from reconciler.render import terminal
 
     return terminal.UNLIMITED if verbose or output is Output.WIDE else terminal.width()
 
@@ -221,8 +221,8 @@ class CatalogTables:
         continues."""
         from reconciler.catalog.load import load_table
         from reconciler.catalog.metadata import schema_of
-        from reconciler.core.observation import quoted_name
         from reconciler.errors import UnavailableError, UserError
+        from reconciler.table.observation import quoted_name
         from reconciler.workload_log.tables import KnownTable
 
         name = quoted_name((self._config.name, *identifier))
@@ -292,8 +292,8 @@ def _queries(tallies: Sequence[tuple[Path, Tally]]) -> Counter[str]:
 def _import_document(
     tallies: Sequence[tuple[Path, Tally]], touched: Sequence[tuple[TouchedTable, int]]
 ) -> dict[str, Any]:
-    from reconciler.core.format import utc
-    from reconciler.core.observation import quoted_name
+    from reconciler.format import utc
+    from reconciler.table.observation import quoted_name
 
     skipped: Counter[str] = Counter()
     full_scans: Counter[str] = Counter()
@@ -326,8 +326,8 @@ def _import_document(
 
 
 def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
-    from reconciler.cli.terminal import tabulate
-    from reconciler.core.format import count
+    from reconciler.format import count
+    from reconciler.render.terminal import tabulate
 
     rows = [("LOG", "READ", "KEPT", "SKIPPED", "EARLIER")]
     rows += [
@@ -353,7 +353,7 @@ def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
 
 def _table_rows(tables: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
     """Return the logged queries, and the number of executions they represent if it differs."""
-    from reconciler.core.format import count
+    from reconciler.format import count
 
     return [("TABLE", "QUERIES", "")] + [
         (
@@ -378,7 +378,7 @@ def _where(files: Sequence[dict[str, Any]], reason: str) -> str:
 
 
 def _next_after_import(body: dict[str, Any], dialect: str, width: int) -> list[str]:
-    from reconciler.cli.terminal import commands, wrapped
+    from reconciler.render.terminal import commands, wrapped
 
     if body["tables"]:
         name = body["tables"][0]["table"]
@@ -430,13 +430,13 @@ def _table_document(
 ) -> dict[str, Any]:
     """Return a table's document. tolerant: a table that is gone is an entry, not an error."""
     from reconciler.cli.plan import local_actor
-    from reconciler.core.coverage import coverage
-    from reconciler.core.format import utc
-    from reconciler.core.moving import with_detected_movement
-    from reconciler.core.observation import quoted_name
-    from reconciler.core.workload import batch_fragments
     from reconciler.errors import UserError
+    from reconciler.format import utc
     from reconciler.loop.propose import Target
+    from reconciler.queries.coverage import coverage
+    from reconciler.queries.fragments import batch_fragments
+    from reconciler.queries.moving_windows import with_detected_movement
+    from reconciler.table.observation import quoted_name
 
     name = quoted_name((config.name, *identifier))
     try:
@@ -475,8 +475,8 @@ def _shape(
 ) -> dict[str, Any]:
     import numpy as np
 
-    from reconciler.core.format import utc
-    from reconciler.core.predicate import TRUE, render
+    from reconciler.format import utc
+    from reconciler.queries.predicate import TRUE, render
 
     recorded = batch.recorded_bytes[np.isfinite(batch.recorded_bytes)]
     values = _latest_literals(batch) if show_literals and batch.unbound is None else None
@@ -509,7 +509,7 @@ def _latest_literals(batch: ShapeBatch) -> list[Any]:
 
 
 def render_show(body: dict[str, Any], width: int) -> str:
-    from reconciler.cli.terminal import tabulate
+    from reconciler.render.terminal import tabulate
 
     lines: list[str] = []
     for item in body["items"]:
@@ -521,7 +521,7 @@ def render_show(body: dict[str, Any], width: int) -> str:
 
 
 def _table_lines(item: dict[str, Any], width: int) -> list[str]:
-    from reconciler.cli.terminal import commands, flow, plural, tabulate, wrapped
+    from reconciler.render.terminal import commands, flow, plural, tabulate, wrapped
 
     if "error" in item:
         return wrapped(f"{item['table']}   {item['error']}", width, indent="  ")
@@ -546,8 +546,8 @@ def _table_lines(item: dict[str, Any], width: int) -> list[str]:
 
 def _shape_lines(shapes: Sequence[dict[str, Any]], width: int) -> list[str]:
     """Return one row per shape; a very long condition ends in an ellipsis (-v shows all of it)."""
-    from reconciler.cli.terminal import UNLIMITED, clip, tabulate
-    from reconciler.core.format import count
+    from reconciler.format import count
+    from reconciler.render.terminal import UNLIMITED, clip, tabulate
 
     rows = [["WEIGHT", "SHARE", "PER DAY", "LAST SEEN", "CONDITION"]]
     for shape in shapes:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.core.cost import Demand, TableView, read_shape, table_view
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.schema import Schema
-from reconciler.core.workload import Fragment, ShapeBatch, batch_fragments
 from reconciler.demo.tpch import Query
+from reconciler.queries.fragments import Fragment, ShapeBatch, batch_fragments
+from reconciler.queries.read_cost import Demand, TableView, read_shape, table_view
+from reconciler.table.schema import Schema
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 

@@ -20,7 +20,7 @@ from typing import Any
 from reconciler.demo.data import CATALOG, NAMESPACE, Place
 from reconciler.demo.tpch import Query
 from reconciler.errors import UnavailableError
-from reconciler.jobs import class_data, runtime
+from reconciler.spark import class_data, runtime
 
 MARK = "demo-result "
 AFTERWARDS = "afterwards"

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.format import count, duration, iec, percent
-from reconciler.core.ledger import ReadCheck
-from reconciler.core.schema import Schema
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.demo import data, measure, reporting, tpch
 from reconciler.demo.measure import Reading
 from reconciler.demo.reporting import Run
 from reconciler.demo.tpch import Query
 from reconciler.errors import EXIT_OK, InternalError
+from reconciler.format import count, duration, iec, percent
+from reconciler.plan.ledger import ReadCheck
+from reconciler.table.schema import Schema
 
 ROUND_SEED, SHIFT_SEED = 1, 2
 DISK_BYTES = 3 << 30
@@ -114,7 +114,7 @@ def opening(demo: Demo) -> None:
 def _versions() -> str:
     from importlib.metadata import version
 
-    from reconciler.jobs import runtime
+    from reconciler.spark import runtime
 
     runtime.check_java()
     parts = [f"{name} {version(name)}" for name in ("pyspark", "pyiceberg", "tpchgen-cli")]
@@ -190,7 +190,7 @@ def apply_first(demo: Demo) -> None:
 def _checks(demo: Demo) -> list[ReadCheck]:
     """Return the ledger's predicted and measured reading of both fact tables."""
     from reconciler.catalog.observe import observe_table
-    from reconciler.catalog.state import StateStore
+    from reconciler.state.state import StateStore
 
     store = StateStore(demo.place.state)
     found: list[ReadCheck] = []

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.documents import Engine, Jobs
+from reconciler.api.reach import STRICT, Reach
 from reconciler.api.version import API_VERSION
-from reconciler.core.pods import (
+from reconciler.kube.pods import (
     ATTEMPT_LABEL,
     CATALOG_ANNOTATION,
     DIGEST_ANNOTATION,
@@ -33,7 +34,6 @@ from reconciler.core.pods import (
     work_mounts,
     work_volumes,
 )
-from reconciler.core.reach import STRICT, Reach
 
 CONTAINER = "driver"
 

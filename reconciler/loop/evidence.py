@@ -2,7 +2,7 @@
 strings.
 
 A plan document has no floats (it is hashed), so ratios are in thousandths and times in
-milliseconds; `cli.plan_text` and `report` format them for people.
+milliseconds; `render.plan_text` and `report` format them for people.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from reconciler.advisor.advice import (
     ShapeEffect,
 )
 from reconciler.api.documents import TableLayoutPolicy, to_document
-from reconciler.core.actions import ActionType, layout_of
-from reconciler.core.considered import partitions_of
-from reconciler.core.explain import QUIET_PERIOD, key_text, partition_text, rewrite_text
-from reconciler.core.filetable import FileTable
-from reconciler.core.format import utc
-from reconciler.core.interval import Interval
-from reconciler.core.observation import Observation
-from reconciler.core.plan import WRITTEN, Plan
-from reconciler.core.predicate import Literal, render
-from reconciler.core.schema import Schema
-from reconciler.core.workload import ShapeBatch, Workload
+from reconciler.format import utc
 from reconciler.loop.waiting import quiet_ends, waiting
+from reconciler.plan.actions.action import ActionType, layout_of
+from reconciler.plan.plan import WRITTEN, Plan
+from reconciler.plan.prediction_interval import Interval
+from reconciler.plan.reasons import QUIET_PERIOD, key_text, partition_text, rewrite_text
+from reconciler.plan.rejected import partitions_of
+from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.predicate import Literal, render
+from reconciler.table.filetable import FileTable
+from reconciler.table.observation import Observation
+from reconciler.table.schema import Schema
 
 STALE_WORKLOAD_MS = 30 * 86_400_000
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.simulate.demand import demands
-from reconciler.core.cost import read_shape, table_view
-from reconciler.core.filetable import FileTable
-from reconciler.core.sample import RowGroups
-from reconciler.core.workload import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.table.filetable import FileTable
+from reconciler.table.sample import RowGroups
 
 DAY_MS = 86_400_000
 

@@ -15,16 +15,8 @@ import numpy as np
 
 from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.core.drift import auto_target_bytes
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.filetable import FileTable, Int64
-from reconciler.core.ledger import trust
-from reconciler.core.observation import Observation
-from reconciler.core.plan import Plan, PlannedAction, freeze
-from reconciler.core.sample import RowGroups, RowSample
-from reconciler.core.standing import ActionState, Head, Validity, judge
-from reconciler.core.workload import Workload
 from reconciler.errors import FileMissingError
 from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
@@ -33,6 +25,14 @@ from reconciler.loop.evidence import (
     predicted,
 )
 from reconciler.loop.settings import History, done_actions, settings_for
+from reconciler.plan.drift import auto_target_bytes
+from reconciler.plan.ledger import trust
+from reconciler.plan.plan import Plan, PlannedAction, freeze
+from reconciler.plan.standing import ActionState, Head, Validity, judge
+from reconciler.queries.fragments import Workload
+from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.observation import Observation
+from reconciler.table.sample import RowGroups, RowSample
 
 FEW_FILES = 128
 """Tables of at most this many files are planned with the footers of all of them.
@@ -257,7 +257,7 @@ def with_footer(files: FileTable) -> Int64:
 
 def predicate_columns(workload: Workload) -> tuple[int, ...]:
     """Return the field ids that some fragment filters on: the only columns that a sketch reads."""
-    from reconciler.core.predicate import fields_of
+    from reconciler.queries.predicate import fields_of
 
     return tuple(sorted({f for batch in workload.shapes for f in fields_of(batch.predicate)}))
 

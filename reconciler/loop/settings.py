@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 from reconciler.advisor.advice import AGGRESSIVENESS, Debt, Objectives, Settings
 from reconciler.api.documents import PolicySpec, TableLayoutPolicy
-from reconciler.core.budget import Budget
-from reconciler.core.cost import Rho, rho_from
-from reconciler.core.ledger import (
+from reconciler.errors import KeyNotFoundError
+from reconciler.plan.budget import Budget
+from reconciler.plan.ledger import (
     LedgerEntry,
     ReadCheck,
     read_calibration,
     throughput,
     written_layouts,
 )
-from reconciler.core.observation import ACTION_IDS, PLAN_ID, Observation
-from reconciler.core.schema import Field, Schema, SortColumn
-from reconciler.core.values import partition_identity
-from reconciler.errors import KeyNotFoundError
+from reconciler.queries.read_cost import Rho, rho_from
+from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation
+from reconciler.table.schema import Field, Schema, SortColumn
+from reconciler.table.values import partition_identity
 
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
 DEFAULT_ROW_GROUP = 128 << 20

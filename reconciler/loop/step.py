@@ -17,13 +17,6 @@ from typing import Protocol
 import numpy as np
 
 from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
-from reconciler.core.budget import Spent
-from reconciler.core.execution import Event, ExecutionRequest, ExecutionResult
-from reconciler.core.filetable import FileTable, Int64
-from reconciler.core.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
-from reconciler.core.ledger import ReadCheck, Reservation
-from reconciler.core.observation import Observation
-from reconciler.core.plan import Plan, PlannedAction, written_share
 from reconciler.errors import StalePlanError
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.propose import (
@@ -37,6 +30,13 @@ from reconciler.loop.propose import (
 )
 from reconciler.loop.settings import budgets_of
 from reconciler.loop.waiting import refused, waiting
+from reconciler.plan.budget import Spent
+from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.plan.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
+from reconciler.plan.ledger import ReadCheck, Reservation
+from reconciler.plan.plan import Plan, PlannedAction, written_share
+from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.observation import Observation
 
 CONVERGED = "Converged"
 PENDING = "Pending"

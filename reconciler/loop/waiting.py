@@ -14,11 +14,11 @@ from typing import Any
 
 from reconciler.advisor.advice import HORIZON_MS, Advice, Rejected
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.core import explain
-from reconciler.core.branches import live_branch, of_observation
-from reconciler.core.filetable import Partition
-from reconciler.core.format import iec, utc
-from reconciler.core.observation import Observation
+from reconciler.format import iec, utc
+from reconciler.plan import reasons
+from reconciler.table.branches import live_branch, of_observation
+from reconciler.table.filetable import Partition
+from reconciler.table.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Waiting:
 
 def waiting(advice: Advice, observation: Observation, policy: TableLayoutPolicy) -> Waiting | None:
     """Return the rewrites that wait, None if there are none."""
-    held = [item for item in advice.rejected if item.reason == explain.QUIET_PERIOD]
+    held = [item for item in advice.rejected if item.reason == reasons.QUIET_PERIOD]
     if not held:
         return None
     ends = [end for end in quiet_ends(held, observation, policy) if end is not None]
@@ -79,14 +79,14 @@ def quiet_ends(
 ) -> list[int | None]:
     """Return, per candidate, when its partition's quiet period ends; None if it does not wait for
     one."""
-    if not any(item.reason == explain.QUIET_PERIOD for item in rejected):
+    if not any(item.reason == reasons.QUIET_PERIOD for item in rejected):
         return [None] * len(rejected)
     last = _last_changes(observation)
     files = observation.files
     period = policy.spec.layout.files.quiet_period_seconds * 1000
 
     def end(item: Rejected) -> int | None:
-        if item.reason != explain.QUIET_PERIOD:
+        if item.reason != reasons.QUIET_PERIOD:
             return None
         numbers = {int(files.partition[files.row_of[path]]) for path in item.inputs}
         places = {files.partitions[number] for number in numbers}
@@ -118,7 +118,7 @@ def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolic
     moments = [end for end in quiet_ends(advice.rejected, observation, policy) if end is not None]
     files = observation.files
     for item in advice.rejected:
-        if item.reason == explain.RECENTLY_WRITTEN and item.inputs:
+        if item.reason == reasons.RECENTLY_WRITTEN and item.inputs:
             rows = [files.row_of[path] for path in item.inputs]
             moments.append(_whole_second(int(files.added_ms[rows].max()) + HORIZON_MS))
     return min(moments, default=None)

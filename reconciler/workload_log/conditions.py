@@ -21,8 +21,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from reconciler.core.moving import event_in_domain
-from reconciler.core.predicate import (
+from reconciler.queries.moving_windows import event_in_domain
+from reconciler.queries.predicate import (
     FALSE,
     TRUE,
     Always,
@@ -38,8 +38,8 @@ from reconciler.core.predicate import (
     Ref,
     StartsWith,
 )
-from reconciler.core.schema import Field, Schema
-from reconciler.core.values import Kind, decimal_scale, encode_wide_decimal, micros
+from reconciler.table.schema import Field, Schema
+from reconciler.table.values import Kind, decimal_scale, encode_wide_decimal, micros
 from reconciler.workload_log.fold import (
     UNBOUND,
     Binding,

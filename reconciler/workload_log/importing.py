@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
-from reconciler.core.workload import Fragment
+from reconciler.queries.fragments import Fragment
 
 BATCH = 20_000
 """Fragments stored in one commit: bounds memory and the number of commits."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.core.predicate import TRUE, fields_of
-from reconciler.core.schema import Schema
-from reconciler.core.workload import Fragment
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import TRUE, fields_of
+from reconciler.table.schema import Schema
 from reconciler.workload_log.fold import Binding
 from reconciler.workload_log.importing import (
     BATCH,

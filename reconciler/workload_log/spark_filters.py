@@ -13,8 +13,8 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from reconciler.core.predicate import FALSE, TRUE
-from reconciler.core.schema import Field, Schema
+from reconciler.queries.predicate import FALSE, TRUE
+from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.conditions import (
     Bound,
     Leaf,

@@ -24,9 +24,9 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.schema import MappingSchema
 from sqlglot.tokenizer_core import TokenType
 
-from reconciler.core.predicate import TRUE, Literal, Predicate, fields_of
-from reconciler.core.schema import Schema
 from reconciler.errors import UserError
+from reconciler.queries.predicate import TRUE, Literal, Predicate, fields_of
+from reconciler.table.schema import Schema
 from reconciler.workload_log.complexity import (
     MAX_SQL,
     MAX_STATEMENTS,
@@ -61,7 +61,7 @@ _OWN = re.compile(r"(?:/\*|--)\s*layoutctl|layout\.attempt-id", re.IGNORECASE)
 class Demand:
     """One scan of one table by one query.
 
-    The fields are those of `core.workload.Fragment`; note: why it counts as a full scan, or "".
+    The fields are those of `queries.fragments.Fragment`; note: why it counts as a full scan, or "".
     """
 
     table: KnownTable

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.core.workload import Fragment
+from reconciler.queries.fragments import Fragment
 from reconciler.workload_log.fold import named_zone, parse_timestamp
 from reconciler.workload_log.importing import (
     BATCH,

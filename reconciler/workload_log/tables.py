@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from reconciler.core.schema import Schema
+from reconciler.table.schema import Schema
 
 
 @dataclass(frozen=True)

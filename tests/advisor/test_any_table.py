@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
-from reconciler.core.actions import HILBERT
-from reconciler.core.cost import read_shape, table_view
-from reconciler.core.rowfilter import matches
-from reconciler.core.sample import RowSample
-from reconciler.core.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
-from reconciler.core.workload import Fragment, Workload
+from reconciler.plan.actions.action import HILBERT
+from reconciler.queries.fragments import Fragment, Workload
+from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.queries.row_filter import matches
+from reconciler.table.sample import RowSample
+from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
 from tests.advisor.worlds import DAY, SETTINGS, workload
-from tests.core.worlds import World, file_table, predicates, row_values, settings_of, worlds
+from tests.queries.worlds import World, file_table, predicates, row_values, settings_of, worlds
 
 _ONE_COLUMN = Schema(0, (Field(1, "c1", "long"),))
 

@@ -13,16 +13,16 @@ from reconciler.advisor.advice import AdviceInput, Debt, Objectives
 from reconciler.advisor.decide import decide
 from reconciler.advisor.properties import ROW_GROUP_SIZE, TARGET_SIZE, set_properties
 from reconciler.advisor.simulate.table import empty_table
-from reconciler.core import explain
-from reconciler.core.actions import (
+from reconciler.plan import reasons
+from reconciler.plan.actions.action import (
     HILBERT,
     ActionType,
     action_from_canonical,
     layout_of,
     wanted_terms,
 )
-from reconciler.core.schema import Field, PartitionField, PartitionSpec, SortColumn
-from reconciler.jobs.group import InputFile, make_groups
+from reconciler.spark.group import InputFile, make_groups
+from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
     DAY,
@@ -87,7 +87,7 @@ def test_two_filtered_columns_get_a_hilbert_pair_and_the_single_keys_are_listed_
     (scored,) = advice.actions
     assert scored.action.curve == HILBERT
     assert {column.field_id for column in scored.action.key} == {DATE, PART}
-    others = [item for item in advice.rejected if item.reason == explain.OTHER_KEY]
+    others = [item for item in advice.rejected if item.reason == reasons.OTHER_KEY]
     assert others
     assert all(item.read_after > advice.read_after.mid for item in others)
 
@@ -197,13 +197,13 @@ def test_queries_that_match_nearly_every_row_get_nothing():
     work = workload(range_workload(random, PART, 60, 98_000, 100_000))
     advice = advise(_table(), work)
     assert advice.actions == ()
-    assert _reasons(advice)[0] == explain.NOT_PRUNABLE
+    assert _reasons(advice)[0] == reasons.NOT_PRUNABLE
 
 
 def test_a_rate_too_low_to_pay_back_gets_nothing_with_the_number():
     advice = advise(_table(), _selective(count=20, weight=0.02))
     assert advice.actions == ()
-    assert _reasons(advice)[0] == explain.BELOW_COST
+    assert _reasons(advice)[0] == reasons.BELOW_COST
     assert "of what it costs" in advice.rejected[0].message
 
 
@@ -226,21 +226,21 @@ def test_a_window_that_has_moved_past_the_data_gets_nothing():
     ahead = [replace(f, moving=(3, 10)) for f in moving]
     advice = advise(table, workload(ahead), settled)
     assert advice.actions == ()
-    assert _reasons(advice)[0] == explain.WINDOW_MOVED
+    assert _reasons(advice)[0] == reasons.WINDOW_MOVED
 
 
 def test_a_layout_that_serves_its_queries_gets_nothing():
     work = workload(range_workload(np.random.default_rng(0), KEY, 80, 30_000, 60_000, weight=20))
     advice = advise(_table(jitter=1), work)
     assert advice.actions == ()
-    assert _reasons(advice)[0] == explain.WELL_CLUSTERED
+    assert _reasons(advice)[0] == reasons.WELL_CLUSTERED
 
 
 def test_without_queries_or_with_too_little_coverage_nothing_is_reclustered():
-    assert _reasons(advise(_table(), NONE)) == [explain.NO_WORKLOAD]
+    assert _reasons(advise(_table(), NONE)) == [reasons.NO_WORKLOAD]
     low = advise(_table(), _selective(), replace(SETTINGS, coverage=0.4))
     assert low.actions == ()
-    assert _reasons(low)[0] == explain.LOW_COVERAGE
+    assert _reasons(low)[0] == reasons.LOW_COVERAGE
     assert "40 %" in low.rejected[0].message
 
 
@@ -249,7 +249,7 @@ def test_partitions_in_their_quiet_period_are_left_alone():
     assert advise(_table(), _selective(), quiet).actions == ()
     packed = advise(_table(rows_per_file=200), NONE, quiet)
     assert packed.actions == ()
-    assert explain.QUIET_PERIOD in _reasons(packed)
+    assert reasons.QUIET_PERIOD in _reasons(packed)
 
 
 def test_files_with_equality_deletes_or_encryption_are_never_inputs():
@@ -282,7 +282,7 @@ def test_files_that_no_decision_looks_at_are_told_by_why():
     )
     sample = table.sample(np.arange(len(files)), 128)
     advice = decide(AdviceInput(marked, work, SETTINGS, table.row_groups(), sample))
-    told = {item.message: item.inputs for item in _of_reason(advice, explain.NOT_REWRITABLE)}
+    told = {item.message: item.inputs for item in _of_reason(advice, reasons.NOT_REWRITABLE)}
     assert told == {
         "2 files of another format than Parquet: not supported yet": tuple(files.path[:2]),
         "1 file encrypted: not supported yet": (files.path[2],),
@@ -308,7 +308,7 @@ def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
         files = replace(files, schema=replace(files.schema, fields=fields, alike=alike))
     advice = _decided(table, files, work, settings)
     assert not advice.actions
-    assert advice.rejected[0].reason == explain.NOT_REWRITABLE
+    assert advice.rejected[0].reason == reasons.NOT_REWRITABLE
     assert why in advice.rejected[0].message
 
 
@@ -361,7 +361,7 @@ def test_what_one_rewrite_left_is_not_given_to_the_same_rewrite_again():
     done = replace(SETTINGS, written={"p-0a1b": frozenset({layout})})
     again = _decided(table, ours, work, done)
     assert again.actions == ()
-    assert explain.SAME_AGAIN in _reasons(again)
+    assert reasons.SAME_AGAIN in _reasons(again)
     other = replace(SETTINGS, written={"p-9": frozenset({layout})})
     assert _decided(table, ours, work, other).actions
     deleted = np.zeros(len(files), dtype=np.int64)
@@ -421,7 +421,7 @@ def test_a_merge_that_mixes_what_queries_keep_apart_is_vetoed():
                   row_group_bytes=ROW_BYTES * rows * 20)  # fmt: skip
     vetoed = advise(table, work, big)
     assert vetoed.actions == ()
-    assert explain.RAISES_READS in _reasons(vetoed)
+    assert reasons.RAISES_READS in _reasons(vetoed)
     assert advise(table, NONE, big).actions != ()
 
 

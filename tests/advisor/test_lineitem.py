@@ -16,10 +16,10 @@ from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable, empty_table
-from reconciler.core.cost import read_shape, table_view
-from reconciler.core.predicate import And, Comparison, Ref
-from reconciler.core.schema import Field, Schema
-from reconciler.core.workload import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.table.schema import Field, Schema
 
 DAY = 86_400_000
 ORDER, PART, SHIP, RECEIPT, MODE, PRICE = 1, 2, 3, 4, 5, 6

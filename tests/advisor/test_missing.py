@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.advisor.simulate.missing import CLASSES, NULL, held, missing
 from reconciler.advisor.simulate.pool import HILBERT_BITS, build_pool, even_ranks
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if, merged_whole, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.catalog.sketch import sample_rows
-from reconciler.core.actions import HILBERT, LEXICOGRAPHIC
-from reconciler.core.cost import Demand, TableView, read_shape, table_view
-from reconciler.core.filetable import UNKNOWN, ColumnBounds, FileTable
-from reconciler.core.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
-from reconciler.core.schema import Field, Schema, SortColumn
-from reconciler.core.values import Kind
-from reconciler.core.workload import Fragment, batch_fragments
+from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC
+from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
+from reconciler.queries.read_cost import Demand, TableView, read_shape, table_view
+from reconciler.state.sketch import sample_rows
+from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
+from reconciler.table.hilbert import hilbert_index
+from reconciler.table.schema import Field, Schema, SortColumn
+from reconciler.table.values import Kind
 from tests.advisor.worlds import DAY
 from tests.conftest import sqlite_catalog
 

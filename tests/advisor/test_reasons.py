@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from reconciler.advisor.advice import Advice, Rejected
-from reconciler.core import explain
-from reconciler.core.schema import SortColumn
+from reconciler.plan import reasons
+from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
     DAY,
@@ -58,8 +58,8 @@ def _of(advice: Advice, reason: str) -> list[Rejected]:
 def test_a_window_that_moved_explains_only_what_it_would_have_saved(moving, fixed, said):
     advice = advise(_table(jitter=400), workload(_gone_by(moving), _rare(fixed)), SETTLED)
     assert advice.actions == ()
-    assert bool(_of(advice, explain.WINDOW_MOVED)) is said
-    assert _of(advice, explain.BELOW_COST) or said
+    assert bool(_of(advice, reasons.WINDOW_MOVED)) is said
+    assert _of(advice, reasons.BELOW_COST) or said
 
 
 @pytest.mark.parametrize("short", [1.05, 1.5, 1.9])
@@ -70,7 +70,7 @@ def test_what_needs_twice_the_saving_says_so_beside_the_number(short):
     value = SETTINGS.rho.value * scored.saving_low / scored.cost / short
     costly = replace(SETTINGS, rho=replace(SETTINGS.rho, value=value))
     written = tuple(replace(f, ours=True, added_ms=SETTINGS.now_ms) for f in table.files)
-    told = _of(advise(replace(table, files=written), work, costly), explain.RECENTLY_WRITTEN)
+    told = _of(advise(replace(table, files=written), work, costly), reasons.RECENTLY_WRITTEN)
     assert told
     for item in told:
         assert "rewritten within the horizon, which needs twice the saving" in item.message
@@ -85,11 +85,11 @@ def test_what_needs_twice_the_saving_says_so_beside_the_number(short):
     ],
 )
 def test_a_saving_that_is_short_shows_of_what(saving, needed, says):
-    assert explain.short_of(saving, 1.0, needed) == says
+    assert reasons.short_of(saving, 1.0, needed) == says
 
 
 def test_a_saving_too_uncertain_to_count_on_is_not_called_a_loss():
-    told = explain.torn(-1.4, 4.5, 1.0)
+    told = reasons.torn(-1.4, 4.5, 1.0)
     assert told == (
         "would save 4.5x of what it costs on average, and lose 1.4x in one case of ten, "
         "which decides"
@@ -110,23 +110,23 @@ def test_the_quiet_period_names_just_what_would_be_done_without_it(table, work, 
     free = advise(table, workload(work), settings)
     held = advise(table, workload(work), replace(settings, quiet_partitions=QUIET))
     assert held.actions == ()
-    waits = _of(held, explain.QUIET_PERIOD)
+    waits = _of(held, reasons.QUIET_PERIOD)
     assert [item.inputs for item in waits] == [item.action.inputs for item in free.actions]
     assert waits[0].title.startswith(what)
     assert f", {waits[0].files} files" in waits[0].title
-    assert not _of(held, explain.WELL_CLUSTERED)
+    assert not _of(held, reasons.WELL_CLUSTERED)
 
 
 def test_a_table_with_nothing_to_do_waits_for_no_quiet_period():
     work = workload(range_workload(np.random.default_rng(0), KEY, 80, 30_000, 60_000, weight=20))
     advice = advise(_table(jitter=1), work, replace(SETTINGS, quiet_partitions=QUIET))
     assert advice.actions == ()
-    assert not _of(advice, explain.QUIET_PERIOD)
-    assert _of(advice, explain.WELL_CLUSTERED)
+    assert not _of(advice, reasons.QUIET_PERIOD)
+    assert _of(advice, reasons.WELL_CLUSTERED)
 
 
 def test_files_that_may_be_rewritten_are_sketched_before_those_that_wait():
     work = workload(range_workload(np.random.default_rng(0), PART, 60, 1_000, 100_000, weight=5))
     waiting = advise(_table(), work, replace(SETTINGS, quiet_partitions=QUIET), rows_per_file=0)
     assert len(waiting.wanted_sketches)
-    assert explain.NO_SAMPLE not in {item.reason for item in waiting.rejected}
+    assert reasons.NO_SAMPLE not in {item.reason for item in waiting.rejected}

@@ -25,12 +25,12 @@ from reconciler.advisor.simulate.stored import (
 from reconciler.advisor.simulate.whatif import Rewrite, merged_whole, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.catalog.sketch import sample_rows
-from reconciler.core.actions import LEXICOGRAPHIC
-from reconciler.core.cost import TableView, table_view
-from reconciler.core.filetable import UNKNOWN
-from reconciler.core.row_groups import PAGE_ROWS
-from reconciler.core.schema import SortColumn
+from reconciler.plan.actions.action import LEXICOGRAPHIC
+from reconciler.queries.read_cost import TableView, table_view
+from reconciler.state.sketch import sample_rows
+from reconciler.table.filetable import UNKNOWN
+from reconciler.table.row_group_bytes import PAGE_ROWS
+from reconciler.table.schema import SortColumn
 from tests.conftest import sqlite_catalog
 
 WIDTHS = {"id": 8, "buyer": 8, "day": 4, "price": 8, "rate": 8, "kind": 24, "clerk": 24, "note": 24,

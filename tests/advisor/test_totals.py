@@ -10,9 +10,9 @@ import pytest
 from reconciler.advisor.advice import AdviceInput, Objectives
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if
-from reconciler.core.actions import LEXICOGRAPHIC
-from reconciler.core.cost import row_group_count, table_view
-from reconciler.core.schema import SortColumn
+from reconciler.plan.actions.action import LEXICOGRAPHIC
+from reconciler.queries.read_cost import row_group_count, table_view
+from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
     PART,

@@ -12,8 +12,8 @@ from reconciler.advisor.wair.boundary import boundary_files, greedy_boundaries
 from reconciler.advisor.wair.cut import allowance_credit, cut, spending_limit
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
 from reconciler.advisor.wair.utilization import file_savings, utilization
-from reconciler.core.cost import table_view
-from reconciler.core.rowfilter import matches
+from reconciler.queries.read_cost import table_view
+from reconciler.queries.row_filter import matches
 from tests.advisor.worlds import (
     DAY,
     KEY,

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.advisor.simulate.demand import MAX_QUERIES, demands
-from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if, merged_whole, what_if
-from reconciler.core.actions import HILBERT, LEXICOGRAPHIC, Action, ActionType
-from reconciler.core.cost import read_shape, table_view
-from reconciler.core.pruning import may_match
-from reconciler.core.schema import SortColumn
+from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, Action, ActionType
+from reconciler.queries.pruning import may_match
+from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.table.hilbert import hilbert_index
+from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
     DAY,

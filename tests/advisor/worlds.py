@@ -11,10 +11,10 @@ from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable, empty_table
-from reconciler.core.cost import Demand, ShapeReading, read_shape, table_view
-from reconciler.core.predicate import And, Comparison, Predicate, Ref
-from reconciler.core.schema import Field, Schema
-from reconciler.core.workload import Fragment, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.predicate import And, Comparison, Predicate, Ref
+from reconciler.queries.read_cost import Demand, ShapeReading, read_shape, table_view
+from reconciler.table.schema import Field, Schema
 
 DAY = 86_400_000
 KEY, DATE, PART, VALUE = 1, 2, 3, 4

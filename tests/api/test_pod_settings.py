@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.api.pod_settings import problems, refused_label, refused_variable
-from reconciler.core.pods import CA_VARIABLES
+from reconciler.kube.pods import CA_VARIABLES
 
 LOADS_CODE = [
     "JAVA_TOOL_OPTIONS",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.observe import observe_table
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import Observation
+from reconciler.table.observation import Observation
 from tests.conftest import sqlite_catalog
 
 

@@ -8,9 +8,9 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.types import DateType, DoubleType, FloatType, IntegerType, LongType, TimestampType
 
-from reconciler.core.filetable import UNKNOWN, FileTable
-from reconciler.core.observation import Observation
-from reconciler.core.values import Kind, encode, kind_of
+from reconciler.table.filetable import UNKNOWN, FileTable
+from reconciler.table.observation import Observation
+from reconciler.table.values import Kind, encode, kind_of
 
 DAY_US = 86_400_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.core.filetable import ColumnBounds, FileTable
-from reconciler.core.schema import Field, PartitionField, PartitionSpec, Schema
-from reconciler.core.values import Kind
+from reconciler.table.filetable import ColumnBounds, FileTable
+from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
+from reconciler.table.values import Kind
 
 
 def small_file_table() -> FileTable:

@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyiceberg
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.served_properties import names_code
 from reconciler.catalog.claim import claim
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.load import connect, load_table, within
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.properties import pyiceberg_properties, spark_conf
-from reconciler.catalog.shared_state import SharedStore
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import UnavailableError, UserError
+from reconciler.state.shared_state import SharedStore
 from tests.class_properties import ALL, PYICEBERG
 from tests.hostile_catalog import (
     CONFIG,

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import OWNER_PROPERTY, claim, owner_of, release
 from reconciler.catalog.load import connect
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import UserError
 
 ROWS = pa.table({"id": [1, 2, 3]})

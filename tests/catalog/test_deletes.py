@@ -10,8 +10,8 @@ import numpy as np
 from reconciler.catalog.assemble import DeleteFiles, no_entries
 from reconciler.catalog.deletes import FILE_PATH_FIELD, apply_deletes
 from reconciler.catalog.manifest import NULL, Entries, FieldStats, RawBounds
-from reconciler.core.filetable import FileTable
-from reconciler.core.schema import PartitionField, PartitionSpec, Schema
+from reconciler.table.filetable import FileTable
+from reconciler.table.schema import PartitionField, PartitionSpec, Schema
 
 SPECS = {
     0: PartitionSpec(0),

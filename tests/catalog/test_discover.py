@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import IcebergCatalog, from_document
 from reconciler.catalog.discover import (
     find_catalogs,
@@ -15,7 +16,6 @@ from reconciler.catalog.discover import (
     resolve_table,
 )
 from reconciler.catalog.properties import properties_from_spark, pyiceberg_properties, spark_conf
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import UserError
 
 SPARK_DEFAULTS = """

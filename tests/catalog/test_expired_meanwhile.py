@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog import observe
 from reconciler.catalog.load import connect, load_table
 from reconciler.catalog.observe import observe_table
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import FileMissingError, TableDamagedError, UnsupportedError
 from tests.conftest import sqlite_catalog
 

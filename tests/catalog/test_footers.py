@@ -15,16 +15,16 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StructType
 
-from reconciler.catalog import sketch
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_footer, read_row_groups, zone_map
-from reconciler.catalog.sketch import sample_rows
-from reconciler.catalog.state import StateStore
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.filetable import UNKNOWN
-from reconciler.core.observation import Observation
-from reconciler.core.schema import Field, Schema
-from reconciler.core.values import Kind, encode
 from reconciler.errors import UserError
+from reconciler.state import sketch
+from reconciler.state.sketch import sample_rows
+from reconciler.state.state import StateStore
+from reconciler.table.filetable import UNKNOWN
+from reconciler.table.observation import Observation
+from reconciler.table.schema import Field, Schema
+from reconciler.table.values import Kind, encode
 from tests.catalog.test_observe import EVERYTHING, rows, simple
 
 Look = Callable[..., Observation]
@@ -108,7 +108,7 @@ def test_time_units_of_other_writers_are_converted_outwards(tmp_path: Path, unit
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     from reconciler.catalog.footers import read_footer
-    from reconciler.core.schema import Field, Schema
+    from reconciler.table.schema import Field, Schema
 
     moment = 1_700_000_000_123
     scale = {"ms": 1, "us": 10**3, "ns": 10**6}[unit]

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.load import (
     connect,
@@ -24,7 +25,6 @@ from reconciler.catalog.load import (
 )
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.properties import sqlite_path
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import EXIT_UNAVAILABLE, AccessDeniedError, UnavailableError, UserError
 
 

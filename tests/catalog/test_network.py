@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.reach import STRICT, Reach, networks
 from reconciler.catalog.load import connect, list_namespaces, within
 from reconciler.catalog.network import check_config, check_host, check_properties, on_behalf
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.reach import STRICT, Reach, networks
 from reconciler.errors import ReconcilerError, RefusedAddressError
 from tests.catalog.silent import redirecting, saying, serving
 

@@ -36,11 +36,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.filetable import UNKNOWN
-from reconciler.core.observation import Observation
-from reconciler.core.values import Kind, decode_wide_decimal
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import ReconcilerError, UnsupportedError, UserError
+from reconciler.table.filetable import UNKNOWN
+from reconciler.table.observation import Observation
+from reconciler.table.values import Kind, decode_wide_decimal
 from tests.catalog.reference import assert_same
 
 Look = Callable[..., Observation]

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.catalog.observe import observe_table
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import UserError
 from tests.catalog.reference import assert_same
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.catalog.sketch import sample_rows
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.observation import Observation
+from reconciler.state.sketch import sample_rows
+from reconciler.table.observation import Observation
 from tests.catalog.reference import assert_same
 
 pytestmark = pytest.mark.spark

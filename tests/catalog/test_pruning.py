@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampType
 
-from reconciler.core.observation import Observation
-from reconciler.core.predicate import (
+from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.predicate import (
     And,
     Comparison,
     In,
@@ -27,9 +27,9 @@ from reconciler.core.predicate import (
     Ref,
     StartsWith,
 )
-from reconciler.core.pruning import prune
-from reconciler.core.values import encode
-from reconciler.core.workload import Fragment, batch_fragments
+from reconciler.queries.pruning import prune
+from reconciler.table.observation import Observation
+from reconciler.table.values import encode
 
 EVENTS = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.reach import STRICT, Reach, networks
 from reconciler.catalog.border import file_io
 from reconciler.catalog.network import on_behalf
 from reconciler.catalog.observe import observe_table
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.reach import STRICT, Reach, networks
 from reconciler.errors import ReconcilerError, RefusedAddressError
 from tests.catalog.silent import Silent, saying, serving
 

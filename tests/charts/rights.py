@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.controller.watch import WATCHED
 from reconciler.kube import kinds
 from reconciler.kube.kinds import Kind
+from reconciler.operator.watch import WATCHED
 
 Right = tuple[str, str, str]
 

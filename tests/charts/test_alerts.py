@@ -12,12 +12,12 @@ import yaml
 
 from charts import sync
 from reconciler.api.conditions import Reason
-from reconciler.controller.failures import RULES
-from reconciler.controller.index import Index
-from reconciler.controller.metrics import Metrics
-from reconciler.controller.work import Work
-from reconciler.core.lastwords import Cause
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
+from reconciler.kube.termination_message import Cause
+from reconciler.operator.failures import RULES
+from reconciler.operator.index import Index
+from reconciler.operator.metrics import Metrics
+from reconciler.operator.work import Work
 from tests.charts.conftest import Render, of_kind
 
 GROUPS = yaml.safe_load((sync.CHART / "files" / "alerts.yaml").read_text())["groups"]

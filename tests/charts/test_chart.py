@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from charts import sync
-from reconciler.core.pods import LAYOUT_LABEL
+from reconciler.kube.pods import LAYOUT_LABEL
 from tests.charts.conftest import Render, of_kind
 
 Template = Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]

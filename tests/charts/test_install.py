@@ -16,14 +16,14 @@ import pytest
 from charts import sync
 from reconciler.api.schema import spec_schema
 from reconciler.api.version import API_VERSION
-from reconciler.controller.index import REQUESTED_AT
-from reconciler.controller.settings import from_environment
 from reconciler.kube.api import POD, POLICY, SECRET, TABLE_LAYOUT, Api, Forbidden
+from reconciler.operator.index import REQUESTED_AT
+from reconciler.operator.settings import from_environment
 from tests.charts.conftest import Render, of_kind
 from tests.charts.rights import Right, documented, granted
 from tests.cluster.cluster import Cluster, KubectlError
 from tests.cluster.fixtures import Kubectl, eventually
-from tests.controller.cluster_objects import Recorder, operator, until
+from tests.operator.cluster_objects import Recorder, operator, until
 
 RELEASE = "chart-test"
 OPERATOR = f"{RELEASE}-layout-reconciler"
@@ -290,7 +290,7 @@ DRIVER = """
 import os, tempfile
 from pyspark.sql import SparkSession
 from reconciler.api import documents as d
-from reconciler.jobs.kubernetes import driver_pod, kubernetes_conf
+from reconciler.spark.kubernetes import driver_pod, kubernetes_conf
 
 engine = d.Engine(
     d.EngineType.KUBERNETES_JOB, d.Driver(1, 512 << 20), d.Executors(1, 1, 512 << 20), 1

@@ -12,7 +12,7 @@ import yaml
 from charts import sync
 from reconciler.api.conditions import Reason
 from reconciler.api.load import read
-from reconciler.controller.settings import OPTIONS
+from reconciler.operator.settings import OPTIONS
 from tests.charts.conftest import Render, of_kind
 from tests.cluster.cluster import Cluster
 

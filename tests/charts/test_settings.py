@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from charts import sync
-from reconciler.controller.settings import OPTIONS, PREFIX, Settings, from_environment
+from reconciler.operator.settings import OPTIONS, PREFIX, Settings, from_environment
 from tests.charts.conftest import Objects, Render, of_kind
 
 
@@ -80,7 +80,7 @@ def test_the_lease_is_the_one_that_the_role_allows(render: Render) -> None:
 
 
 def test_the_drivers_account_is_the_one_that_jobs_get_by_default(render: Render) -> None:
-    from reconciler.controller.launcher import DRIVER_SERVICE_ACCOUNT
+    from reconciler.operator.launcher import DRIVER_SERVICE_ACCOUNT
 
     assert of_kind(render(), "ServiceAccount", DRIVER_SERVICE_ACCOUNT)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.core.filetable import ColumnBounds, FileTable
-from reconciler.core.observation import DeleteLoad, Observation, SnapshotInfo
-from reconciler.core.schema import Field, PartitionField, PartitionSpec, Schema
-from reconciler.core.values import Kind
+from reconciler.table.filetable import ColumnBounds, FileTable
+from reconciler.table.observation import DeleteLoad, Observation, SnapshotInfo
+from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
+from reconciler.table.values import Kind
 
 NOW_MS = 1_795_250_000_000
 MIB = 1 << 20

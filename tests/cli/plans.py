@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import Advice, Rejected, ScoredAction
-from reconciler.cli.apply_text import Told, WindowRead
 from reconciler.cli.history import PastPlan
-from reconciler.cli.plan_text import TableLine
-from reconciler.core.actions import Action, ActionType
-from reconciler.core.execution import Outcome
-from reconciler.core.interval import Interval
-from reconciler.core.ledger import LedgerEntry
-from reconciler.core.observation import Observation
-from reconciler.core.schema import SortColumn
 from reconciler.loop.measure import Realised
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.execution import Outcome
+from reconciler.plan.ledger import LedgerEntry
+from reconciler.plan.prediction_interval import Interval
+from reconciler.render.apply_text import Told, WindowRead
+from reconciler.render.plan_text import TableLine
+from reconciler.table.observation import Observation
+from reconciler.table.schema import SortColumn
 
 GIB = 1 << 30
 TIB = 1 << 40

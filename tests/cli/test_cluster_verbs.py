@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.cli import main
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
-from tests.controller.cluster_objects import catalog, layout, policy
+from tests.operator.cluster_objects import catalog, layout, policy
 
 LAYOUT = "sales.lineitem-7k2m5qd4xz"
 ORDERS = "sales.orders-aaaaaaaaaa"

@@ -17,8 +17,8 @@ import pytest
 
 from reconciler.api.run_document import RunDocument
 from reconciler.cli.job import _exit_code
-from reconciler.core.lastwords import Cause, LastWords
 from reconciler.errors import BlockedError, InternalError, VerificationError
+from reconciler.kube.termination_message import Cause, LastWords
 from tests.conftest import sqlite_catalog
 from tests.loop.runs import Prepared, prepared
 

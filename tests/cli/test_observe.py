@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from reconciler.cli import observe_text
 from reconciler.cli.main import build
-from reconciler.core.observation import DeleteLoad, Observation
-from reconciler.core.predicate import Comparison, Ref
-from reconciler.core.workload import Fragment
 from reconciler.errors import EXIT_USER, ReconcilerError
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import Comparison, Ref
+from reconciler.render import observe_text
+from reconciler.table.observation import DeleteLoad, Observation
 from tests.cli import observations
 from tests.cli.golden import golden
 from tests.cli.observations import NOW_MS
@@ -178,7 +178,7 @@ def test_documents_have_raw_numbers_and_no_values(cli: Callable[..., str]) -> No
 def test_imported_queries_replace_what_is_not_known(
     cli: Callable[..., str], tmp_path: Path
 ) -> None:
-    from reconciler.catalog.state import StateStore
+    from reconciler.state.state import StateStore
 
     assert "Not known yet" in cli("observe", "sales.bad")
     uuid = json.loads(cli("observe", "sales.bad", "-o", "json"))["uuid"]

@@ -16,23 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.cli import (
-    apply_text,
-    explain,
-    explain_query,
-    explain_text,
-    plan_text,
-    status,
-    terminal,
-    workload,
-)
+from reconciler.cli import explain, explain_query, status, workload
 from reconciler.cli.history import render_history
 from reconciler.cli.plan import budget_line
-from reconciler.core.budget import Budget, Spent, budget_state
-from reconciler.core.format import iec
-from reconciler.core.observation import Observation
-from reconciler.core.scan import MOST_QUERIES, explain_scan
-from reconciler.core.workload import ShapeBatch, batch_fragments
+from reconciler.format import iec
+from reconciler.plan.budget import Budget, Spent, budget_state
+from reconciler.queries.explain_scan import MOST_QUERIES, explain_scan
+from reconciler.queries.fragments import ShapeBatch, batch_fragments
+from reconciler.render import apply_text, explain_text, plan_text, terminal
+from reconciler.table.observation import Observation
 from tests.cli import observations, plans
 from tests.cli.golden import golden, too_long
 

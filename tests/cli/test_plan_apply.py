@@ -19,9 +19,9 @@ import yaml
 
 from reconciler.cli import apply as cli_apply
 from reconciler.cli import main as cli_main
-from reconciler.core.plan import plan_from_document
-from reconciler.loop.local import LocalActor
+from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import Step
+from reconciler.plan.plan import plan_from_document
 
 Cli = Callable[..., tuple[int, str, str]]
 

@@ -16,20 +16,20 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect
 from reconciler.catalog.properties import spark_conf
 from reconciler.cli import main as cli_main
-from reconciler.core.actions import ActionType
-from reconciler.core.execution import CatalogConfig
 from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError
-from reconciler.jobs import commit, fence, processes, rewrite
-from reconciler.jobs.translate import translated
-from reconciler.loop.drive import drive, load_plan
-from reconciler.loop.local import LocalActor
-from tests.jobs.tables import Bench
+from reconciler.loop.driver_job import drive, load_plan
+from reconciler.loop.local_actor import LocalActor
+from reconciler.plan.actions.action import ActionType
+from reconciler.spark import commit, fence, processes, rewrite
+from reconciler.spark.translate import translated
 from tests.loop.runs import prepared
 from tests.rest_server import RestServer
 from tests.s3_store import BUCKET, KEYS, S3Store, s3_catalog
+from tests.spark.tables import Bench
 
 pytestmark = [pytest.mark.rest]
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect
-from reconciler.catalog.plan_store import PlanStore
-from reconciler.catalog.shared_state import SharedStore
 from reconciler.cli import main as cli_main
-from reconciler.core.execution import CatalogConfig
-from tests.catalog.test_shared_state import new_catalog
+from reconciler.state.plan_store import PlanStore
+from reconciler.state.shared_state import SharedStore
+from tests.state.test_shared_state import new_catalog
 
 Cli = Callable[..., tuple[int, str, str]]
 NAMESPACE = ("platform_state",)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
+from reconciler.api.reach import Reach
 from reconciler.api.run_document import RunDocument
-from reconciler.core.pods import LAYOUT_LABEL
-from reconciler.core.reach import Reach
 from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name, table_layout_name
+from reconciler.kube.pods import LAYOUT_LABEL
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl, eventually
 from tests.conftest import sqlite_catalog

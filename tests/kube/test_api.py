@@ -27,7 +27,7 @@ from reconciler.kube.api import (
     Unauthorized,
 )
 from reconciler.kube.connection import Connection, Source
-from tests.controller.cluster_objects import layout, policy
+from tests.operator.cluster_objects import layout, policy
 
 LAYOUT = "sales.lineitem-7k2m5qd4xz"
 
@@ -113,7 +113,7 @@ def test_a_quota_is_a_block_and_not_a_lack_of_rights(api, namespace, kubectl):
             assert "status unknown for quota" in error.render()
         return False
 
-    from tests.controller.cluster_objects import until
+    from tests.operator.cluster_objects import until
 
     assert until(refused)
 

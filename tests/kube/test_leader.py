@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.kube.api import LEASE, AlreadyExists, Api, ApiUnavailable, Conflict, NotFound
 from reconciler.kube.leader import LeaderLease
-from tests.controller.cluster_objects import until
+from tests.operator.cluster_objects import until
 
 
 class Clock:

@@ -24,9 +24,9 @@ from reconciler.api.documents import (
     Variable,
     VariableSource,
 )
-from reconciler.core.pods import LAYOUT_LABEL, executor_template
 from reconciler.kube.manifests import JobRequest, job, spark_application, with_overhead
 from reconciler.kube.names import job_name, table_layout_name
+from reconciler.kube.pods import LAYOUT_LABEL, executor_template
 from tests.api.test_run_document import document, run_document
 
 GOLDEN = Path(__file__).parent / "golden"

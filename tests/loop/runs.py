@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy, from_document
 from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RunDocument
 from reconciler.catalog.claim import claim
-from reconciler.catalog.plan_store import PlanStore
-from reconciler.catalog.shared_state import SharedStore
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.plan import Plan, policy_hash
-from reconciler.loop.drive import DriverActor
-from reconciler.loop.local import LocalActor
+from reconciler.loop.driver_job import DriverActor
+from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Target
 from reconciler.loop.step import Step, policy_key
+from reconciler.plan.plan import Plan, policy_hash
+from reconciler.state.plan_store import PlanStore
+from reconciler.state.shared_state import SharedStore
 
 OWNER = "analytics/warehouse@test"
 STATE = ("driver_state",)

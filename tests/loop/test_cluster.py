@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect
-from reconciler.catalog.shared_state import SharedStore
-from reconciler.core.execution import CatalogConfig
-from reconciler.core.plan import Plan
 from reconciler.errors import UnavailableError
-from reconciler.loop.cluster import ClusterActor
+from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.propose import Target
 from reconciler.loop.step import Approvals, judge_gate
-from tests.catalog.test_shared_state import new_catalog
+from reconciler.plan.plan import Plan
+from reconciler.state.shared_state import SharedStore
 from tests.loop.test_step import DECLARED, step_of
+from tests.state.test_shared_state import new_catalog
 
 OURS = "cluster-a/analytics"
 
@@ -156,6 +156,7 @@ def test_a_catalog_that_fails_is_connected_anew(
 def test_the_operator_s_part_imports_no_spark() -> None:
     import subprocess
 
-    code = "import sys, reconciler.loop.cluster; print(any('pyspark' in m for m in sys.modules))"
+    module = "reconciler.loop.operator_actor"
+    code = f"import sys, {module}; print(any('pyspark' in m for m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

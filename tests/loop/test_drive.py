@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from reconciler import errors
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim, release
-from reconciler.catalog.plan_store import PlanStore
-from reconciler.core.execution import CatalogConfig, Intent
-from reconciler.core.lastwords import Cause
-from reconciler.core.ledger import Reservation
-from reconciler.core.observation import PLAN_ID
-from reconciler.jobs import processes
-from reconciler.loop.drive import (
+from reconciler.kube.termination_message import Cause
+from reconciler.loop.driver_job import (
     Driven,
     claim_check,
     drive,
@@ -27,6 +23,11 @@ from reconciler.loop.drive import (
     shortfall,
     summary,
 )
+from reconciler.plan.execution import Intent
+from reconciler.plan.ledger import Reservation
+from reconciler.spark import processes
+from reconciler.state.plan_store import PlanStore
+from reconciler.table.observation import PLAN_ID
 from tests.loop.runs import OWNER, Prepared, prepared
 
 pytestmark = pytest.mark.spark

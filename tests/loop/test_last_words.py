@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from reconciler import errors
-from reconciler.core.lastwords import Cause
-from reconciler.loop.drive import last_words
+from reconciler.kube.termination_message import Cause
+from reconciler.loop.driver_job import last_words
 
 CAUSES = {
     errors.UserError: Cause.USER_ERROR,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from reconciler.cli.history import HORIZON_MS, PastPlan
-from reconciler.core.cost import OPEN_BYTES, PRIOR_RHO
-from reconciler.core.execution import COMMITTED, Outcome
-from reconciler.core.ledger import LedgerEntry, ReadCheck
-from reconciler.core.predicate import TRUE
-from reconciler.core.workload import Fragment, batch_fragments
 from reconciler.loop.measure import Realised, realised_saving, window_read
 from reconciler.loop.settings import History, debt
+from reconciler.plan.execution import COMMITTED, Outcome
+from reconciler.plan.ledger import LedgerEntry, ReadCheck
+from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.predicate import TRUE
+from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO
 from tests.advisor.worlds import DAY, KEY, VALUE, arrived, range_query
 
 FILES, QUERIES = 30, 40

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.core.workload import batch_fragments
 from reconciler.errors import InternalError
-from reconciler.jobs import read_cost
-from reconciler.loop.local import LocalActor
+from reconciler.loop.local_actor import LocalActor
+from reconciler.queries.fragments import batch_fragments
+from reconciler.spark import read_cost
 from tests.advisor.worlds import DAY, range_query
 from tests.cli.observations import lineitem
 

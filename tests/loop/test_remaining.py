@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor.advice import HORIZON_MS, Rejected
-from reconciler.core.actions import Action, ActionType
-from reconciler.core.explain import BELOW_COST, QUIET_PERIOD, RECENTLY_WRITTEN
-from reconciler.core.observation import Observation, RecentWrite
-from reconciler.core.plan import DeleteState, PlannedAction
-from reconciler.core.standing import PARTLY, ActionState, Validity
 from reconciler.loop.remaining import begun, left_of
 from reconciler.loop.waiting import quiet_ends, ripens_ms, waiting
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.plan import DeleteState, PlannedAction
+from reconciler.plan.reasons import BELOW_COST, QUIET_PERIOD, RECENTLY_WRITTEN
+from reconciler.plan.standing import PARTLY, ActionState, Validity
+from reconciler.table.observation import Observation, RecentWrite
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 

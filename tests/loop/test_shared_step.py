@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.catalog.shared_state import SharedStore
-from reconciler.loop.local import LocalActor
+from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, policy_key, run_until_converged
+from reconciler.state.shared_state import SharedStore
 from tests.loop.test_step import (
     DECLARED,
     EVERYTHING,

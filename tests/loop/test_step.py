@@ -19,18 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy, from_document
 from reconciler.api.identity import hash_inputs
-from reconciler.catalog.state import StateStore
-from reconciler.core.cost import OPEN_BYTES
-from reconciler.core.execution import CatalogConfig, Intent, Outcome
-from reconciler.core.ledger import Reservation
-from reconciler.core.plan import policy_hash
-from reconciler.core.predicate import TRUE, And, Comparison, Ref
-from reconciler.core.workload import Fragment, batch_fragments
 from reconciler.errors import BlockedError
 from reconciler.loop import propose as propose_module
-from reconciler.loop.local import LocalActor
+from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.measure import window_read
 from reconciler.loop.propose import Target
 from reconciler.loop.step import (
@@ -44,6 +38,13 @@ from reconciler.loop.step import (
     run_step,
     run_until_converged,
 )
+from reconciler.plan.execution import Intent, Outcome
+from reconciler.plan.ledger import Reservation
+from reconciler.plan.plan import policy_hash
+from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.predicate import TRUE, And, Comparison, Ref
+from reconciler.queries.read_cost import OPEN_BYTES
+from reconciler.state.state import StateStore
 
 NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
 DAY_MS = 86_400_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from reconciler.core.predicate import (
+from reconciler.queries.predicate import (
     Always,
     And,
     Comparison,
@@ -23,8 +23,8 @@ from reconciler.core.predicate import (
     Predicate,
     StartsWith,
 )
-from reconciler.core.schema import Field, Schema
-from reconciler.core.values import show
+from reconciler.table.schema import Field, Schema
+from reconciler.table.values import show
 from reconciler.workload_log.sql import Demand, Skipped, extract
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from reconciler.core.workload import Fragment
+from reconciler.queries.fragments import Fragment
 
 
 class MemorySink:

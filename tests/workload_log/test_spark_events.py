@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.predicate import render
-from reconciler.core.schema import Field, Schema
+from reconciler.queries.predicate import render
+from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.spark_events import SparkEventImport, event_logs, is_event_log
 from reconciler.workload_log.tables import KnownTable, SchemaMap
@@ -51,7 +51,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from reconciler.jobs import runtime
+from reconciler.spark import runtime
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from pyiceberg.catalog.sql import SqlCatalog
 

@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 
-from reconciler.core.predicate import render
-from reconciler.core.schema import Field, Schema
+from reconciler.queries.predicate import render
+from reconciler.table.schema import Field, Schema
 from reconciler.workload_log.fold import Binding
 from reconciler.workload_log.spark_events import parse_scan
 from reconciler.workload_log.spark_filters import Unreadable, read_filters

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from reconciler.core.predicate import render
+from reconciler.queries.predicate import render
 from reconciler.workload_log import sql as reader
 from reconciler.workload_log.lift import lift
 from reconciler.workload_log.sql import Demand, Skipped, SqlReader, extract

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from reconciler.core.predicate import render
+from reconciler.queries.predicate import render
 from tests.workload_log.oracle import check_law, demands_of, known_tables
 from tests.workload_log.tpch import QUERIES, SCHEMAS
 

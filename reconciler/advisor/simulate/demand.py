@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.cost import Demand
-from reconciler.core.leaves import SlotLiterals
-from reconciler.core.predicate import Predicate, fields_of
-from reconciler.core.pruning import resolve_moving, simplify
-from reconciler.core.schema import Schema
-from reconciler.core.workload import ShapeBatch, Workload
+from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.predicate import Predicate, fields_of
+from reconciler.queries.predicate_batch import SlotLiterals
+from reconciler.queries.pruning import resolve_moving, simplify
+from reconciler.queries.read_cost import Demand
+from reconciler.table.schema import Schema
 
 REPLAY_TIMES = 7
 """Future instants per horizon at which a moving window is evaluated: one a day by default."""

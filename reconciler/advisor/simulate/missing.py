@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.filetable import Bool, ColumnBounds, Float64, Int64
-from reconciler.core.values import Kind
+from reconciler.table.filetable import Bool, ColumnBounds, Float64, Int64
+from reconciler.table.values import Kind
 
 NULL, VALUE, NAN = 0, 1, 2
 """In the order of an ascending sort with Spark's defaults; a descending sort reverses it."""

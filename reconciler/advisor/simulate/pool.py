@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.advisor.simulate.missing import NAN, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, stored_columns
-from reconciler.core.actions import HILBERT
-from reconciler.core.cost import TableView
-from reconciler.core.donors import moved, nearest
-from reconciler.core.filetable import Array, Bool, FileTable, Int64
-from reconciler.core.grouping import arrival_order, places
-from reconciler.core.sample import RowSample
-from reconciler.core.schema import SortColumn
-from reconciler.core.values import Kind
+from reconciler.plan.actions.action import HILBERT
+from reconciler.plan.grouping import arrival_order, places
+from reconciler.queries.read_cost import TableView
+from reconciler.table.borrowed_rows import moved, nearest
+from reconciler.table.filetable import Array, Bool, FileTable, Int64
+from reconciler.table.hilbert import hilbert_index
+from reconciler.table.sample import RowSample
+from reconciler.table.schema import SortColumn
+from reconciler.table.values import Kind
 
 MAX_POOL = 32_768
 """Maximum rows of one pool: more rows cost time and make no decision more precise."""

@@ -17,10 +17,10 @@ from reconciler.advisor.advice import DAY_MS, AdviceInput, Debt, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable
-from reconciler.core.actions import Action
-from reconciler.core.cost import read_shape, table_view
-from reconciler.core.filetable import Array
-from reconciler.core.workload import Fragment, Workload, batch_fragments
+from reconciler.plan.actions.action import Action
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.table.filetable import Array
 
 HISTORY_MS = 60 * DAY_MS
 

@@ -1,7 +1,7 @@
 """Present sizes of the columns of a group of files, and the number of distinct values of its
 slices.
 
-Input for `core.column_bytes`, from three sources: column sizes in the manifests, dictionary sizes
+Input for `table.column_bytes`, from three sources: column sizes in the manifests, dictionary sizes
 in the footers, and the joint sample, which has only the columns that queries filter on. For the
 other columns the size of the dictionary index gives the distinct values, and bounds show how far
 files share them.
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.column_bytes import (
+from reconciler.queries.read_cost import TableView, type_width
+from reconciler.table.column_bytes import (
     MOST_DISTINCT,
     StoredColumn,
     distinct_from_index,
@@ -24,10 +25,9 @@ from reconciler.core.column_bytes import (
     domain_of,
     extrapolated,
 )
-from reconciler.core.cost import TableView, type_width
-from reconciler.core.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
-from reconciler.core.sample import RowSample
-from reconciler.core.values import Kind
+from reconciler.table.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
+from reconciler.table.sample import RowSample
+from reconciler.table.values import Kind
 
 _Profile = tuple[Float64, Float64, Float64, Float64]
 

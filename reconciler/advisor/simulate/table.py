@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.hilbert import hilbert_index
 from reconciler.advisor.simulate.pool import HILBERT_BITS, even_ranks
-from reconciler.core.actions import HILBERT, Action
-from reconciler.core.column_bytes import RUN_BYTES
-from reconciler.core.cost import type_width
-from reconciler.core.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
-from reconciler.core.grouping import extents, group_files, output_files
-from reconciler.core.row_groups import row_groups_of
-from reconciler.core.sample import RowGroups, RowSample
-from reconciler.core.schema import PartitionSpec, Schema, SortColumn
+from reconciler.plan.actions.action import HILBERT, Action
+from reconciler.plan.grouping import extents, group_files, output_files
+from reconciler.queries.read_cost import type_width
+from reconciler.table.column_bytes import RUN_BYTES
+from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
+from reconciler.table.hilbert import hilbert_index
+from reconciler.table.row_group_bytes import row_groups_of
+from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
 
 @dataclass(frozen=True)

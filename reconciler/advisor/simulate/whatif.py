@@ -23,9 +23,9 @@ from reconciler.advisor.simulate.stored import (
     stored_columns,
     written_share,
 )
-from reconciler.core.actions import LEXICOGRAPHIC
-from reconciler.core.column_bytes import RUN_BYTES, bytes_per_row
-from reconciler.core.cost import (
+from reconciler.plan.actions.action import LEXICOGRAPHIC
+from reconciler.plan.grouping import output_files
+from reconciler.queries.read_cost import (
     OPEN_BYTES,
     Demand,
     ShapeReading,
@@ -34,12 +34,12 @@ from reconciler.core.cost import (
     read_shape,
     type_width,
 )
-from reconciler.core.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Float64, Int64
-from reconciler.core.grouping import output_files
-from reconciler.core.row_groups import row_groups_of
-from reconciler.core.sample import RowSample
-from reconciler.core.schema import SortColumn
-from reconciler.core.values import Kind
+from reconciler.table.column_bytes import RUN_BYTES, bytes_per_row
+from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Float64, Int64
+from reconciler.table.row_group_bytes import row_groups_of
+from reconciler.table.sample import RowSample
+from reconciler.table.schema import SortColumn
+from reconciler.table.values import Kind
 
 MAX_BOUNDED_GROUPS = 64
 """Rewrites with more groups than this are not judged by bounds: they are worth a sketch first."""

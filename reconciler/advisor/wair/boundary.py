@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.cost import Demand, files_to_read
-from reconciler.core.filetable import Bool, ColumnBounds, FileTable, Int64
-from reconciler.core.pruning import contained
-from reconciler.core.values import Scalar
+from reconciler.queries.pruning import contained
+from reconciler.queries.read_cost import Demand, files_to_read
+from reconciler.table.filetable import Bool, ColumnBounds, FileTable, Int64
+from reconciler.table.values import Scalar
 
 
 def boundary_files(files: FileTable, demand: Demand) -> Bool:

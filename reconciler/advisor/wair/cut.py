@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.core.filetable import Float64, Int64
+from reconciler.table.filetable import Float64, Int64
 
 
 @dataclass(frozen=True)

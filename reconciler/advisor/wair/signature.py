@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from reconciler.core.filetable import Float64, Int64
+from reconciler.table.filetable import Float64, Int64
 
 GRID = 0.01
 EPS = 0.1

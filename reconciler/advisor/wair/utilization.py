@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.core.cost import (
+from reconciler.queries.read_cost import (
     Demand,
     ShapeReading,
     TableView,
@@ -20,7 +20,7 @@ from reconciler.core.cost import (
     projected_bytes,
     read_shape,
 )
-from reconciler.core.filetable import Float64
+from reconciler.table.filetable import Float64
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,377 @@
+"""Carries out the admitted part of one plan in a driver pod, and reports the result.
+
+The operator has decided; nothing is decided again here. The driver loads exactly that plan by place
+and digest, checks that table, claim and plan have not changed, settles what earlier attempts left,
+executes only the admitted actions, records, and observes again. A failure is reported by cause
+(docs/design/operator.md: failures by cause).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.api.identity import hash_inputs
+from reconciler.api.run_document import RunDocument
+from reconciler.catalog.claim import OWNER_PROPERTY
+from reconciler.errors import (
+    AccessDeniedError,
+    BlockedError,
+    ConflictError,
+    InterruptedByUser,
+    LiveBranchesError,
+    MemoryExhaustedError,
+    ReconcilerError,
+    RolledBackError,
+    StalePlanError,
+    UnavailableError,
+    UnsupportedError,
+    UserError,
+    VerificationError,
+    VetoError,
+)
+from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.propose import Proposal, Target, head_of
+from reconciler.loop.step import Approvals, Step, StepResult, carry_out
+from reconciler.plan.budget import Budget, BudgetState
+from reconciler.plan.execution import Event, ExecutionResult
+from reconciler.plan.gate import Gate
+from reconciler.plan.ledger import Reservation
+from reconciler.plan.plan import Plan, PlannedAction, policy_hash
+from reconciler.plan.standing import Fallen, Validity, judge
+from reconciler.table.filetable import FileTable
+from reconciler.table.observation import Observation
+
+JVM_EXIT_SECONDS = 5.0
+"""A JVM that ran out of memory may still be ending when its connection is lost; the wait for its
+end."""
+EXECUTOR_SECONDS = 300.0
+"""Time in which the first executor must have started."""
+
+
+class Plans(Protocol):
+    """Where plans are (state.plan_store)."""
+
+    def get(self, uri: str, digest: str) -> Plan: ...
+
+
+@dataclass(kw_only=True)
+class DriverActor(LocalActor):
+    """The step's I/O in a driver pod: shared state, and one given plan.
+
+    plan: the one that was loaded. attempt: the operator's number of this run. start: creates the
+    Spark session. stopping: whether the pod was asked to end. begun: microseconds; a TableLayout
+    that was deleted and created again counts attempts at the same plan from one again, and no run
+    may settle another's reservation as its own.
+    """
+
+    plan: Plan
+    attempt: int
+    start: Callable[[CatalogConfig, str], Any]
+    stopping: Callable[[], bool]
+    begun: int = field(default_factory=lambda: time.time_ns() // 1000)
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        same = (self.plan.table_uuid, self.plan.policy_hash) == (table_uuid, policy_hash)
+        return self.plan if same else None
+
+    def put_plan(self, plan: Plan) -> None:
+        """Do nothing: the operator has published the plan."""
+
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        return plan_id == self.plan.id or super().approved(plan_id, policy)
+
+    def record_start(
+        self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
+    ) -> None:
+        """Record the start once per action, however many attempts it takes."""
+        if self.store.old_zone_maps(plan.id, action.id) is None:
+            super().record_start(plan, action, files, policy)
+
+    def reserve(self, reservation: Reservation) -> None:
+        super().reserve(self._mine(reservation))
+
+    def settle(self, reservation: Reservation) -> None:
+        super().settle(self._mine(reservation))
+
+    def _mine(self, reservation: Reservation) -> Reservation:
+        return replace(reservation, id=f"{self.plan.id}-{self.attempt}-{self.begun:x}")
+
+    def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
+        """Measure rho, unless the pod is ending: the grace period is for the commit."""
+        if not self.stopping():
+            super().measure_rho(after, result)
+
+    def session(self, catalog: CatalogConfig, subject: str, path: str) -> Any:
+        """Return the session; the job image has the jars of every store, so the path does not
+        matter."""
+        if self.spark is None:
+            self.spark = self.start(catalog, f"job {subject}")
+            self._started = True
+        return self.spark
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The result of a run. result is None if nothing of what was admitted remained to be done."""
+
+    plan: Plan
+    result: StepResult | None
+    settled: int
+
+    @property
+    def execution(self) -> ExecutionResult | None:
+        return None if self.result is None else self.result.result
+
+
+def load_plan(run: RunDocument, plans: Plans) -> Plan:
+    """Return the plan of a run, checked against what was admitted. Raises UserError if it
+    differs."""
+    plan = plans.get(run.plan_uri, run.plan_digest)
+    strangers = [item for item in run.action_ids if item not in {a.id for a in plan.actions}]
+    settles_only = not run.action_ids
+    wrong = {
+        "its digest": plan.digest() != run.plan_digest,
+        "its id": plan.id != run.plan_id,
+        "its table": plan.table != run.table,
+        "its catalog": plan.catalog != run.catalog.spec.catalog_name,
+        "its policy": not settles_only and plan.policy_hash != policy_hash(hash_inputs(run.policy)),
+        f"action {', '.join(strangers)}": bool(strangers),
+    }
+    differing = [what for what, differs in wrong.items() if differs]
+    if differing:
+        raise UserError(
+            f"plan {run.plan_id} is not what was admitted: {', '.join(differing)} differs",
+            details=(f"read from {run.plan_uri}", "Nothing was done."),
+            do="remove the stored plan; the operator proposes a new one",
+        )
+    return plan
+
+
+def drive(
+    run: RunDocument,
+    catalog: CatalogConfig,
+    actor: DriverActor,
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool],
+    clock: Callable[[], dt.datetime],
+) -> Driven:
+    """Carry out the admitted actions of the actor's plan. Raises errors that `last_words` explains.
+
+    Without admitted actions, it only settles what earlier attempts left open.
+    """
+    plan = actor.plan
+    step = _step(run, catalog, plan, clock)
+    observation = actor.observe(step.target)
+    _check_table(run, plan, observation, clock())
+    settled = actor.resume(step.target, observation, on_event)
+    if settled:
+        observation = actor.observe(step.target)
+    if should_stop():
+        raise InterruptedByUser("stopped before the work began")
+    if not run.action_ids or not _remaining(run, plan, observation, clock()):
+        return Driven(plan, None, settled)
+    before = step.propose(actor)
+    if before.plan.id != plan.id:
+        raise _stale(plan, "another commit came in between")
+    admitted = [item for item in before.pending if item.id in run.action_ids]
+    decision = Gate(len(admitted), "", "admitted by the operator", (_limits(run),))
+    result = carry_out(
+        step, before, admitted, decision, actor, Approvals(plan.id), on_event, should_stop,
+        lambda _: decision,
+    )  # fmt: skip
+    return Driven(plan, result, settled)
+
+
+def _step(
+    run: RunDocument, catalog: CatalogConfig, plan: Plan, clock: Callable[[], dt.datetime]
+) -> Step:
+    executors = run.policy.spec.engine.executors
+    return Step(
+        target=Target(catalog, run.table),
+        policy=run.policy,
+        policy_digest=plan.policy_hash,
+        policy_name=plan.policy,
+        not_acted_on=(),
+        unacted_for_automatic=(),
+        cores=executors.instances * executors.cores,
+        clock=clock,
+    )
+
+
+def _check_table(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> None:
+    found = judge(plan, head_of(observation), now)
+    if found.fallen is Fallen.OTHER_TABLE:
+        raise _stale(plan, found.why)
+    owner = observation.properties.get(OWNER_PROPERTY, "")
+    if owner != run.owner:
+        raise _unclaimed(observation.name, owner, run.owner)
+
+
+def _unclaimed(name: str, owner: str, expected: str) -> VetoError:
+    return VetoError(
+        f"OwnedElsewhere: {name} is claimed by {owner or 'no one'}, not by {expected}",
+        details=(f"The table property {OWNER_PROPERTY} says so. Nothing more was done.",),
+        do="let one operator maintain the table, or release the other's claim",
+    )
+
+
+def claim_check(run: RunDocument, owner_now: Callable[[], str]) -> Callable[[], None]:
+    """Return a check that raises if another owner claims the table; called while the attempt
+    runs."""
+
+    def check() -> None:
+        try:
+            owner = owner_now()
+        except UnavailableError:
+            return  # the commit itself will show whether the catalog is back
+        if owner != run.owner:
+            raise _unclaimed(".".join(run.table), owner, run.owner)
+
+    return check
+
+
+def _remaining(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> bool:
+    """Return whether some admitted action is still pending. Raises StalePlanError if the plan is
+    void."""
+    found = judge(plan, head_of(observation), now)
+    pending = any(found.states[key].validity is Validity.PENDING for key in run.action_ids)
+    if found.fallen in (None, Fallen.DONE) or (found.fallen is Fallen.TOO_OLD and not pending):
+        return pending
+    raise _stale(plan, found.why, *found.details)
+
+
+def _stale(plan: Plan, why: str, *details: str) -> StalePlanError:
+    return StalePlanError(
+        f"plan {plan.id} no longer stands: {why}",
+        details=details,
+        do="nothing: the operator plans the table anew",
+    )
+
+
+def _limits(run: RunDocument) -> BudgetState:
+    """Return what was reserved, as a budget of this run alone: repeated work must fit it too."""
+    cpu = None if run.cpu_limit_seconds is None else float(run.cpu_limit_seconds)
+    return BudgetState(Budget("admitted"), True, 0, 0.0, run.bytes_limit, cpu, None)
+
+
+# The report of a run
+
+_CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
+    (InterruptedByUser, Cause.STOPPED),
+    (VerificationError, Cause.VERIFICATION_FAILED),
+    (MemoryExhaustedError, Cause.OUT_OF_MEMORY),
+    (MemoryError, Cause.OUT_OF_MEMORY),
+    (StalePlanError, Cause.CONFLICT),
+    (ConflictError, Cause.CONFLICT),
+    (UnsupportedError, Cause.UNSUPPORTED),
+    (AccessDeniedError, Cause.ACCESS_DENIED),
+    (RolledBackError, Cause.ROLLED_BACK),
+    (LiveBranchesError, Cause.LIVE_BRANCHES),
+    (VetoError, Cause.USER_ERROR),
+    (UserError, Cause.USER_ERROR),
+    (BlockedError, Cause.UNAVAILABLE),
+    (UnavailableError, Cause.UNAVAILABLE),
+)
+"""The first match counts: subclasses come before their base classes."""
+
+MORE_MEMORY = (
+    "raise spec.engine.executors.memory, or spec.engine.driver.memory if it was the driver"
+)
+
+
+def last_words(error: BaseException, spark: Any = None) -> LastWords:
+    """Return why a run ended, by cause. spark: its session, asked how its JVM ended."""
+    cause = next((c for kind, c in _CAUSES if isinstance(error, kind)), Cause.UNKNOWN)
+    message, do = _told(error)
+    if cause in (Cause.UNAVAILABLE, Cause.UNKNOWN) and spark is not None:
+        from reconciler.spark.session import jvm_end
+
+        ended = jvm_end(spark, JVM_EXIT_SECONDS)
+        if ended is not None:
+            cause = Cause.OUT_OF_MEMORY if ended.out_of_memory else Cause.UNAVAILABLE
+            message = ". ".join((message, f"The driver's JVM ended with code {ended.code}"))
+    return LastWords(cause, message, MORE_MEMORY if cause is Cause.OUT_OF_MEMORY else do)
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """Return what happened, and what to do about it."""
+    if isinstance(error, ReconcilerError):
+        details = (detail.rstrip(".") for detail in error.details)
+        return ". ".join((error.what, *details)), error.do or ""
+    try:
+        return f"{type(error).__name__}: {error}", ""
+    except Exception:  # the text of a Java exception is read from its JVM, which may be gone
+        return type(error).__name__, ""
+
+
+def shortfall(driven: Driven) -> LastWords | None:
+    """Return the message of a run that raised nothing but did not do all of it; None for
+    success."""
+    done = driven.execution
+    if done is None or done.done:
+        return None
+    left = [action for action in done.actions if action.state is not Validity.DONE]
+    if done.stopped:
+        message = f"stopped at a commit boundary: {done.commits} commits, {len(left)} actions left"
+        return LastWords(Cause.STOPPED, message)
+    told = "; ".join(f"{a.action_id} {a.state.value}: {a.detail or 'not done'}" for a in left[:5])
+    message = f"{len(left)} of {len(done.actions)} actions were not done: {told}"
+    return LastWords(Cause.CONFLICT, message, "nothing: the operator plans what is left anew")
+
+
+def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:
+    """Return what a run did, in raw bytes and seconds."""
+    done, result = driven.execution, driven.result
+    return {
+        "planId": run.plan_id,
+        "attempt": run.attempt,
+        "settled": driven.settled,
+        "commits": done.commits if done else 0,
+        "conflicts": done.conflicts if done else 0,
+        "rewrittenBytes": done.read_bytes if done else 0,
+        "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
+        "seconds": round(done.seconds, 3) if done else 0.0,
+        "state": result.state.state if result else "Done",
+        "reason": result.state.reason if result else "",
+    }
+
+
+def session_starter(
+    run: RunDocument, environ: Mapping[str, str], scratch: Path
+) -> Callable[[CatalogConfig, str], Any]:
+    """Return how this process starts Spark: with executors in pods, or, outside of a cluster, in
+    itself."""
+    import json
+
+    from reconciler.catalog.properties import spark_conf
+    from reconciler.kube.pods import executor_template
+    from reconciler.spark import session
+    from reconciler.spark.kubernetes import driver_pod, kubernetes_conf
+
+    pod, jobs = driver_pod(environ), run.catalog.spec.jobs
+
+    def start(catalog: CatalogConfig, app: str) -> Any:
+        conf = spark_conf(catalog)
+        if pod is None:
+            return session.start(conf, app, apart=True)
+        template = scratch / "executor.json"
+        template.write_text(
+            json.dumps(executor_template(pod.layout, jobs.pod_template)), encoding="utf-8"
+        )
+        conf.update(kubernetes_conf(pod, run.policy.spec.engine, jobs, str(template)))
+        spark = session.start(conf, app, apart=True)
+        try:
+            session.await_executors(spark, EXECUTOR_SECONDS)
+        except BaseException:
+            session.stop(spark)
+            raise
+        return spark
+
+    return start

@@ -1,0 +1,141 @@
+"""The step's I/O on one machine: a catalog, a state store, Spark in this process.
+
+Implements `propose.Ports` and `step.Actor`. Spark is started at the first execution only, so that
+everything before it needs no JVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog.properties import spark_conf
+from reconciler.errors import ReconcilerError
+from reconciler.loop.propose import Proposal, Target
+from reconciler.loop.reader import Reader, rho_key
+from reconciler.plan.budget import Spent
+from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.plan.ledger import LedgerEntry, charged
+from reconciler.queries.read_cost import projected_bytes
+from reconciler.table.observation import Observation
+from reconciler.table.schema import Field
+
+MOST_MEASUREMENTS = 5
+"""Measurements of rho kept per table: more hardly change their geometric mean."""
+
+
+@dataclass
+class LocalActor(Reader):
+    """I/O of steps on one machine, with its own state or a shared one.
+
+    spark: a session to use, which the caller closes. Without one, a session is started when needed.
+    """
+
+    spark: Any = None
+    _started: bool = False
+
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
+        held = self.store.reservations(None)  # first: as in Reader.automatic_spent
+        found = charged(self.store.ledger(None), held, besides)
+        return tuple(
+            item.spent for item in found if item.policy == policy or item.table_uuid == table_uuid
+        )
+
+    def execute(
+        self,
+        request: ExecutionRequest,
+        on_event: Callable[[Event], None],
+        should_stop: Callable[[], bool],
+    ) -> ExecutionResult:
+        from reconciler.catalog.load import refuse_read_only
+        from reconciler.spark.rewrite import execute
+
+        refuse_read_only(request.catalog)
+        read = next((path for action in request.actions for path in action.inputs), "")
+        session = self.session(request.catalog, request.table[-1], read)
+        return execute(request, session, self.store, self.store.lease(), on_event, should_stop)
+
+    def resume(
+        self, target: Target, observation: Observation, on_event: Callable[[Event], None]
+    ) -> int:
+        """Settle what earlier attempts on the table left open; return their number.
+
+        It reads the ledger once, and starts a Spark session only if something was left.
+        """
+        if not self.store.open_intents(observation.uuid):
+            return 0
+        from reconciler.spark.rewrite import resume
+
+        return resume(
+            target.catalog,
+            target.identifier,
+            self.session(target.catalog, target.identifier[-1], observation.location),
+            self.store,
+            self.store.lease(),
+            on_event,
+        )
+
+    def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
+        """Read a part of the table with the most frequent projection, a few times in a table's
+        life.
+
+        A failed measurement is ignored: the table has been rewritten, and its run has not failed.
+        """
+        observation, shapes = after.observation, after.evidence.workload.shapes
+        known = list(self.store.note(rho_key(observation.uuid)) or ())
+        known_shapes = [batch for batch in shapes if not batch.full_scan and batch.projection]
+        if self.spark is None or not known_shapes or len(known) >= MOST_MEASUREMENTS:
+            return
+        from reconciler.spark.read_cost import measure_rho
+
+        commonest = max(known_shapes, key=lambda b: (float(b.weight.sum()), b.shape_id))
+        known_fields = observation.schema.by_id
+        projection = [field for field in commonest.projection if field in known_fields]
+        sizes = projected_bytes(observation.files, projection)
+        measured = None
+        with contextlib.suppress(ReconcilerError):
+            measured = measure_rho(
+                self.spark,
+                after.target.catalog,
+                after.target.identifier,
+                result,
+                dict(zip(map(str, observation.files.path), sizes.tolist(), strict=True)),
+                list(dict.fromkeys(_selectable(known_fields[field]) for field in projection)),
+            )
+        if measured is not None:
+            self.store.set_note(rho_key(observation.uuid), [*known, measured.ratio])
+
+    def session(self, catalog: CatalogConfig, subject: str, path: str) -> Any:
+        """Return the Spark session, started at the first call. path: of a file that it will
+        read."""
+        if self.spark is None:
+            from reconciler.spark.session import start
+
+            self.spark = start(spark_conf(catalog, path), f"apply {subject}")
+            self._started = True
+        return self.spark
+
+    def close(self) -> None:
+        """Stop the session that was started here."""
+        if self._started:
+            from reconciler.spark.session import stop
+
+            stop(self.spark)
+            self.spark, self._started = None, False
+
+
+def spent_since(entries: Sequence[LedgerEntry], since: dt.datetime) -> int:
+    """Return the bytes read for rewriting since a moment."""
+    start = int(since.timestamp() * 1000)
+    return int(np.sum([e.outcome.read_bytes for e in entries if e.at_ms >= start], dtype=np.int64))
+
+
+def _selectable(field: Field) -> str:
+    """Return the column that holds a leaf; a list or map is read as a whole."""
+    return field.name.partition(".")[0] if field.repeated else field.name

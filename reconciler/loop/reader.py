@@ -1,0 +1,148 @@
+"""The reading part of a step's I/O: catalog, state store, footers and sketches; it starts no work.
+
+Implements `propose.Ports` and what `step.Actor` reads and records. One machine
+(`loop.local_actor`) and the operator (`loop.operator_actor`) share it. It keeps nothing of any
+table between two calls.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.catalog.claim import OWNER_PROPERTY
+from reconciler.catalog.footers import read_row_groups
+from reconciler.catalog.observe import observe_table
+from reconciler.loop.evidence import CoverageInfo
+from reconciler.loop.propose import Evidence, Target
+from reconciler.loop.settings import History
+from reconciler.plan.ledger import ReadCheck, Reservation, charged
+from reconciler.plan.plan import Plan, PlannedAction
+from reconciler.queries.coverage import coverage
+from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.state.sketch import sample_rows
+from reconciler.state.state import Store
+from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.observation import Observation
+from reconciler.table.sample import RowGroups, RowSample
+
+
+@dataclass
+class Reader:
+    """timeout: seconds for the catalog to answer. claims_as: the owner name of this process."""
+
+    store: Store
+    cache: Path
+    timeout: float = 30.0
+    claims_as: str = ""
+
+    def observe(self, target: Target) -> Observation:
+        return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)
+
+    def evidence(self, observation: Observation) -> Evidence:
+        fragments = with_detected_movement(
+            self.store.fragments(observation.uuid), observation.schema
+        )
+        workload = batch_fragments(
+            fragments, tuple(sorted(self.store.skips(observation.uuid).items()))
+        )
+        found = coverage(workload, observation.files)
+        return Evidence(workload, CoverageInfo(found.share, found.basis))
+
+    def footers(self, target: Target, observation: Observation, files: Int64) -> RowGroups:
+        return read_row_groups(
+            target.catalog,
+            observation.files,
+            files,
+            identifier=target.identifier,
+            timeout=self.timeout,
+        )
+
+    def sketch(
+        self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
+    ) -> RowSample:
+        return sample_rows(
+            target.catalog,
+            observation.files,
+            files,
+            columns,
+            store=self.store,
+            table_uuid=observation.uuid,
+            identifier=target.identifier,
+            timeout=self.timeout,
+        )
+
+    def history(self, table_uuid: str) -> History:
+        return History(
+            entries=self.store.ledger(table_uuid),
+            checks=self.store.read_checks(table_uuid),
+            rho=tuple(self.store.note(rho_key(table_uuid)) or ()),
+        )
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        return self.store.standing_plan(table_uuid, policy_hash)
+
+    def put_plan(self, plan: Plan) -> None:
+        self.store.put_plan(plan)
+
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        return self.store.approved(plan_id, policy)
+
+    def owner(self, observation: Observation) -> str:
+        """Return who else claims the table, "" if no one does."""
+        found = observation.properties.get(OWNER_PROPERTY, "")
+        return "" if found == self.claims_as else found
+
+    def automatic_spent(
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+    ) -> int:
+        # Reservations are read first: one that is settled meanwhile then counts, instead of
+        # nothing.
+        held = self.store.reservations(table_uuid)
+        found = charged(self.store.ledger(table_uuid), held)
+        return sum(
+            item.spent.rewrite_bytes
+            for item in found
+            if item.spent.at >= since
+            and item.plan_id not in approved
+            and not self.approved(item.plan_id)
+        )
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.store.reserve(reservation)
+
+    def settle(self, reservation: Reservation) -> None:
+        if not self.store.open_intents(reservation.table_uuid):
+            self.store.settle(reservation)
+
+    def record_start(
+        self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
+    ) -> None:
+        self.store.record_prediction(plan.id, action.id, {**action.predicted, "policy": policy})
+        if len(files):
+            self.store.record_old_zone_maps(plan.id, action.id, files)
+
+    def record_check(self, table_uuid: str, check: ReadCheck) -> None:
+        self.store.record_read_check(table_uuid, check)
+
+    def outputs(self, table_uuid: str, plan_id: str) -> tuple[str, ...]:
+        """Return the data files that the plan's committed batches added."""
+        committed = {
+            (entry.outcome.attempt_id, entry.outcome.batch)
+            for entry in self.store.ledger(table_uuid)
+            if entry.committed and entry.plan_id == plan_id
+        }
+        return tuple(
+            path
+            for intent in self.store.intents(table_uuid)
+            if (intent.attempt_id, intent.batch) in committed
+            for path in intent.outputs
+        )
+
+
+def rho_key(table_uuid: str) -> str:
+    """Return the key of the note with a table's measurements of rho."""
+    return f"rho:{table_uuid}"

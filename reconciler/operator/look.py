@@ -1,0 +1,176 @@
+"""Looks at one table: makes the same proposal as `layoutctl plan`, and keeps little of it.
+
+Calls the step's own `propose` with the cluster's I/O. A plan that people approved and published
+becomes the plan if it is still valid; otherwise the difference is reported. Only what decisions and
+status need is kept: input files and evidence stay in the plan store.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from reconciler.api.conditions import Reason
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.support import not_acted_on, unheld
+from reconciler.format import utc
+from reconciler.loop.operator_actor import ClusterActor
+from reconciler.loop.propose import Proposal, Target, head_of
+from reconciler.loop.step import Step, state_of
+from reconciler.loop.waiting import ripens_ms
+from reconciler.operator.decide import NOTHING_TO_DO, Rests
+from reconciler.operator.ports import EXPIRED, Look
+from reconciler.operator.status import plan_status, plan_summary, short_bytes
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.plan import Plan, PlannedAction, policy_hash
+from reconciler.plan.standing import Fallen, Judgement, judge
+
+MOST_APPROVED = 16
+"""Maximum approved plans that are looked up for one table."""
+KEPT = ("bytesIn", "cpuMillis", "savingLow", "saving")
+
+
+def look_at(
+    actor: ClusterActor,
+    target: Target,
+    policy: TableLayoutPolicy,
+    fingerprint: str,
+    approved: Sequence[str],
+    now: dt.datetime,
+) -> Look:
+    """Return the look; store a plan that has work. Raises what proposing raises."""
+    step = _step(target, policy, now)
+    proposal = step.propose(actor)
+    changed = None
+    if proposal.pending and approved and proposal.plan.id not in approved:
+        found, changed = _approved_plan(actor, proposal, approved, now)
+        if found is not None:
+            actor.put_plan(found)
+            proposal = step.propose(actor)
+    uri = ""
+    if proposal.pending:
+        if not proposal.frozen:
+            actor.put_plan(proposal.plan)
+        uri = actor.plans.uri_of(proposal.plan)
+    return _kept(proposal, fingerprint, uri, changed)
+
+
+def _step(target: Target, policy: TableLayoutPolicy, now: dt.datetime) -> Step:
+    engine = policy.spec.engine
+    ignored = tuple(unheld(not_acted_on(policy)))
+    return Step(
+        target=target,
+        policy=policy,
+        policy_digest=policy_hash(hash_inputs(policy)),
+        policy_name=policy.name,
+        not_acted_on=ignored,
+        unacted_for_automatic=ignored,
+        cores=max(1, engine.executors.instances * engine.executors.cores),
+        clock=lambda: now,
+    )
+
+
+def _approved_plan(
+    actor: ClusterActor, proposal: Proposal, approved: Sequence[str], now: dt.datetime
+) -> tuple[Plan | None, tuple[str, str] | None]:
+    """Return (the approved plan that is still valid, None) or (None, (approved id, the
+    difference)).
+
+    Ids of other tables and of plans that were carried out are ignored.
+    """
+    head = head_of(proposal.observation)
+    lost: tuple[str, str] | None = None
+    for plan_id in approved[:MOST_APPROVED]:
+        plan = actor.published(proposal.observation.uuid, plan_id)
+        if plan is None:
+            continue
+        found = judge(plan, head, now)
+        if found.fallen is Fallen.DONE:
+            continue
+        why = ""
+        if plan.policy_hash != proposal.plan.policy_hash:
+            why = "the policy asks for another layout now"
+        elif found.fallen is not None:
+            why = _fallen_text(found)
+        if not why:
+            return plan, None
+        lost = lost or (plan_id, f"{why}; {_difference(plan, proposal)}")
+    return None, lost
+
+
+def _fallen_text(found: Judgement) -> str:
+    if found.fallen is Fallen.TOO_OLD:
+        return EXPIRED
+    return found.why + (f": {found.details[0]}" if found.details else "")
+
+
+def _difference(old: Plan, proposal: Proposal) -> str:
+    """Return what the new plan does in addition to the approved one, in bytes and by type."""
+    new = sum(int(item.predicted.get("bytesIn", 0)) for item in proposal.pending)
+    was, now = plan_summary(old.actions), plan_summary(proposal.pending)
+    sizes = f"{short_bytes(old.rewrite_bytes)} -> {short_bytes(new)}"
+    return f"was {was}; is {now}; rewrites {sizes}"
+
+
+def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, str] | None) -> Look:
+    seen = proposal.observation
+    pending = tuple(_stripped(item) for item in proposal.pending)
+    plan, size = proposal.plan, sum(int(i.predicted.get("bytesIn", 0)) for i in pending)
+    saving = sum(int(item.predicted.get("saving", 0)) for item in pending)
+    digest = plan.digest() if pending else ""
+    return Look(
+        fingerprint=fingerprint,
+        uuid=seen.uuid,
+        format_version=seen.format_version,
+        plan=replace(plan, actions=pending, evidence={}),
+        pending=pending,
+        digest=digest,
+        uri=uri,
+        observed=_observed(proposal),
+        plan_status=plan_status(plan, proposal.pending, digest, uri) if pending else None,
+        stale_workload=proposal.stale_workload,
+        rests_on_workload=any(i.action.type is ActionType.RECLUSTER for i in pending),
+        rests=NOTHING_TO_DO if pending else _rests(proposal),
+        revisit=None if pending else _revisit(proposal),
+        saving_per_byte=saving / size if size else 0.0,
+        changed_from=changed,
+    )
+
+
+def _stripped(item: PlannedAction) -> PlannedAction:
+    action = Action(item.action.type, item.action.spec_id)
+    predicted = {name: item.predicted[name] for name in KEPT if name in item.predicted}
+    return PlannedAction(item.id, action, item.deletes, predicted)
+
+
+def _rests(proposal: Proposal) -> Rests:
+    """Return the content of Converged for a table without work, in the words of `layoutctl
+    status`."""
+    state = state_of(proposal, None)
+    return Reason(state.reason or Reason.NOTHING_TO_DO), state.message
+
+
+def _revisit(proposal: Proposal) -> dt.datetime | None:
+    moment = ripens_ms(proposal.advice, proposal.observation, proposal.policy)
+    return None if moment is None else dt.datetime.fromtimestamp(moment / 1000, dt.UTC)
+
+
+def _observed(proposal: Proposal) -> dict[str, Any]:
+    """Return status.observed, without the time of the look, or every look would be a change."""
+    seen, workload = proposal.observation, proposal.evidence.workload
+    body: dict[str, Any] = {"files": len(seen.files), "bytes": short_bytes(seen.files.total_bytes)}
+    if seen.snapshot_id is not None:
+        body["snapshotId"] = str(seen.snapshot_id)
+        body["time"] = utc(seen.snapshot_ms)
+    for judgement in proposal.advice.objectives:
+        if judgement.name == "maxSmallFilePercent":
+            body["smallFilePercent"] = min(100, max(0, round(judgement.now)))
+        if judgement.name == "maxDeletedRowsPercent":
+            body["deletedRowsPercent"] = min(100, max(0, round(judgement.now)))
+    if not workload.empty:
+        body["scanAmplification"] = f"{proposal.advice.amplification_now:.2f}"
+        body["workload"] = {"queries": round(workload.queries), "until": utc(workload.until_ms)}
+    return body

@@ -1,0 +1,462 @@
+"""The queue of keys: when each is due, which may run now, and the loop that hands them to threads.
+
+`Schedule` is the pure core: it never loses a key, never runs one twice at once or in a hot loop,
+and a flood of one kind does not delay another. `DueQueue` adds a clock, an event loop and an
+executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from reconciler.operator.work import Key, Result, Work
+
+log = logging.getLogger(__name__)
+
+MIN_INTERVAL = 1.0
+"""A key starts no more often than this, however many events name it."""
+BACKOFF_BASE = 1.0
+BACKOFF_MAX = 900.0
+IMPATIENCE = 10.0
+"""An event may shorten a longer back-off to this: it may have repaired what failed."""
+SWEEP_SECONDS = 60.0
+PATIENCE = 15.0
+"""A run on one catalog that takes longer gives its place back: it waits for that catalog, and
+others need not."""
+SLOW_LIMIT = 2
+"""Runs of a kind that a slow catalog has for itself, beside the places of all others."""
+SLOW_SECONDS = 600.0
+"""For so long after its last slow run a catalog counts as slow."""
+STUCK_SECONDS = 300.0
+"""Keys that are due for so long while none of their kind starts: that is not one slow catalog."""
+STUCK_RUN_SECONDS = 1800.0
+"""Of a run that belongs to no catalog."""
+MOST_URGENT = 8
+"""Of this many runs of a kind in a row at least one is for a key that is not urgent."""
+
+
+Line = tuple[Work, str]
+"""A kind of work, and the catalog whose keys of that kind wait by themselves, "" for all others."""
+
+
+@dataclass(slots=True)
+class _State:
+    """State of one key.
+
+    due: when it waits to run, None if it does not wait. asked: when the run was requested, for the
+    age of the queue. floor: it does not start before. urgent: something changed, so it runs before
+    keys that are only due.
+    """
+
+    due: float | None = None
+    asked: float = 0.0
+    floor: float = 0.0
+    impatient_floor: float = 0.0
+    failures: int = 0
+    running: bool = False
+    urgent: bool = False
+    line: Line = (Work.LAUNCH, "")
+    started: float = 0.0
+
+    def waits_as(self, due: float, urgent: bool, line: Line) -> bool:
+        return not self.running and (self.due, self.urgent, self.line) == (due, urgent, line)
+
+
+class Schedule:
+    """Times are seconds of one monotonic clock, given by the caller. Not thread-safe.
+
+    limits: maximum keys of a kind that run at once; without an entry the kind has no limit of its
+    own. workers: maximum keys that run at once over all kinds but the `free` ones. lane_of: the
+    catalog that a key's run waits for, "" for none. A run that takes longer than its patience gives
+    its place back, and its catalog is slow from then on: its keys have a line of their own, with
+    few places that no other catalog shares.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[Work, int] | None = None,
+        *,
+        workers: int | None = None,
+        lane_of: Callable[[Key], str] = lambda key: "",
+        free: Collection[Work] = (),
+        patience: float = PATIENCE,
+    ):
+        self._limits = dict(limits or {})
+        self._workers = workers
+        self._lane_of = lane_of
+        self._free = frozenset(free)
+        self._patience = patience
+        self._slow_until: dict[Line, float] = {}
+        self._states: dict[Key, _State] = {}
+        self._active: set[Key] = set()
+        self._heaps: dict[tuple[Line, bool], list[tuple[float, int, Key]]] = {}
+        self._in_a_row: dict[Line, int] = {}
+        self._order = itertools.count()
+        self._running: dict[Line, int] = {}
+        self._served: dict[Line, int] = {}
+        self._started: dict[Line, float] = {}
+        self._turn = itertools.count(1)
+
+    def add(self, key: Key, due: float, now: float, *, urgent: bool = False) -> None:
+        """Run the key at `due`, or earlier if it was already due earlier.
+
+        A running key runs again afterwards. Back-off and rate limit still apply. urgent: before
+        those that are not.
+        """
+        floor = self._state(key).impatient_floor
+        self._want(key, max(due, floor), asked=max(due, now), urgent=urgent)
+
+    def pop(self, now: float) -> Key | None:
+        """A key to run now, of the kind that has waited longest for its turn; None if none may."""
+        lines = {line for line, _ in self._heaps}
+        candidates = [line for line in lines if self._has_room(line) and self._due(line, now)]
+        if not candidates:
+            return None
+        line = min(candidates, key=lambda line: (self._served.get(line, 0), line))
+        _, _, key = heapq.heappop(self._heaps[line, self._choose(line, now)])
+        state = self._states[key]
+        state.due, state.running, state.urgent, state.started = None, True, False, now
+        state.floor = state.impatient_floor = now + MIN_INTERVAL
+        self._active.add(key)
+        self._running[line] = self._running.get(line, 0) + 1
+        self._served[line] = next(self._turn)
+        self._started[line] = now
+        return key
+
+    def lend(self, now: float) -> None:
+        """Takes the places of runs that outlast their patience for others."""
+        for key in list(self._active):
+            state = self._states[key]
+            if key.kind in self._free or state.line[1] or now - state.started <= self._patience:
+                continue
+            slow = (key.kind, self._lane_of(key))
+            if slow[1]:
+                self._running[state.line] -= 1
+                self._running[slow] = self._running.get(slow, 0) + 1
+                state.line = slow
+                self._mark_slow(slow, now)
+
+    def _mark_slow(self, line: Line, now: float) -> None:
+        """From now on its keys wait in a line of their own, those that wait already as well."""
+        was = self._slow_until.get(line, 0.0) > now
+        self._slow_until[line] = now + SLOW_SECONDS
+        if was:
+            return
+        for key, state in self._states.items():
+            if state.running or state.due is None or key.kind != line[0] or state.line == line:
+                continue
+            if self._lane_of(key) == line[1]:
+                self._push(key, state.due, now)
+
+    def stuck(self, now: float) -> list[str]:
+        """What does not move as a whole: one slow catalog is not that."""
+        waited: dict[Line, list[float]] = {}
+        for state in self._states.values():
+            if not state.running and state.due is not None and not state.line[1]:
+                waited.setdefault(state.line, []).append(now - max(state.asked, state.due))
+        found = []
+        for line, ages in sorted(waited.items()):
+            idle = now - self._started.get(line, now - max(ages))
+            if min(max(ages), idle) > STUCK_SECONDS:
+                found.append(f"{line[0].value} keys are due and none is started")
+        for key in sorted(self._active):
+            state = self._states[key]
+            whole = not state.line[1] and key.kind not in self._free
+            if whole and now - state.started > STUCK_RUN_SECONDS:
+                found.append(f"a {key.kind.value} reconcile does not end")
+        return found
+
+    def done(self, key: Key, now: float, *, failed: bool = False, due: float | None = None) -> None:
+        """Record the end of the key's run. failed: run it again after a back-off. due: next regular
+        run.
+
+        A key that was added meanwhile waits already.
+        """
+        state = self._states[key]
+        state.running = False
+        self._active.discard(key)
+        self._running[state.line] -= 1
+        if state.line[1] and now - state.started > self._patience:
+            self._slow_until[state.line] = now + SLOW_SECONDS
+        state.failures = state.failures + 1 if failed else 0
+        if failed:
+            wait = min(BACKOFF_BASE * 2 ** (state.failures - 1), BACKOFF_MAX)
+            state.floor = max(state.floor, now + wait)
+            state.impatient_floor = max(state.impatient_floor, now + min(wait, IMPATIENCE))
+            self._want(key, state.floor, asked=now)
+        elif due is not None:
+            self._want(key, max(due, state.floor), asked=max(due, now))
+        if state.due is not None:
+            if failed:
+                state.due = max(state.due, state.impatient_floor)
+            self._push(key, state.due, now)
+        elif now >= state.floor:
+            del self._states[key]
+
+    def failures(self, key: Key) -> int:
+        """Return the number of failed runs in a row."""
+        state = self._states.get(key)
+        return 0 if state is None else state.failures
+
+    def wake_at(self, now: float) -> float | None:
+        """Return when `pop` may next return a key, None: not before a call of `add` or `done`."""
+        times = [
+            heap[0][0]
+            for line, urgent in self._heaps
+            if self._has_room(line) and (heap := self._clean(line, urgent))
+        ]
+        return max(min(times), now) if times else None
+
+    def waiting(self, now: float) -> dict[Work, tuple[int, float]]:
+        """Return, by kind, how many keys are overdue, and for how long the oldest of them is."""
+        found: dict[Work, tuple[int, float]] = {}
+        for key, state in self._states.items():
+            if state.due is not None and state.due <= now:
+                count, age = found.get(key.kind, (0, 0.0))
+                found[key.kind] = (count + 1, max(age, now - state.asked))
+        return found
+
+    def running(self) -> dict[Work, int]:
+        found: dict[Work, int] = {}
+        for key in self._active:
+            found[key.kind] = found.get(key.kind, 0) + 1
+        return found
+
+    def __len__(self) -> int:
+        """Return the number of keys that wait or run."""
+        return sum(state.running or state.due is not None for state in self._states.values())
+
+    def sweep(self, now: float) -> None:
+        """Forget keys whose rate limit has passed and that nobody asked for since, and catalogs
+        that are slow no more."""
+        self._slow_until = {line: at for line, at in self._slow_until.items() if at > now}
+        for line, urgent in [at for at, heap in self._heaps.items() if at[0][1] and not heap]:
+            del self._heaps[line, urgent]
+        for key in [
+            key
+            for key, state in self._states.items()
+            if not state.running and state.due is None and state.floor <= now
+        ]:
+            del self._states[key]
+
+    def _state(self, key: Key) -> _State:
+        return self._states.setdefault(key, _State())
+
+    def _want(self, key: Key, due: float, *, asked: float, urgent: bool = False) -> None:
+        state = self._state(key)
+        if state.due is not None:
+            if state.due <= due and (state.urgent or not urgent):
+                return
+            urgent = urgent or state.urgent
+            due = min(due, state.due)
+        state.due, state.asked, state.urgent = due, asked, urgent
+        if not state.running:
+            self._push(key, due, asked)
+
+    def _push(self, key: Key, due: float, now: float) -> None:
+        state = self._states[key]
+        state.line = self._line(key, now)
+        heap = self._heaps.setdefault((state.line, state.urgent), [])
+        heapq.heappush(heap, (due, next(self._order), key))
+
+    def _line(self, key: Key, now: float) -> Line:
+        """The line of all keys of its kind, or of its catalog if that is slow."""
+        lane = self._lane_of(key) if self._slow_until else ""
+        slow = (key.kind, lane)
+        return slow if lane and self._slow_until.get(slow, 0.0) > now else (key.kind, "")
+
+    def _has_room(self, line: Line) -> bool:
+        kind, lane = line
+        if lane:
+            return self._running.get(line, 0) < SLOW_LIMIT
+        limit = self._limits.get(kind)
+        if limit is not None and self._running.get(line, 0) >= limit:
+            return False
+        return kind in self._free or self._workers is None or self._taken() < self._workers
+
+    def _taken(self) -> int:
+        """Runs that count against the workers."""
+        return sum(
+            count
+            for (kind, lane), count in self._running.items()
+            if not lane and kind not in self._free
+        )
+
+    def _due(self, line: Line, now: float) -> list[bool]:
+        """Of which urgency there is a key to run now, urgent ones first."""
+        return [
+            urgent
+            for urgent in (True, False)
+            if (heap := self._clean(line, urgent)) and heap[0][0] <= now
+        ]
+
+    def _choose(self, line: Line, now: float) -> bool:
+        """The urgency that is served next; some turns go to the others, or they would starve."""
+        found = self._due(line, now)
+        patient = len(found) == 2 and self._in_a_row.get(line, 0) >= MOST_URGENT - 1
+        urgent = found[-1] if patient else found[0]
+        self._in_a_row[line] = self._in_a_row.get(line, 0) + 1 if urgent else 0
+        return urgent
+
+    def _clean(self, line: Line, urgent: bool) -> list[tuple[float, int, Key]]:
+        """A heap with a live entry on top: one whose key still waits for that time and here."""
+        heap = self._heaps.get((line, urgent), [])
+        while heap:
+            due, _, key = heap[0]
+            state = self._states.get(key)
+            if state is not None and state.waits_as(due, urgent, line):
+                break
+            heapq.heappop(heap)
+        return heap
+
+
+class DueQueue:
+    """A Schedule that runs. `add` is for any thread; `run` belongs to one event loop.
+
+    reporter: told of each run's key, result and seconds. active: asked before each start; while it
+    says no, keys wait. The others: as in Schedule.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        limits: Mapping[Work, int],
+        *,
+        active: Callable[[], bool] = lambda: True,
+        reporter: Callable[[Key, Result, float], None] = lambda key, result, seconds: None,
+        lane_of: Callable[[Key], str] = lambda key: "",
+        free: Collection[Work] = (),
+        patience: float = PATIENCE,
+    ):
+        self._schedule = Schedule(
+            limits, workers=workers, lane_of=lane_of, free=free, patience=patience
+        )
+        self._active = active
+        self._reporter = reporter
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self.beat = time.monotonic()
+        """When the loop last ran; it does so at least every second."""
+
+    def add(self, key: Key, due: float | None = None) -> None:
+        """Add a key. due: Unix time of its turn; None for now, before all that are only due."""
+        now = time.monotonic()
+        with self._lock:
+            at = now if due is None else _monotonic(due, now)
+            self._schedule.add(key, at, now, urgent=due is None)
+            loop = self._loop
+        self._notify(loop)
+
+    def waiting(self) -> dict[Work, tuple[int, float]]:
+        """Return, by kind, overdue keys, and the age in seconds of the oldest."""
+        with self._lock:
+            return self._schedule.waiting(time.monotonic())
+
+    def running(self) -> dict[Work, int]:
+        with self._lock:
+            return self._schedule.running()
+
+    def stuck(self) -> list[str]:
+        """What does not move although it may."""
+        if not self._active():
+            return []
+        with self._lock:
+            return self._schedule.stuck(time.monotonic())
+
+    async def run(self, reconcile: Callable[[Key], Result], executor: Executor) -> None:
+        """Run until `stop`. Then wait for the running keys."""
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+        swept = time.monotonic()
+        while not self._stopping:
+            self._wake.clear()
+            self._start_due(reconcile, executor)
+            self.beat = now = time.monotonic()
+            if now - swept > SWEEP_SECONDS:
+                swept = now
+                with self._lock:
+                    self._schedule.sweep(now)
+            try:
+                await asyncio.wait_for(self._wake.wait(), timeout=self._pause(now))
+            except TimeoutError:
+                continue
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Start nothing more. May be called from any thread."""
+        self._stopping = True
+        with self._lock:
+            loop = self._loop
+        self._notify(loop)
+
+    def _notify(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake.set)
+
+    def _pause(self, now: float) -> float:
+        if not self._active():
+            return 1.0
+        with self._lock:
+            wake = self._schedule.wake_at(now)
+        return 1.0 if wake is None else max(0.0, min(wake - now, 1.0))
+
+    def _start_due(self, reconcile: Callable[[Key], Result], executor: Executor) -> None:
+        with self._lock:
+            self._schedule.lend(time.monotonic())
+        while not self._stopping and self._active():
+            with self._lock:
+                key = self._schedule.pop(time.monotonic())
+            if key is None:
+                return
+            task = asyncio.create_task(self._work(key, reconcile, executor))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._wake.set()
+
+    async def _work(self, key: Key, reconcile: Callable[[Key], Result], executor: Executor) -> None:
+        started = time.monotonic()
+        result = Result(failed=True)
+        try:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(executor, _contained, reconcile, key)
+        except Exception:
+            log.exception("the reconcile of %s %s/%s failed", *key)
+        finally:
+            now = time.monotonic()
+            due = None if result.due is None else _monotonic(result.due, now)
+            with self._lock:
+                self._schedule.done(key, now, failed=result.failed, due=due)
+            self._reporter(key, result, now - started)
+
+
+def _contained(reconcile: Callable[[Key], Result], key: Key) -> Result:
+    """Return the result of one reconcile, in a worker thread: nothing that it raises ends the
+    process.
+
+    SystemExit and the panics of native code are not an Exception and would end the event loop. A
+    user's Ctrl-C never arrives here: Python raises it in the main thread.
+    """
+    try:
+        return reconcile(key)
+    except BaseException:
+        log.exception("the reconcile of %s %s/%s failed", *key)
+        return Result(failed=True)
+
+
+def _monotonic(due: float, now: float) -> float:
+    """Return a Unix time on the monotonic clock, which does not jump when the wall clock is set."""
+    return now + (due - time.time())

@@ -1,0 +1,49 @@
+"""The four reconciles of one operator, wired to each other and to the process around them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from reconciler.api.reach import Reach
+from reconciler.operator.catalog import CatalogReconciler
+from reconciler.operator.catalogs import LiveCatalogs
+from reconciler.operator.importing import Imports
+from reconciler.operator.launcher import assemble
+from reconciler.operator.layout import Layouts
+from reconciler.operator.policy import Policies
+from reconciler.operator.stored import StoredDocuments
+from reconciler.operator.work import Reconcilers, Runtime
+from reconciler.state.state import cache_directory
+
+
+def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any) -> Reconcilers:
+    """Implements `work.Build`. kind, more: other catalogs than live ones, and their fields."""
+    documents, settings = StoredDocuments(), runtime.settings
+    catalogs = kind(
+        runtime.api,
+        runtime.index,
+        runtime.settings,
+        documents,
+        Reach(settings.allowed_networks, settings.local_files),
+        settings.catalog_deadline,
+        **more,
+    )
+    imports = Imports(now, runtime.held, cache_directory() / "imports")
+    watched = CatalogReconciler(runtime, catalogs, imports, now)
+
+    def layouts_of(offer: Any, create: Any) -> Layouts:
+        return Layouts(runtime, catalogs, documents, now, offer, create)
+
+    layouts, launcher = assemble(layouts_of)
+    policies = Policies(runtime, catalogs, documents, now, watched.tables, watched.gone)
+    return Reconcilers(
+        policy=policies.reconcile,
+        layout=layouts.reconcile,
+        catalog=watched.reconcile,
+        launch=launcher.reconcile,
+    )
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

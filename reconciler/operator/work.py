@@ -1,0 +1,90 @@
+"""The types shared by queue and reconciles: a key names an object, a result says when again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from reconciler.kube.api import Api
+    from reconciler.operator.index import Index
+    from reconciler.operator.metrics import Metrics
+    from reconciler.operator.settings import Settings
+
+
+class Work(StrEnum):
+    """What a worker does with a key. LAUNCH is one key for the whole operator: admission."""
+
+    POLICY = "policy"
+    LAYOUT = "layout"
+    CATALOG = "catalog"
+    LAUNCH = "launch"
+
+
+class Key(NamedTuple):
+    """What to reconcile. namespace and name are "" for LAUNCH."""
+
+    kind: Work
+    namespace: str
+    name: str
+
+
+LAUNCH_KEY = Key(Work.LAUNCH, "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """due: Unix time of the next reconcile without an event, None: only on an event or re-list.
+
+    failed: back off instead (doubled from 1 s), and count the failure.
+    """
+
+    due: float | None = None
+    failed: bool = False
+
+
+Reconcile = Callable[[Key], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcilers:
+    """One function per kind of work, called in worker threads, never twice at once for a key.
+
+    An exception that leaves one counts as a failure and is logged.
+    """
+
+    policy: Reconcile
+    layout: Reconcile
+    catalog: Reconcile
+    launch: Reconcile
+
+    def of(self, kind: Work) -> Reconcile:
+        return {
+            Work.POLICY: self.policy,
+            Work.LAYOUT: self.layout,
+            Work.CATALOG: self.catalog,
+            Work.LAUNCH: self.launch,
+        }[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The services that reconciles are built with.
+
+    enqueue(key, due): from any thread; due is Unix time, None for now; the earlier time wins.
+    held(): whether this process leads at this moment; called right before each launch. stopping():
+    the process is about to end; start nothing long.
+    """
+
+    api: Api
+    index: Index
+    settings: Settings
+    metrics: Metrics
+    enqueue: Callable[[Key, float | None], None]
+    held: Callable[[], bool]
+    stopping: Callable[[], bool]
+
+
+Build = Callable[[Runtime], Reconcilers]

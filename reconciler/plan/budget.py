@@ -1,0 +1,181 @@
+"""Budgets and windows: how much work may start now, and which actions the gate admits.
+
+A budget is either a rolling window (`per`) or a schedule (cron, time zone, duration) during which
+its limits apply. All active budgets apply; an invalid one allows nothing. Spending is what the
+ledger settled plus what live attempts reserved; an unreadable ledger allows nothing (the caller
+passes None). A plan is ordered by net saving per cost, and the gate admits the longest prefix that
+fits.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSimError
+
+from reconciler.plan.schedule import last_start, next_start
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """per_seconds or schedule (with duration_seconds); limits in bytes and CPU seconds."""
+
+    name: str
+    per_seconds: int | None = None
+    schedule: str | None = None
+    time_zone: str = "UTC"
+    duration_seconds: int | None = None
+    max_rewrite_bytes: int | None = None
+    max_cpu_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One settled or reserved charge. at: when the work ended, or now for a reservation."""
+
+    at: dt.datetime
+    rewrite_bytes: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """The state of a budget at one moment.
+
+    active: its limits apply now. remaining_*: None if it does not limit that. closed: an active
+    scheduled budget that allows nothing, so that no work may start. boundary: when it next opens or
+    closes, None for rolling windows. error: why it is invalid, "" if it is valid.
+    """
+
+    budget: Budget
+    active: bool
+    spent_bytes: int
+    spent_cpu_seconds: float
+    remaining_bytes: int | None
+    remaining_cpu_seconds: float | None
+    boundary: dt.datetime | None
+    error: str = ""
+
+    @property
+    def closed(self) -> bool:
+        scheduled = self.budget.schedule is not None
+        return (
+            self.active
+            and scheduled
+            and 0
+            in (
+                self.budget.max_rewrite_bytes,
+                self.budget.max_cpu_seconds,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The predicted cost of one action."""
+
+    rewrite_bytes: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """count: how many leading actions may start. reason: "" | "OutsideWindow" | "OverBudget"."""
+
+    count: int
+    reason: str
+    message: str
+    states: tuple[BudgetState, ...]
+
+
+def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> BudgetState:
+    """Return the state of the budget at `now`; an invalid schedule or zone is reported in
+    `error`."""
+    try:
+        since, boundary = _window(budget, now)
+    except (CronSimError, ZoneInfoNotFoundError, ValueError, StopIteration) as error:
+        why = "its schedule never comes" if isinstance(error, StopIteration) else error
+        return BudgetState(budget, True, 0, 0.0, 0, 0.0, None, f"invalid budget: {why}")
+    if since is None:
+        return BudgetState(budget, False, 0, 0.0, None, None, boundary)
+    charged = [charge for charge in spent if charge.at > since]
+    used = sum(charge.rewrite_bytes for charge in charged)
+    cpu = sum(charge.cpu_seconds for charge in charged)
+    return BudgetState(
+        budget,
+        True,
+        used,
+        cpu,
+        None if budget.max_rewrite_bytes is None else max(0, budget.max_rewrite_bytes - used),
+        None if budget.max_cpu_seconds is None else max(0.0, budget.max_cpu_seconds - cpu),
+        boundary,
+    )
+
+
+def _window(budget: Budget, now: dt.datetime) -> tuple[dt.datetime | None, dt.datetime | None]:
+    """Return (start of the counted window or None if inactive, next boundary)."""
+    if budget.max_rewrite_bytes is None and budget.max_cpu_seconds is None:
+        raise ValueError(f"{budget.name} limits nothing")
+    if budget.schedule is None:
+        if not budget.per_seconds:
+            raise ValueError(f"{budget.name} has neither per nor schedule")
+        return now - dt.timedelta(seconds=budget.per_seconds), None
+    if not budget.duration_seconds:
+        raise ValueError(f"{budget.name} has a schedule without a duration")
+    zone = ZoneInfo(budget.time_zone)
+    duration = dt.timedelta(seconds=budget.duration_seconds)
+    upcoming = next_start(budget.schedule, zone, now)
+    start = last_start(budget.schedule, zone, now)
+    if now < start + duration:
+        return start - dt.timedelta(microseconds=1), min(start + duration, upcoming)
+    return None, upcoming
+
+
+def admit(
+    charges: Sequence[Charge],
+    budgets: Sequence[Budget],
+    spent: Sequence[Spent] | None,
+    now: dt.datetime,
+) -> Admission:
+    """Return the longest prefix of `charges` that fits every active budget."""
+    if spent is None and budgets:
+        return Admission(0, "OverBudget", "the ledger of past spending cannot be read", ())
+    states = tuple(budget_state(budget, spent or (), now) for budget in budgets)
+    count, limiting = len(charges), None
+    for state in states:
+        fits = _prefix(charges, state)
+        if fits < count:
+            count, limiting = fits, state
+    if limiting is None:
+        return Admission(count, "", "", states)
+    return Admission(count, *_why(limiting), states)
+
+
+def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:
+    size, cpu = 0, 0.0
+    for number, charge in enumerate(charges):
+        size += charge.rewrite_bytes
+        cpu += charge.cpu_seconds
+        costs_nothing = charge.rewrite_bytes == 0 and charge.cpu_seconds == 0
+        over_bytes = state.remaining_bytes is not None and size > state.remaining_bytes
+        over_cpu = state.remaining_cpu_seconds is not None and cpu > state.remaining_cpu_seconds
+        if (over_bytes or over_cpu) and not costs_nothing:
+            return number
+        if state.closed or state.error:
+            return number
+    return len(charges)
+
+
+def _why(state: BudgetState) -> tuple[str, str]:
+    name = state.budget.name
+    if state.error:
+        return "OverBudget", f'budget "{name}": {state.error}'
+    if state.closed:
+        until = (
+            state.boundary.strftime("%Y-%m-%dT%H:%M:%SZ") if state.boundary else "further notice"
+        )
+        return "OutsideWindow", f'budget "{name}" allows nothing until {until}'
+    return "OverBudget", f'budget "{name}" has too little left for the next action'

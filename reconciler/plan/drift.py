@@ -1,0 +1,492 @@
+"""Decides which files have drifted from the declared clustering key and file size, per partition.
+
+Pure decisions over the file table, each with its reason; refusals have one too. The plan turns them
+into actions and shows both. The tiers are those of an LSM tree: data is rewritten only together
+with enough new data that its sorted run grows by a third, so that a byte is rewritten O(log n)
+times and one wide append does not rewrite a partition. A table that was rewritten by these
+decisions has no drift: the plan of a converged table is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.plan.actions.action import HILBERT
+from reconciler.plan.grouping import SMALL_SHARE
+from reconciler.table.filetable import Array, Bool, FileTable, Int64, Partition
+from reconciler.table.overlap_depth import (
+    Pieces,
+    Ranges,
+    depth_of,
+    elementary,
+    spanned,
+    sweep,
+    value_ranges,
+)
+from reconciler.table.schema import SortColumn
+
+MIB = 1 << 20
+TARGET_PROPERTY = "write.target-file-size-bytes"
+ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
+
+UNSORTED_SHARE = 0.25
+"""Unsorted data is merged with its key neighbours if it is at least this share of both."""
+
+MIN_GAIN = 0.10
+"""A smaller relative gain in mean depth does not count as drift."""
+
+WRITTEN_SHARE = 0.5
+"""A file of ours above this share of the target is not small: the writer aimed at that target."""
+
+LARGEST_SHARE = 0.75
+"""A set is packed only if its largest file is at most this share of it."""
+
+HILBERT_SLACK = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Files of one (spec, partition) to rewrite together, or to leave alone, with the reason.
+
+    files: rows of the file table, ascending. rewrite: False for a refusal. depth, depth_after: mean
+    depth of these files in the deciding key, before and predicted; 0 for sizes and refusals without
+    a measure.
+    """
+
+    spec_id: int
+    partition: Partition
+    files: Int64
+    rewrite: bool
+    reason: str
+    depth: float = 0.0
+    depth_after: float = 0.0
+
+
+Found = tuple[Int64, bool, str, float, float]
+"""files, rewrite, reason, depth, depth after."""
+
+
+def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
+    """Return the target file size for Auto: the table's property, else by table size.
+
+    PTO, Algorithm 4 (the rule of a human expert):
+      TFS = size / min(max(partitions, 10000), max(10 * partitions, 30)), within 32 and 512 MiB.
+    """
+    declared = declared_target_bytes(properties)
+    if declared:
+        return declared
+    partitions = max(len(np.unique(table.partition)), 1)
+    files = min(max(partitions, 10_000), max(10 * partitions, 30))
+    return min(max(table.total_bytes // files, 32 * MIB), 512 * MIB)
+
+
+def declared_target_bytes(properties: Mapping[str, str]) -> int:
+    """Return the table's own target, 0 if it has none that is valid."""
+    return _positive(properties.get(TARGET_PROPERTY))
+
+
+def auto_row_group_bytes(table: FileTable, properties: Mapping[str, str], target_bytes: int) -> int:
+    """Return the row-group size for Auto: the table's property, else PTO Algorithm 4.
+
+    RGS = min(128 MiB, TFS / 4, max(8 MiB, bytes of 100,000 rows)).
+    """
+    declared = _positive(properties.get(ROW_GROUP_PROPERTY))
+    if declared:
+        return declared
+    row_bytes = table.total_bytes / max(table.total_records, 1)
+    return min(128 * MIB, target_bytes // 4, max(8 * MIB, int(100_000 * row_bytes)))
+
+
+def declared_drift(
+    table: FileTable, key: Sequence[SortColumn], curve: str, min_input_files: int
+) -> list[Decision]:
+    """Return what to cluster by a declared key, per (spec, partition), and what to leave alone and
+    why.
+
+    Directions do not matter: a table sorted in one direction is also sorted in the other. Files
+    whose key has no bounds are refused, because a rewrite might not give them any either.
+    """
+    ranges = _key_ranges(table, key)
+    hilbert = curve == HILBERT and len(key) > 1
+    decisions: list[Decision] = []
+    for spec_id, partition, members in table.groups():
+        if not ranges or (hilbert and len(ranges) < len(key)):
+            why = "no file has bounds of the key"
+            decisions.append(Decision(spec_id, partition, members, False, why))
+            continue
+        judged, found = _judgeable(table, key, ranges, members)
+        if hilbert:
+            known = np.logical_and.reduce([r.known[judged] for r in ranges])
+            if not known.all():
+                why = "no bounds of some key column, so its place on the curve is not known"
+                found.append((judged[~known], False, why, 0.0, 0.0))
+            found += _hilbert_drift(table, ranges, judged[known], min_input_files)
+        else:
+            found += _sorted_drift(table, ranges, judged, min_input_files)
+        decisions += [Decision(spec_id, partition, *one) for one in _merged(found)]
+    return decisions
+
+
+def small_files(
+    table: FileTable,
+    target_bytes: int,
+    min_input_files: int,
+    *,
+    key: Sequence[SortColumn] = (),
+    taken: Int64 | None = None,
+    largest_share: float = LARGEST_SHARE,
+) -> list[Decision]:
+    """Return sets of small files to bin-pack, and small files to leave alone and why.
+
+    Small is below 0.75 of the target and mergeable with at least minInputFiles of its (spec,
+    partition); a tiny partition's only file is not small. With a key, only neighbours in key order
+    are packed, so that no packed file spans others. taken: rows that are rewritten anyway.
+    largest_share: 1.0 disables the size tiers, for an objective that forces packing.
+    """
+    free = np.ones(len(table), dtype=np.bool_)
+    if taken is not None:
+        free[taken] = False
+    candidate = free & (table.bytes < SMALL_SHARE * target_bytes)
+    candidate &= ~(table.layout_written & (table.bytes >= WRITTEN_SHARE * target_bytes))
+    ranges = value_ranges(table.columns[key[0].field_id]) if _has_bounds(table, key) else None
+    decisions: list[Decision] = []
+    for spec_id, partition, members in table.groups():
+        small = members[candidate[members]]
+        if len(small) < 2:
+            continue
+        packed: list[Int64] = []
+        for neighbours in _neighbours(ranges, small, members[~candidate[members]]):
+            packed += _pack(
+                table.bytes, neighbours, target_bytes, min_input_files, largest_share,
+                ordered=ranges is not None,
+            )  # fmt: skip
+        for files in packed:
+            reason = f"{len(files)} files below {SMALL_SHARE:.2f} of the target size"
+            decisions.append(Decision(spec_id, partition, np.sort(files), True, reason))
+        rest = np.setdiff1d(small, np.concatenate(packed)) if packed else small
+        if len(rest) > 1:
+            why = _why_not_packed(len(rest), min_input_files)
+            decisions.append(Decision(spec_id, partition, rest, False, why))
+    return decisions
+
+
+def small_mask(
+    table: FileTable, target_bytes: int, min_input_files: int, *, key: Sequence[SortColumn] = ()
+) -> Bool:
+    """Return bool[files]: the file is small as objectives count it, so it can be packed away."""
+    mask = np.zeros(len(table), dtype=np.bool_)
+    for decision in small_files(table, target_bytes, min_input_files, key=key):
+        if decision.rewrite:
+            mask[decision.files] = True
+    return mask
+
+
+def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:
+    """Return the ranges of the key's columns, up to the first column that has no bounds in any
+    file."""
+    ranges: list[Ranges] = []
+    for column in key:
+        if column.field_id not in table.columns:
+            break
+        ranges.append(value_ranges(table.columns[column.field_id]))
+    return ranges
+
+
+def _judgeable(
+    table: FileTable, key: Sequence[SortColumn], ranges: Sequence[Ranges], members: Int64
+) -> tuple[Int64, list[Found]]:
+    """Return files with bounds of key 1; the others are refused, unless they hold only NULL or no
+    row."""
+    column = table.columns[key[0].field_id]
+    known = ranges[0].known[members]
+    nothing = (table.records[members] == 0) | (
+        (column.values[members] > 0) & (column.nulls[members] == column.values[members])
+    )
+    unknown = members[~known & ~nothing]
+    if not len(unknown):
+        return members[known], []
+    why = f"no bounds of {table.schema.name_of(key[0].field_id)}, which a rewrite need not give"
+    return members[known], [(unknown, False, why, 0.0, 0.0)]
+
+
+def _merged(found: list[Found]) -> list[Found]:
+    """Return the sets to rewrite, and one refusal per reason."""
+    refused: dict[str, list[Found]] = {}
+    for one in found:
+        if not one[1]:
+            refused.setdefault(one[2], []).append(one)
+    joined = [
+        (np.unique(np.concatenate([o[0] for o in same])), False, why, max(o[3] for o in same), 0.0)
+        for why, same in refused.items()
+    ]
+    return [one for one in found if one[1]] + joined
+
+
+def _sorted_drift(
+    table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
+) -> list[Found]:
+    """Return overlaps in key 1; then, among files constant in it that stay, overlaps in key 2, and
+    so on."""
+    found = _overlaps(table, ranges[0], files, min_input_files)
+    if len(ranges) == 1:
+        return found
+    chosen = [one[0] for one in found if one[1]]
+    staying = np.setdiff1d(files, np.concatenate(chosen)) if chosen else files
+    constant = staying[ranges[0].constant[staying]]
+    for same_value in _split_by(constant, ranges[0].first[constant]):
+        known = same_value[ranges[1].known[same_value]]
+        if len(known) > 1:
+            found += _sorted_drift(table, ranges[1:], known, min_input_files)
+    return found
+
+
+def _overlaps(table: FileTable, ranges: Ranges, files: Int64, min_input_files: int) -> list[Found]:
+    """Return connected sets of overlapping files, each to be merged whole, in its unsorted part, or
+    not yet.
+
+    Files with one and the same value count as one: this key cannot separate them.
+    """
+    found: list[Found] = []
+    for component in _components(_units(ranges, files)):
+        found += _tiers(table, ranges, component, min_input_files)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """Files, or sets of files with one value, and their place among the elementary intervals."""
+
+    pieces: Pieces
+    members: tuple[Int64, ...]
+
+    def take(self, index: Int64) -> _Units:
+        mine = Pieces(self.pieces.start[index], self.pieces.end[index], self.pieces.width)
+        return _Units(mine, tuple(self.members[i] for i in index.tolist()))
+
+    @property
+    def files(self) -> Int64:
+        return np.sort(np.concatenate(self.members))
+
+
+def _units(ranges: Ranges, files: Int64) -> _Units:
+    single = ranges.single[files]
+    members = [np.array([file]) for file in files[~single]]
+    members += _split_by(files[single], ranges.first[files[single]])
+    heads = np.array([unit[0] for unit in members], dtype=np.int64)
+    pieces = elementary(ranges.first[heads], ranges.last[heads], ranges.place)
+    return _Units(pieces, tuple(members))
+
+
+def _components(units: _Units) -> list[_Units]:
+    """Return the units connected by overlap, if there are at least two."""
+    start, end = units.pieces.start, units.pieces.end
+    if len(start) < 2:
+        return []
+    order = np.lexsort((end, start))
+    reach = np.maximum.accumulate(end[order])
+    begins = np.concatenate(([True], start[order][1:] > reach[:-1]))
+    pieces = np.split(order, np.flatnonzero(begins)[1:])
+    return [units.take(piece) for piece in pieces if len(piece) > 1]
+
+
+def _tiers(
+    table: FileTable, ranges: Ranges, component: _Units, min_input_files: int
+) -> list[Found]:
+    """Merge the whole component, or only its unsorted part, or wait.
+
+    The sorted base is the heaviest set of units that do not overlap. If the rest is at least a
+    quarter of the whole, merging grows every run by at least a third; if it is less but at least
+    minInputFiles, it is judged by itself, a tier below.
+    """
+    files = component.files
+    size = np.array([int(table.bytes[m].sum()) for m in component.members], dtype=np.int64)
+    unsorted = component.take(np.flatnonzero(~_heaviest_chain(component, size)))
+    rest = unsorted.files
+    share = float(table.bytes[rest].sum()) / max(float(size.sum()), 1.0)
+    depth = _unit_depth(table, component)
+    if depth - 1.0 < MIN_GAIN * depth:
+        return [(files, False, f"a gain under {MIN_GAIN:.0%} in depth", depth, depth)]
+    if share >= UNSORTED_SHARE:
+        reason = f"depth {depth:.1f} in {len(files)} overlapping files"
+        return [(files, True, reason, depth, 1.0)]
+    if len(rest) >= min_input_files:
+        lower = [
+            one
+            for part in _components(unsorted)
+            for one in _tiers(table, ranges, part, min_input_files)
+        ]
+        if any(one[1] for one in lower):
+            return lower
+    return [(rest, False, _too_little(min_input_files), depth, depth)]
+
+
+def _too_little(min_input_files: int) -> str:
+    return (
+        f"unsorted, but under {UNSORTED_SHARE:.0%} of what overlaps it and fewer than "
+        f"minInputFiles {min_input_files} of like size: merged when there is more"
+    )
+
+
+def _heaviest_chain(units: _Units, size: Int64) -> Bool:
+    """Return bool[units]: the subset without overlap that holds the most bytes (weighted
+    scheduling)."""
+    order = np.lexsort((units.pieces.start, units.pieces.end))
+    start, end = units.pieces.start[order], units.pieces.end[order]
+    before = np.searchsorted(end, start, side="left").tolist()
+    weight = size[order].tolist()
+    best = [0] * (len(order) + 1)
+    for i, (previous, mine) in enumerate(zip(before, weight, strict=True)):
+        best[i + 1] = max(best[i], best[previous] + mine)
+    chosen = np.zeros(len(order), dtype=np.bool_)
+    i = len(order)
+    while i:
+        if best[i] == best[i - 1]:
+            i -= 1
+            continue
+        chosen[order[i - 1]] = True
+        i = before[i - 1]
+    return chosen
+
+
+def _unit_depth(table: FileTable, units: _Units) -> float:
+    """Return the mean depth by rows, each unit counted once."""
+    rows = [int(np.maximum(table.records[m], 0).sum()) for m in units.members]
+    return sweep(units.pieces, np.array(rows, dtype=np.int64)).mean
+
+
+def _hilbert_drift(
+    table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
+) -> list[Found]:
+    """Return files whose mean depth in some key exceeds 2 n^(1 - 1/d), the bound of a Hilbert
+    curve.
+
+    A curve cuts each of d axes into n^(1/d) parts. Files with one value of a key are left out of
+    that key's depth, and a key with v distinct bounds cannot get below n/v: no curve separates
+    them.
+    """
+    count = len(files)
+    if count < 2:
+        return []
+    depths = [_spread_depth(table, r, files) for r in ranges]
+    limits = [_hilbert_limit(r, files, len(ranges)) for r in ranges]
+    worst = int(np.argmax([d / limit for d, limit in zip(depths, limits, strict=True)]))
+    depth, limit = depths[worst], limits[worst]
+    if depth <= HILBERT_SLACK * limit:
+        return []
+    wide = files[_wide(table, ranges, files)]
+    share = float(table.bytes[wide].sum()) / max(float(table.bytes[files].sum()), 1.0)
+    if share >= UNSORTED_SHARE:
+        reason = f"depth {depth:.1f}, a Hilbert curve of {count} files has about {limit:.1f}"
+        return [(files, True, reason, depth, limit)]
+    if min_input_files <= len(wide) < count:
+        below = _hilbert_drift(table, ranges, wide, min_input_files)
+        if below:
+            return below
+    return [(wide, False, _too_little(min_input_files), depth, depth)]
+
+
+def _spread_depth(table: FileTable, ranges: Ranges, files: Int64) -> float:
+    spread = files[~ranges.single[files]]
+    return depth_of(ranges, spread, np.maximum(table.records, 0)).mean
+
+
+def _hilbert_limit(ranges: Ranges, files: Int64, dimensions: int) -> float:
+    count = len(files)
+    values = len(np.unique(np.concatenate((ranges.first[files], ranges.last[files]))))
+    return max(count ** (1.0 - 1.0 / dimensions), count / values)
+
+
+def _wide(table: FileTable, ranges: Sequence[Ranges], files: Int64) -> Bool:
+    """Return files that span more than twice their part of all rows along some key.
+
+    The part is n^(-1/d) of n files, or w^(1/d) for a file that has a share w of the rows, whichever
+    is more. It is counted in rows, not in distinct bounds: of n files that all span nearly
+    everything, half of the bounds are before any of the rows, and the other half after them.
+    """
+    rows = np.maximum(table.records, 0)
+    own = (rows[files] / max(int(rows[files].sum()), 1)) ** (1.0 / len(ranges))
+    wide = np.zeros(len(files), dtype=np.bool_)
+    for one in ranges:
+        part = np.maximum(_hilbert_limit(one, files, len(ranges)) / len(files), own)
+        wide |= (spanned(one, files, rows) > HILBERT_SLACK * part) & ~one.single[files]
+    return wide
+
+
+def _neighbours(ranges: Ranges | None, small: Int64, large: Int64) -> list[Int64]:
+    """Return runs of small files in key order, split wherever a large file is between two of them.
+
+    Files without bounds form a set of their own: packing them does not disturb a known order.
+    """
+    if ranges is None:
+        return [small]
+    unknown = small[~ranges.known[small]]
+    small = small[ranges.known[small]]
+    large = large[ranges.known[large]]
+    order = small[np.lexsort((ranges.last[small], ranges.first[small]))]
+    reach = np.maximum.accumulate(ranges.last[order])[:-1]
+    following = ranges.first[order][1:]
+    begun = np.searchsorted(np.sort(ranges.first[large]), following, side="left")
+    ended = np.searchsorted(np.sort(ranges.last[large]), reach, side="right")
+    between = (following > reach) & (begun > ended)
+    pieces = np.split(order, np.flatnonzero(between) + 1)
+    return [piece for piece in (*pieces, unknown) if len(piece)]
+
+
+def _pack(
+    size: Int64,
+    files: Int64,
+    target_bytes: int,
+    min_input_files: int,
+    largest_share: float,
+    *,
+    ordered: bool,
+) -> list[Int64]:
+    """Return the set itself if it is worth packing, else what remains of it without its largest
+    file.
+
+    Every file then grows by at least a third, and the number of files falls. In key order the
+    largest file separates its neighbours; without an order the rest stays together.
+    """
+    packed: list[Int64] = []
+    pending = [files]
+    while pending:
+        part = pending.pop()
+        if len(part) < max(min_input_files, 2):
+            continue
+        mine = size[part]
+        largest = int(np.argmax(mine))
+        total = int(mine.sum())
+        if mine[largest] <= largest_share * total and -(-total // target_bytes) < len(part):
+            packed.append(part)
+        elif ordered:
+            pending += [part[:largest], part[largest + 1 :]]
+        else:
+            pending.append(np.delete(part, largest))
+    return packed
+
+
+def _why_not_packed(count: int, min_input_files: int) -> str:
+    if count < min_input_files:
+        return f"{count} small files, fewer than minInputFiles {min_input_files}"
+    return f"{count} small files, of too unequal sizes or too far apart in the key to merge yet"
+
+
+def _has_bounds(table: FileTable, key: Sequence[SortColumn]) -> bool:
+    return bool(key) and key[0].field_id in table.columns
+
+
+def _split_by(items: Int64, label: Array) -> list[Int64]:
+    """Return items grouped by their label, groups in order of label."""
+    if not len(items):
+        return []
+    order = np.argsort(label, kind="stable")
+    cuts = np.flatnonzero(np.diff(label[order])) + 1
+    return [piece.astype(np.int64) for piece in np.split(items[order], cuts)]
+
+
+def _positive(text: str | None) -> int:
+    """Return a size property as Iceberg reads it; 0 if it is unset or not a positive integer."""
+    return int(text) if text is not None and text.isdecimal() else 0

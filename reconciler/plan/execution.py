@@ -1,0 +1,244 @@
+"""The input, the result and the ports of an execution of a plan: values and protocols, no I/O.
+
+`reconciler.spark` executes requests; `reconciler.catalog` implements the ports (ledger and lease);
+`reconciler.loop` and the CLI wire them together. jobs and catalog do not import each other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.plan.actions.action import Action
+from reconciler.plan.standing import Validity
+
+SPARK_APP_PREFIX = "layoutctl"
+"""The names of all our Spark applications begin with this; an import of event logs skips them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionRequest:
+    """The part of a plan to execute on one table, in one attempt at a time.
+
+    table: identifier levels, the last one is the name. action_ids: per action its id within the
+    plan ("a01"), written to snapshot summaries. base_snapshot_id: the snapshot that the plan was
+    made on.
+    judged_snapshot_id: the snapshot on which the planner last found that the plan stands; the
+    execution compares deletes with those of this snapshot. None: the base.
+    verify: "Full" | "Sampled" | "Counts". max_commits: rewriting commits of one attempt.
+    max_attempts: attempts in all, the first included; each one after a conflict covers the inputs
+    that are still valid. backoff_seconds: wait before the second attempt, doubled for each later
+    one.
+    group_bytes: decoded bytes that one task may sort in memory, 0 = from the JVM's heap and cores.
+    bytes_limit, cpu_limit_seconds: what the budgets leave. No attempt may start that would read
+    more than what is left after earlier reads, conflicts included. None = no limit.
+    written_shares: per action the bytes that the plan expects it to write per live byte it reads.
+    """
+
+    catalog: CatalogConfig
+    table: tuple[str, ...]
+    table_uuid: str
+    plan_id: str
+    actions: tuple[Action, ...]
+    action_ids: tuple[str, ...]
+    base_snapshot_id: int | None
+    verify: str = "Full"
+    allow_live_branches: bool = False
+    max_commits: int = 10
+    max_attempts: int = 4
+    backoff_seconds: float = 2.0
+    group_bytes: int = 0
+    bytes_limit: int | None = None
+    cpu_limit_seconds: float | None = None
+    written_shares: tuple[float, ...] = ()
+    judged_snapshot_id: int | None = None
+
+
+_PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")
+
+
+def plan_of_file(path: str) -> str:
+    """Return the plan whose attempt wrote a data file, "" for another writer's (Intent.prefix)."""
+    found = _PREFIX.search(path)
+    return found.group(1) if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Write-ahead record of one commit batch, in the ledger before the commit is sent.
+
+    attempt_id: planId + attempt number + read snapshot, never used twice. prefix: the output
+    directory of the attempt; every file below it is ours. outputs: data files to be added,
+    verbatim. Batch 0 is the attempt itself: recorded before its first file is written, without
+    inputs and outputs, and given its outcome (ATTEMPT_CLOSED) once its prefix holds nothing that no
+    snapshot references. writer: the processes that may still send the commit, opaque.
+    commits: UUIDs in the names of the metadata files that its commits write.
+    """
+
+    table_uuid: str
+    table: tuple[str, ...]
+    plan_id: str
+    attempt_id: str
+    batch: int
+    action_ids: tuple[str, ...]
+    base_snapshot_id: int
+    prefix: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    writer: str = ""
+    commits: tuple[str, ...] = ()
+
+
+COMMITTED = "committed"
+CONFLICT = "conflict"
+FAILED = "failed"
+UNKNOWN_OUTCOME = "unknown"
+ATTEMPT_CLOSED = "closed"
+"""State of the single outcome of batch 0: it measures nothing and belongs to no action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one action of one commit batch.
+
+    state: COMMITTED | CONFLICT | FAILED | UNKNOWN_OUTCOME (ATTEMPT_CLOSED for batch 0).
+    read_bytes/written_bytes: data file bytes; cpu_seconds: task CPU of read, sort, write and
+    verification; verify_cpu_seconds: the part of it that read the written files back; seconds: wall
+    clock.
+    """
+
+    attempt_id: str
+    batch: int
+    action_id: str
+    state: str
+    snapshot_id: int | None
+    read_bytes: int
+    written_bytes: int
+    rows: int
+    files_in: int
+    files_out: int
+    cpu_seconds: float
+    seconds: float
+    detail: str = ""
+    verify_cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """The state of one action when the execution ends (definitions: "Validity is per action").
+
+    PENDING: the execution stopped before it, or conflicts left some inputs. remaining: inputs that
+    are still valid. detail: why it is not done.
+    """
+
+    action_id: str
+    state: Validity
+    remaining: tuple[str, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionResult:
+    """The result of an execution. Whether the plan succeeded is decided by a new observation, not
+    by this.
+
+    outcomes: of every commit batch sent, in order. stopped: `should_stop` ended it early. seconds:
+    wall clock of all of it.
+    """
+
+    attempts: tuple[str, ...]
+    actions: tuple[ActionResult, ...]
+    outcomes: tuple[Outcome, ...]
+    commits: int
+    conflicts: int
+    stopped: bool
+    seconds: float
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(outcome.read_bytes for outcome in self.outcomes)
+
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(outcome.cpu_seconds for outcome in self.outcomes)
+
+    @property
+    def done(self) -> bool:
+        return all(action.state is Validity.DONE for action in self.actions)
+
+
+@dataclass(frozen=True, slots=True)
+class Rho:
+    """definitions: rho. CPU seconds per input byte rewritten over those per projected byte read."""
+
+    rewrite_cpu_per_byte: float
+    read_cpu_per_byte: float
+
+    @property
+    def ratio(self) -> float:
+        return self.rewrite_cpu_per_byte / self.read_cpu_per_byte
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of progress; `text` is ready to print.
+
+    phase, in the order of a group's life: "start", "written", "verified", "commit" (about to be
+    sent), "committed" (the line that summarises a group); otherwise "conflict", "removed", "retry",
+    "unknown", "fence", "resumed", "left", "property", "skipped", "stopped". Fields that a phase
+    does not use keep their defaults.
+    """
+
+    phase: str
+    text: str
+    action_id: str = ""
+    group: int = 0
+    groups: int = 0
+    bytes: int = 0
+    snapshot_id: int | None = None
+
+
+def attempt_started_ms(attempt_id: str) -> int | None:
+    """Return when the attempt began, read from its id: plan, microseconds in hex, read snapshot.
+
+    None for an id that is not ours.
+    """
+    try:
+        return int(attempt_id.rsplit("-", 2)[1], 16) // 1000
+    except (IndexError, ValueError):
+        return None
+
+
+class Ledger(Protocol):
+    """The durable record of attempts (an Iceberg state table; see state.state)."""
+
+    def record_intent(self, intent: Intent) -> None: ...
+
+    def record_outcomes(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None: ...
+
+    def open_intents(self, table_uuid: str) -> tuple[Intent, ...]:
+        """Return intents without an outcome or with an unknown one: they are settled before any
+        work."""
+        ...
+
+
+class Lease(Protocol):
+    """One attempt per table at a time (definitions: Lease)."""
+
+    def acquire(self, table_uuid: str, attempt_id: str) -> None:
+        """Take the lease. Raises BlockedError naming the holder if another live attempt holds
+        it."""
+        ...
+
+    def renew(self) -> None:
+        """Renew the lease; a thread of the executor calls it every 20 s. Raises BlockedError if it
+        was lost."""
+        ...
+
+    def release(self) -> None: ...
+
+    def writer_is_dead(self, table_uuid: str, attempt_id: str) -> bool:
+        """Return True only if the process that ran the attempt is known to be gone (same boot)."""
+        ...

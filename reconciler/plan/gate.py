@@ -1,0 +1,136 @@
+"""The gate between a plan and its execution: suspension, owner, approval, windows, budgets.
+
+An ordered chain of pure checks, each returning a condition reason and a message; the first check
+that objects decides. The gate admits the longest prefix of the plan's actions that the budgets
+allow.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.format import iec
+from reconciler.plan.budget import Budget, BudgetState, Charge, Spent, admit
+from reconciler.plan.plan import Plan, PlannedAction
+
+AUTOMATIC_WINDOW = dt.timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class GateInput:
+    """All facts that the gate decides on, gathered once.
+
+    mode: "Manual" | "Automatic". approved: a person approved this very plan. everything_approved:
+    the caller approves every plan (--auto-approve).
+    automatic_up_to_bytes: up to this, per table and 24 h, no approval is needed;
+    automatic_spent_bytes: what was already rewritten in this way.
+    stale_workload: the plan is based on queries that are too old to act on without a person.
+    unacted_fields: fields of the policy that this version does not act on (Automatic refuses).
+    owner: who claims the table, "" if no one else does. spent: None = the ledger is unreadable.
+    remaining: the plan's actions that are still pending, in plan order.
+    """
+
+    plan: Plan
+    remaining: tuple[PlannedAction, ...]
+    suspended: bool
+    owner: str
+    mode: str
+    approved: bool
+    everything_approved: bool
+    automatic_up_to_bytes: int | None
+    automatic_spent_bytes: int
+    stale_workload: bool
+    unacted_fields: tuple[str, ...]
+    budgets: tuple[Budget, ...]
+    spent: tuple[Spent, ...] | None
+    now: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """count: how many of the remaining actions may start now. reason: "" or a condition reason.
+
+    budgets: the state of every budget, whatever check decided.
+    """
+
+    count: int
+    reason: str
+    message: str
+    budgets: tuple[BudgetState, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        return self.count > 0
+
+
+def gate(given: GateInput) -> Gate:
+    """Return the decision. A plan without remaining actions passes with count 0 and no reason."""
+    charges = [charge_of(item) for item in given.remaining]
+    admission = admit(charges, given.budgets, given.spent, given.now)
+    if not given.remaining:
+        return Gate(0, "", "nothing remains to be done", admission.states)
+    for check in CHECKS:
+        refusal = check(given)
+        if refusal is not None:
+            return replace(refusal, budgets=admission.states)
+    return Gate(admission.count, admission.reason, admission.message, admission.states)
+
+
+def charge_of(item: PlannedAction) -> Charge:
+    predicted = item.predicted
+    return Charge(int(predicted.get("bytesIn", 0)), int(predicted.get("cpuMillis", 0)) / 1000)
+
+
+def _suspended(given: GateInput) -> Gate | None:
+    if not given.suspended:
+        return None
+    return Gate(0, "Suspended", "the policy says suspend: true")
+
+
+def _owned(given: GateInput) -> Gate | None:
+    if not given.owner:
+        return None
+    return Gate(0, "OwnedElsewhere", f"the table is claimed by {given.owner}")
+
+
+def _approval(given: GateInput) -> Gate | None:
+    if given.approved or given.everything_approved:
+        return None
+    if given.mode == "Automatic":
+        return _automatic(given)
+    return _manual(given)
+
+
+def _automatic(given: GateInput) -> Gate | None:
+    if not given.budgets:
+        return Gate(0, "AwaitingApproval", "Automatic approval needs at least one budget")
+    if given.unacted_fields:
+        fields = ", ".join(given.unacted_fields)
+        return Gate(0, "AwaitingApproval", f"Automatic refuses fields not acted on yet: {fields}")
+    if given.stale_workload:
+        return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
+    return None
+
+
+def _manual(given: GateInput) -> Gate | None:
+    asked = sum(charge_of(item).rewrite_bytes for item in given.remaining)
+    limit = given.automatic_up_to_bytes
+    if limit is None:
+        return Gate(0, "AwaitingApproval", f"approval is Manual and {given.plan.id} has none")
+    if given.stale_workload:
+        return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
+    if asked + given.automatic_spent_bytes > limit:
+        spent = iec(given.automatic_spent_bytes)
+        return Gate(
+            0,
+            "AwaitingApproval",
+            f"{iec(asked)} asked, {spent} spent in 24 h, automaticUpTo is {iec(limit)}",
+        )
+    return None
+
+
+CHECKS: Sequence[Callable[[GateInput], Gate | None]] = (_suspended, _owned, _approval)
+"""In the order of Converged's reasons; windows and budgets come last, because they admit a
+prefix."""

@@ -1,0 +1,244 @@
+"""Divides an action's files into groups, and a group's rows into output files.
+
+The what-if simulates these groups and the execution runs them. Both call these functions; otherwise
+a plan would predict a different layout from the one written. The only input is what manifests say,
+not the memory or cores of a machine, so that the same plan writes the same groups everywhere.
+Memory only decides how many tasks share a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.plan.actions.action import HILBERT
+from reconciler.table.filetable import Bool, FileTable, Float64, Int64
+from reconciler.table.schema import SortColumn
+
+MAX_GROUP_BYTES = 16 << 30
+"""A larger set of overlapping files is cut in order of key midpoints, so that a conflict loses one
+part."""
+PACK_TARGETS = 4
+"""Output files of one group of files that need not be together, so that a conflict loses little."""
+SMALL_SHARE = 0.75
+"""A file below this share of the target size is small, a candidate for bin-packing."""
+
+
+def arrival_order(path: npt.NDArray[Any], sequence: Int64) -> Int64:
+    """Return the indexes of the files in order of arrival, int64[files].
+
+    By data sequence number; files of one commit by path, which writers number in order. Rows with
+    equal keys keep this order, so that recent rows, which queries ask for, stay together.
+    """
+    return np.lexsort((path.astype(np.str_), sequence)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """The facts that grouping uses, one entry per file.
+
+    arrival: int64[files], position of each file in `arrival_order`. bytes: int64[files], stored.
+    low, high: int64[files], ranks of the bounds of the key's first column among all of these
+    bounds. bounded: bool[files], False if a file may hold any key.
+    """
+
+    arrival: Int64
+    bytes: Int64
+    low: Int64
+    high: Int64
+    bounded: Bool
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+
+def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
+    """Return the files of a table by the first column of the key; without a key all are equal."""
+    column = table.columns.get(key[0].field_id) if key else None
+    arrival = places(arrival_order(table.path, table.sequence))
+    if column is None:
+        return unbounded(arrival, table.bytes)
+    ranks = np.unique(np.concatenate((column.lower, column.upper)), return_inverse=True)[1]
+    low, high = np.split(ranks.reshape(-1).astype(np.int64), 2)
+    return Extents(arrival, table.bytes, low, high, column.bounded)
+
+
+def unbounded(arrival: Int64, size: Int64) -> Extents:
+    """Return files whose keys are unknown or do not matter."""
+    zeros = np.zeros(len(arrival), dtype=np.int64)
+    return Extents(arrival, size, zeros, zeros, np.zeros(len(arrival), dtype=np.bool_))
+
+
+def places(order: Int64) -> Int64:
+    """Return the position of each index in an order of all of them."""
+    found = np.empty_like(order)
+    found[order] = np.arange(len(order))
+    return found
+
+
+def output_files(size: npt.ArrayLike, target_bytes: float) -> Int64:
+    """Return the number of files that `size` bytes become, int64: whole targets, rounded.
+
+    Files are then 2/3 to 3/2 of the target, and at least 3/4 if there are several, so that the next
+    plan does not count them as small.
+    """
+    targets = np.asarray(size, dtype=np.float64) / max(float(target_bytes), 1.0)
+    return np.maximum(1, np.floor(targets + 0.5)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Files in groups. order: int64[files], indexes of the files, group after group, within a group
+    in order of arrival. starts: int64[groups], where in `order` each group begins."""
+
+    order: Int64
+    starts: Int64
+
+    @property
+    def members(self) -> list[Int64]:
+        """Return the indexes of the files per group."""
+        return np.split(self.order, self.starts[1:]) if len(self.order) else []
+
+    @property
+    def number(self) -> Int64:
+        """Return the group of each file, int64[files]."""
+        numbers = np.zeros(len(self.order), dtype=np.int64)
+        numbers[self.order] = self.spread(np.arange(len(self.starts)))
+        return numbers
+
+    def totals(self, size: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the sums per group of values per file."""
+        if not len(self.order):
+            return np.zeros(0, dtype=size.dtype)
+        return np.asarray(np.add.reduceat(size[self.order], self.starts))
+
+    def spread(self, per_group: npt.NDArray[np.generic]) -> npt.NDArray[Any]:
+        """Return values per group, repeated for each of its files, in `order`."""
+        return np.repeat(per_group, np.diff(np.append(self.starts, len(self.order))))
+
+
+def group_files(
+    files: Extents,
+    *,
+    keyed: bool,
+    curve: str,
+    target_bytes: int,
+    merge_bytes: int | None = None,
+    max_bytes: int = MAX_GROUP_BYTES,
+) -> Grouping:
+    """Return groups in key order, the files of each in order of arrival; every file is in exactly
+    one.
+
+    With a key, files whose key ranges overlap belong together, and neighbours below PACK_TARGETS
+    files are merged. For a Hilbert curve every file may overlap every other. Without a key a group
+    is a run of files in order of arrival. merge_bytes: neighbours are not merged beyond it; default
+    PACK_TARGETS targets.
+    """
+    merge = PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
+    if not keyed:
+        return _runs(files, merge, target_bytes)
+    if curve == HILBERT:
+        found = _whole(files)
+    else:
+        small = min(SMALL_SHARE * target_bytes, merge)
+        found = _merged(_overlapping(files), files.bytes, merge, small)
+    return _as_arrived(_bounded(found, files, max_bytes), files)
+
+
+def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tuple[Int64, int]:
+    """Return the output file that gets most of each file's rows, and the number of output files.
+
+    int64[files], numbered through all groups, for whole files that follow each other.
+    """
+    totals = grouping.totals(size)
+    wanted = output_files(totals, target_bytes)
+    rows = size[grouping.order]
+    total = grouping.spread(np.maximum(totals, 1))
+    upto = np.cumsum(rows)
+    before = grouping.spread((upto - rows)[grouping.starts])
+    own = grouping.spread(wanted)
+    place = np.minimum(((upto - rows / 2.0 - before) / total * own).astype(np.int64), own - 1)
+    found = np.zeros(len(size), dtype=np.int64)
+    found[grouping.order] = grouping.spread(np.cumsum(wanted) - wanted) + np.maximum(place, 0)
+    return found, int(wanted.sum())
+
+
+def _as_arrived(groups: Grouping, files: Extents) -> Grouping:
+    number = groups.spread(np.arange(len(groups.starts)))
+    return Grouping(groups.order[np.lexsort((files.arrival[groups.order], number))], groups.starts)
+
+
+def _whole(files: Extents) -> Grouping:
+    order = np.argsort(files.arrival, kind="stable").astype(np.int64)
+    return Grouping(order, np.zeros(min(len(order), 1), dtype=np.int64))
+
+
+def _overlapping(files: Extents) -> Grouping:
+    """Return connected components of files whose key ranges overlap; touching ends do not
+    connect."""
+    if not len(files) or not files.bounded.all():
+        return _whole(files)
+    order = np.lexsort((files.arrival, files.high, files.low)).astype(np.int64)
+    low, high = files.low[order], files.high[order]
+    reach = np.maximum.accumulate(high)
+    # Equal constant files (low == high == reach) share their value with the component.
+    constant = (low[1:] == high[1:]) & (low[1:] == reach[:-1])
+    apart = (low[1:] >= reach[:-1]) & ~constant
+    return Grouping(order, np.append(0, np.flatnonzero(apart) + 1))
+
+
+def _merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
+    """Merge neighbouring components up to `limit` bytes; none is left alone below `small`."""
+    starts: list[int] = []
+    held = 0
+    for start, own in zip(
+        components.starts.tolist(), components.totals(size).tolist(), strict=True
+    ):
+        if starts and (held + own <= limit or held < small):
+            held += own
+        else:
+            starts.append(start)
+            held = own
+    if held < small and len(starts) > 1:
+        starts.pop()
+    return Grouping(components.order, np.array(starts, dtype=np.int64))
+
+
+def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
+    """Split larger components into parts of about `limit` bytes, in order of key midpoints.
+
+    Of all ways to cut them, this loses least compared with one sort of everything (WAIR section
+    3.3).
+    """
+    order, starts = components.order.copy(), [components.starts]
+    ends = np.append(components.starts[1:], len(order))
+    last = np.iinfo(np.int64).max
+    for number in np.flatnonzero(components.totals(files.bytes) > limit):
+        piece = slice(int(components.starts[number]), int(ends[number]))
+        own = order[piece]
+        middle = np.where(files.bounded[own], files.low[own] + files.high[own], last)
+        own = own[np.lexsort((files.arrival[own], middle))]
+        order[piece] = own
+        size = files.bytes[own].astype(np.float64)
+        parts = int(-(-size.sum() // limit))
+        part = np.floor((np.cumsum(size) - size) * parts / size.sum())
+        starts.append(piece.start + np.flatnonzero(np.diff(part)) + 1)
+    return Grouping(order, np.sort(np.concatenate(starts)))
+
+
+def _runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
+    """Return runs of at most `limit` bytes in order of arrival; a small rest joins the last run."""
+    order = _whole(files).order
+    starts: list[int] = []
+    held = 0
+    for number, own in enumerate(files.bytes[order].tolist()):
+        if not starts or held + own > limit:
+            starts.append(number)
+            held = 0
+        held += own
+    if len(starts) > 1 and (held < target_bytes or starts[-1] == len(order) - 1):
+        starts.pop()
+    return Grouping(order, np.array(starts, dtype=np.int64))

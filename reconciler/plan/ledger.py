@@ -1,0 +1,267 @@
+"""The ledger as the next plan reads it: spending, accuracy of predictions, and debt.
+
+`reconciler.state.state` stores the entries; the functions here turn them into budget charges,
+throughput, calibration and the debt of Eq. 2 (WAIR section 4.2), and into `history`'s lines.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.plan.actions.action import WORK_KINDS
+from reconciler.plan.budget import Spent
+from reconciler.plan.execution import COMMITTED, Outcome, attempt_started_ms
+from reconciler.plan.prediction_interval import Calibration, calibrate
+from reconciler.queries.read_cost import Throughput, ThroughputSample, throughput_from
+
+SHRUNK = 2 / 3
+"""If files have less than this share of the expected bytes, a second rewrite would write fewer of
+them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One outcome with the prediction that it is compared with.
+
+    at_ms: when it was recorded. predicted: the plan's prediction for this action
+    (plan.PlannedAction), empty if the plan is no longer known; "type" is the action's type.
+    """
+
+    table_uuid: str
+    plan_id: str
+    at_ms: int
+    outcome: Outcome
+    predicted: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def action_type(self) -> str:
+        return str(self.predicted.get("type", ""))
+
+    @property
+    def committed(self) -> bool:
+        return self.outcome.state == COMMITTED
+
+
+def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
+    """Return, by plan, the layouts (actions.layout_of) written by exactly one of its committed
+    actions.
+
+    Files of two actions may be worth merging although each action's files are sorted. So may files
+    that came out much smaller than expected, because their number followed from the expected size.
+    """
+    wrote: dict[tuple[str, str], list[LedgerEntry]] = {}
+    for entry in entries:
+        if entry.committed and "layout" in entry.predicted:
+            place = (entry.plan_id, str(entry.predicted["layout"]))
+            wrote.setdefault(place, []).append(entry)
+    found: dict[str, set[str]] = {}
+    for (plan, layout), told in wrote.items():
+        if len({entry.outcome.action_id for entry in told}) == 1 and not _shrank(told):
+            found.setdefault(plan, set()).add(layout)
+    return {plan: frozenset(layouts) for plan, layouts in found.items()}
+
+
+def _shrank(entries: Sequence[LedgerEntry]) -> bool:
+    """Whether the same rewrite of its own output might write fewer files."""
+    expected = sum(_expected_bytes(entry) for entry in entries)
+    written = sum(entry.outcome.written_bytes for entry in entries)
+    return sum(entry.outcome.files_out for entry in entries) > 1 and written < SHRUNK * expected
+
+
+def _expected_bytes(entry: LedgerEntry) -> float:
+    """Return the bytes that the plan predicted to be written for the bytes that were read."""
+    read, told = entry.outcome.read_bytes, entry.predicted
+    size = int(told.get("bytesIn", 0))
+    return read * int(told.get("bytesOut", size)) / size if size > 0 else read
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCheck:
+    """The window's planned bytes before, predicted and measured after one plan was carried out.
+
+    at_ms: when it was measured. complete: every action of the plan was carried out, so that the
+    prediction is comparable. saved: the measured saving of the window, opened files included, as in
+    a plan's savings; None in a record that has only bytes.
+    """
+
+    plan_id: str
+    at_ms: int
+    before: int
+    predicted: int
+    actual: int
+    complete: bool
+    saved: int | None = None
+
+    @property
+    def saving(self) -> int:
+        """Bytes-equivalent of reading, to be compared with the cost of the rewrite."""
+        return self.before - self.actual if self.saved is None else self.saved
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Write-ahead charge of one execution: the predicted cost of its admitted actions.
+
+    Recorded before the execution starts, settled when every attempt it began has its outcomes. One
+    that is never settled counts in full, from the moment it was made: how far work came that died
+    is unknown, and unknown work is charged in full.
+
+    id: unique. policy: whose budgets it counts against (loop.step.policy_key). at_ms: when it was
+    recorded, by the store's clock.
+    """
+
+    id: str
+    table_uuid: str
+    plan_id: str
+    policy: str
+    rewrite_bytes: int
+    cpu_seconds: float
+    at_ms: int = 0
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """One charge against budgets, and the policy it belongs to."""
+
+    policy: str
+    table_uuid: str
+    plan_id: str
+    spent: Spent
+
+
+def charged(
+    entries: Sequence[LedgerEntry],
+    reservations: Sequence[Reservation] = (),
+    besides: str = "",
+) -> tuple[Charged, ...]:
+    """Return what was spent, and what is reserved or was never settled; each byte counts once.
+
+    Spent is everything that was read for rewriting, conflicts and failures included. An open
+    reservation counts with what its own attempts' outcomes do not yet account for. What an attempt
+    spent is charged to the policy that reserved for it: a plan may be carried out in part under one
+    policy and finished under another. besides: the id of a reservation that does not count.
+    """
+    made: dict[tuple[str, str], list[Reservation]] = {}
+    for held in sorted(reservations, key=lambda item: item.at_ms):
+        made.setdefault((held.table_uuid, held.plan_id), []).append(held)
+    found = [
+        Charged(
+            _charged_to(entry, made), entry.table_uuid, entry.plan_id,
+            Spent(_moment(entry.at_ms), entry.outcome.read_bytes, _charged_cpu(entry)),
+        )
+        for entry in entries
+        if entry.outcome.read_bytes or entry.outcome.cpu_seconds
+    ]  # fmt: skip
+    for held in reservations:
+        if not held.settled and held.id != besides:
+            found += _rest(held, entries, reservations)
+    return tuple(found)
+
+
+def _charged_to(entry: LedgerEntry, made: Mapping[tuple[str, str], Sequence[Reservation]]) -> str:
+    began = attempt_started_ms(entry.outcome.attempt_id)
+    before = [
+        held.policy
+        for held in made.get((entry.table_uuid, entry.plan_id), ())
+        if began is not None and held.at_ms <= began
+    ]
+    return before[-1] if before else str(entry.predicted.get("policy", ""))
+
+
+def _rest(
+    held: Reservation, entries: Sequence[LedgerEntry], reservations: Sequence[Reservation]
+) -> list[Charged]:
+    """Return the uncovered part of a reservation.
+
+    An attempt belongs to the last reservation of its table and plan made before it began.
+    """
+    later = [
+        other.at_ms
+        for other in reservations
+        if other.id != held.id
+        and (other.table_uuid, other.plan_id) == (held.table_uuid, held.plan_id)
+        and other.at_ms > held.at_ms
+    ]
+    until = min(later, default=None)
+    size, cpu = held.rewrite_bytes, held.cpu_seconds
+    for entry in entries:
+        if (entry.table_uuid, entry.plan_id) != (held.table_uuid, held.plan_id):
+            continue
+        began = attempt_started_ms(entry.outcome.attempt_id)
+        if began is not None and held.at_ms <= began and (until is None or began < until):
+            size -= entry.outcome.read_bytes
+            cpu -= _charged_cpu(entry)
+    if size <= 0 and cpu <= 0.0:
+        return []
+    rest = Spent(_moment(held.at_ms), max(size, 0), max(cpu, 0.0))
+    return [Charged(held.policy, held.table_uuid, held.plan_id, rest)]
+
+
+def _charged_cpu(entry: LedgerEntry) -> float:
+    """Return the measured CPU seconds; bytes read without a measurement count as predicted."""
+    outcome = entry.outcome
+    size = int(entry.predicted.get("bytesIn", 0))
+    if outcome.cpu_seconds > 0.0 or size <= 0:
+        return outcome.cpu_seconds
+    return int(entry.predicted.get("cpuMillis", 0)) / 1000 * outcome.read_bytes / size
+
+
+def _moment(at_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
+
+
+def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
+    """Return the throughput model, from committed rewrites of a known kind.
+
+    A commit that was settled after a crash has no measured CPU time and is not used.
+    """
+    begun: set[tuple[str, str]] = set()
+    samples = []
+    for entry in sorted(entries, key=lambda entry: entry.at_ms):
+        kind, done = WORK_KINDS.get(entry.action_type), entry.outcome
+        if kind is None:
+            continue
+        first = (entry.plan_id, kind) not in begun
+        begun.add((entry.plan_id, kind))
+        if entry.committed and done.cpu_seconds > 0:
+            samples.append(
+                ThroughputSample(
+                    kind, done.read_bytes, done.cpu_seconds, done.seconds, done.files_in, first
+                )
+            )
+    return throughput_from(samples)
+
+
+def read_calibration(checks: Iterable[ReadCheck]) -> Calibration:
+    """Return actual / predicted bytes read by the window, over completed plans."""
+    return calibrate([c.actual / c.predicted for c in checks if c.complete and c.predicted > 0])
+
+
+def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
+    """Return actual / predicted CPU of committed rewrites."""
+    return calibrate(
+        [
+            entry.outcome.cpu_seconds * 1000 / entry.predicted["cpuMillis"]
+            for entry in entries
+            if entry.committed and entry.predicted.get("cpuMillis")
+        ]
+    )
+
+
+def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
+    """Return one line on the accuracy of past predictions, "" if nothing was carried out yet."""
+    done = [entry for entry in entries if entry.committed and entry.action_type in WORK_KINDS]
+    if not done:
+        return "no action was carried out here yet; intervals are uncalibrated"
+    parts = [f"after {len(done)} {'action' if len(done) == 1 else 'actions'} here:"]
+    read, cpu = read_calibration(checks), cpu_calibration(done)
+    if read.outcomes:
+        parts.append(f"bytes read {(read.median - 1) * 100:+.0f} % median;")
+    if cpu.outcomes:
+        parts.append(f"CPU {(cpu.median - 1) * 100:+.0f} % median")
+    label = "" if read.label == "calibrated" else " (uncalibrated below 5 outcomes)"
+    return " ".join(parts).rstrip(";") + label

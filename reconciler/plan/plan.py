@@ -1,0 +1,275 @@
+"""Plans: identity, freezing and documents (definitions: Plan; api: Plan identity).
+
+`planId` covers the table's uuid, the policy's hash and the typed actions in order, with their exact
+input files; not the snapshot, the clock or any prediction, so that an append voids no review. The
+document around it carries the predictions a reviewer read, and `digest` covers all of it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import rfc8785
+
+from reconciler.api.version import API_VERSION
+from reconciler.errors import UserError
+from reconciler.plan.actions.action import Action, action_from_canonical
+from reconciler.plan.plan_schema import problem
+from reconciler.table.filetable import FileTable
+
+KIND = "LayoutPlan"
+
+
+def canonical_json(value: Any) -> bytes:
+    """RFC 8785 canonical JSON. Raises ValueError for floats: they have no place in an identity."""
+    _refuse_floats(value)
+    return rfc8785.dumps(value)
+
+
+def _refuse_floats(value: Any) -> None:
+    if isinstance(value, float):
+        raise ValueError("a canonical document holds no floats")
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _refuse_floats(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _refuse_floats(item)
+
+
+def policy_hash(inputs: Mapping[str, Any]) -> str:
+    """SHA-256 over {objectives, layout, recluster, deletes} in canonical form, hex."""
+    return hashlib.sha256(canonical_json(inputs)).hexdigest()
+
+
+def plan_id(table_uuid: str, policy: str, actions: Sequence[Action]) -> str:
+    """`p-` and 20 hex digits over what a plan does, to which table, under which policy."""
+    body = {
+        "tableUuid": table_uuid,
+        "policyHash": policy,
+        "actions": [action.canonical() for action in actions],
+    }
+    return "p-" + hashlib.sha256(canonical_json(body)).hexdigest()[:20]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteState:
+    """The delete load of an action's inputs when it was planned, for those who review it."""
+
+    files: int
+    position_rows: int
+    equality_files: int
+
+
+WRITTEN = "writtenMilli"
+"""Of an action's predictions: bytes it is to write, in thousandths of the live bytes it reads. The
+number of output files follows from it, for the plan as for the execution."""
+
+
+def written_share(predicted: Mapping[str, Any]) -> float:
+    """WRITTEN as a share; 1 where a plan does not tell, or tells what cannot be."""
+    told = predicted.get(WRITTEN)
+    return told / 1000 if isinstance(told, int) and told > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """An action within a plan. id: "a01", stable within the plan; predicted: integers only.
+
+    predicted keys: filesIn, filesOut, groups, bytesIn, bytesOut, writtenMilli (WRITTEN), cpuMillis,
+    millis, readNow, readAfter (of the window); labels are strings.
+    """
+
+    id: str
+    action: Action
+    deletes: DeleteState
+    predicted: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A frozen proposal for a table. evidence: the inputs it was made from and what it claims."""
+
+    id: str
+    catalog: str
+    table: tuple[str, ...]
+    table_uuid: str
+    policy_hash: str
+    policy: str
+    base_snapshot_id: int | None
+    created: dt.datetime
+    expires: dt.datetime
+    actions: tuple[PlannedAction, ...]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return not self.actions
+
+    @property
+    def rewrite_bytes(self) -> int:
+        return sum(int(item.predicted.get("bytesIn", 0)) for item in self.actions)
+
+    @property
+    def cpu_millis(self) -> int:
+        return sum(int(item.predicted.get("cpuMillis", 0)) for item in self.actions)
+
+    def document(self) -> dict[str, Any]:
+        """The whole plan as a JSON-able document, without its digest."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "planId": self.id,
+            "catalog": self.catalog,
+            "table": list(self.table),
+            "tableUuid": self.table_uuid,
+            "policyHash": self.policy_hash,
+            "policy": self.policy,
+            "baseSnapshotId": None if self.base_snapshot_id is None else str(self.base_snapshot_id),
+            "createdAt": _iso(self.created),
+            "expiresAt": _iso(self.expires),
+            "actions": [_action_document(item) for item in self.actions],
+            "evidence": dict(self.evidence),
+        }
+
+    def digest(self) -> str:
+        return "sha256:" + hashlib.sha256(canonical_json(self.document())).hexdigest()
+
+
+def freeze(
+    *,
+    catalog: str,
+    table: tuple[str, ...],
+    table_uuid: str,
+    policy_digest: str,
+    policy: str,
+    base_snapshot_id: int | None,
+    created: dt.datetime,
+    time_to_live: dt.timedelta,
+    actions: Sequence[tuple[Action, Mapping[str, Any]]],
+    files: FileTable,
+    evidence: Mapping[str, Any],
+) -> Plan:
+    """A plan over `actions` (with their predictions), in the order given."""
+    planned = tuple(
+        PlannedAction(f"a{number:02d}", action, _delete_state(action, files), predicted)
+        for number, (action, predicted) in enumerate(actions, start=1)
+    )
+    created = created.replace(microsecond=0)
+    return Plan(
+        id=plan_id(table_uuid, policy_digest, [action for action, _ in actions]),
+        catalog=catalog,
+        table=table,
+        table_uuid=table_uuid,
+        policy_hash=policy_digest,
+        policy=policy,
+        base_snapshot_id=base_snapshot_id,
+        created=created,
+        expires=created + time_to_live,
+        actions=planned,
+        evidence=evidence,
+    )
+
+
+def plan_from_document(body: Any) -> Plan:
+    """Parse a plan document; checks its id against its content.
+
+    Raises UserError when the document is no plan or was edited after it was made.
+    """
+    wrong = problem(body)
+    if wrong:
+        raise _not_a_plan(wrong)
+    try:
+        plan = _parse(body)
+        plan.digest()  # what has no canonical form has no digest: floats, too large integers
+        actual = plan_id(plan.table_uuid, plan.policy_hash, [item.action for item in plan.actions])
+    except (ValueError, OverflowError) as error:
+        raise _not_a_plan(str(error)) from error
+    if actual != plan.id:
+        raise UserError(
+            f"plan {plan.id} was changed after it was made: its actions hash to {actual}",
+            details=("A plan is frozen: what was reviewed is what runs.",),
+            do="make a new one with: layoutctl plan TABLE --out FILE",
+        )
+    return plan
+
+
+def parse_plan(text: str) -> tuple[Plan, str | None]:
+    """A plan from its JSON text, and the digest that the document names. Raises UserError."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        nested = isinstance(error, RecursionError)
+        why = "it is nested too deeply" if nested else f"it is not valid JSON: {error}"
+        raise _not_a_plan(why) from error
+    return plan_from_document(body), body.get("digest")
+
+
+def _not_a_plan(why: str) -> UserError:
+    return UserError(
+        "this is not a plan document",
+        details=(why,),
+        do="write one with: layoutctl plan TABLE --out FILE",
+    )
+
+
+def _parse(body: Any) -> Plan:
+    snapshot = body["baseSnapshotId"]
+    return Plan(
+        id=body["planId"],
+        catalog=body["catalog"],
+        table=tuple(body["table"]),
+        table_uuid=body["tableUuid"],
+        policy_hash=body["policyHash"],
+        policy=body["policy"],
+        base_snapshot_id=None if snapshot is None else int(snapshot),
+        created=_parse_time(body["createdAt"]),
+        expires=_parse_time(body["expiresAt"]),
+        actions=tuple(_parse_action(item) for item in body["actions"]),
+        evidence=dict(body["evidence"]),
+    )
+
+
+def _action_document(item: PlannedAction) -> dict[str, Any]:
+    return {
+        "id": item.id,
+        **item.action.canonical(),
+        "deletes": {
+            "files": item.deletes.files,
+            "positionRows": item.deletes.position_rows,
+            "equalityFiles": item.deletes.equality_files,
+        },
+        "predicted": dict(item.predicted),
+    }
+
+
+def _parse_action(body: Any) -> PlannedAction:
+    deletes = body["deletes"]
+    return PlannedAction(
+        body["id"],
+        action_from_canonical(body),
+        DeleteState(deletes["files"], deletes["positionRows"], deletes["equalityFiles"]),
+        dict(body["predicted"]),
+    )
+
+
+def _delete_state(action: Action, files: FileTable) -> DeleteState:
+    rows = [files.row_of[path] for path in action.inputs if path in files.row_of]
+    return DeleteState(
+        int(files.delete_files[rows].sum()),
+        int(files.position_deleted[rows].sum()),
+        int(files.equality_deletes[rows].sum()),
+    )
+
+
+def _iso(moment: dt.datetime) -> str:
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _parse_time(text: str) -> dt.datetime:
+    return dt.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)

@@ -1,0 +1,137 @@
+"""Why a file is or is not rewritten: the reasons, as constants and as sentences.
+
+Decisions attach one of these constants to every candidate they reject; `plan` prints them under
+"CONSIDERED, NOT DONE", `explain` per file. Numbers are passed in; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reconciler.plan.actions.action import ActionType
+from reconciler.table.schema import PartitionField, PartitionSpec, Schema, SortColumn
+from reconciler.table.values import Scalar, show
+
+NO_WORKLOAD = "NoWorkload"
+LOW_COVERAGE = "LowCoverage"
+NO_SAMPLE = "NoSample"
+NOT_PRUNABLE = "NotPrunable"
+WELL_CLUSTERED = "WellClustered"
+WINDOW_MOVED = "WindowMovedPast"
+BELOW_COST = "BelowCost"
+BELOW_FLOOR = "BelowFloor"
+RECENTLY_WRITTEN = "RecentlyWritten"
+DEBT = "OverDebtLimit"
+ALLOWANCE = "OverAllowance"
+RAISES_READS = "RaisesReads"
+OTHER_KEY = "OtherKeyIsBetter"
+QUIET_PERIOD = "QuietPeriod"
+TOO_FEW_FILES = "TooFewSmallFiles"
+DRIFT_WAITS = "DriftWaits"
+NOT_REWRITABLE = "NotRewritable"
+ALREADY_CHOSEN = "InputsAlreadyChosen"
+SAME_AGAIN = "SameAgain"
+
+SENTENCES = {
+    NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
+    LOW_COVERAGE: "the fragments explain too little of the recorded bytes",
+    NO_SAMPLE: "bounds alone do not prove a saving; a sketch of its files could",
+    NOT_PRUNABLE: "the queries match nearly every row: no layout can skip anything",
+    WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",
+    WINDOW_MOVED: "the queries' moving window leaves this data before a rewrite pays back",
+    BELOW_COST: "would save less than it costs",
+    BELOW_FLOOR: "would save less than 0.1 % of its partition's yearly read cost",
+    RECENTLY_WRITTEN: "rewritten within the horizon, which needs twice the saving",
+    DEBT: "past rewrites have not paid back yet (WAIR Eq. 2)",
+    ALLOWANCE: "exceeds the realised savings and the per-query allowance (WAIR Eq. 5)",
+    RAISES_READS: "would make the queries read more than its fewer files are worth",
+    OTHER_KEY: "another key saves more on the same files",
+    QUIET_PERIOD: "another writer changed the partition within the quiet period",
+    DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
+    TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
+    NOT_REWRITABLE: "holds equality deletes, encryption, a type or a format not rewritten yet",
+    SAME_AGAIN: "its files were written by this very rewrite: again, it would write the same",
+    ALREADY_CHOSEN: "its files belong to a better action of this plan",
+}
+
+
+def key_text(key: tuple[SortColumn, ...], curve: str, schema: Schema) -> str:
+    """Return a clustering key as plans print it: `l_shipdate`, `a, b desc` or `Hilbert(a, b)`."""
+    names = ", ".join(
+        schema.name_of(column.field_id) + (" desc" if column.direction == "desc" else "")
+        for column in key
+    )
+    return f"{curve}({names})" if curve != "Lexicographic" else names
+
+
+def rewrite_text(
+    action_type: ActionType, key: tuple[SortColumn, ...], curve: str, schema: Schema
+) -> str:
+    """Return the title of a rewrite: `recluster by l_shipdate`, `bin-pack in order of a`,
+    `bin-pack`."""
+    if not key:
+        return action_type.verb
+    by = " in order of " if action_type is ActionType.BIN_PACK else " by "
+    return action_type.verb + by + key_text(key, curve, schema)
+
+
+def partition_text(spec: PartitionSpec, values: Sequence[Scalar | None], schema: Schema) -> str:
+    """Return the partition as text: `ts_month=2026-09, country=de`, "" for an unpartitioned
+    spec."""
+    parts = [
+        f"{field.name}={_partition_value(field, value, schema)}"
+        for field, value in zip(spec.fields, values, strict=False)
+        if field.transform != "void"
+    ]
+    return ", ".join(parts)
+
+
+def _partition_value(field: PartitionField, value: Scalar | None, schema: Schema) -> str:
+    if value is None:
+        return "null"
+    if field.transform == "year":
+        return str(1970 + int(value))
+    if field.transform == "month":
+        return f"{1970 + int(value) // 12}-{int(value) % 12 + 1:02d}"
+    if field.transform == "day":
+        return show("date", value)
+    if field.transform == "hour":
+        return show("timestamp", int(value) * 3_600_000_000)
+    source = schema.by_id.get(field.source_id)
+    bucketed = field.transform.startswith("bucket")
+    return show("int" if bucketed or source is None else source.type, value)
+
+
+def times_cost(saving: float, cost: float) -> str:
+    """Return a saving relative to its cost, as plans print it: `0.4x of what it costs`."""
+    if cost <= 0.0:
+        return "at no cost"
+    return f"would {'save' if saving >= 0.0 else 'lose'} {_times(saving, cost)} of what it costs"
+
+
+def torn(low: float, expected: float, cost: float) -> str:
+    """Return the text for an expected saving that is too uncertain. low: its 10th percentile, which
+    decides."""
+    if cost <= 0.0:
+        return "at no cost"
+    return (
+        f"would save {_times(expected, cost)} of what it costs on average, and lose "
+        f"{_times(low, cost)} in one case of ten, which decides"
+    )
+
+
+def _times(saving: float, cost: float) -> str:
+    ratio = abs(saving) / cost
+    return f"{ratio:.1f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
+
+
+def short_of(saving: float, cost: float, needed: float) -> str:
+    """Return `times_cost`, with the required multiple if the number alone does not show that it is
+    too low.
+
+    needed: the multiple of the cost that a saving has to exceed.
+    """
+    told = times_cost(saving, cost)
+    if needed == 1.0 and saving < 0.9 * cost:
+        return told
+    return f"{told}, and more than {needed:g}x is needed"

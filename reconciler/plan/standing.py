@@ -1,0 +1,201 @@
+"""Whether a plan and its actions still stand (definitions: "Validity is per action").
+
+The one judgement of both, for the planner, the CLI, the operator, the driver and the executor. Pure
+functions: the planner's side passes an `Observation` as a `Head`, the executor's what the JVM reads
+from the live table.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from reconciler.plan.actions.action import Action, ActionType, has_order
+from reconciler.plan.plan import Plan
+from reconciler.table.filetable import FileTable
+
+
+class Validity(StrEnum):
+    PENDING = "pending"
+    DONE = "done"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionState:
+    """standing: the inputs that can still be rewritten: live, and without new deletes; sorted.
+    An approval covers an action on a part of its inputs, so that an execution goes on with them
+    although the action as planned is lost.
+    why: for people; "" for a pending action that nothing has touched.
+    """
+
+    validity: Validity
+    standing: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether a commit of ours carries the action, completely or for a part of its inputs."""
+        partly = self.validity is Validity.PENDING and self.why == PARTLY
+        return self.validity is Validity.DONE or partly
+
+
+PARTLY = "partly committed"
+MERGED_AT_LEAST = 2
+"""Files that a bin-pack needs: one alone has nothing to be merged with."""
+
+
+def judge_rewrite(
+    action: Action, *, done: bool, live: Collection[str], changed: Collection[str]
+) -> ActionState:
+    """A rewriting action. done: the head's ancestors carry its id. live: data files of the head,
+    at least those of the action. changed: inputs with deletes that the plan does not know."""
+    standing = tuple(sorted(p for p in action.inputs if p in live and p not in changed))
+    gone = sum(path not in live for path in action.inputs)
+    touched = len(action.inputs) - gone - len(standing)
+    alone = action.type is ActionType.BIN_PACK and len(standing) < MERGED_AT_LEAST
+    if len(standing) == len(action.inputs):
+        return ActionState(Validity.PENDING, standing)
+    if done and not touched:
+        if not standing or alone:
+            return ActionState(Validity.DONE, why="committed")
+        return ActionState(Validity.PENDING, standing, PARTLY)
+    why = [f"{gone} of {len(action.inputs)} inputs were replaced"] if gone and not done else []
+    why += [f"rows of {touched} inputs were deleted since"] if touched else []
+    return ActionState(Validity.LOST, () if alone else standing, ", ".join(why))
+
+
+def judge_metadata(
+    action: Action, properties: Mapping[str, str], sort_terms: tuple[str, ...]
+) -> ActionState:
+    """A metadata action, by what the table's properties and sort order (sort_term) are now."""
+    if action.type is ActionType.SET_SORT_ORDER:
+        if has_order(sort_terms, action.key):
+            return ActionState(Validity.DONE, why="the sort order is set")
+        if sort_terms != action.order_old:
+            return ActionState(Validity.LOST, why="the sort order was changed by someone else")
+        return ActionState(Validity.PENDING)
+    if all(properties.get(name) == value for name, value in action.properties_new):
+        return ActionState(Validity.DONE, why="the properties have the wanted values")
+    old = dict(action.properties_old)
+    for name, _ in action.properties_new:
+        if properties.get(name) != old.get(name):
+            now = properties.get(name)
+            how = "unset" if now is None else f"set to {now!r}"
+            return ActionState(Validity.LOST, why=f"{name} was {how} by someone else")
+    return ActionState(Validity.PENDING)
+
+
+class Fallen(StrEnum):
+    """Why a plan does not stand."""
+
+    OTHER_TABLE = "OtherTable"
+    DONE = "Done"
+    BASE_EXPIRED = "BaseExpired"
+    ROLLED_BACK = "RolledBack"
+    LOST = "Lost"
+    TOO_OLD = "TooOld"
+
+
+def fallen_base(
+    base: int | None, history: Collection[int], retained: Collection[int]
+) -> Fallen | None:
+    """Whether the snapshot that a plan was made on is still in the table's history.
+
+    history: ids of the head's ancestors. retained: ids of all snapshots that the table still has.
+    A plan of a table without snapshots (base None) changes metadata only, and needs no history.
+    """
+    if base is None or base in history:
+        return None
+    return Fallen.ROLLED_BACK if base in retained else Fallen.BASE_EXPIRED
+
+
+def base_text(fallen: Fallen, base: int | None) -> str:
+    if fallen is Fallen.BASE_EXPIRED:
+        return f"the snapshot {base} that it was made on has expired"
+    return (
+        f"the snapshot {base} that it was made on is not in the table's history any more: "
+        "the table was rolled back or replaced"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a plan is judged against, from a fresh observation.
+
+    done: (plan id, action id) pairs that the head's ancestors carry. properties: the table's.
+    sort_terms: its sort order (actions.sort_term). history: the sequence number of each of the
+    head's ancestors by its id. retained: ids of all snapshots that the table still has.
+    """
+
+    uuid: str
+    files: FileTable
+    done: frozenset[tuple[str, str]] = frozenset()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sort_terms: tuple[str, ...] = ()
+    history: Mapping[int, int] = field(default_factory=dict)
+    retained: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """states: of every action by its id. fallen: why the plan does not stand, None if it does;
+    why: the same for people, with a line of details for each action that is lost."""
+
+    states: Mapping[str, ActionState]
+    fallen: Fallen | None = None
+    why: str = ""
+    details: tuple[str, ...] = ()
+
+
+MOST_DETAILS = 5
+
+
+def judge(plan: Plan, head: Head, now: dt.datetime) -> Judgement:
+    """Whether the plan stands, and how each of its actions stands."""
+    states = judge_actions(plan, head)
+    lost = {key: one.why for key, one in states.items() if one.validity is Validity.LOST}
+    base = fallen_base(plan.base_snapshot_id, head.history, head.retained)
+    if head.uuid != plan.table_uuid:
+        return Judgement(
+            states, Fallen.OTHER_TABLE, "the table was dropped and created again after it"
+        )
+    if all(one.validity is Validity.DONE for one in states.values()):
+        return Judgement(states, Fallen.DONE, "it is carried out")
+    if base is not None:
+        return Judgement(states, base, base_text(base, plan.base_snapshot_id))
+    if lost:
+        details = tuple(f"{key}: {why}" for key, why in list(lost.items())[:MOST_DETAILS])
+        why = f"{len(lost)} of its {len(states)} actions are lost"
+        return Judgement(states, Fallen.LOST, why, details)
+    if now >= plan.expires:
+        return Judgement(
+            states, Fallen.TOO_OLD, f"it expired at {plan.expires:%Y-%m-%dT%H:%M:%SZ} (planTTL)"
+        )
+    return Judgement(states)
+
+
+def judge_actions(plan: Plan, head: Head) -> dict[str, ActionState]:
+    """How every action of the plan stands, by its id.
+
+    Deletes with a sequence number above that of the plan's snapshot are new. Where the snapshot has
+    expired, every delete counts as new: nobody can tell.
+    """
+    known = head.history.get(plan.base_snapshot_id or 0, -1)
+    rows = np.flatnonzero(head.files.newest_delete > known)
+    changed = frozenset(head.files.path[rows])
+    return {
+        item.id: judge_rewrite(
+            item.action,
+            done=(plan.id, item.id) in head.done,
+            live=head.files.row_of,
+            changed=changed,
+        )
+        if item.action.type.rewrites
+        else judge_metadata(item.action, head.properties, head.sort_terms)
+        for item in plan.actions
+    }

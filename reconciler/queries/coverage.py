@@ -1,0 +1,103 @@
+"""Computes the share of a table's reading that its fragments explain (definitions: Coverage).
+
+Queries that could not be parsed and prepared statements with unknown values are unexplained. Below
+one half no layout is derived from a workload, so the share must not be too high: recorded bytes are
+used if there are some, modelled ones otherwise, and the basis names which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.pruning import prune
+from reconciler.queries.read_cost import projected_bytes
+from reconciler.table.filetable import FileTable
+
+RECORDED = "recorded bytes"
+MODELLED = "modelled bytes (the log records none)"
+MIXED = "recorded and modelled bytes"
+WEIGHTS = "query weight (bytes are unknown)"
+
+SAMPLED_QUERIES = 64
+"""Number of queries of a shape whose bytes are modelled; the others count with their mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """share: 0..1, 1 without any demand. basis: what it is a share of. explained, total: bytes, or
+    executions if the basis is WEIGHTS."""
+
+    share: float
+    basis: str
+    explained: float
+    total: float
+
+
+def coverage(workload: Workload, files: FileTable | None) -> Coverage:
+    """Return the coverage. files: the table's, to model bytes that were not recorded, or None."""
+    recorded = [bool(np.isfinite(batch.recorded_bytes).all()) for batch in workload.shapes]
+    if workload.shapes and all(recorded):
+        basis, demand = RECORDED, [_recorded(batch) for batch in workload.shapes]
+    elif files is not None and len(files):
+        any_recorded = any(np.isfinite(b.recorded_bytes).any() for b in workload.shapes)
+        basis = MIXED if any_recorded else MODELLED
+        demand = [_filled(batch, files) for batch in workload.shapes]
+    else:
+        basis, demand = WEIGHTS, [float(batch.weight.sum()) for batch in workload.shapes]
+    total = float(sum(demand))
+    known = [explained(batch) for batch in workload.shapes]
+    explaining = float(sum(size for size, ok in zip(demand, known, strict=True) if ok))
+    if total > 0.0:
+        return Coverage(explaining / total, basis, explaining, total)
+    return Coverage(1.0 if all(known) else 0.0, basis, explaining, total)
+
+
+def explained(batch: ShapeBatch) -> bool:
+    """Whether the predicate of the shape describes what its queries read."""
+    return not batch.full_scan and batch.unbound is None
+
+
+def _recorded(batch: ShapeBatch) -> float:
+    return float((batch.weight * batch.recorded_bytes).sum())
+
+
+def _filled(batch: ShapeBatch, files: FileTable) -> float:
+    """Return the recorded bytes, and the modelled mean for queries without."""
+    missing = ~np.isfinite(batch.recorded_bytes)
+    known = float((batch.weight * np.where(missing, 0.0, batch.recorded_bytes)).sum())
+    if not missing.any():
+        return known
+    return known + float(batch.weight[missing].sum()) * _modelled(batch, files)
+
+
+def _modelled(batch: ShapeBatch, files: FileTable) -> float:
+    """Return the mean projected bytes of the files that a query of the shape would open."""
+    size = projected_bytes(files, batch.projection)
+    if batch.full_scan or batch.unbound is not None:
+        return float(size.sum())
+    count = min(len(batch), SAMPLED_QUERIES)
+    chosen = np.unique(np.linspace(0, len(batch) - 1, count).astype(np.int64))
+    read = prune(_taken(batch, chosen), files).astype(np.float64) @ size
+    return float(np.average(read, weights=np.maximum(batch.weight[chosen], 1e-300)))
+
+
+def _taken(batch: ShapeBatch, index: npt.NDArray[np.int64]) -> ShapeBatch:
+    return replace(
+        batch,
+        literals=tuple(
+            values[index]
+            if isinstance(values, np.ndarray)
+            else tuple(values[int(i)] for i in index)
+            for values in batch.literals
+        ),
+        moving=tuple(offsets[index] for offsets in batch.moving),
+        weight=batch.weight[index],
+        rate=batch.rate[index],
+        event_ms=batch.event_ms[index],
+        recorded_bytes=batch.recorded_bytes[index],
+        duration_ms=batch.duration_ms[index],
+    )

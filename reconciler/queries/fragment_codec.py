@@ -1,0 +1,185 @@
+"""Stores fragments and predicates as rows of plain values, without loss, for the state tables.
+
+A row has only strings, integers, floats, booleans and nulls. A predicate is a compact JSON array
+per node; bytes are hex and floats are hexadecimal literals, so that what is read back is equal to
+what was written. The form is persisted: change it only additively (a new tag, never another
+meaning).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import (
+    Always,
+    And,
+    Comparison,
+    In,
+    IsNaN,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Ref,
+    StartsWith,
+)
+from reconciler.table.values import Scalar
+
+ROW_TYPES: tuple[tuple[str, str], ...] = (
+    ("source", "string"),
+    ("position", "long"),
+    ("table_uuid", "string"),
+    ("shape_id", "string"),
+    ("predicate", "string"),
+    ("literals", "string"),
+    ("moving", "string"),
+    ("projection", "string"),
+    ("weight", "double"),
+    ("event_ms", "long"),
+    ("engine", "string"),
+    ("recorded_bytes", "long"),
+    ("duration_ms", "long"),
+    ("full_scan", "boolean"),
+    ("unbound", "string"),
+)
+"""Column names and Iceberg types of a stored fragment; recorded_bytes, duration_ms and unbound are
+optional, all others required. shape_id is derived, stored so that a query can group by it."""
+
+
+def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
+    return {
+        "source": fragment.source,
+        "position": fragment.position,
+        "table_uuid": fragment.table_uuid,
+        "shape_id": fragment.shape_id,
+        "predicate": predicate_to_json(fragment.predicate),
+        "literals": _dumps([_literal_out(value) for value in fragment.literals]),
+        "moving": _dumps(list(fragment.moving)),
+        "projection": _dumps(list(fragment.projection)),
+        "weight": fragment.weight,
+        "event_ms": fragment.event_ms,
+        "engine": fragment.engine,
+        "recorded_bytes": fragment.recorded_bytes,
+        "duration_ms": fragment.duration_ms,
+        "full_scan": fragment.full_scan,
+        "unbound": None if fragment.unbound is None else predicate_to_json(fragment.unbound),
+    }
+
+
+def fragment_from_row(row: dict[str, Any]) -> Fragment:
+    """Return the fragment of a row. Raises ValueError or KeyError on a foreign row."""
+    unbound = row.get("unbound")
+    return Fragment(
+        source=row["source"],
+        position=row["position"],
+        table_uuid=row["table_uuid"],
+        predicate=predicate_from_json(row["predicate"]),
+        literals=tuple(_literal_in(value) for value in json.loads(row["literals"])),
+        moving=tuple(json.loads(row["moving"])),
+        projection=_projection(row["projection"]),
+        weight=row["weight"],
+        event_ms=row["event_ms"],
+        engine=row["engine"],
+        recorded_bytes=row["recorded_bytes"],
+        duration_ms=row["duration_ms"],
+        full_scan=row["full_scan"],
+        unbound=None if unbound is None else predicate_from_json(unbound),
+    )
+
+
+@lru_cache(maxsize=4096)
+def predicate_to_json(predicate: Predicate) -> str:
+    return _dumps(_node_out(predicate))
+
+
+@lru_cache(maxsize=4096)
+def predicate_from_json(text: str) -> Predicate:
+    """Return the predicate of a JSON text; fragments of one shape share it, since it is
+    immutable."""
+    return _node_in(json.loads(text))
+
+
+@lru_cache(maxsize=4096)
+def _projection(text: str) -> tuple[int, ...]:
+    return tuple(json.loads(text))
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _node_out(node: Predicate) -> list[Any]:
+    if isinstance(node, Comparison):
+        return ["cmp", *_ref_out(node.ref), node.op, node.slot]
+    if isinstance(node, In):
+        return ["in", *_ref_out(node.ref), node.slot]
+    if isinstance(node, StartsWith):
+        return ["starts", *_ref_out(node.ref), node.slot]
+    if isinstance(node, IsNull):
+        return ["null", *_ref_out(node.ref)]
+    if isinstance(node, IsNaN):
+        return ["nan", *_ref_out(node.ref)]
+    if isinstance(node, Not):
+        return ["not", _node_out(node.child)]
+    if isinstance(node, (And, Or)):
+        tag = "and" if isinstance(node, And) else "or"
+        return [tag, *(_node_out(child) for child in node.children)]
+    return ["always", node.value]
+
+
+def _node_in(body: list[Any]) -> Predicate:
+    tag, *rest = body
+    if tag == "cmp":
+        return Comparison(Ref(rest[0], rest[1]), rest[2], rest[3])
+    if tag == "in":
+        return In(Ref(rest[0], rest[1]), rest[2])
+    if tag == "starts":
+        return StartsWith(Ref(rest[0], rest[1]), rest[2])
+    if tag == "null":
+        return IsNull(Ref(rest[0], rest[1]))
+    if tag == "nan":
+        return IsNaN(Ref(rest[0], rest[1]))
+    if tag == "not":
+        return Not(_node_in(rest[0]))
+    if tag in ("and", "or"):
+        children = tuple(_node_in(child) for child in rest)
+        return And(children) if tag == "and" else Or(children)
+    if tag == "always":
+        return Always(bool(rest[0]))
+    raise ValueError(f"not a stored predicate: {tag!r}")
+
+
+def _ref_out(ref: Ref) -> tuple[int, str]:
+    return ref.field_id, ref.transform
+
+
+def _literal_out(value: Literal) -> Any:
+    if isinstance(value, tuple):
+        return [_scalar_out(item) for item in value]
+    return _scalar_out(value)
+
+
+def _literal_in(value: Any) -> Literal:
+    if isinstance(value, list):
+        return tuple(_scalar_in(item) for item in value)
+    return _scalar_in(value)
+
+
+def _scalar_out(value: Scalar) -> Any:
+    if isinstance(value, bytes):
+        return "b" + value.hex()
+    if isinstance(value, float):
+        return "f" + value.hex()
+    return int(value)
+
+
+def _scalar_in(value: Any) -> Scalar:
+    if isinstance(value, int):
+        return value
+    if value[0] == "b":
+        return bytes.fromhex(value[1:])
+    return float.fromhex(value[1:])

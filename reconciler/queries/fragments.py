@@ -1,0 +1,193 @@
+"""Fragments: what recorded queries read of one table, and how often.
+
+A fragment is one query's demand on one table. Fragments of one shape (same predicate tree and
+projection) form a batch whose literals are arrays, so that decisions evaluate all queries of a
+template at once. Readers in `reconciler.workload_log` create fragments; the advisor reads batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.queries.predicate import Literal, Predicate, slots_of
+
+HALF_LIFE_MS = 7 * 86_400_000
+MIN_SPAN_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One query's demand on one table.
+
+    source, position: where it was read; together unique, so that an import is idempotent.
+    predicate: tree by field id with slots; literals: one per slot, in the column's domain.
+    moving: per slot None, or the offset (in the domain's unit: days, us, ns) such that literal =
+    event time + offset; an In slot is never moving.
+    projection: field ids read, ascending, predicate columns included.
+    weight: how many executions it represents. event_ms: epoch milliseconds.
+    recorded_bytes, duration_ms: what the engine measured, None if it recorded nothing.
+    full_scan: the query could not be understood and counts as an unexplained full scan.
+    unbound: for a prepared statement whose values the log does not hold, its whole predicate;
+    `predicate` then keeps only the conditions whose literals are known.
+    """
+
+    source: str
+    position: int
+    table_uuid: str
+    predicate: Predicate
+    literals: tuple[Literal, ...]
+    moving: tuple[int | None, ...]
+    projection: tuple[int, ...]
+    weight: float
+    event_ms: int
+    engine: str
+    recorded_bytes: int | None = None
+    duration_ms: int | None = None
+    full_scan: bool = False
+    unbound: Predicate | None = None
+
+    @property
+    def shape_id(self) -> str:
+        return shape_id(self.predicate, self.projection, self.unbound)
+
+
+@lru_cache(maxsize=4096)
+def _shape_text(predicate: Predicate, unbound: Predicate | None) -> str:
+    return repr(predicate) if unbound is None else f"{predicate!r}|{unbound!r}"
+
+
+def shape_id(
+    predicate: Predicate, projection: Sequence[int], unbound: Predicate | None = None
+) -> str:
+    """Return the hash of the predicate with `?` for literals, and the projection (definitions:
+    Fragment)."""
+    text = f"{_shape_text(predicate, unbound)}|{tuple(projection)!r}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class ShapeBatch:
+    """All fragments of one shape. Arrays have shape [queries].
+
+    literals[slot]: int64/float64/S<w>[queries] for scalar slots, for In slots a tuple of tuples.
+    Byte strings come as an object array if one of them ends in NUL.
+    moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed.
+    rate: executions per millisecond, decayed to the workload's end (definitions: Rate).
+    weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
+    """
+
+    shape_id: str
+    predicate: Predicate
+    projection: tuple[int, ...]
+    literals: tuple[npt.NDArray[np.generic] | tuple[tuple[Literal, ...], ...], ...]
+    moving: tuple[npt.NDArray[np.float64], ...]
+    weight: npt.NDArray[np.float64]
+    rate: npt.NDArray[np.float64]
+    event_ms: npt.NDArray[np.int64]
+    recorded_bytes: npt.NDArray[np.float64]
+    duration_ms: npt.NDArray[np.float64]
+    full_scan: bool
+    unbound: Predicate | None = None
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Every shape of one table. since/until_ms: first and last event; skipped: by reason."""
+
+    shapes: tuple[ShapeBatch, ...]
+    since_ms: int
+    until_ms: int
+    skipped: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def queries(self) -> float:
+        return float(sum(batch.weight.sum() for batch in self.shapes))
+
+    @property
+    def empty(self) -> bool:
+        return not self.shapes
+
+
+def decayed_rates(
+    weight: npt.NDArray[np.float64],
+    event_ms: npt.NDArray[np.int64],
+    since_ms: int,
+    until_ms: int,
+) -> npt.NDArray[np.float64]:
+    """Return the executions per millisecond of each fragment at the workload's own end.
+
+    rate = decayed weight / decayed span, half-life 7 days; the span is at least 24 h. The reference
+    time is until_ms, never the clock, so that an old log gives the same plan today.
+    """
+    tau = HALF_LIFE_MS / np.log(2.0)
+    span = float(max(until_ms - since_ms, MIN_SPAN_MS))
+    decayed_span = tau * (1.0 - np.exp(-span / tau))
+    age = (until_ms - event_ms).astype(np.float64)
+    return weight * np.exp(-age / tau) / decayed_span
+
+
+def batch_fragments(
+    fragments: Iterable[Fragment], skipped: Sequence[tuple[str, int]] = ()
+) -> Workload:
+    """Return the fragments of one table grouped by shape, in order of shape id; queries by event
+    time."""
+    items = sorted(fragments, key=lambda f: (f.event_ms, f.source, f.position))
+    if not items:
+        return Workload((), 0, 0, tuple(skipped))
+    since, until = items[0].event_ms, items[-1].event_ms
+    by_shape: dict[tuple[str, bool], list[Fragment]] = {}
+    for item in items:
+        by_shape.setdefault((item.shape_id, item.full_scan), []).append(item)
+    shapes = tuple(
+        _shape_batch(key[0], members, since, until) for key, members in sorted(by_shape.items())
+    )
+    return Workload(shapes, since, until, tuple(skipped))
+
+
+def _shape_batch(key: str, members: list[Fragment], since: int, until: int) -> ShapeBatch:
+    first = members[0]
+    weight = np.array([m.weight for m in members], dtype=np.float64)
+    event = np.array([m.event_ms for m in members], dtype=np.int64)
+    count = len(slots_of(first.predicate))
+    return ShapeBatch(
+        shape_id=key,
+        predicate=first.predicate,
+        projection=first.projection,
+        literals=tuple(_literal_array([m.literals[i] for m in members]) for i in range(count)),
+        moving=tuple(
+            np.array([_nan(m.moving[i]) for m in members], dtype=np.float64) for i in range(count)
+        ),
+        weight=weight,
+        rate=decayed_rates(weight, event, since, until),
+        event_ms=event,
+        recorded_bytes=np.array([_nan(m.recorded_bytes) for m in members], dtype=np.float64),
+        duration_ms=np.array([_nan(m.duration_ms) for m in members], dtype=np.float64),
+        full_scan=first.full_scan,
+        unbound=first.unbound,
+    )
+
+
+def _literal_array(
+    values: list[Literal],
+) -> npt.NDArray[np.generic] | tuple[tuple[Literal, ...], ...]:
+    if isinstance(values[0], tuple):
+        return tuple(v if isinstance(v, tuple) else (v,) for v in values)
+    if isinstance(values[0], bytes):
+        # numpy strips trailing NULs from S; an object array keeps them (`pruning`).
+        kept = any(isinstance(v, bytes) and v.endswith(b"\0") for v in values)
+        return np.array(values, dtype=object if kept else np.bytes_)
+    kind = np.float64 if isinstance(values[0], float) else np.int64
+    return np.array(values, dtype=kind)
+
+
+def _nan(value: float | int | None) -> float:
+    return float("nan") if value is None else float(value)

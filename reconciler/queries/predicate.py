@@ -1,0 +1,223 @@
+"""Predicates over one table: the tree, its shape, and how it prints.
+
+A tree holds no literals, only slots: the same tree with other literals is the same *shape*, so
+that a thousand queries of one template are one tree and an array per slot. Literals live in the
+column's domain (`values`) and are kept beside the tree, in slot order. `pruning` evaluates a tree
+over bounds, `rowfilter` over rows; `workload` groups fragments by shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reconciler.table.schema import Schema
+from reconciler.table.values import Scalar, show
+
+Literal = Scalar | tuple[Scalar, ...]
+"""The value of a slot: a scalar, or for In a tuple of distinct scalars."""
+
+COMPARISONS = ("<", "<=", "=", "!=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A column, or an Iceberg partition transform of one ("month", "bucket[16]", ...)."""
+
+    field_id: int
+    transform: str = "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """ref op slot; op is one of COMPARISONS. NULL and NaN never match, except NaN under "!="."""
+
+    ref: Ref
+    op: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """ref IN (slot's tuple). NOT IN is Not(In): like != it does not match NULL."""
+
+    ref: Ref
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """A string column that begins with slot's bytes; NOT LIKE 'x%' is Not(StartsWith)."""
+
+    ref: Ref
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class IsNaN:
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    child: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """TRUE or FALSE, e.g. a condition that cannot be pushed down is Always(True)."""
+
+    value: bool
+
+
+Predicate = Comparison | In | StartsWith | IsNull | IsNaN | Not | And | Or | Always
+TRUE = Always(True)
+FALSE = Always(False)
+
+
+def walk(predicate: Predicate) -> Iterator[Predicate]:
+    """Yield the tree's nodes, parents before children, left to right."""
+    yield predicate
+    if isinstance(predicate, Not):
+        yield from walk(predicate.child)
+    elif isinstance(predicate, (And, Or)):
+        for child in predicate.children:
+            yield from walk(child)
+
+
+def slots_of(predicate: Predicate) -> tuple[int, ...]:
+    """Return the slots in the order of the walk; a well-formed tree has 0..n-1, each once."""
+    return tuple(
+        node.slot for node in walk(predicate) if isinstance(node, (Comparison, In, StartsWith))
+    )
+
+
+def fields_of(predicate: Predicate) -> tuple[int, ...]:
+    """Return the distinct field ids that the predicate reads, ascending."""
+    leaves = (Comparison, In, StartsWith, IsNull, IsNaN)
+    return tuple(
+        sorted({node.ref.field_id for node in walk(predicate) if isinstance(node, leaves)})
+    )
+
+
+def push_not(predicate: Predicate, negate: bool = False) -> Predicate:
+    """Return the predicate with negations moved onto the leaves, by De Morgan.
+
+    Three-valued logic holds for pruning and filtering: a leaf under Not stays Not(leaf), which does
+    not match NULL; only comparisons are replaced by their complement, which does not match NULL
+    either. IsNull and IsNaN are two-valued.
+    """
+    if isinstance(predicate, Not):
+        return push_not(predicate.child, not negate)
+    if isinstance(predicate, (And, Or)):
+        children = tuple(push_not(child, negate) for child in predicate.children)
+        conjunction = isinstance(predicate, And) != negate
+        return And(children) if conjunction else Or(children)
+    if isinstance(predicate, Always):
+        return Always(predicate.value != negate)
+    return Not(predicate) if negate else predicate
+
+
+def render(predicate: Predicate, schema: Schema, literals: Sequence[Literal] | None = None) -> str:
+    """Return the predicate as SQL-like text; literals as `?` unless they are given.
+
+    Values are customers' data: pass literals only if the user asked for --show-literals.
+    """
+    return _render(predicate, schema, literals, parent="")
+
+
+def _render(
+    node: Predicate, schema: Schema, literals: Sequence[Literal] | None, parent: str
+) -> str:
+    if isinstance(node, Always):
+        return "TRUE" if node.value else "FALSE"
+    if isinstance(node, Not):
+        if isinstance(node.child, (IsNull, IsNaN, In, StartsWith)):
+            return _render_leaf(node.child, schema, literals, "NOT ")
+        return f"NOT ({_render(node.child, schema, literals, '')})"
+    if isinstance(node, (And, Or)):
+        word = " AND " if isinstance(node, And) else " OR "
+        text = word.join(_render_children(node, schema, literals, word))
+        return f"({text})" if parent and parent != word else text
+    return _render_leaf(node, schema, literals, "")
+
+
+def _render_leaf(
+    node: Comparison | In | StartsWith | IsNull | IsNaN,
+    schema: Schema,
+    literals: Sequence[Literal] | None,
+    negation: str,
+) -> str:
+    """Return one leaf as text. negation: "" or "NOT ", where SQL puts it: `c IS NOT NULL`, `c NOT
+    IN (?)`."""
+    name = _ref_name(node.ref, schema)
+    if isinstance(node, IsNull):
+        return f"{name} IS {negation}NULL"
+    if isinstance(node, IsNaN):
+        return f"{name} IS {negation}NAN"
+    value = _slot_text(node, schema, literals)
+    if isinstance(node, In):
+        return f"{name} {negation}IN ({value})"
+    if isinstance(node, StartsWith):
+        return f"{name} {negation}LIKE {value}%"
+    return f"{name} {node.op} {value}"
+
+
+def _render_children(
+    node: And | Or, schema: Schema, literals: Sequence[Literal] | None, word: str
+) -> list[str]:
+    """Return the children as text; adjacent `c >= ? AND c <= ?` print as BETWEEN, as people write
+    them."""
+    texts: list[str] = []
+    children = list(node.children)
+    while children:
+        first = children.pop(0)
+        second = children[0] if children else None
+        if (
+            isinstance(node, And)
+            and isinstance(first, Comparison)
+            and isinstance(second, Comparison)
+            and (first.op, second.op) == (">=", "<=")
+            and first.ref == second.ref
+        ):
+            children.pop(0)
+            low, high = (_slot_text(leaf, schema, literals) for leaf in (first, second))
+            texts.append(f"{_ref_name(first.ref, schema)} BETWEEN {low} AND {high}")
+        else:
+            texts.append(_render(first, schema, literals, word))
+    return texts
+
+
+def _ref_name(ref: Ref, schema: Schema) -> str:
+    name = schema.name_of(ref.field_id)
+    if ref.transform == "identity":
+        return name
+    function, _, argument = ref.transform.partition("[")
+    return f"{function}({argument.rstrip(']')}, {name})" if argument else f"{function}({name})"
+
+
+def _slot_text(
+    leaf: Comparison | In | StartsWith, schema: Schema, literals: Sequence[Literal] | None
+) -> str:
+    if literals is None:
+        return "?"
+    field = schema.by_id.get(leaf.ref.field_id)
+    kind = field.type if field and leaf.ref.transform == "identity" else "int"
+    value = literals[leaf.slot]
+    values = value if isinstance(value, tuple) else (value,)
+    return ", ".join(show(kind, item) for item in values)

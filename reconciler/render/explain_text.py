@@ -1,0 +1,207 @@
+"""Renders the text of `layoutctl explain` from the document that `-o json` prints. Decides
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.format import count, iec
+from reconciler.plan.rejected import told_together
+from reconciler.render.terminal import commands, flow, plural, tabulate, wrapped
+
+MOST_FILES = 12
+Document = Mapping[str, Any]
+
+MOST = 12
+
+
+def render(
+    body: Document, width: int, *, show_literals: bool = False, verbose: bool = False
+) -> str:
+    """Return the requested part: a file, a query or shapes; by default the candidates."""
+    files, parts = body["dataFiles"], []
+    if "file" in body:
+        parts.append(render_file(body["file"], width))
+    if "query" in body:
+        scans = (
+            render_scan(
+                body["table"], scan, files, width, show_literals=show_literals, verbose=verbose
+            )
+            for scan in body["query"]
+        )
+        parts.append("\n\n".join(scans))
+        if body["shapes"]:
+            parts += ["\nRECORDED, OF THIS SHAPE", render_shapes(body["shapes"], files, width)]
+    elif "shapes" in body:
+        parts.append(render_shapes(body["shapes"], files, width))
+    return "\n".join(parts or [render_table(body, width)])
+
+
+def render_table(body: Document, width: int) -> str:
+    """Return every candidate with its numbers: those chosen and those rejected."""
+    lines = [*wrapped(body["table"], width), ""]
+    if body["chosen"]:
+        rows = [["CHOSEN", "FILES", "COST", "SAVES", "AT LEAST", "ESTIMATE"]]
+        for item in body["chosen"]:
+            rows.append([
+                item["label"], count(item["files"]), iec(item["costBytes"]),
+                iec(item["savingBytes"]), iec(item["savingLowBytes"]), item["estimate"],
+            ])  # fmt: skip
+        lines += [*tabulate(rows, "lrrrrl", width, indent="  "), ""]
+    else:
+        lines += ["Nothing is planned.", ""]
+    if body["considered"]:
+        refused = [list(line) for line in told_together(_entries(body["considered"]))]
+        lines += [
+            "CONSIDERED, NOT DONE",
+            *tabulate(refused, "ll", width, indent="  ", least=36),
+            "",
+        ]
+    unit = (
+        "Cost and savings are over 7 days at the workload's own end, in bytes of reading; opening "
+        "a file counts as reading 1 MiB."
+    )
+    return "\n".join([*lines, *wrapped(unit, width)])
+
+
+def _entries(considered: Sequence[Document]) -> list[dict[str, Any]]:
+    return [
+        {
+            "what": item["title"],
+            "partition": item["partition"],
+            "reason": item["reason"],
+            "why": f"{item['reason']}: {item['message']}",
+        }
+        for item in considered
+    ]
+
+
+def render_file(file: Document, width: int) -> str:
+    """Return the file's text, with the whole path on a line of its own, to be copied."""
+    facts = ", ".join([
+        iec(file["bytes"]),
+        plural(file["rows"], "row"),
+        f"sequence number {file['sequenceNumber']}",
+        f"{plural(file['deleteFiles'], 'delete file')} on it",
+    ])  # fmt: skip
+    texts = [facts, *_decision(file["decision"])]
+    told = [line for text in texts for line in wrapped(text, width, first="  ", indent="    ")]
+    return "\n".join([file["path"], *told])
+
+
+def _decision(decision: Document) -> list[str]:
+    if decision["rewritten"]:
+        others = plural(decision["files"] - 1, "other")
+        return [f"rewritten: {decision['action']} with {others}; {decision['message']}"]
+    if decision["reasons"]:
+        return [f"not rewritten: {why['title']}: {why['message']}" for why in decision["reasons"]]
+    return [
+        "not rewritten: no decision proposes it; it is not small, not out of its key's order, "
+        "and no recorded query reads it only in part"
+    ]
+
+
+def render_shapes(shapes: Sequence[Document], files: int, width: int) -> str:
+    """Return what each shape reads now and why, and what the plan changes."""
+    blocks: list[list[str]] = []
+    for shape in shapes[:MOST]:
+        queries = plural(shape["queries"], "query", "queries")
+        texts = [
+            f"{queries}, {iec(shape['bytesPerQuery'])} each now, "
+            f"{iec(shape['bytesPerQueryAfter'])} after the plan",
+            f"{shape['filesPerQuery']:,.1f} of {plural(files, 'file')} each now, "
+            f"{shape['filesPerQueryAfter']:,.1f} after",
+            "the plan makes it slower" if shape["worse"] else "",
+        ]
+        lines = wrapped(shape["text"], width, indent="    ")
+        for text in texts:
+            lines += wrapped(text, width, first="  ", indent="    ") if text else []
+        lines += _median(shape["medianQuery"], files, width) if "medianQuery" in shape else []
+        blocks.append(lines)
+    if len(shapes) > MOST:
+        more = f"{plural(len(shapes) - MOST, 'more shape')}: name it by more of its text"
+        blocks.append([more])
+    gap = [""] if any("medianQuery" in shape for shape in shapes) else []
+    return "\n".join(
+        line for number, lines in enumerate(blocks) for line in [*(gap if number else []), *lines]
+    )
+
+
+def _median(scan: Document, files: int, width: int) -> list[str]:
+    opened = f"the median query reads {count(scan['filesRead'])} of {plural(files, 'file')}"
+    return [
+        *wrapped(opened, width, first="  ", indent="    "),
+        *_skipped(scan, width, "    "),
+        *_read(scan, width, "    "),
+    ]
+
+
+def render_scan(
+    name: str,
+    scan: Document,
+    files: int,
+    width: int,
+    *,
+    show_literals: bool = False,
+    verbose: bool = False,
+) -> str:
+    """Return one scan of the table: what is read, what each condition skips, and the files."""
+    shown = scan["condition"] or "no condition that a layout could serve"
+    exact = scan["estimate"] == "exact"
+    source = "exact, from footers" if exact else "at most, from the files' bounds"
+    lines = wrapped(f"{name}   {shown}", width, indent="    ")
+    facts = [
+        f"reads {count(scan['filesRead'])} of {plural(files, 'file')}",
+        f"{iec(scan['readBytes'])} of the columns it asks for ({source})",
+        f"shape {scan['shapeId']}",
+    ]
+    lines += [f"  {line}" for line in flow(facts, width - 2)]
+    if scan["valuesUnknown"]:
+        unknown = "conditions on ? are left out: a prepared statement's values are not known"
+        lines += wrapped(unknown, width, first="  ", indent="    ")
+    skipped = _skipped(scan, width)
+    lines += ["", *skipped] if skipped else []
+    lines += ["", *_read(scan, width)]
+    if scan["files"]:
+        lines += ["", *_files(scan["files"], width, show_literals, verbose)]
+    if not show_literals and scan["files"] and scan["condition"]:
+        lines += commands(["--show-literals shows values and bounds"], width, title="more:")
+    return "\n".join(lines)
+
+
+def _skipped(scan: Document, width: int, indent: str = "") -> list[str]:
+    if not scan["skipped"]:
+        return [f"{indent}SKIPPED   none"] if scan["filesRead"] else []
+    rows = [["SKIPPED", "FILES", "BYTES", "BECAUSE"]]
+    for item in scan["skipped"]:
+        size = iec(item["bytes"]) if item["condition"] else "-"
+        condition = item["condition"] or "empty files"
+        rows.append([f"  {condition}", count(item["files"]), size, item["because"]])
+    return tabulate(rows, "lrrl", width, indent=indent)
+
+
+def _read(scan: Document, width: int, indent: str = "") -> list[str]:
+    if not scan["read"]:
+        return [f"{indent}READ   none: no file can hold a matching row"]
+    rows = [["READ BECAUSE", "FILES", "BYTES"]]
+    for item in scan["read"]:
+        rows.append([f"  {item['because']}", count(item["files"]), iec(item["bytes"])])
+    return tabulate(rows, "lrr", width, indent=indent)
+
+
+def _files(files: Sequence[Document], width: int, show_literals: bool, verbose: bool) -> list[str]:
+    """Return the first files that are read, by name."""
+    shown = files if verbose else files[:MOST_FILES]
+    rows = [["FILE", "ROWS", "BYTES", "BOUNDS" if show_literals else ""]]
+    for file in shown:
+        bounds = (f"{b['column']} {b['lower']} .. {b['upper']}" for b in file.get("bounds", ()))
+        rows.append([
+            "  " + file["path"].rsplit("/", 1)[-1], count(file["rows"]), iec(file["bytes"]),
+            ", ".join(bounds),
+        ])  # fmt: skip
+    lines = tabulate(rows, "lrrl", width)
+    if len(files) > len(shown):
+        rest = sum(file["bytes"] for file in files[len(shown) :])
+        lines.append(f"  {plural(len(files) - len(shown), 'more file')}, {iec(rest)}: -v")
+    return lines

@@ -1,0 +1,299 @@
+"""Renders the HTML report: one self-contained page with a finding, a plot and its table per
+question.
+
+It answers, in order: why must so much be read? Are the files too small? Who gains, who loses? Does
+it pay back? Can I believe the next plan? Why these files and no more? What was not measured is
+listed in a box of its own. The page loads nothing and holds no values of the table unless asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any, TypeVar
+
+import numpy as np
+
+from reconciler.format import count, cpu, duration, iec, percent, utc
+from reconciler.render import plots
+from reconciler.render.report_model import (
+    CutCurve,
+    FileSizes,
+    Forecast,
+    KeyFiles,
+    Payoff,
+    QueryBytes,
+    ReportData,
+    ShapeBytes,
+    Spans,
+)
+
+_CSS = """
+body{font:15px/1.45 system-ui,sans-serif;color:#1b1b1b;max-width:60rem;margin:2rem auto;
+padding:0 1rem}
+h1{font-size:1.4rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin:2.2rem 0 .3rem}
+p.question{color:#555;margin:0 0 .6rem}svg{max-width:100%;height:auto}
+table{border-collapse:collapse;font-size:.85rem;margin:.6rem 0}
+th,td{padding:.15rem .7rem;border-bottom:1px solid #ddd;text-align:right;
+font-variant-numeric:tabular-nums}
+th:first-child,td:first-child,td.text,th.text{text-align:left}
+.box{border:1px solid #b3541e;border-left-width:.4rem;padding:.4rem .8rem;margin:1.5rem 0}
+code{font-size:.85rem}
+"""
+_MOST_ROWS = 40
+
+Part = TypeVar("Part")
+Section = tuple[str, str, str, str]
+"""(finding, question, svg, table)."""
+
+
+def render_html(data: ReportData) -> str:
+    """Return the whole page. Raises UserError if the extra `report` is not installed."""
+    sections = [section for section in _sections(data) if section is not None]
+    body = "\n".join(_section(*section) for section in sections)
+    facts = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in data.facts)
+    title = f"Layout of {escape(data.table)}"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{_CSS}</style></head><body>\n"
+        f"<h1>{title}</h1>\n<p class=question>Generated {escape(data.generated)} by layoutctl.</p>"
+        f"\n<table>{facts}</table>\n{body}\n{_missing(data)}\n</body></html>\n"
+    )
+
+
+def _sections(data: ReportData) -> list[Section | None]:
+    return [
+        *(_key_files(item) for item in data.key_files),
+        _if(data.sizes, _sizes),
+        _if(data.queries if data.queries and data.queries.shapes else None, _queries),
+        _if(data.payoff if data.payoff and data.payoff.investments else None, _payoff),
+        _if(data.forecasts or None, _forecasts),
+        _if(data.cut, _cut),
+    ]
+
+
+def _if(part: Part | None, make: Callable[[Part], Section]) -> Section | None:
+    return None if part is None else make(part)
+
+
+def _section(finding: str, question: str, svg: str, table: str) -> str:
+    return (
+        f"<section><h2>{escape(finding)}</h2>\n<p class=question>{escape(question)}</p>\n"
+        f"{svg}\n{table}</section>"
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[int] = (0,)) -> str:
+    """Return a table of at most 40 rows and the number of omitted ones. text: columns that hold
+    text."""
+
+    def cells(tag: str, row: Sequence[str]) -> str:
+        return "".join(
+            f"<{tag}{' class=text' if number in text else ''}>{escape(cell)}</{tag}>"
+            for number, cell in enumerate(row)
+        )
+
+    lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows[:_MOST_ROWS])
+    cut = len(rows) - _MOST_ROWS
+    note = f"<p class=question>{count(cut)} more rows not shown.</p>" if cut > 0 else ""
+    head = f"<thead><tr>{cells('th', heads)}</tr></thead>"
+    return f"<table>{head}<tbody>{lines}</tbody></table>{note}"
+
+
+def _missing(data: ReportData) -> str:
+    """Return what the report could show, and why it does not."""
+    names = {
+        "key_files": "Files over the key",
+        "sizes": "File sizes",
+        "queries": "Bytes per query before and after",
+        "payoff": "Cost against saving over time",
+        "forecasts": "Predicted against actual",
+        "cut": "The cut curve",
+    }
+    absent = [name for name in names if not getattr(data, name)]
+    items = [
+        f"<li>{names[name]}: {escape(data.missing.get(name, 'no data'))}</li>" for name in absent
+    ]
+    items += [
+        f"<li>{escape(why)}</li>" for name, why in sorted(data.missing.items()) if name not in names
+    ]
+    if not items:
+        return ""
+    return f"<div class=box><strong>Not measured</strong><ul>{''.join(items)}</ul></div>"
+
+
+def _key_files(data: KeyFiles) -> Section:
+    rows = []
+    layouts = [("now", data.after)] if data.before is None else [
+        ("before", data.before), ("after", data.after)
+    ]  # fmt: skip
+    for name, spans in layouts:
+        opened = spans.covering(data.queried)
+        rows.append([
+            name, count(len(spans)), f"{mean_depth(spans):,.1f}",
+            *([count(number) for number in _spread(opened)] if len(opened) else ["-"] * 3),
+        ])  # fmt: skip
+    heads = ("Layout", "Files", "Mean depth", "Opened by a query: least", "median", "most")
+    question = "Why must so much be read? Each line is a file from its smallest to its largest key."
+    return _key_finding(data), question, plots.key_files(data), _table(heads, rows)
+
+
+def _key_finding(data: KeyFiles) -> str:
+    subject = f"A recorded range of {data.column} opens"
+    probe = data.queried
+    if not len(probe):
+        points = np.linspace(0.0, 1.0, 201)
+        probe, subject = Spans(points, points), f"A single value of {data.column} is in"
+    weight = data.weight if len(data.weight) == len(probe) else np.ones(len(probe))
+    now = float(np.average(data.after.covering(probe), weights=weight))
+    text = f"{subject} {now:,.1f} of {count(len(data.after))} files"
+    if data.before is None:
+        return text
+    then = float(np.average(data.before.covering(probe), weights=weight))
+    return f"{text}; before, {then:,.1f} of {count(len(data.before))}"
+
+
+def mean_depth(spans: Spans) -> float:
+    """Return the mean number of files at a point of the key's range, over the range that files
+    cover."""
+    if not len(spans):
+        return 0.0
+    edges = np.unique(np.concatenate([spans.low, spans.high]))
+    if len(edges) < 2:
+        return float(len(spans))
+    middle = (edges[1:] + edges[:-1]) / 2
+    width = np.diff(edges)
+    depth = spans.covering(Spans(middle, middle))
+    covered = depth > 0
+    return float(np.average(depth[covered], weights=width[covered])) if covered.any() else 0.0
+
+
+def _spread(numbers: np.ndarray[Any, Any]) -> tuple[float, float, float]:
+    return float(numbers.min()), float(np.median(numbers)), float(numbers.max())
+
+
+def _sizes(data: FileSizes) -> Section:
+    near = int((data.after >= 0.75 * data.target).sum())
+    finding = (
+        f"{count(near)} of {count(len(data.after))} files reach three quarters of the target size"
+    )
+    if data.before is not None:
+        then = int((data.before >= 0.75 * data.target).sum())
+        finding += f"; before, {count(then)} of {count(len(data.before))}"
+    edges = plots.size_bins(data)
+    after = np.histogram(data.after, edges)[0]
+    before = None if data.before is None else np.histogram(data.before, edges)[0]
+    rows = [
+        [
+            f"{iec(edges[number])} - {iec(edges[number + 1])}",
+            "-" if before is None else count(before[number]),
+            count(after[number]),
+        ]
+        for number in range(len(edges) - 1)
+    ]
+    question = f"Are the files too small? Target {iec(data.target)}."
+    return finding, question, plots.file_sizes(data), _table(("Size", "Before", "Now"), rows)
+
+
+def _queries(data: QueryBytes) -> Section:
+    shapes = sorted(data.shapes, key=lambda shape: (shape.before - shape.after, shape.text))
+    worse = sum(shape.after > shape.before * 1.01 for shape in shapes)
+    before, after = sum(s.before for s in shapes), sum(s.after for s in shapes)
+    change = f" ({(after - before) / before * 100:+.0f} %)" if before else ""
+    losers = "none reads more" if not worse else f"{count(worse)} of {count(len(shapes))} read more"
+    finding = f"Recorded queries read {iec(after)} instead of {iec(before)}{change}; {losers}"
+    listed = QueryBytes(tuple(reversed(shapes)), data.label)
+    rows = [
+        [
+            str(number), shape.text, count(shape.executions), iec(_each(shape, shape.before)),
+            iec(_each(shape, shape.after)), _verdict(shape),
+        ]
+        for number, shape in enumerate(listed.shapes, start=1)
+    ]  # fmt: skip
+    heads = ("", "Query shape", "Queries", "Bytes a query before", "after", "")
+    question = f"Who gains, who loses? After: {data.label}. Numbers in the plot are the table's."
+    return finding, question, plots.query_bytes(listed), _table(heads, rows, (0, 1, 5))
+
+
+def _each(shape: ShapeBytes, total: float) -> float:
+    return total / max(shape.executions, 1e-9)
+
+
+def _verdict(shape: ShapeBytes) -> str:
+    if shape.after > shape.before * 1.01:
+        return "worse"
+    return "better" if shape.after < shape.before * 0.99 else "same"
+
+
+def _payoff(data: Payoff) -> Section:
+    even = plots.break_even_ms(data)
+    start = data.investments[0].at_ms
+    if even is None:
+        finding = "The rewrites have not paid back and, at this rate, will not"
+    elif even <= data.until_ms:
+        finding = f"The rewrites paid back after {duration((even - start) / 1000)}"
+    else:
+        finding = f"The rewrites pay back after {duration((even - start) / 1000)} of such queries"
+    rows = [
+        [
+            item.plan_id, utc(item.at_ms), iec(item.cost),
+            iec(item.saving_per_ms * 86_400_000) if item.saving_per_ms >= 0 else "reads more",
+            iec(max(0.0, item.saving_per_ms * (data.until_ms - item.at_ms))),
+        ]
+        for item in data.investments
+    ]  # fmt: skip
+    heads = ("Plan", "At", "Cost in bytes of reading", "Saves a day", "Saved so far")
+    question = (
+        "Does it pay back? A byte rewritten is charged as rho bytes read. Saved bytes are counted "
+        "here, the cost of opening fewer files is not."
+    )
+    return finding, question, plots.payoff(data), _table(heads, rows, (0, 1))
+
+
+def _forecasts(data: Sequence[Forecast]) -> Section:
+    inside = sum(item.inside for item in data)
+    off = [abs(item.ratio - 1) for item in data if np.isfinite(item.ratio)]
+    median = percent(float(np.median(off)), 0) if off else "-"
+    finding = (
+        f"Predictions were off by {median} at the median; "
+        f"{inside} of {len(data)} fell into their interval"
+    )
+    rows = [
+        [
+            item.label, _amount(item, item.predicted),
+            f"{_amount(item, item.low)} - {_amount(item, item.high)}", _amount(item, item.actual),
+            f"{(item.ratio - 1) * 100:+.0f} %" if np.isfinite(item.ratio) else "-",
+            "" if item.inside else "outside",
+        ]
+        for item in data
+    ]  # fmt: skip
+    heads = ("What", "Predicted", "80 % interval", "Actual", "Off by", "")
+    question = "Can I believe the next plan?"
+    return finding, question, plots.forecasts(data), _table(heads, rows, (0, 5))
+
+
+def _amount(item: Forecast, value: float) -> str:
+    return {"bytes": iec, "seconds": duration, "cpu": cpu}[item.unit](value)
+
+
+def _cut(data: CutCurve) -> Section:
+    ordered = plots.by_saving_per_cost(data.candidates)
+    finding = (
+        f"{count(data.chosen)} of {count(data.files)} files could save more than they cost; "
+        f"{count(sum(item.files for item in ordered if item.chosen))} are rewritten"
+    )
+    rows = [
+        [
+            item.label, count(item.files), iec(max(0.0, item.saving)), iec(item.cost),
+            f"{item.saving / item.cost:.1f}x" if item.cost > 0 else "-",
+            "chosen" if item.chosen else "not done",
+        ]
+        for item in ordered
+    ]  # fmt: skip
+    heads = ("Candidate", "Files", "Would save by what-if", "Costs", "Saving / cost", "")
+    question = (
+        "Why these files, no more? The curve is an ideal layout's net saving over the payback "
+        "horizon; the table has what the what-if left of it."
+    )
+    return finding, question, plots.cut_curve(data), _table(heads, rows, (0, 5))

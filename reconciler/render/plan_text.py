@@ -1,0 +1,356 @@
+"""Renders a plan as text for a terminal: what would change, what it saves, who loses, what was
+refused.
+
+Reads only the plan document (plan.plan.Plan.document), so that a plan file printed months later
+shows what its reviewer saw. Shapes have no literals unless the plan was made with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.format import count, cpu, duration, iec, percent
+from reconciler.plan.rejected import told_together
+from reconciler.render.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
+
+INDENT = "  "
+MOST_ACTIONS = 24
+MOST_SHAPES = 6
+MOST_REJECTED = 8
+"""Maximum lines of a summary; the rest is summed up, -v shows all."""
+
+
+def render_plan(
+    document: Mapping[str, Any],
+    *,
+    width: int = WIDEST,
+    preview: bool = True,
+    approval: str = "",
+    verbose: bool = False,
+    ending: bool = True,
+    saved: str = "",
+    options: str = "",
+) -> str:
+    """Return the whole text, without a trailing newline. approval: a line about who may approve.
+
+    ending: print how long it is valid and the next commands. saved: the file that it was saved in.
+    options: of the command line, which the next command needs too.
+    """
+    evidence = document["evidence"]
+    name = ".".join([document["catalog"], *document["table"]])
+    sections = [
+        _headline(document, name, preview, width),
+        _actions(document, verbose, width),
+        _totals(evidence, width) if document["actions"] else _missed(evidence, width),
+        _shapes(evidence, verbose, width),
+        _cost(document, evidence, width) if document["actions"] else [],
+        _rejected(evidence, verbose, width),
+        _not_acted_on(evidence, width),
+        _ending(document, name, approval, width, saved, options) if ending else [],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int) -> list[str]:
+    evidence, done = document["evidence"], len(document.get("done", ()))
+    waits = (evidence.get("waiting") or {}).get("text", "")
+    title = f"plan {document['planId']}" if document["actions"] else "nothing to do"
+    kind = " (preview)" if preview and document["actions"] else ""
+    if waits and not document["actions"]:
+        title = "nothing to do now"
+    parts = [name, f"{title}{kind}", f"policy {document['policy']}"]
+    lines = flow(parts, width, "      ")
+    if done:
+        total = plural(done + len(document["actions"]), "action")
+        left = f"Carried out in part: {done} of {total} done; all below is of what is left to do"
+        lines += wrapped(left, width, indent=INDENT)
+    if waits:
+        lines += wrapped(f"Waiting: {waits}", width, indent=INDENT)
+    if evidence.get("refused"):
+        lines += wrapped(f"Refused: {evidence['refused']}", width, indent=INDENT)
+    return lines + wrapped(_workload_line(evidence), width, indent=INDENT)
+
+
+def _workload_line(evidence: Mapping[str, Any]) -> str:
+    work = evidence.get("workload")
+    if not work or not work["queries"]:
+        return "Workload: none imported; only what the policy declares is planned"
+    days = max(1, round((work["untilMs"] - work["sinceMs"]) / 86_400_000))
+    parts = [
+        f"Workload: {plural(work['queries'], 'query', 'queries')}",
+        f"{plural(days, 'day')} to {work['until']}",
+        plural(work["shapes"], "shape"),
+        f"explains {work['coveragePercent']} % of {work['coverageBasis']}",
+    ]
+    skipped = f"; {count(work['skipped'])} skipped" if work.get("skipped") else ""
+    stale = f"; {work['warning']}" if work.get("warning") else ""
+    return ", ".join(parts) + skipped + stale
+
+
+def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
+    """Return metadata changes as sentences, rewrites in columns below them; beyond a screen, a
+    sum."""
+    items = document["actions"]
+    metadata = [item for item in items if "filesIn" not in item["predicted"]]
+    rewrites = [item for item in items if "filesIn" in item["predicted"]]
+    lines = _done(document.get("done") or (), len(items), verbose, width)
+    for item in metadata:
+        text = f"~ {_label(item)}   metadata only"
+        lines += wrapped(text, width, first=INDENT, indent=INDENT * 3)
+    if not rewrites:
+        return lines
+    shown = rewrites if verbose or len(rewrites) <= MOST_ACTIONS else rewrites[: MOST_ACTIONS - 1]
+    rows = [_action_row(f"~ {_label(item)}", [item["predicted"]]) for item in shown]
+    rest = [item["predicted"] for item in rewrites[len(shown) :]]
+    if rest:
+        rows.append(_action_row(f"~ {plural(len(rest), 'more action')} (plan -v)", rest))
+    return lines + tabulate(rows, "l" + "r" * 6, width, indent=INDENT)
+
+
+def _done(items: Sequence[Mapping[str, Any]], left: int, verbose: bool, width: int) -> list[str]:
+    """Return what was already carried out, marked; if it does not fit on a screen, the number."""
+    if not items:
+        return []
+    if not verbose and len(items) + left > MOST_ACTIONS:
+        texts = [plural(len(items), "action") + " (plan -v)"]
+    else:
+        texts = [_label(item) for item in items]
+    return [
+        line
+        for text in texts
+        for line in wrapped(f"done: {text}", width, first=INDENT, indent=INDENT * 3)
+    ]
+
+
+def _label(item: Mapping[str, Any]) -> str:
+    return str(item["predicted"].get("label", item["type"]))
+
+
+def _action_row(label: str, predicted: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return files, bytes, groups, CPU and time of one action, or of several together."""
+    total = {
+        key: sum(int(told[key]) for told in predicted)
+        for key in ("filesIn", "bytesIn", "filesOut", "groups", "cpuMillis", "millis")
+    }
+    return [
+        label,
+        plural(total["filesIn"], "file"),
+        iec(total["bytesIn"]),
+        f"-> {plural(total['filesOut'], 'file')}",
+        plural(total["groups"], "group"),
+        cpu(total["cpuMillis"] / 1000),
+        duration(total["millis"] / 1000),
+    ]
+
+
+def _totals(evidence: Mapping[str, Any], width: int) -> list[str]:
+    rows = [["", "NOW", "AFTER", "80 % INTERVAL", "OBJECTIVE"]]
+    for line in evidence.get("totals", ()):
+        note = "   ".join(str(line[key]) for key in ("objective", "note") if line.get(key))
+        rows.append(
+            [line["name"], *(_value(line, key) for key in ("now", "after")), _interval(line),
+             note or "-"]
+        )  # fmt: skip
+    return tabulate(rows, "lrrrl", width, indent=INDENT, gap="   " if width >= WIDEST else "  ")
+
+
+def _missed(evidence: Mapping[str, Any], width: int) -> list[str]:
+    """Return objectives that fail although nothing is planned."""
+    rows = [
+        [item["name"], item["message"]]
+        for item in evidence.get("objectives", ())
+        if item["state"] in ("failing", "unreachable")
+    ]
+    return ["OBJECTIVES MISSED", *tabulate(rows, "ll", width, indent=INDENT)] if rows else []
+
+
+def _value(line: Mapping[str, Any], key: str) -> str:
+    value = line.get(key)
+    if value is None:
+        return "-"
+    if line["unit"] == "bytes":
+        return iec(value)
+    if line["unit"] == "milli":
+        return f"{value / 1000:.2f}"
+    if line["unit"] == "percent":
+        return f"{value} %"
+    return count(value)
+
+
+def _interval(line: Mapping[str, Any]) -> str:
+    if line.get("low") is None or line.get("high") is None:
+        return ""
+    low, high = _value(line, "low"), _value(line, "high")
+    if low == high:
+        return low
+    if line["unit"] == "bytes" and low.split()[-1] == high.split()[-1]:
+        low = low.split()[0]
+    return f"{low} - {high}"
+
+
+def _shapes(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
+    """Return the shapes that read most, and every one that gets worse."""
+    shapes = evidence.get("shapes") or []
+    if not shapes:
+        return []
+    shown = [
+        shape
+        for number, shape in enumerate(shapes)
+        if verbose or number < MOST_SHAPES or shape.get("worse")
+    ]
+    rest = [shape for shape in shapes if not any(shape is other for other in shown)]
+    heads = ("WHO PAYS TODAY", "READ NOW")
+    if evidence.get("shapesWhenPlanned"):
+        heads = ("WHO PAID WHEN PLANNED", "READ THEN")
+    rows = [[heads[0], "QUERIES", heads[1], "AFTER", "FILES/QUERY", ""]]
+    rows += [_shape_row(shape, verbose, width) for shape in shown]
+    if rest:
+        after = [shape.get("bytesAfter") for shape in rest]
+        rows.append([
+            f"{INDENT}{plural(len(rest), 'other shape')}",
+            count(sum(shape["queries"] for shape in rest)),
+            iec(sum(shape["bytesNow"] for shape in rest)),
+            iec(sum(after)) if None not in after else "-",
+            "",
+            "",
+        ])  # fmt: skip
+    return tabulate(rows, "lrrrrl", width)
+
+
+def _shape_row(shape: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
+    text = shape["text"] if verbose else clip(shape["text"], width - len(INDENT))
+    return [
+        INDENT + text,
+        count(shape["queries"]),
+        iec(shape["bytesNow"]),
+        iec(shape["bytesAfter"]) if shape.get("bytesAfter") is not None else "-",
+        _files_per_query(shape),
+        "worse" if shape.get("worse") else "",
+    ]
+
+
+def _files_per_query(shape: Mapping[str, Any]) -> str:
+    now = count(round(shape["filesNowMilli"] / 1000))
+    if shape.get("filesAfterMilli") is None:
+        return now
+    return f"{now} -> {count(round(shape['filesAfterMilli'] / 1000))}"
+
+
+def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) -> list[str]:
+    cost = evidence.get("cost") or {}
+    rewritten = sum(item["predicted"].get("bytesIn", 0) for item in document["actions"])
+    rows = [("Cost", text) for text in _cost_texts(cost, rewritten)]
+    rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
+    if rewritten and evidence.get("trust"):
+        rows.append(("Trust", str(evidence["trust"])))
+    lines, before = [], ""
+    for title, text in rows:
+        first = f"{'' if title == before else title:<7}"
+        lines += wrapped(text, width, first=first, indent=" " * 7)
+        before = title
+    return lines
+
+
+def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
+    if not rewritten:
+        return ["metadata only, no data file is rewritten"]
+    total = cost.get("tableBytes") or 0
+    share = f" ({percent(rewritten / total, 1)} of the table)" if total else ""
+    spent = (
+        f"{iec(rewritten)} rewritten{share}, {cpu(cost['cpuMillis'] / 1000)}, "
+        f"about {duration(cost['millis'] / 1000)} on {plural(cost['cores'], 'core')}"
+    )
+    payback = cost.get("paybackMillis")
+    ratio = f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
+    if payback is None:
+        return [spent, f"{ratio}; no payback claimed"]
+    when = f"pays back in about {duration(payback / 1000)} (opening a file = 1 MiB)"
+    return [spent, f"{ratio}; {when}"]
+
+
+def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
+    told = told_together(evidence.get("rejected") or [])
+    if not told:
+        return []
+    shown = told if verbose else told[:MOST_REJECTED]
+    rows = [[what, why if verbose else clip(why, 160)] for what, why in shown]
+    lines = ["CONSIDERED, NOT DONE", *tabulate(rows, "ll", width, indent=INDENT, least=36)]
+    if len(told) > len(shown):
+        lines.append(f"{INDENT}{len(told) - len(shown)} more: plan -v")
+    return lines
+
+
+def _not_acted_on(evidence: Mapping[str, Any], width: int) -> list[str]:
+    fields = evidence.get("notActedOn") or []
+    if not fields:
+        return []
+    text = ", ".join(fields)
+    return wrapped(text, width, first="NOT ACTED ON YET BY THIS VERSION   ", indent=INDENT)
+
+
+def _ending(
+    document: Mapping[str, Any], name: str, approval: str, width: int, saved: str, options: str
+) -> list[str]:
+    if not document["actions"]:
+        return wrapped(_empty_because(document["evidence"]), width)
+    inputs = sum(len(item.get("inputs", ())) for item in document["actions"])
+    live = f"its {count(inputs)} input files are" if inputs != 1 else "its one input file is"
+    valid = f"Valid while {live} live; appends do not void it."
+    if not inputs:
+        valid = "Valid until someone else changes these properties."
+    lines = wrapped(valid + (f" Approval: {approval}." if approval else ""), width)
+    save = [] if saved else [f"save:  layoutctl plan {name}{options} --out plan.json"]
+    run = f"run:  layoutctl apply {saved or 'plan.json'}"
+    return [*lines, *commands([*save, run], width, title="", indent=" ")]
+
+
+def _empty_because(evidence: Mapping[str, Any]) -> str:
+    if (evidence.get("snapshot") or {}).get("files") == 0:
+        return "The table holds no data file."
+    return evidence.get("emptyBecause") or "Nothing is above threshold."
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """One table among many. saved_per_day: bytes, negative if no query is known."""
+
+    name: str
+    actions: int
+    rewrite_bytes: int
+    cpu_millis: int
+    saved_per_day: float
+    payback_millis: int | None
+    state: str
+
+
+def render_lines(lines: Sequence[TableLine], converged: int, width: int = WIDEST) -> str:
+    """Return many tables, one line each in the given order; converged ones as one count."""
+    rows = [["TABLE", "ACTIONS", "REWRITE", "CPU", "READ/DAY", "PAYBACK", "STATE"]]
+    rows += [_table_row(line) for line in lines]
+    text = tabulate(rows, "lrrrrrl", width) if lines else []
+    if len(lines) > 1:
+        total = iec(sum(line.rewrite_bytes for line in lines))
+        actions = plural(sum(line.actions for line in lines), "action")
+        text += wrapped(f"{plural(len(lines), 'table')}, {actions}, {total} to rewrite.", width)
+    if converged:
+        text.append(f"{plural(converged, 'table is', 'tables are')} converged.")
+    return "\n".join(text)
+
+
+def _table_row(line: TableLine) -> list[str]:
+    return [
+        line.name,
+        count(line.actions),
+        iec(line.rewrite_bytes) if line.actions else "-",
+        cpu(line.cpu_millis / 1000) if line.actions else "-",
+        _less(line.saved_per_day),
+        "-" if line.payback_millis is None else duration(line.payback_millis / 1000),
+        line.state,
+    ]
+
+
+def _less(saved: float) -> str:
+    """Return the saved reading as a change."""
+    return f"-{iec(saved)}" if saved > 0 else "-" if saved < 0 else iec(0)

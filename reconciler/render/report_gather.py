@@ -1,0 +1,431 @@
+"""Builds the data of the HTML report from an observation, its workload, its advice and its ledger.
+
+Pure: the CLI has read everything. The table as it was before our first rewrite is put together from
+the old zone maps in the ledger: its present files that we did not write, and the inputs of our
+actions that we had not written either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reconciler.advisor.advice import Advice, AdviceInput, Rejected, Settings
+from reconciler.advisor.situation import look
+from reconciler.advisor.wair.cut import cut
+from reconciler.format import count, iec, utc
+from reconciler.plan.ledger import LedgerEntry, ReadCheck
+from reconciler.plan.prediction_interval import UNCALIBRATED
+from reconciler.plan.rejected import in_partitions, partitions_of
+from reconciler.queries.fragments import MIN_SPAN_MS, ShapeBatch, Workload
+from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of, render
+from reconciler.queries.read_cost import rewrite_cost
+from reconciler.render.report_model import (
+    Candidate,
+    CutCurve,
+    FileSizes,
+    Forecast,
+    Investment,
+    KeyFiles,
+    Payoff,
+    QueryBytes,
+    ReportData,
+    ShapeBytes,
+    Spans,
+)
+from reconciler.table.filetable import ColumnBounds, FileTable, Float64
+from reconciler.table.observation import Observation
+from reconciler.table.values import Kind, show
+
+MOST_KEYS = 2
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The input of the report.
+
+    plan: the present proposal's document. executed: documents of the plans in the ledger by plan
+    id. old_files: inputs of executed actions as they were, one table per action.
+    """
+
+    observation: Observation
+    workload: Workload
+    advice: Advice
+    settings: Settings
+    plan: Document
+    entries: tuple[LedgerEntry, ...]
+    checks: tuple[ReadCheck, ...]
+    executed: Mapping[str, Document]
+    old_files: tuple[FileTable, ...]
+    now_ms: int
+    show_literals: bool = False
+
+
+def gather(sources: Sources) -> ReportData:
+    missing: dict[str, str] = {}
+    before = files_before(sources.observation.files, sources.old_files)
+    return ReportData(
+        table=sources.observation.name,
+        generated=utc(sources.now_ms),
+        facts=_facts(sources),
+        key_files=_key_files(sources, before, missing),
+        sizes=_sizes(sources, before, missing),
+        queries=_queries(sources, missing),
+        payoff=_payoff(sources, missing),
+        forecasts=_forecasts(sources, missing),
+        cut=_cut(sources, missing),
+        missing=missing,
+    )
+
+
+def files_before(now: FileTable, old: Sequence[FileTable]) -> tuple[FileTable, ...]:
+    """Return the parts of the table as it was before our first rewrite; () if there was none."""
+    originals = [table.take(~table.layout_written) for table in old]
+    if not any(len(table) for table in originals):
+        return ()
+    return (now.take(~now.layout_written), *originals)
+
+
+def _facts(sources: Sources) -> tuple[tuple[str, str], ...]:
+    seen, work = sources.observation, sources.plan["evidence"].get("workload") or {}
+    queries = (
+        f"{count(work['queries'])} to {work['until']}, explaining {work['coveragePercent']} % of "
+        f"{work['coverageBasis']}"
+        if work.get("queries")
+        else "none imported"
+    )
+    return (
+        ("Snapshot", f"{seen.snapshot_id or 'none'}, {utc(seen.snapshot_ms)}"),
+        ("Data files", f"{count(len(seen.files))}, {iec(seen.files.total_bytes)}"),
+        ("Policy", str(sources.plan["policy"])),
+        ("Recorded queries", queries),
+        ("Plan", sources.plan["planId"] if sources.plan["actions"] else "nothing to do"),
+    )
+
+
+def _key_files(
+    sources: Sources, before: tuple[FileTable, ...], missing: dict[str, str]
+) -> tuple[KeyFiles, ...]:
+    parts = []
+    for field_id in _keys(sources):
+        part = _files_over_key(sources, before, field_id)
+        if part is not None:
+            parts.append(part)
+    if not parts:
+        missing["key_files"] = (
+            "no column that queries filter on has bounds in the manifests"
+            if not sources.workload.empty
+            else "no queries are known and no clustering key is declared or was used"
+        )
+    return tuple(parts[:MOST_KEYS])
+
+
+def _keys(sources: Sources) -> list[int]:
+    """Return the clustering keys in use or planned, then the columns that queries filter on, by
+    bytes read."""
+    documents = [sources.plan, *reversed(list(sources.executed.values()))]
+    used = [
+        column["fieldId"]
+        for document in documents
+        for item in document["actions"]
+        for column in item.get("key", ())
+    ]
+    weight: dict[int, float] = {}
+    now = {shape.shape_id: shape.bytes_now for shape in sources.advice.shapes}
+    for batch in sources.workload.shapes:
+        for field_id in fields_of(batch.predicate):
+            weight[field_id] = weight.get(field_id, 0.0) + now.get(batch.shape_id, 0.0)
+    by_bytes = sorted(weight, key=lambda field_id: (-weight[field_id], field_id))
+    return list(dict.fromkeys([*used, *(column.field_id for column in sources.settings.key),
+                               *by_bytes]))  # fmt: skip
+
+
+def _files_over_key(
+    sources: Sources, before: tuple[FileTable, ...], field_id: int
+) -> KeyFiles | None:
+    now = sources.observation.files.columns.get(field_id)
+    field = sources.observation.schema.by_id.get(field_id)
+    if field is None or now is None or not now.bounded.any():
+        return None
+    old = [table.columns[field_id] for table in before if field_id in table.columns]
+    axis = Axis.over([now, *old])
+    low, high, weight = _queried(sources.workload, field_id, axis)
+    return KeyFiles(
+        column=field.name,
+        after=axis.spans([now]),
+        before=axis.spans(old) if old else None,
+        queried=Spans(low, high),
+        weight=weight,
+        ticks=axis.ticks(field.type) if sources.show_literals else (),
+    )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Positions in [0, 1] of a column's values: linear for numbers, by rank for bytes.
+
+    marks: the distinct bounds, ascending; for numbers only the first and the last are used.
+    """
+
+    kind: Kind
+    marks: np.ndarray[Any, Any]
+
+    @staticmethod
+    def over(columns: Sequence[ColumnBounds]) -> Axis:
+        ends = [
+            bound[column.bounded] for column in columns for bound in (column.lower, column.upper)
+        ]
+        if columns[0].kind is Kind.FLOAT:
+            ends = [end[np.isfinite(end)] for end in ends]
+        return Axis(columns[0].kind, np.unique(np.concatenate(ends)))
+
+    def position(self, values: np.ndarray[Any, Any]) -> Float64:
+        """Return shares of the range; values beyond it are moved to its ends."""
+        if len(self.marks) < 2:
+            return np.zeros(len(values))
+        if self.kind is Kind.BYTES:
+            if values.dtype == object:
+                values = np.array(values.tolist(), dtype=np.bytes_)
+            below = np.searchsorted(self.marks, values, side="left")
+            return np.clip(below / (len(self.marks) - 1), 0.0, 1.0)
+        first, last = float(self.marks[0]), float(self.marks[-1])
+        share = (values.astype(np.float64) - first) / (last - first)
+        return np.clip(np.nan_to_num(share, nan=0.0), 0.0, 1.0)
+
+    def spans(self, columns: Sequence[ColumnBounds]) -> Spans:
+        kept = [column.take(np.flatnonzero(column.bounded)) for column in columns]
+        low = [self.position(column.lower) for column in kept]
+        high = [self.position(column.upper) for column in kept]
+        return Spans(np.concatenate(low), np.concatenate(high))
+
+    def ticks(self, iceberg_type: str) -> tuple[tuple[float, str], ...]:
+        """Return five values with their positions. Only for output that may show values."""
+        if len(self.marks) < 2:
+            return ()
+        shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+        if self.kind is Kind.BYTES:
+            picked = [self.marks[round(share * (len(self.marks) - 1))] for share in shares]
+        else:
+            first, last = self.marks[0].item(), self.marks[-1].item()
+            picked = [first + type(first)((last - first) * share) for share in shares]
+        texts = [show(iceberg_type, value.item() if hasattr(value, "item") else value)
+                 for value in picked]  # fmt: skip
+        return tuple(zip(shares, texts, strict=True))
+
+
+def _queried(workload: Workload, field_id: int, axis: Axis) -> tuple[Float64, Float64, Float64]:
+    """Return the ranges of the column in recorded queries, as positions, with their executions."""
+    lows, highs, weights = [], [], []
+    for batch in workload.shapes:
+        found = _range(batch, field_id, axis)
+        if found is not None:
+            lows.append(found[0])
+            highs.append(found[1])
+            weights.append(batch.weight)
+    if not lows:
+        return np.empty(0), np.empty(0), np.empty(0)
+    low, high = np.concatenate(lows), np.concatenate(highs)
+    return low, np.maximum(low, high), np.concatenate(weights)
+
+
+def _range(batch: ShapeBatch, field_id: int, axis: Axis) -> tuple[Float64, Float64] | None:
+    """Return the interval that a shape's top-level conditions give for the column; None without
+    one."""
+    low, high = np.zeros(len(batch)), np.ones(len(batch))
+    bounded = False
+    for node in _conditions(batch.predicate):
+        if node.ref.field_id != field_id or node.ref.transform != "identity":
+            continue
+        values = batch.literals[node.slot]
+        if isinstance(node, In):
+            least = np.array([min(item) for item in values])
+            most = np.array([max(item) for item in values])
+            low = np.maximum(low, axis.position(least))
+            high = np.minimum(high, axis.position(most))
+            bounded = True
+            continue
+        place = axis.position(np.asarray(values))
+        if node.op in ("=", ">", ">="):
+            low, bounded = np.maximum(low, place), True
+        if node.op in ("=", "<", "<="):
+            high, bounded = np.minimum(high, place), True
+    return (low, high) if bounded else None
+
+
+def _conditions(predicate: Predicate) -> list[Comparison | In]:
+    children = predicate.children if isinstance(predicate, And) else (predicate,)
+    return [child for child in children if isinstance(child, (Comparison, In))]
+
+
+def _sizes(
+    sources: Sources, before: tuple[FileTable, ...], missing: dict[str, str]
+) -> FileSizes | None:
+    files = sources.observation.files
+    if not len(files):
+        missing["sizes"] = "the table has no data files"
+        return None
+    old = np.concatenate([table.bytes for table in before]) if before else None
+    return FileSizes(files.bytes, old, sources.settings.target_bytes)
+
+
+def _queries(sources: Sources, missing: dict[str, str]) -> QueryBytes | None:
+    shapes = sources.advice.shapes
+    if not shapes:
+        missing["queries"] = "no queries were imported for this table"
+        return None
+    texts = _shape_texts(sources)
+    if sources.executed:
+        then = _first_reading(sources.executed)
+        rows = [
+            ShapeBytes(
+                texts[shape.shape_id], shape.queries, then[shape.shape_id] * shape.queries,
+                shape.bytes_now,
+            )
+            for shape in shapes
+            if shape.shape_id in then and shape.queries > 0
+        ]  # fmt: skip
+        if rows:
+            return QueryBytes(tuple(rows), "the same shapes against the present zone maps")
+    if not sources.plan["actions"]:
+        missing["queries"] = "nothing was carried out here and nothing is planned"
+        return None
+    return QueryBytes(
+        tuple(
+            ShapeBytes(texts[s.shape_id], s.queries, s.bytes_now, s.bytes_after)
+            for s in shapes
+            if s.queries > 0
+        ),
+        "predicted by the plan",
+    )
+
+
+def _first_reading(executed: Mapping[str, Document]) -> dict[str, float]:
+    """Return, per shape, the bytes that a query read before the first plan that knew it."""
+    found: dict[str, float] = {}
+    for document in executed.values():
+        for shape in document["evidence"].get("shapes") or ():
+            if shape["queries"] > 0:
+                found.setdefault(shape["shapeId"], shape["bytesNow"] / shape["queries"])
+    return found
+
+
+def _shape_texts(sources: Sources) -> dict[str, str]:
+    texts = {}
+    for batch in sources.workload.shapes:
+        literals: list[Any] | None = None
+        if sources.show_literals:
+            literals = [
+                slot[-1] if isinstance(slot, tuple) else slot[-1].item() for slot in batch.literals
+            ]
+        text = render(batch.predicate, sources.observation.schema, literals)
+        texts[batch.shape_id] = "no filter" if text == "TRUE" else text
+    return texts
+
+
+def _payoff(sources: Sources, missing: dict[str, str]) -> Payoff | None:
+    investments = []
+    span = max(sources.workload.until_ms - sources.workload.since_ms, MIN_SPAN_MS)
+    checks = {check.plan_id: check for check in sources.checks}
+    for plan_id, entries in _by_plan(sources.entries).items():
+        size = sum(entry.outcome.read_bytes for entry in entries)
+        if not size:
+            continue
+        check = checks.get(plan_id)
+        saved = check.saving / span if check else 0.0
+        cost = rewrite_cost(sources.settings.rho, size)
+        at = max(entry.at_ms for entry in entries)
+        investments.append(Investment(plan_id, at, cost, saved))
+    if not investments:
+        missing["payoff"] = "nothing was rewritten here yet"
+        return None
+    investments.sort(key=lambda item: item.at_ms)
+    return Payoff(tuple(investments), sources.now_ms)
+
+
+def _by_plan(entries: Sequence[LedgerEntry]) -> dict[str, list[LedgerEntry]]:
+    grouped: dict[str, list[LedgerEntry]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.plan_id, []).append(entry)
+    return grouped
+
+
+def _forecasts(sources: Sources, missing: dict[str, str]) -> tuple[Forecast, ...]:
+    found = []
+    for check in sources.checks:
+        if check.complete and check.predicted > 0:
+            low, high = _read_interval(sources.executed.get(check.plan_id), check.predicted)
+            name = f"bytes read, {check.plan_id[:8]}"
+            found.append(Forecast(name, "bytes", check.predicted, low, high, check.actual))
+    for plan_id, entries in _by_plan(sources.entries).items():
+        done = [e for e in entries if e.committed and e.predicted.get("cpuMillis")]
+        if not done:
+            continue
+        for name, unit, key, actual in (
+            ("CPU", "cpu", "cpuMillis", sum(e.outcome.cpu_seconds for e in done)),
+            ("time", "seconds", "millis", sum(e.outcome.seconds for e in done)),
+        ):
+            distinct = {e.outcome.action_id: e.predicted[key] for e in done}
+            expected = sum(distinct.values()) / 1000.0
+            low, high = (expected * factor for factor in UNCALIBRATED)
+            found.append(Forecast(f"{name}, {plan_id[:8]}", unit, expected, low, high, actual))
+    if not found:
+        missing["forecasts"] = "no plan was carried out here yet"
+    return tuple(found)
+
+
+def _read_interval(document: Document | None, predicted: float) -> tuple[float, float]:
+    for line in (document or {}).get("evidence", {}).get("totals", ()):
+        if line["name"].startswith("read /") and line.get("low") is not None:
+            return float(line["low"]), float(line["high"])
+    return predicted * UNCALIBRATED[0], predicted * UNCALIBRATED[1]
+
+
+def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
+    """Return Algorithm 2's curve of the present files, and the decision on each of its
+    candidates."""
+    if sources.workload.empty:
+        missing["cut"] = "no queries were imported for this table"
+        return None
+    files = sources.observation.files
+    situation = look(AdviceInput(files, sources.workload, sources.settings))
+    saving = situation.savings.saving * situation.life
+    found = cut(saving, situation.cost, situation.alpha, limit=float("inf"))
+    if not len(found.net):
+        missing["cut"] = "no file is only partly needed: there is nothing to cut"
+        return None
+    return CutCurve(found.net, len(found.chosen), len(files), _candidates(sources))
+
+
+def _candidates(sources: Sources) -> tuple[Candidate, ...]:
+    chosen = [
+        Candidate(told["label"], told["filesIn"], told["saving"], told["cost"], True)
+        for told in (item["predicted"] for item in sources.plan["actions"])
+        if told.get("cost", 0) > 0
+    ]
+    return (*chosen, *_not_done(sources))
+
+
+def _not_done(sources: Sources) -> list[Candidate]:
+    """Return the rejected candidates; those with one title and reason in several partitions are
+    summed up."""
+    turned = sources.advice.rejected
+    places = partitions_of(sources.observation.files, [item.inputs for item in turned])
+    alike: dict[tuple[str, ...], list[tuple[Rejected, str]]] = {}
+    for number, (item, place) in enumerate(zip(turned, places, strict=True)):
+        if item.files and item.cost > 0 and np.isfinite(item.saving):
+            by_itself = "" if place else str(number)
+            alike.setdefault((item.title, item.reason, by_itself), []).append((item, place))
+    return [
+        Candidate(
+            in_partitions(title, {place for _, place in found if place}),
+            sum(item.files for item, _ in found),
+            sum(item.saving for item, _ in found),
+            sum(item.cost for item, _ in found),
+            False,
+        )
+        for (title, *_), found in alike.items()
+    ]

@@ -1,0 +1,358 @@
+"""Commits one batch exactly once, on a table that is still the one the rewrite was made from.
+
+Our checks run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through
+py4j's callback server. A commit counts as failed only if the error is a CleanableFailure and
+history does not hold the batch: a request that was sent twice gets a conflict with itself. Any
+other failure leaves the outcome unknown (design: "Unknown is not failure"). Iceberg deletes no file
+of our commits by itself; that is done after the search (`metadata_files`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.errors import AccessDeniedError
+from reconciler.plan.execution import Intent
+from reconciler.spark import history, iceberg, metadata_files, standing
+from reconciler.spark.history import Committed
+from reconciler.spark.iceberg import LiveTable, SnapshotInfo
+from reconciler.spark.metadata_files import Prepared
+from reconciler.spark.scan import ScanTasks, scan_tasks
+from reconciler.spark.translate import (
+    CLEANABLE,
+    is_unwritable,
+    java_exception,
+    java_message,
+    lost_jvm,
+)
+
+COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
+FORBIDDEN = (
+    "org.apache.iceberg.exceptions.ForbiddenException",
+    "org.apache.iceberg.exceptions.NotAuthorizedException",
+)
+DENIED_STATES = ("42501", "42000")
+"""SQLSTATEs of a statement that was not executed: no privilege (PostgreSQL), an access violation
+(MySQL).
+
+25006, a read-only transaction, is not one: Iceberg sends a statement again if its connection is
+lost, so that after a failover in the middle of a commit a standby may refuse the second statement.
+"""
+RESENDS = 5
+RESEND_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The basis of a batch. tasks: its inputs, with the deletes that were applied to them."""
+
+    table_uuid: str
+    schema_id: int
+    base_snapshot_id: int
+    sequence_number: int
+    tasks: ScanTasks
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was committed.
+
+    conflict: another writer's change, inputs must be checked again; denied: we may not commit to
+    this table at all; fenced: another run took the attempt for dead and removed its files; live:
+    the branch that could not be published after a rewrite of main; unwritable: the storage's error,
+    if it is full or read-only; otherwise the catalog refused the commit without a reason of these.
+    """
+
+    why: str
+    conflict: bool
+    rolled_back: bool = False
+    denied: bool = False
+    fenced: bool = False
+    live: str = ""
+    unwritable: Exception | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether sending the same again would be refused again."""
+        return self.conflict or self.denied or self.fenced or bool(self.live)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Sent, with an unknown outcome. lost: the JVM that sent it is gone too.
+
+    asserted: the head that the last request was made for, None if unknown. unwritable: as in
+    Refused.
+    """
+
+    why: str
+    lost: bool
+    asserted: int | None = None
+    unwritable: Exception | None = None
+
+
+Sent = Committed | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The content of one commit.
+
+    files: the data files to be added; own: snapshots that this attempt committed, which must not
+    have been rolled back; allow_live_branches: as in the policy.
+    """
+
+    staged: Staged
+    intent: Intent
+    files: Sequence[Any]
+    own: Collection[int]
+    allow_live_branches: bool = False
+
+
+@dataclass
+class Guard:
+    """Iceberg's SnapshotAncestryValidator in Python; called in every attempt of the commit loop.
+
+    `refusal`: why the last call refused, "" if it did not; `already`: the snapshot that carries the
+    batch; `fenced`: whether another run has settled this batch, whose files are then gone;
+    `live_branch`: the branch because of which it is refused; `asserted`: the head that the last
+    request was made for, the only one on which the catalog accepts it.
+    """
+
+    live: LiveTable
+    batch: Batch
+    refusal: str = ""
+    rolled_back: bool = False
+    fenced: bool = False
+    live_branch: str = ""
+    already: Committed | None = None
+    asserted: int | None = None
+    calls: int = field(default=0)
+
+    def validate(self, snapshots: Any) -> bool | None:
+        """Return None if the batch is in the table.
+
+        As a Java boolean that is a NullPointerException, which leaves Iceberg's loop without being
+        a CleanableFailure.
+        """
+        self.calls += 1
+        try:
+            self.already = self._arrived()
+            if self.already is not None:
+                return None
+            line = _until(snapshots, self.batch.staged.base_snapshot_id)
+            self.asserted = line[0].id if line else None
+            self.refusal = self._check(line)
+        except Exception as error:
+            self.refusal = f"the table could not be checked: {java_message(error)}"
+        return not self.refusal
+
+    def explain(self) -> str:
+        """Return what our checks find about a conflict that Iceberg found first; "" if nothing."""
+        table, base_id = self.live.table, self.batch.staged.base_snapshot_id
+        table.refresh()
+        newer, _ = iceberg.ancestors_until(table, base_id)
+        base = table.snapshot(base_id)
+        line = [*newer, *([iceberg.snapshot_info(base)] if base is not None else [])]
+        return self._check(line) if line else ""
+
+    def errorMessage(self) -> str:
+        return self.refusal
+
+    class Java:
+        implements = ["org.apache.iceberg.SnapshotAncestryValidator"]
+
+    def _arrived(self) -> Committed | None:
+        """Return the batch if it is in the metadata of this attempt of the loop.
+
+        Iceberg would take its own snapshot there for the target of a rollback.
+        """
+        return history.carrying(self.live.table.operations().current(), self.batch.intent)
+
+    def _check(self, line: Sequence[SnapshotInfo]) -> str:
+        """Return why the commit is refused. line: from the head back to the base, included if
+        reached."""
+        table, staged, intent = self.live.table, self.batch.staged, self.batch.intent
+        newer = [s for s in line if s.id != staged.base_snapshot_id]
+        if any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer):
+            self.fenced = True
+            return "another run took this attempt for dead, and has removed its files"
+        if len(newer) == len(line):
+            return "the snapshot it was made from is no longer in the table's history"
+        missing = set(self.batch.own) - {snapshot.id for snapshot in newer}
+        if missing:
+            self.rolled_back = True
+            return f"commit {iceberg.short(missing.pop())} of this plan was rolled back"
+        metadata = table.operations().current()
+        if metadata.uuid() != staged.table_uuid:
+            return "the table was dropped and created again"
+        if int(metadata.currentSchemaId()) != staged.schema_id:
+            return "the table's schema was changed"
+        if not self.batch.allow_live_branches:
+            self.live_branch = standing.live_branch(self.live.spark, table)
+            if self.live_branch:
+                return f"the table has a live {self.live_branch}"
+        foreign = [s for s in newer if s.summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id]
+        changing = [s for s in foreign if s.operation != "append"]
+        if not changing:
+            return ""
+        return changed_inputs(self.live.spark, table, line[0].id, staged, intent.inputs, changing)
+
+
+def _until(snapshots: Any, base: int) -> list[SnapshotInfo]:
+    """Return the snapshots from the head back to the base, included; all of them if it is
+    missing."""
+    found = []
+    iterator = snapshots.iterator()
+    while iterator.hasNext():
+        found.append(iceberg.snapshot_info(iterator.next()))
+        if found[-1].id == base:
+            break
+    return found
+
+
+def changed_inputs(
+    spark: Any,
+    table: Any,
+    head: int,
+    staged: Staged,
+    inputs: Sequence[str],
+    changing: Sequence[SnapshotInfo],
+) -> str:
+    """Return why the inputs have changed since they were read, "" if they have not.
+
+    Equality deletes added since do not count: the outputs keep the inputs' sequence number, so that
+    they apply to the outputs too.
+    """
+    live = scan_tasks(spark, table, head, inputs)
+    gone = [path for path in inputs if path not in live]
+    deleted = [
+        path
+        for path, file in live.items()
+        if (
+            file.deletes.positions != staged.tasks[path].deletes.positions
+            or staged.tasks[path].deletes.equality - file.deletes.equality
+        )
+    ]
+    by = describe(changing[0])
+    if gone:
+        return f"{by} replaced {len(gone)} of its files"
+    if deleted:
+        return f"{by} changed the deletes of {len(deleted)} of its files"
+    return ""
+
+
+def describe(snapshot: SnapshotInfo) -> str:
+    """Return a short description of another writer's snapshot."""
+    verb = {"overwrite": "an overwrite or MERGE", "delete": "a DELETE", "replace": "a rewrite"}
+    what = verb.get(snapshot.operation, snapshot.operation)
+    return f"{what} (snapshot {iceberg.short(snapshot.id)})"
+
+
+def prepare(live: LiveTable) -> tuple[Prepared, ...]:
+    """Return the commits that may be sent for one batch, one after the other.
+
+    Their UUIDs are recorded before the first of them writes a file.
+    """
+    return tuple(
+        metadata_files.prepare(live.spark, live.table.newRewrite()) for _ in range(RESENDS)
+    )
+
+
+def send(live: LiveTable, batch: Batch, commits: Sequence[Prepared]) -> Sent:
+    """Commit a batch; send it again while it only loses against other writers."""
+    sent: Sent = Refused("not sent", conflict=False)
+    for attempt, prepared in enumerate(commits):
+        if attempt:
+            time.sleep(RESEND_SECONDS * attempt)
+        live.table.refresh()
+        sent = _send_once(live, batch, prepared)
+        if not isinstance(sent, Refused) or sent.final:
+            break
+    return sent
+
+
+def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
+    """Send one commit and search history for it, whatever the answer was."""
+    guard, error = Guard(live, batch), None
+    try:
+        _fill(prepared.update, batch, guard).commit()
+    except Exception as thrown:
+        error = thrown
+    if error is not None and lost_jvm(error):
+        return Unknown(str(error), lost=True, asserted=guard.asserted)
+    try:
+        found = history.search(live, batch.intent) or guard.already
+    except Exception as failed:
+        if lost_jvm(failed):
+            return Unknown(str(failed), lost=True, asserted=guard.asserted)
+        return Unknown(
+            f"the table's history could not be read: {java_message(failed)}",
+            lost=False,
+            asserted=guard.asserted,
+        )
+    if found is not None:
+        metadata_files.tidy(live, prepared, found.snapshot_id, answered=error is None)
+        return found
+    if error is None:
+        why = "the catalog accepted the commit but does not show it"
+        return Unknown(why, lost=False, asserted=guard.asserted)
+    refused = _classify(live.spark, error, guard)
+    if isinstance(refused, Refused):
+        metadata_files.remove_unwanted(live, prepared, None)
+    return refused
+
+
+def _fill(update: Any, batch: Batch, guard: Guard) -> Any:
+    """Fill newRewrite() with every input, every file-scoped delete of it, and our checks."""
+    staged, intent = batch.staged, batch.intent
+    update.validateFromSnapshot(staged.base_snapshot_id)
+    update.dataSequenceNumber(staged.sequence_number)
+    staged.tasks.remove_in(update)
+    for file in batch.files:
+        update.addFile(file)
+    update.set(iceberg.PLAN_ID, intent.plan_id)
+    update.set(iceberg.ACTION_IDS, ",".join(intent.action_ids))
+    update.set(iceberg.ATTEMPT_ID, intent.attempt_id)
+    update.set(iceberg.BATCH, str(intent.batch))
+    return update.validateWith(guard)
+
+
+def _classify(spark: Any, error: Exception, guard: Guard) -> Refused | Unknown:
+    """Classify the error of a batch that history does not hold."""
+    thrown, why = java_exception(error), java_message(error)
+    if thrown is not None and is_denied(spark, thrown):
+        return Refused(why, conflict=False, denied=True)
+    if thrown is None or not iceberg.is_a(spark, thrown, CLEANABLE):
+        unwritable = error if is_unwritable(error) else None
+        return Unknown(why, lost=False, asserted=guard.asserted, unwritable=unwritable)
+    lost_race = iceberg.is_a(spark, thrown, COMMIT_FAILED)
+    why = guard.refusal or ("" if lost_race else guard.explain()) or why
+    if guard.fenced:
+        return Refused(why, conflict=False, fenced=True)
+    if guard.live_branch:
+        return Refused(why, conflict=False, live=guard.live_branch)
+    return Refused(why, conflict=not lost_race, rolled_back=guard.rolled_back)
+
+
+def is_denied(spark: Any, thrown: Any) -> bool:
+    """Whether we may not commit: a REST catalog's 401 or 403, or a database's refusal of the
+    statement that moves the table's pointer."""
+    if any(iceberg.is_a(spark, thrown, name) for name in FORBIDDEN):
+        return True
+    while thrown is not None:
+        if iceberg.is_a(spark, thrown, "java.sql.SQLException"):
+            return str(thrown.getSQLState()) in DENIED_STATES
+        thrown = thrown.getCause()
+    return False
+
+
+def denied(shown: str, why: str) -> AccessDeniedError:
+    return AccessDeniedError(
+        f"the catalog does not let us commit to {shown}",
+        details=(why,),
+        do="grant the catalog's user, or its token, the right to change the table",
+    )

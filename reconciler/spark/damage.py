@@ -1,0 +1,89 @@
+"""Finds the unreadable input of a group: errors of Spark and Parquet seldom name the file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
+from reconciler.spark import stage
+from reconciler.spark.scan import NO_DELETES, ScanTasks
+from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
+from reconciler.spark.write import Attempt
+
+
+def pinpointed(
+    attempt: Attempt, number: int, tasks: ScanTasks, error: Exception
+) -> TableDamagedError | None:
+    """Return the error of group `number` with the file that caused it, found by reading its inputs
+    again.
+
+    They are read about once more. None if no file causes it, or if the error names the file. A
+    missing file is not handled here: another writer may have removed it, which is a conflict.
+    """
+    doing = f"rewrite {attempt.name}"
+    if isinstance(error, ReconcilerError):
+        return None
+    told, paths = translate(error, doing), sorted(tasks)
+    if not _may_be_damage(error, told) or is_missing_file(error):
+        return None
+    if any(path in told.render() for path in paths):
+        return None
+
+    def readable(some: Sequence[str]) -> bool:
+        set_id = f"{attempt.id}/{number}/damage"
+        with stage.staged(attempt.spark, attempt.table, set_id, tasks.java_tasks(some)):
+            try:
+                stage.read(attempt.spark, set_id).write.format("noop").mode("overwrite").save()
+            except Exception as again:
+                if not _may_be_damage(again, translate(again, doing)):
+                    raise
+                return False
+        return True
+
+    path = None
+    with contextlib.suppress(Exception):  # of a run that is being stopped, for one
+        path = first_unreadable(paths, readable, surely=isinstance(told, TableDamagedError))
+    if path is None:
+        return None
+    or_deletes = ", or a delete file on it," if tasks[path].deletes != NO_DELETES else ""
+    details = told.details if isinstance(told, TableDamagedError) else (*told.details, LEFT_ALONE)
+    return TableDamagedError(
+        f"could not {doing}: {path}{or_deletes} cannot be read", details=details, do=RESTORE
+    )
+
+
+def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
+    """Whether damage may be the cause: decoders raise almost any error for invalid data.
+
+    Errors that Spark raises before it reads, and the end of a cancelled job, are excluded.
+    """
+    from pyspark.errors import AnalysisException
+
+    if isinstance(error, AnalysisException):
+        return False
+    if isinstance(told, InternalError):
+        return not any("cancelled" in detail.lower() for detail in told.details)
+    return type(told) is TableDamagedError
+
+
+def first_unreadable(
+    paths: Sequence[str], readable: Callable[[Sequence[str]], bool], *, surely: bool
+) -> str | None:
+    """Return the first path that cannot be read, by halves; None if all of them can.
+
+    surely: the error indicates damage. Any other error may come from the storage: then a file is
+    blamed only if another one can be read.
+    """
+    if readable(paths):
+        return None
+    left = paths
+    while len(left) > 1:
+        half = left[: len(left) // 2]
+        left = left[len(half) :] if readable(half) else half
+    if len(paths) > 1 and readable(left):
+        return None
+    others = [path for path in paths if path != left[0]][:1]
+    if surely or (others and readable(others) and not readable(left)):
+        return left[0]
+    return None

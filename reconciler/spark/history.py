@@ -1,0 +1,88 @@
+"""Searches for a commit of ours before anything of it is cleaned up or sent again.
+
+Our snapshots carry their batch in the summary. The search covers all snapshots that were added
+after the one the batch was made from, on main or not, so that a rollback does not hide it. If
+snapshots have expired since, it searches for the files themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.plan.execution import Intent
+from reconciler.spark import iceberg
+from reconciler.spark.iceberg import LiveTable
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """snapshot_id: the snapshot that carries the batch; it may have expired since."""
+
+    snapshot_id: int
+
+
+def search(live: LiveTable, intent: Intent) -> Committed | None:
+    """Return the batch's snapshot, on freshly read metadata.
+
+    None means certainty that no file of the batch is in the table.
+    """
+    live.table.refresh()
+    metadata = live.table.operations().current()
+    found = carrying(metadata, intent)
+    if found is not None or _is_complete(live, intent.base_snapshot_id):
+        return found
+    return _search_files(live, intent)
+
+
+def carrying(metadata: Any, intent: Intent) -> Committed | None:
+    """Return the snapshot of this metadata that carries the batch."""
+    for snapshot in added_since(metadata, intent.base_snapshot_id):
+        summary = snapshot.summary()
+        if summary is None or summary.get(iceberg.ATTEMPT_ID) != intent.attempt_id:
+            continue
+        if summary.get(iceberg.BATCH) == str(intent.batch):
+            return Committed(int(snapshot.snapshotId()))
+    return None
+
+
+def added_since(metadata: Any, base: int) -> Iterator[Any]:
+    """Yield the snapshots of every branch added after `base`, newest first; all if it expired."""
+    snapshots = metadata.snapshots()
+    for index in reversed(range(snapshots.size())):
+        snapshot = snapshots.get(index)
+        if int(snapshot.snapshotId()) == base:
+            return
+        yield snapshot
+
+
+def _is_complete(live: LiveTable, base: int) -> bool:
+    """Whether every snapshot from the head of main back to `base` still exists."""
+    head = live.table.currentSnapshot()
+    if head is None or live.table.snapshot(base) is None:
+        return False
+    util = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil
+    return bool(util.isAncestorOf(live.table, int(head.snapshotId()), base))
+
+
+def _search_files(live: LiveTable, intent: Intent) -> Committed | None:
+    """Return the snapshot that added the batch's files, by the manifests of all snapshots."""
+    from pyspark.sql import functions as f
+
+    if not intent.outputs:
+        return None
+    entries = live.spark.read.format("iceberg").load(f"{live.name}.all_entries")
+    added = entries.where(
+        (f.col("status") != DELETED)
+        & f.col("data_file.file_path").contains(f"/layout-{intent.attempt_id}/")
+    )
+    outputs = set(intent.outputs)
+    for row in added.select("snapshot_id", "data_file.file_path").collect():
+        if row.file_path in outputs:
+            return Committed(int(row.snapshot_id))
+    return None
+
+
+DELETED = 2
+"""A manifest entry's status: the file was removed by the entry's snapshot."""

@@ -1,0 +1,239 @@
+"""Wraps the parts of Iceberg's Java API that jobs use: tables, snapshots, scan tasks, staging
+caches.
+
+Work over many files is done inside the JVM (streams over method handles), not by one py4j call per
+file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.catalog_config import CatalogConfig
+
+PLAN_ID = "layout.plan-id"
+ACTION_IDS = "layout.action-ids"
+ATTEMPT_ID = "layout.attempt-id"
+BATCH = "layout.batch"
+FENCE = "layout.fence"
+
+
+def quoted(name: str) -> str:
+    """Return a name quoted for Spark SQL, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def qualified(catalog: CatalogConfig, table: tuple[str, ...]) -> str:
+    """Return the table's name in Spark SQL, every level quoted."""
+    return ".".join(quoted(level) for level in (catalog.name, *table))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTable:
+    """A loaded table and its qualified name in Spark SQL."""
+
+    spark: Any
+    name: str
+    table: Any
+
+
+def load(spark: Any, name: str) -> Any:
+    """Return a fresh org.apache.iceberg.Table by its qualified name."""
+    bridge = spark._jvm.org.apache.iceberg.spark.Spark3Util
+    return bridge.loadIcebergTable(spark._jsparkSession, name)
+
+
+def java_class(spark: Any, name: str) -> Any:
+    """Return a class by name through the class loader that has the runtime jar."""
+    return once(spark, name, lambda: _loaded(spark, name))
+
+
+def _loaded(spark: Any, name: str) -> Any:
+    return spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+
+
+def once(spark: Any, key: Any, make: Callable[[], Any]) -> Any:
+    """Return an immutable object of this JVM, such as a class or a method handle, created once.
+
+    To create one takes several calls.
+    """
+    known = spark.sparkContext._gateway.__dict__.setdefault("_layoutctl_known", {})
+    if key not in known:
+        known[key] = make()
+    return known[key]
+
+
+def is_a(spark: Any, value: Any, class_name: str) -> bool:
+    return bool(java_class(spark, class_name).isInstance(value))
+
+
+def table_cache(spark: Any) -> Any:
+    """Return SparkTableCache.get(), by reflection: its name is ambiguous for py4j."""
+    java, gateway = spark._jvm, spark.sparkContext._gateway
+    found = java_class(spark, "org.apache.iceberg.spark.SparkTableCache")
+    method = found.getMethod("get", gateway.new_array(java.java.lang.Class, 0))
+    return method.invoke(None, gateway.new_array(java.java.lang.Object, 0))
+
+
+def task_set_manager(spark: Any) -> Any:
+    return spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+
+
+def rewrite_coordinator(spark: Any) -> Any:
+    return spark._jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
+
+
+def java_list(spark: Any, values: Iterable[Any]) -> Any:
+    collected = spark._jvm.java.util.ArrayList()
+    for value in values:
+        collected.add(value)
+    return collected
+
+
+def java_lines(spark: Any, texts: Iterable[str]) -> Any:
+    """Return a java.util.stream.Stream of strings in a few calls, however many there are."""
+    pattern = spark._jvm.java.util.regex.Pattern
+    return pattern.compile("\n").splitAsStream("\n".join(texts))
+
+
+def java_set(spark: Any, texts: Iterable[str]) -> Any:
+    return java_lines(spark, texts).collect(spark._jvm.java.util.stream.Collectors.toSet())
+
+
+def java_array(spark: Any, kind: str, values: Sequence[Any]) -> Any:
+    array = spark.sparkContext._gateway.new_array(java_package(spark, kind), len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
+
+
+def java_package(spark: Any, name: str) -> Any:
+    """Return a class as py4j names it."""
+    found = spark._jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def each(java_iterable: Any) -> Iterator[Any]:
+    """Yield the items of a Java collection.
+
+    py4j's own iterator ends by an exception, which costs more calls than a short list has items.
+    """
+    iterator = java_iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def java_values(java_map: Any) -> Any:
+    """Return the map's java.util.Collection of values: py4j's own `values` is a Python view."""
+    from py4j.java_gateway import get_method
+
+    return get_method(java_map, "values")()
+
+
+def method_type(spark: Any, returns: str, *parameters: str) -> Any:
+    """Return a java.lang.invoke.MethodType of class names; PRIMITIVES are known by name."""
+    kind = spark._jvm.java.lang.invoke.MethodType
+    classes = java_list(spark, [_class_of(spark, name) for name in parameters])
+    return kind.methodType(_class_of(spark, returns), classes)
+
+
+PRIMITIVES = {"boolean": "Boolean", "int": "Integer"}
+"""Primitive types, with the class whose TYPE they are."""
+
+
+def _class_of(spark: Any, name: str) -> Any:
+    boxed = PRIMITIVES.get(name)
+    return getattr(spark._jvm.java.lang, boxed).TYPE if boxed else java_class(spark, name)
+
+
+def method(spark: Any, owner: str, name: str, returns: str, *parameters: str) -> Any:
+    """Return a public method as a MethodHandle; its first argument is the object."""
+    return _handle(spark, "findVirtual", owner, name, returns, *parameters)
+
+
+def static_method(spark: Any, owner: str, name: str, returns: str, *parameters: str) -> Any:
+    return _handle(spark, "findStatic", owner, name, returns, *parameters)
+
+
+def _handle(spark: Any, find: str, owner: str, name: str, returns: str, *parameters: str) -> Any:
+    def found() -> Any:
+        lookup = spark._jvm.java.lang.invoke.MethodHandles.publicLookup()
+        kind = method_type(spark, returns, *parameters)
+        return getattr(lookup, find)(java_class(spark, owner), name, kind)
+
+    return once(spark, (find, owner, name, parameters), found)
+
+
+def as_lambda(spark: Any, interface: str, handle: Any) -> Any:
+    """Return a MethodHandle as a functional interface, so that it runs inside the JVM."""
+    proxies = spark._jvm.java.lang.invoke.MethodHandleProxies
+    return proxies.asInterfaceInstance(java_class(spark, interface), handle)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """One snapshot of the ancestry. summary: only our own keys and the counts we report."""
+
+    id: int
+    parent: int | None
+    operation: str
+    summary: Mapping[str, str]
+
+    def is_batch(self, attempt_id: str, batch: int) -> bool:
+        return self.summary.get(ATTEMPT_ID) == attempt_id and self.summary.get(BATCH) == str(batch)
+
+    def fences(self, attempt_id: str, batch: int) -> bool:
+        """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch
+        0)."""
+        return self.summary.get(FENCE) in (f"{attempt_id}/{batch}", f"{attempt_id}/0")
+
+
+def snapshot_info(snapshot: Any) -> SnapshotInfo:
+    parent = snapshot.parentId()
+    return SnapshotInfo(
+        int(snapshot.snapshotId()),
+        None if parent is None else int(parent),
+        str(snapshot.operation() or ""),
+        _text_map(snapshot.summary()),
+    )
+
+
+def _text_map(java_map: Any) -> dict[str, str]:
+    if java_map is None:
+        return {}
+    return {str(entry.getKey()): str(entry.getValue()) for entry in each(java_map.entrySet())}
+
+
+def ancestors(table: Any) -> Iterator[SnapshotInfo]:
+    """Yield the snapshots from the head of main back to the root, or to where the history has
+    expired."""
+    snapshot = table.currentSnapshot()
+    while snapshot is not None:
+        info = snapshot_info(snapshot)
+        yield info
+        snapshot = None if info.parent is None else table.snapshot(info.parent)
+
+
+def ancestors_until(table: Any, base: int) -> tuple[list[SnapshotInfo], bool]:
+    """Return the ancestors newer than `base`, newest first; False if the walk did not reach it."""
+    newer: list[SnapshotInfo] = []
+    for info in ancestors(table):
+        if info.id == base:
+            return newer, True
+        newer.append(info)
+    return newer, False
+
+
+def jvm_pid(spark: Any) -> int | None:
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    return process.pid if process is not None else None
+
+
+def short(snapshot_id: int | None) -> str:
+    """Return a snapshot id as progress shows it: 7318…221."""
+    text = str(snapshot_id)
+    return text if len(text) <= 8 else f"{text[:4]}…{text[-3:]}"

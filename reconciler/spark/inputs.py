@@ -1,0 +1,251 @@
+"""Describes an action's inputs from their manifest entries, and refuses those not yet safe to
+rewrite."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reconciler.errors import UnsupportedError, unsupported_format
+from reconciler.spark import iceberg
+from reconciler.spark.group import InputFile, decoded_bytes
+from reconciler.spark.scan import TaskFile
+from reconciler.spark.translate import java_exception
+from reconciler.table.schema import METADATA_COLUMNS, SortColumn, names_alike
+from reconciler.table.values import Scalar
+
+SAMPLED_FILES = 16
+INTEGERS = ("boolean", "int", "long", "date", "time")
+DATE_BYTES = 4
+UUID_BYTES = 16
+DAY_NANOS = 86_400_000_000_000
+MOST_STATISTICS = 500_000
+"""Maximum files x columns whose statistics are transferred from the JVM."""
+
+
+def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: str) -> None:
+    """Raise UnsupportedError for inputs that a rewrite cannot reproduce faithfully yet."""
+    supported = (1, 2, 3)
+    version = int(spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table))
+    if version not in supported:
+        raise unsupported_format(name, version)
+    if table.properties().get("encryption.key-id") is not None:
+        raise _refusal(name, "is encrypted", "leave it out of the policy")
+    reserved = [name for name in _names(table.schema()) if name in METADATA_COLUMNS]
+    if reserved:
+        raise _refusal(
+            name,
+            f"has columns that are named like Iceberg's own: {', '.join(reserved)}",
+            "rename them, or leave it out of the policy (tables.exclude)",
+        )
+    parser = spark._jvm.org.apache.iceberg.SchemaParser
+    alike = names_alike(json.loads(str(parser.toJson(table.schema()))))
+    if alike:
+        raise _refusal(
+            name,
+            f"has columns the names of which differ in case only: {', '.join(alike)}",
+            "rename them, or leave it out of the policy (tables.exclude)",
+        )
+    foreign = _columns_unknown_to_spark(spark, table.schema())
+    if foreign:
+        raise _refusal(
+            name,
+            f"has columns of types that Spark cannot write: {', '.join(foreign)}",
+            "leave it out of the policy (tables.exclude)",
+        )
+    broken = _specs_without_their_columns(table)
+    for path, file in files.items():
+        if file.spec_id in broken:
+            raise _refusal(name, f"has dropped the column that partitions {path}", None)
+        if file.format != "PARQUET":
+            raise _refusal(name, f"has a {file.format} data file: {path}", None)
+        if file.encrypted:
+            raise _refusal(name, f"has an encrypted data file: {path}", None)
+        if file.deletes.equality:
+            raise _refusal(
+                name,
+                f"has equality deletes on {path}",
+                "let the engine that writes them compact them first, or leave the partition out",
+            )
+
+
+def _names(schema: Any) -> list[str]:
+    return [str(field.name()) for field in iceberg.each(schema.columns())]
+
+
+def _specs_without_their_columns(table: Any) -> frozenset[int]:
+    """Return the ids of specs with a dropped source column; Iceberg cannot serialise their
+    files."""
+    schema = table.schema()
+    return frozenset(
+        int(spec.specId())
+        for spec in iceberg.java_values(table.specs())
+        if any(
+            not field.transform().isVoid() and schema.findField(field.sourceId()) is None
+            for field in iceberg.each(spec.fields())
+        )
+    )
+
+
+def _columns_unknown_to_spark(spark: Any, schema: Any) -> list[str]:
+    """Return "name (type)" of each column that has no type in Spark, such as a time of day."""
+    if _known_to_spark(spark, schema):
+        return []
+    fields = list(iceberg.each(schema.columns()))
+    alone = [schema.select(iceberg.java_list(spark, [field.name()])) for field in fields]
+    return [
+        f"{field.name()} ({field.type().toString()})"
+        for field, projected in zip(fields, alone, strict=True)
+        if not _known_to_spark(spark, projected)
+    ]
+
+
+def _known_to_spark(spark: Any, schema: Any) -> bool:
+    try:
+        spark._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(schema)
+    except Exception as error:
+        thrown = java_exception(error)
+        unknown = "java.lang.UnsupportedOperationException"
+        if thrown is None or not iceberg.is_a(spark, thrown, unknown):
+            raise
+        return False
+    return True
+
+
+def _refusal(name: str, why: str, do: str | None) -> UnsupportedError:
+    return UnsupportedError(
+        f"{name} {why}",
+        details=("Rewriting it is not supported yet. The table was left as it was.",),
+        do=do or "leave these files out of the plan (tables.exclude, or another partition)",
+    )
+
+
+def columns_to_describe(table: Any, keys: Iterable[Sequence[SortColumn]], files: int) -> set[int]:
+    """Return the ids of the columns whose statistics `describe` and `extremes` need.
+
+    These are the key columns, and columns of variable width for the memory of rows, unless there
+    are too many files.
+    """
+    wanted = {column.field_id for key in keys for column in key}
+    variable = _variable(_leaf_types(table.schema()))
+    if len(variable) * files <= MOST_STATISTICS:
+        wanted |= variable
+    return wanted
+
+
+def describe(
+    table: Any, files: Mapping[str, TaskFile], key: Sequence[SortColumn]
+) -> list[InputFile]:
+    """Return the chosen files (with statistics of `columns_to_describe`) as values, in order of
+    path."""
+    first = table.schema().findField(key[0].field_id) if key else None
+    kind = str(first.type()) if first is not None else ""
+    expansion = _expansion(_leaf_types(table.schema()), files)
+    described = []
+    for path in sorted(files):
+        file = files[path]
+        low = high = None
+        span = (-math.inf, math.inf)
+        if first is not None:
+            field_id = key[0].field_id
+            low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
+            span = _span(file, field_id, kind, low, high, key[0].direction == "desc")
+        live = 1.0 - min(1.0, file.deleted / max(file.rows, 1))
+        decoded = int(file.size * live * expansion)
+        described.append(
+            InputFile(
+                path, file.size, file.rows, decoded, low, high, span, int(file.size * live),
+                file.sequence,
+            )
+        )  # fmt: skip
+    return described
+
+
+def _expansion(leaves: Mapping[int, str], files: Mapping[str, TaskFile]) -> float:
+    """Return the decoded bytes per file byte, from the column sizes of a few files."""
+    variable = _variable(leaves)
+    paths = sorted(files)
+    stored = decoded = 0
+    for path in paths[:: max(1, len(paths) // SAMPLED_FILES)]:
+        file = files[path]
+        known = variable & file.sizes.keys()
+        wide = sum(file.sizes[i] for i in known) if known or not variable else file.size
+        stored += file.size
+        decoded += decoded_bytes(file.rows, len(leaves), wide)
+    return decoded / max(stored, 1)
+
+
+def _variable(leaves: Mapping[int, str]) -> set[int]:
+    return {i for i, kind in leaves.items() if kind in ("string", "binary")}
+
+
+def _leaf_types(schema: Any) -> dict[int, str]:
+    """Return the type by field id of the schema's primitive columns, nested ones included."""
+    types = {int(i): schema.findType(int(i)) for i in iceberg.each(schema.idToName().keySet())}
+    return {i: str(kind) for i, kind in types.items() if kind.isPrimitiveType()}
+
+
+def _bound(bounds: Mapping[int, bytes], field_id: int, kind: str) -> Scalar | None:
+    data = bounds.get(field_id)
+    return None if data is None else decode_bound(kind, data)
+
+
+def decode_bound(iceberg_type: str, data: bytes) -> Scalar | None:
+    """Return a single-value serialised bound, comparable within its column; None if not comparable
+    here.
+
+    Files written before a column was widened hold the narrower form, so the length decides: an int
+    for a long, a date for a timestamp.
+    """
+    if iceberg_type.startswith("timestamp") and len(data) == DATE_BYTES:
+        per_day = DAY_NANOS if iceberg_type.startswith("timestamp_ns") else DAY_NANOS // 1_000
+        return int.from_bytes(data, "little", signed=True) * per_day
+    if iceberg_type in INTEGERS or iceberg_type.startswith("timestamp"):
+        return int.from_bytes(data, "little", signed=True)
+    if iceberg_type in ("float", "double"):
+        value = float(struct.unpack("<f" if len(data) == 4 else "<d", data)[0])
+        return None if math.isnan(value) else value
+    if iceberg_type.startswith("decimal"):
+        return int.from_bytes(data, "big", signed=True)
+    if iceberg_type in ("string", "binary", "uuid") or iceberg_type.startswith("fixed"):
+        return data
+    return None
+
+
+def _span(
+    file: TaskFile, field_id: int, kind: str, low: Scalar | None, high: Scalar | None, desc: bool
+) -> tuple[float, float]:
+    """Return bounds as scores, only if the manifest proves that no null or NaN is outside them."""
+    if low is None or high is None or isinstance(low, bytes) or isinstance(high, bytes):
+        return (-math.inf, math.inf)
+    if kind.startswith("decimal") or file.nulls.get(field_id) != 0:
+        return (-math.inf, math.inf)
+    if kind in ("float", "double") and file.nans.get(field_id) != 0:
+        return (-math.inf, math.inf)
+    return (-float(high), -float(low)) if desc else (float(low), float(high))
+
+
+def extremes(table: Any, files: Mapping[str, TaskFile], field_id: int) -> tuple[bytes, bytes]:
+    """Return the least lower and greatest upper bound of a string or binary column, as Spark's
+    values.
+
+    A uuid is its text in Spark. Two empty bounds if any is unknown.
+    """
+    kind = str(table.schema().findField(field_id).type())
+    lows, highs = [], []
+    for file in files.values():
+        low, high = _bound(file.lower, field_id, kind), _bound(file.upper, field_id, kind)
+        if not isinstance(low, bytes) or not isinstance(high, bytes):
+            return b"", b""
+        lows.append(low)
+        highs.append(high)
+    low, high = min(lows), max(highs)
+    return (_uuid_text(low), _uuid_text(high)) if kind == "uuid" else (low, high)
+
+
+def _uuid_text(raw: bytes) -> bytes:
+    return str(uuid.UUID(bytes=raw)).encode() if len(raw) == UUID_BYTES else b""

@@ -1,0 +1,380 @@
+"""Scan tasks of a snapshot: JVM objects for staging and commits, and their manifest entries.
+
+An action may have a hundred thousand inputs. They cross from the JVM as a few large texts, and
+operations on many tasks run inside the JVM: the number of py4j calls does not grow with the number
+of files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.spark import iceberg
+from reconciler.spark.translate import java_exception
+
+CHUNK = 2_000
+"""Number of tasks described by one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Delete files that apply to one data file: (path, offset) pairs; equality: any of them is."""
+
+    positions: frozenset[tuple[str, int]] = frozenset()
+    equality: frozenset[str] = frozenset()
+
+
+NO_DELETES = Deletes()
+
+PATH_COLUMN = 2147483546
+"""Field id of file_path in position delete files (Iceberg spec, reserved field ids)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """One data file as its manifest entry describes it.
+
+    format: in capitals. size: of the file in bytes. spec_id: of its partition. sequence: data
+    sequence number. deleted: rows deleted by position, counted from delete files that name only
+    this file. By field id, for the requested columns only: lower, upper: bounds, single-value
+    serialised; nulls, nans: counts; sizes: stored bytes.
+    """
+
+    path: str
+    format: str
+    size: int
+    rows: int
+    spec_id: int = 0
+    sequence: int = 0
+    encrypted: bool = False
+    deletes: Deletes = NO_DELETES
+    deleted: int = 0
+    lower: Mapping[int, bytes] = field(default_factory=dict)
+    upper: Mapping[int, bytes] = field(default_factory=dict)
+    nulls: Mapping[int, int] = field(default_factory=dict)
+    nans: Mapping[int, int] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+
+class ScanTasks(Mapping[str, TaskFile]):
+    """Files by path, in order of path, with their org.apache.iceberg.FileScanTask in the JVM."""
+
+    def __init__(self, spark: Any, tasks: Any, files: Mapping[str, TaskFile]) -> None:
+        self._spark, self._tasks, self._files = spark, tasks, files
+
+    def __getitem__(self, path: str) -> TaskFile:
+        return self._files[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def subset(self, paths: Iterable[str]) -> ScanTasks:
+        """Return the tasks of those paths that are present."""
+        chosen = {path: self._files[path] for path in sorted(set(paths)) if path in self._files}
+        tasks = self._spark._jvm.java.util.HashMap(self._tasks)
+        tasks.keySet().retainAll(iceberg.java_set(self._spark, chosen))
+        return ScanTasks(self._spark, tasks, chosen)
+
+    def java_tasks(self, paths: Sequence[str]) -> Any:
+        """Return a java.util.List of the tasks of these paths, in this order."""
+        lines = iceberg.java_lines(self._spark, paths)
+        lookup = iceberg.method(self._spark, "java.util.Map", "get", "java.lang.Object", _OBJECT)
+        of_path = _function(self._spark, lookup.bindTo(self._tasks))
+        return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
+
+    def remove_in(self, update: Any) -> None:
+        """Name every file, and every delete file of it alone, as replaced by a RewriteFiles."""
+        spark = self._spark
+        rewrite = "org.apache.iceberg.RewriteFiles"
+        tasks = iceberg.java_values(self._tasks)
+        file_of = iceberg.method(spark, _TASK, "file", _FILE)
+        remove = iceberg.method(
+            spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DataFile"
+        ).bindTo(update)
+        tasks.stream().map(_function(spark, file_of)).forEach(
+            iceberg.as_lambda(spark, _CONSUMER, remove)
+        )
+        if not any(file.deletes.positions for file in self._files.values()):
+            return
+        remove_deletes = iceberg.method(
+            spark, rewrite, "deleteFile", rewrite, "org.apache.iceberg.DeleteFile"
+        ).bindTo(update)
+        scoped = iceberg.static_method(
+            spark, "org.apache.iceberg.util.ContentFileUtil", "isFileScoped", "boolean",
+            "org.apache.iceberg.DeleteFile",
+        )  # fmt: skip
+        deletes = tasks.stream().flatMap(_function(spark, _delete_stream(spark)))
+        deletes.filter(iceberg.as_lambda(spark, _PREDICATE, scoped)).forEach(
+            iceberg.as_lambda(spark, _CONSUMER, remove_deletes)
+        )
+
+
+_OBJECT = "java.lang.Object"
+_TASK = "org.apache.iceberg.ContentScanTask"
+_FILE_TASK = "org.apache.iceberg.FileScanTask"
+_FILE = "org.apache.iceberg.ContentFile"
+_SPEC = "org.apache.iceberg.PartitionSpec"
+_PARSER = "org.apache.iceberg.ContentFileParser"
+_CONSUMER = "java.util.function.Consumer"
+_PREDICATE = "java.util.function.Predicate"
+
+
+def scan_tasks(
+    spark: Any,
+    table: Any,
+    snapshot_id: int,
+    paths: Iterable[str],
+    columns: Collection[int] = (),
+) -> ScanTasks:
+    """Return the tasks of those of `paths` that are live in the snapshot.
+
+    columns: ids of the columns whose statistics to read.
+    """
+    scan = table.newScan().useSnapshot(snapshot_id)
+    schema = scan.schema()  # the snapshot's own: a column may be renamed or new since
+    names = [name for name in map(schema.findColumnName, sorted(columns)) if name is not None]
+    if names:
+        scan = scan.includeColumnStats(iceberg.java_list(spark, names))
+    planned = scan.planFiles()
+    try:
+        lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+        tasks = lists.newArrayList(planned.iterator())
+    finally:
+        planned.close()
+    collectors = spark._jvm.java.util.stream.Collectors
+    identity = spark._jvm.java.util.function.Function.identity()
+    path_of = iceberg.once(spark, "path", lambda: _function(spark, _task_path(spark)))
+    by_path = tasks.stream().collect(collectors.toMap(path_of, identity))
+    by_path.keySet().retainAll(iceberg.java_set(spark, paths))
+    files = {file.path: file for file in _described(spark, by_path)}
+    return ScanTasks(spark, by_path, {path: files[path] for path in sorted(files)})
+
+
+def _task_path(spark: Any) -> Any:
+    """Return FileScanTask -> path, as a MethodHandle."""
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    path_of = iceberg.method(spark, _FILE, "location", _STRING)
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(file_of, path_of)
+
+
+_STRING = "java.lang.String"
+
+
+def _delete_stream(spark: Any) -> Any:
+    """Return FileScanTask -> stream of its delete files, as a MethodHandle."""
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
+    stream_of = iceberg.method(
+        spark, "java.util.Collection", "stream", "java.util.stream.Stream"
+    ).asType(_type(spark, "java.util.stream.Stream", "java.util.List"))
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(list_of, stream_of)
+
+
+def _function(spark: Any, handle: Any) -> Any:
+    return iceberg.as_lambda(spark, "java.util.function.Function", handle)
+
+
+def _type(spark: Any, returns: str, *parameters: str) -> Any:
+    return iceberg.method_type(spark, returns, *parameters)
+
+
+def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
+    """Yield every task from Iceberg's own JSON of its file, and of its deletes if it has some.
+
+    The sequence number and the partition spec are read separately: the JSON lacks the one, and
+    copies lack the other.
+    """
+    lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+    tasks = spark._jvm.java.util.ArrayList(iceberg.java_values(by_path))
+    to_sequence = iceberg.once(spark, "sequence", lambda: _function(spark, _task_sequence(spark)))
+    to_spec = iceberg.once(spark, "spec", lambda: _function(spark, _task_spec(spark)))
+    chunks = lists.partition(tasks, CHUNK)
+    for number in range(int(chunks.size())):
+        chunk = chunks.get(number)
+        specs, sequences = _lines(spark, chunk, to_spec), _lines(spark, chunk, to_sequence)
+        for body, spec_id, sequence in zip(_bodies(spark, chunk), specs, sequences, strict=True):
+            yield _task_file(body, int(spec_id), int(sequence))
+
+
+def _lines(spark: Any, chunk: Any, to_text: Any) -> list[str]:
+    """Return one line of text per task, transferred together."""
+    joining = spark._jvm.java.util.stream.Collectors.joining("\n")
+    # Not splitlines(): Iceberg's JSON does not escape U+0085, U+2028 and similar.
+    return str(chunk.stream().map(to_text).collect(joining)).split("\n")
+
+
+def _bodies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
+    """Return Iceberg's JSON of each task.
+
+    Iceberg cannot serialise files of a partition spec whose fields were all dropped (a table of
+    format version 1 keeps them, as void), or of a spec whose column was dropped. The partition is
+    not needed here, so copies without a partition are serialised instead.
+    """
+    to_json = iceberg.once(spark, "json", lambda: _function(spark, _task_json(spark)))
+    try:
+        return [json.loads(line) for line in _lines(spark, chunk, to_json)]
+    except Exception as error:
+        if java_exception(error) is None:
+            raise
+        return _bodies_of_copies(spark, chunk)
+
+
+def _bodies_of_copies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
+    core = spark._jvm.org.apache.iceberg
+    nowhere = core.PartitionSpec.unpartitioned()
+    to_json = iceberg.once(spark, "copied json", lambda: _function(spark, _copy_json(spark)))
+    bodies = [{"data-file": json.loads(line)} for line in _lines(spark, chunk, to_json)]
+    is_whole = iceberg.once(spark, "whole", lambda: _function(spark, _task_has_no_deletes(spark)))
+    for number, whole in enumerate(_lines(spark, chunk, is_whole)):
+        if whole == "false":
+            copies = [
+                core.FileMetadata.deleteFileBuilder(nowhere).copy(file).build()
+                for file in iceberg.each(chunk.get(number).deletes())
+            ]
+            bodies[number]["delete-files"] = [
+                json.loads(core.ContentFileParser.toJson(copy, nowhere)) for copy in copies
+            ]
+    return bodies
+
+
+def _copy_json(spark: Any) -> Any:
+    """Return FileScanTask -> JSON of its file as if it were of no partition."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    builder, data_file = "org.apache.iceberg.DataFiles$Builder", "org.apache.iceberg.DataFile"
+    nowhere = spark._jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+    begun = iceberg.static_method(
+        spark, "org.apache.iceberg.DataFiles", "builder", builder, _SPEC
+    ).bindTo(nowhere)
+    copied = handles.foldArguments(
+        iceberg.method(spark, builder, "copy", builder, data_file), begun
+    )
+    copy = handles.filterReturnValue(copied, iceberg.method(spark, builder, "build", data_file))
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    copy_of = handles.filterReturnValue(file_of, copy.asType(_type(spark, data_file, _FILE)))
+    printed = iceberg.static_method(spark, _PARSER, "toJson", _STRING, _FILE, _SPEC)
+    where = iceberg.java_array(spark, _OBJECT, [nowhere])
+    to_json = handles.insertArguments(printed, 1, where)
+    return handles.filterReturnValue(copy_of, to_json.asType(_type(spark, _STRING, data_file)))
+
+
+def _task_has_no_deletes(spark: Any) -> Any:
+    """Return FileScanTask -> "true" or "false"."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
+    is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
+    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "boolean")
+    return handles.filterReturnValue(handles.filterReturnValue(list_of, is_empty), text_of)
+
+
+def _task_sequence(spark: Any) -> Any:
+    """Return FileScanTask -> data sequence number as text."""
+    handles, long = spark._jvm.java.lang.invoke.MethodHandles, "java.lang.Long"
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    number_of = iceberg.method(spark, _FILE, "dataSequenceNumber", long)
+    text_of = iceberg.method(spark, long, "toString", _STRING)
+    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
+
+
+def _task_spec(spark: Any) -> Any:
+    """Return FileScanTask -> id of its file's partition spec as text."""
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    number_of = iceberg.method(spark, _FILE, "specId", "int")
+    text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "int")
+    return handles.filterReturnValue(handles.filterReturnValue(file_of, number_of), text_of)
+
+
+def _task_json(spark: Any) -> Any:
+    """Return FileScanTask -> JSON: of the whole task if it has deletes, else of its file (much
+    shorter).
+
+    One line each: Iceberg prints JSON without line breaks.
+    """
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    whole = iceberg.static_method(
+        spark, "org.apache.iceberg.ScanTaskParser", "toJson", _STRING,
+        _FILE_TASK,
+    )  # fmt: skip
+    file_json = iceberg.static_method(
+        spark, _PARSER, "toJson", _STRING,
+        _FILE, _SPEC,
+    )  # fmt: skip
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    spec_of = iceberg.method(spark, "org.apache.iceberg.PartitionScanTask", "spec", _SPEC)
+    filters = iceberg.java_array(
+        spark, "java.lang.invoke.MethodHandle",
+        [file_of.asType(_type(spark, _FILE, _FILE_TASK)),
+         spec_of.asType(_type(spark, _SPEC, _FILE_TASK))],
+    )  # fmt: skip
+    both = handles.filterArguments(file_json, 0, filters)
+    order = spark.sparkContext._gateway.new_array(spark._jvm.int, 2)  # the task, twice
+    short = handles.permuteArguments(both, _type(spark, _STRING, _FILE_TASK), order)
+    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
+    is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
+    return handles.guardWithTest(handles.filterReturnValue(list_of, is_empty), short, whole)
+
+
+def _task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile:
+    file = body.get("data-file", body)
+    return TaskFile(
+        path=file["file-path"],
+        format=str(file["file-format"]).upper(),
+        size=int(file["file-size-in-bytes"]),
+        rows=int(file["record-count"]),
+        spec_id=spec_id,
+        sequence=sequence,
+        encrypted=file.get("key-metadata") is not None,
+        deletes=_deletes(body.get("delete-files", ())),
+        deleted=_deleted_rows(file["file-path"], body.get("delete-files", ())),
+        lower=_by_id(file, "lower-bounds", bytes.fromhex),
+        upper=_by_id(file, "upper-bounds", bytes.fromhex),
+        nulls=_by_id(file, "null-value-counts", int),
+        nans=_by_id(file, "nan-value-counts", int),
+        sizes=_by_id(file, "column-sizes", int),
+    )
+
+
+def _deleted_rows(path: str, files: Iterable[Mapping[str, Any]]) -> int:
+    """Return the rows deleted by delete files of this data file alone; a vector replaces older
+    files."""
+    named = [file for file in files if _names(file, path)]
+    vectors = [file for file in named if str(file["file-format"]).upper() == "PUFFIN"]
+    return sum(int(file["record-count"]) for file in vectors or named)
+
+
+def _names(file: Mapping[str, Any], path: str) -> bool:
+    if _by_equality(file):
+        return False
+    if "referenced-data-file" in file:
+        return bool(file["referenced-data-file"] == path)
+    low = _by_id(file, "lower-bounds", bytes.fromhex).get(PATH_COLUMN)
+    high = _by_id(file, "upper-bounds", bytes.fromhex).get(PATH_COLUMN)
+    return low == high == path.encode()
+
+
+def _by_equality(file: Mapping[str, Any]) -> bool:
+    return bool(file["content"].upper().replace("-", "_") == "EQUALITY_DELETES")
+
+
+def _by_id(file: Mapping[str, Any], name: str, read: Any) -> dict[int, Any]:
+    found = file.get(name)
+    if not found:
+        return {}
+    return {int(k): read(v) for k, v in zip(found["keys"], found["values"], strict=True)}
+
+
+def _deletes(files: Iterable[Mapping[str, Any]]) -> Deletes:
+    positions, equality = set(), set()
+    for file in files:
+        if _by_equality(file):
+            equality.add(file["file-path"])
+        else:
+            positions.add((file["file-path"], int(file.get("content-offset") or 0)))
+    return (
+        Deletes(frozenset(positions), frozenset(equality)) if positions or equality else NO_DELETES
+    )

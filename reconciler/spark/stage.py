@@ -1,0 +1,184 @@
+"""Stages exactly these input files and table properties, through Iceberg's set ids.
+
+A set id names a set of scan tasks for reading, and a rewrite for writing. The table cached under it
+has overridden properties, so that output prefix, row-group size and codec apply to the rewrite
+while the real table's properties do not change.
+Properties of the table that name a class (api.served_properties) are not among the cached
+table's, so that Iceberg loads none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.api.served_properties import names_code, staged_properties
+from reconciler.spark import iceberg
+
+DATA_PATH = "write.data.path"
+ROW_GROUP = "write.parquet.row-group-size-bytes"
+BATCH_ROWS = "read.parquet.vectorization.batch-size"
+TARGET_SIZE = "write.target-file-size-bytes"
+LINEAGE = ("_row_id", "_last_updated_sequence_number")
+NO_ROW_ID = -(1 << 62)
+"""First row id of a file that is read back: rows without an id of their own get a negative one."""
+DEFAULT_TARGET = 512 * 1024 * 1024
+DEFAULT_ROW_GROUP = 128 * 1024 * 1024
+WHOLE_FILE = 1 << 40
+"""More bytes than any file or the inputs of a task have."""
+
+
+def data_location(table: Any) -> str:
+    """Return the directory in which the table's writers put data files."""
+    return str(table.properties().get(DATA_PATH) or f"{table.location().rstrip('/')}/data").rstrip(
+        "/"
+    )
+
+
+def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
+    """Return the present table with changed properties, for staging only; nothing is committed."""
+    core = spark._jvm.org.apache.iceberg
+    merged = spark._jvm.java.util.HashMap()
+    given = table.properties()
+    found = {name: given.get(name) for name in _names(spark, given)}
+    kept = staged_properties({name: value for name, value in found.items() if value is not None})
+    for name, value in {**kept, **changes}.items():
+        merged.put(name, value)
+    locations = core.LocationProviders.locationsFor(table.location(), merged)
+    metadata = table.operations().current().replaceProperties(merged)
+    operations = core.StaticTableOperations(metadata, table.io(), locations)
+    return core.BaseTable(operations, table.name())
+
+
+def without_code(spark: Any, table: Any) -> Any:
+    """The table, or a copy of it as of now for reading, if its properties name a class."""
+    named = any(names_code(name) for name in _names(spark, table.properties()))
+    return overridden(spark, table, {}) if named else table
+
+
+def all_files(spark: Any, table: Any) -> Any:
+    """A frame of the files of all snapshots: the metadata table of that name."""
+    from pyspark.sql import DataFrame
+
+    core = spark._jvm.org.apache.iceberg
+    found = core.spark.SparkTableUtil.loadMetadataTable(
+        spark._jsparkSession, without_code(spark, table), core.MetadataTableType.ALL_FILES
+    )
+    return DataFrame(found, spark)
+
+
+def _names(spark: Any, properties: Any) -> list[str]:
+    return str(spark._jvm.java.lang.String.join("\n", properties.keySet())).split("\n")
+
+
+@contextlib.contextmanager
+def staged(spark: Any, table: Any, set_id: str, tasks: Any) -> Iterator[str]:
+    """Register a java.util.List of scan tasks under `set_id`, to be read."""
+    table = without_code(spark, table)
+    cache = iceberg.table_cache(spark)
+    tasks_of = iceberg.task_set_manager(spark)
+    cache.add(set_id, table)
+    try:
+        tasks_of.stageTasks(table, set_id, tasks)
+        yield set_id
+    finally:
+        cache.remove(set_id)
+        tasks_of.removeTasks(table, set_id)
+
+
+@contextlib.contextmanager
+def rewriting(spark: Any, table: Any, set_id: str) -> Iterator[Any]:
+    """Register `set_id` as a rewrite to write to; yields a function that lists the new files.
+
+    table: as `overridden` returns it.
+    """
+    cache, rewrites = iceberg.table_cache(spark), iceberg.rewrite_coordinator(spark)
+    cache.add(set_id, table)
+    try:
+        yield lambda: list(iceberg.each(rewrites.fetchNewFiles(table, set_id)))
+    finally:
+        cache.remove(set_id)
+        rewrites.clearRewrite(table, set_id)
+
+
+def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
+    """Return the rows of a staged set, deletes applied; with row lineage columns from format 3 on.
+
+    split_bytes: bytes that one task reads; 0 uses the table's properties. Only a single task reads
+    files in staged order: with two open splits Iceberg closes the larger first.
+    """
+    reader = spark.read.format("iceberg")
+    if split_bytes:
+        reader = reader.option("split-size", str(split_bytes))
+    return reader.load(set_id)
+
+
+def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int) -> None:
+    """Write a frame as a rewrite, one task per partition.
+
+    roll_bytes: file size at which a task begins its next file.
+    """
+    (
+        frame.write.format("iceberg")
+        .option("use-table-distribution-and-ordering", "false")
+        .option("target-file-size-bytes", str(roll_bytes))
+        .option("output-spec-id", str(spec_id))
+        .option("write-format", "parquet")
+        .mode("append")
+        .save(set_id)
+    )
+
+
+def union(frames: Sequence[Any]) -> Any:
+    """Return the frames' partitions one after the other."""
+    joined = frames[0]
+    for frame in frames[1:]:
+        joined = joined.union(frame)
+    return joined
+
+
+def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:
+    """Return a scan task over an uncommitted data file, so that it is read back through Iceberg."""
+    core = spark._jvm.org.apache.iceberg
+    gateway = spark.sparkContext._gateway
+    spec = table.specs().get(data_file.specId())
+    return core.BaseFileScanTask(
+        _with_lineage_base(spark, spec, data_file),
+        gateway.new_array(core.DeleteFile, 0),
+        core.SchemaParser.toJson(table.schema()),
+        core.PartitionSpecParser.toJson(spec),
+        core.expressions.ResidualEvaluator.unpartitioned(core.expressions.Expressions.alwaysTrue()),
+    )
+
+
+def _with_lineage_base(spark: Any, spec: Any, data_file: Any) -> Any:
+    """Return the file with a first row id and sequence number: without them its lineage reads as
+    null."""
+    files = spark._jvm.org.apache.iceberg.DataFiles
+    copied = files.builder(spec).copy(data_file).withFirstRowId(NO_ROW_ID).build()
+    boxed_long = _array(
+        spark, spark._jvm.java.lang.Class, [iceberg.java_class(spark, "java.lang.Long")]
+    )
+    base_file = iceberg.java_class(spark, "org.apache.iceberg.BaseFile")
+    setter = base_file.getMethod("setDataSequenceNumber", boxed_long)
+    setter.setAccessible(True)
+    setter.invoke(copied, _array(spark, spark._jvm.java.lang.Object, [NO_ROW_ID]))
+    return copied
+
+
+def _array(spark: Any, kind: Any, values: Sequence[Any]) -> Any:
+    array = spark.sparkContext._gateway.new_array(kind, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
+
+
+def without_lineage_base(frame: Any) -> Any:
+    """Undo `_with_lineage_base`: a negative lineage value is one that the file does not hold."""
+    from pyspark.sql import functions as f
+
+    for name in LINEAGE:
+        if name in frame.columns:
+            frame = frame.withColumn(name, f.when(f.col(name) >= 0, f.col(name)))
+    return frame

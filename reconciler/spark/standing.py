@@ -1,0 +1,168 @@
+"""Whether a plan still stands on the live table, as the JVM reads it (`plan.standing` judges).
+
+The execution compares an input's deletes with those on the snapshot where the planner last found
+that the plan stands. After a conflict the remaining inputs are rewritten as a subset, which the
+approval covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.errors import LiveBranchesError, RolledBackError, StalePlanError
+from reconciler.plan.actions.action import Action
+from reconciler.plan.execution import ExecutionRequest
+from reconciler.plan.standing import ActionState, Fallen, base_text, fallen_base, judge_rewrite
+from reconciler.spark import iceberg
+from reconciler.spark.scan import Deletes, ScanTasks, TaskFile, scan_tasks
+from reconciler.table import branches
+
+AGAIN = "run the command again: it plans the table anew"
+
+
+def require_plan(table: Any, request: ExecutionRequest, name: str) -> None:
+    """Raise StalePlanError unless the table is the plan's, with its snapshot in main's history."""
+    if str(table.operations().current().uuid()) != request.table_uuid:
+        raise StalePlanError(
+            f"{name} is not the table that was planned: it was dropped and created again", do=AGAIN
+        )
+    fallen = fallen_on(table, request)
+    if fallen is not None:
+        raise StalePlanError(
+            f"plan {request.plan_id} of {name} no longer stands: "
+            + base_text(fallen, request.base_snapshot_id),
+            do=AGAIN,
+        )
+
+
+def fallen_on(table: Any, request: ExecutionRequest) -> Fallen | None:
+    """Return why the plan's snapshot is not in the table's history; None if it is."""
+    base = request.base_snapshot_id
+    if base is None:
+        return None
+    history = {base} if iceberg.ancestors_until(table, base)[1] else set()
+    return fallen_base(base, history, {base} if table.snapshot(base) is not None else set())
+
+
+def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
+    """Raise if a commit of the plan was rolled back, which is a person's veto (design section
+    5)."""
+    in_history: set[int] | None = None
+    for snapshot in iceberg.each(table.snapshots()):
+        if snapshot.summary().get(iceberg.PLAN_ID) != plan_id:
+            continue
+        if in_history is None:
+            in_history = {info.id for info in iceberg.ancestors(table)}
+        if int(snapshot.snapshotId()) not in in_history:
+            raise RolledBackError(
+                f"RolledBack: commit {snapshot.snapshotId()} of plan {plan_id} was rolled back",
+                details=(f"Someone undid this plan on {name}; it will not be done again.",),
+                do="exclude the table, or change what its policy asks for (spec.layout, "
+                "spec.recluster, spec.objectives), and plan it again",
+            )
+
+
+def refuse_live_branches(spark: Any, table: Any, name: str) -> None:
+    """Raise if a branch is live: after a rewrite of main it could not be published
+    (write-audit-publish)."""
+    live = live_branch(spark, table)
+    if live:
+        raise live_branch_error(name, live)
+
+
+def live_branch(spark: Any, table: Any) -> str:
+    """Return the first live branch of the table as last loaded or refreshed, "" for none."""
+    return branches.live_branch(_branches(spark, table))
+
+
+def live_branch_error(name: str, live: str) -> LiveBranchesError:
+    return LiveBranchesError(
+        f"{name} has a live {live}",
+        details=("A rewrite of main would keep it from being published by fast-forward.",),
+        do="publish or drop it first, or set spec.safety.allowLiveBranches: true",
+    )
+
+
+def _branches(spark: Any, table: Any) -> branches.Branches:
+    head = table.currentSnapshot()
+    head_id = None if head is None else int(head.snapshotId())
+    util = spark._jvm.org.apache.iceberg.util.SnapshotUtil
+    others = tuple(
+        branches.Branch(
+            str(entry.getKey()),
+            int(entry.getValue().snapshotId()),
+            head_id is not None
+            and util.isAncestorOf(table, head_id, int(entry.getValue().snapshotId())),
+        )
+        for entry in iceberg.each(table.refs().entrySet())
+        if entry.getKey() != "main" and entry.getValue().isBranch()
+    )
+    if table.properties().get("write.wap.enabled") != "true":
+        return branches.Branches(head_id, others)
+    on_main = {info.id: info.summary for info in iceberg.ancestors(table)}
+    every = [iceberg.snapshot_info(snapshot) for snapshot in iceberg.each(table.snapshots())]
+    return branches.Branches(
+        head_id,
+        others,
+        audited=True,
+        staged=tuple(
+            (info.id, info.summary["wap.id"])
+            for info in every
+            if info.id not in on_main and info.summary.get("wap.id")
+        ),
+        published=frozenset(summary.get("published-wap-id", "") for summary in on_main.values()),
+    )
+
+
+def judged_tasks(spark: Any, table: Any, request: ExecutionRequest, name: str) -> ScanTasks:
+    """Return the tasks of the inputs that were live on the snapshot judged last."""
+    judged = request.judged_snapshot_id or request.base_snapshot_id
+    wanted = [path for action in request.actions for path in action.inputs]
+    if judged is None or table.snapshot(judged) is None:
+        raise StalePlanError(
+            f"the snapshot {judged} on which plan {request.plan_id} of {name} was found to stand "
+            "has expired",
+            do=AGAIN,
+        )
+    return scan_tasks(spark, table, judged, wanted)
+
+
+def check_inputs(table: Any, request: ExecutionRequest, tasks: ScanTasks, name: str) -> None:
+    """Raise if an action without commits has inputs that are not in the snapshot."""
+    begun = actions_in_history(table, request)
+    actions = zip(request.action_ids, request.actions, strict=True)
+    foreign = [
+        path
+        for action_id, action in actions
+        if action_id not in begun
+        for path in action.inputs
+        if path not in tasks
+    ]
+    if foreign:
+        raise StalePlanError(
+            f"{len(foreign)} input files of plan {request.plan_id} are not in {name}'s snapshot "
+            f"{request.judged_snapshot_id or request.base_snapshot_id}",
+            details=(f"for example {foreign[0]}",),
+            do=AGAIN,
+        )
+
+
+def judge(
+    action: Action, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
+) -> ActionState:
+    """Judge one rewriting action. done: the head's ancestors carry its id. known: the deletes on
+    its inputs when it was judged last. live: the head's files."""
+    changed = {p for p in action.inputs if p in live and live[p].deletes != known.get(p)}
+    return judge_rewrite(action, done=done, live=live, changed=changed)
+
+
+def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:
+    """Return the ids of the request's actions in commits of main's history since the plan."""
+    base = request.base_snapshot_id
+    newer = [] if base is None else iceberg.ancestors_until(table, base)[0]
+    found: set[str] = set()
+    for snapshot in newer:
+        if snapshot.summary.get(iceberg.PLAN_ID) == request.plan_id:
+            found.update(snapshot.summary.get(iceberg.ACTION_IDS, "").split(","))
+    return frozenset(found)

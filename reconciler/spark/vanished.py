@@ -1,0 +1,52 @@
+"""A file that is missing when it is read: damage, or a conflict with whoever removed it.
+
+Another writer may replace files and expire the snapshots that held them while a rewrite reads. The
+table is healthy then: its head, loaded again, needs none of the files that are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from reconciler.errors import ReconcilerError, TableDamagedError
+from reconciler.spark.scan import TaskFile, scan_tasks
+from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, java_text, lost_jvm
+
+
+def may_have_vanished(error: BaseException) -> bool:
+    """Whether the error says that a file was not found."""
+    return not isinstance(error, ReconcilerError) and not lost_jvm(error) and is_missing_file(error)
+
+
+def require_files(
+    spark: Any, table: Any, paths: Collection[str], error: BaseException, shown: str
+) -> None:
+    """Raises TableDamagedError if the current head needs a file for `paths` that does not exist.
+
+    error: what reading them ended in. Of the files that it names only those are looked for; of all
+    where it names none. A head whose own manifests are missing raises what Iceberg does.
+    """
+    table.refresh()
+    head = table.currentSnapshot()
+    if head is None:
+        return
+    live = scan_tasks(spark, table, int(head.snapshotId()), paths)
+    needed = dict.fromkeys(path for file in live.values() for path in _files_of(file))
+    text = java_text(error)
+    named = [path for path in needed if path in text]
+    io = table.io()
+    for path in named or needed:
+        if not io.newInputFile(path).exists():
+            raise TableDamagedError(
+                f"could not rewrite {shown}: a file that the table refers to is missing: {path}",
+                details=("The table's current snapshot needs it.", LEFT_ALONE),
+                do=RESTORE,
+            ) from error
+
+
+def _files_of(file: TaskFile) -> Iterable[str]:
+    """The data file, and the delete files that its readers apply."""
+    yield file.path
+    yield from (path for path, _ in file.deletes.positions)
+    yield from file.deletes.equality

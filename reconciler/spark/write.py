@@ -1,0 +1,287 @@
+"""Rewrites one group: read, arrange, write, read back, compare. Nothing is committed here.
+
+Runs in its own thread beside other groups (see `rewrite`); rows never leave the JVM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
+from reconciler.format import count
+from reconciler.spark import arrange, balance, iceberg, metrics, pilot, stage, verify
+from reconciler.spark.group import Group
+from reconciler.spark.metrics import TaskMetrics
+from reconciler.spark.scan import ScanTasks
+from reconciler.spark.translate import java_text, translate
+from reconciler.spark.verify import Fingerprint
+from reconciler.table.row_group_bytes import PAGE_ROWS
+
+MIN_SPLIT = 4 << 20
+"""Below this many bytes of written files another task costs more than it saves."""
+READ_ROWS = 1024
+"""Rows decoded at a time: the vectors of all columns stay in a core's cache, unlike those of
+Iceberg's 5,000 rows. A table's own setting takes precedence."""
+OPEN_BYTES = 64 << 20
+"""Maximum bytes of the open pages of all columns: 20,000 rows of 3 KiB."""
+BUFFERED_VALUE = 8
+"""Bytes of a buffered value before compression, on average over encodings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Values that all groups of an attempt share.
+
+    id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
+    table as of the read snapshot. prefix: directory of all output. verify: the mode.
+    """
+
+    spark: Any
+    id: str
+    name: str
+    table: Any
+    snapshot_id: int
+    sequence_number: int
+    prefix: str
+    verify: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A group's verified, uncommitted output. files: org.apache.iceberg.DataFile objects."""
+
+    number: int
+    group: Group
+    files: tuple[Any, ...]
+    rows: int
+    bytes: int
+    hashed: bool
+    metrics: TaskMetrics
+    verify_metrics: TaskMetrics
+    seconds: float
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(str(file.location()) for file in self.files)
+
+
+def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks) -> Written:
+    """Write the rows of `tasks` to new files under the attempt's prefix, and verify them."""
+    started = time.monotonic()
+    spark, base = attempt.spark, f"{attempt.id}/{number}"
+    hashed = verify.checks_hashes(attempt.verify, base)
+    table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
+    with (
+        _output(attempt, table, f"{base}/out") as new_files,
+        _output(attempt, table, f"{base}/balanced") as balanced_files,
+    ):
+        _job_group(attempt, group, f"{base}/write")
+        with arrange.Source(spark, table, base, tasks, hashed) as source:
+            group = _informed(attempt, table, base, group, source)
+            frame, roll = arrange.arranged(source, group), roll_bytes(group, *_shape(table))
+            stage.write(frame, f"{base}/out", group.action.spec_id, roll)
+            files = tuple(new_files())
+            expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
+        _check_prefix(attempt, files)
+        with _own_output(attempt):
+            files = _balanced(attempt, table, base, group, files, balanced_files)
+            _job_group(attempt, group, f"{base}/verify")
+            found = read_back(spark, table, f"{base}/verify", files, hashed)
+        if found != expected:
+            raise _mismatch(attempt, expected, found)
+    return Written(
+        number,
+        group,
+        files,
+        found.rows,
+        sum(int(file.fileSizeInBytes()) for file in files),
+        hashed,
+        metrics.of_job_group(spark, f"{base}/write"),
+        metrics.of_job_group(spark, f"{base}/verify"),
+        time.monotonic() - started,
+    )
+
+
+@contextlib.contextmanager
+def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], list[Any]]]:
+    """Provide a set to write to; its files are deleted if anything fails before it ends."""
+    with stage.rewriting(attempt.spark, table, set_id) as new_files:
+        try:
+            yield new_files
+        except BaseException:
+            with contextlib.suppress(Exception):
+                for file in new_files():
+                    with contextlib.suppress(Exception):  # some are deleted already
+                        discard(attempt.table, [str(file.location())])
+            raise
+
+
+def _informed(
+    attempt: Attempt, table: Any, base: str, group: Group, source: arrange.Source
+) -> Group:
+    """Return the group with the compression measured so far, or by a pilot."""
+    chosen = pilot.portions(group) if group.expected is None else []
+    if not chosen:
+        return group
+    with _output(attempt, table, f"{base}/pilot") as pilot_files:
+        frame, spec = pilot.frame(source, group, chosen), group.action.spec_id
+        stage.write(frame, f"{base}/pilot", spec, stage.WHOLE_FILE)
+        files = pilot_files()
+        _check_prefix(attempt, files)
+        with _own_output(attempt):
+            sizes = [pilot.sizes_of(table, file) for file in files]
+        discard(attempt.table, [str(file.location()) for file in files])
+    return replace(group, expected=pilot.expected(group, chosen, sizes))
+
+
+def _balanced(
+    attempt: Attempt,
+    table: Any,
+    base: str,
+    group: Group,
+    files: Sequence[Any],
+    balanced_files: Callable[[], list[Any]],
+) -> tuple[Any, ...]:
+    """Return the output, with files that are too small written again together with neighbours."""
+    ordered = balance.in_written_order(files)
+    sizes = [int(file.fileSizeInBytes()) for file in ordered]
+    runs = balance.short_runs(sizes, group.target_bytes)
+    if not runs:
+        return tuple(files)
+    short = [[ordered[i] for i in run] for run in runs]
+    with balance.joined(attempt.spark, table, base, short, group.target_bytes) as frame:
+        stage.write(frame, f"{base}/balanced", group.action.spec_id, stage.WHOLE_FILE)
+    replaced = {i for run in runs for i in run}
+    discard(attempt.table, [str(ordered[i].location()) for i in sorted(replaced)])
+    kept = [file for i, file in enumerate(ordered) if i not in replaced]
+    return (*kept, *balanced_files())
+
+
+def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
+    changes = {stage.DATA_PATH: attempt.prefix}
+    if attempt.table.properties().get(stage.BATCH_ROWS) is None:
+        changes[stage.BATCH_ROWS] = str(READ_ROWS)
+    if group.action.row_group_bytes:
+        changes[stage.ROW_GROUP] = str(group.action.row_group_bytes)
+    return changes
+
+
+def _job_group(attempt: Attempt, group: Group, name: str) -> None:
+    description = f"layoutctl {group.action.type.value} {attempt.name}"
+    attempt.spark.sparkContext.setJobGroup(name, description)
+
+
+def _shape(table: Any) -> tuple[int, int]:
+    """Return the number of columns, and the size at which the table's writer ends a row group."""
+    row_group = table.properties().get(stage.ROW_GROUP)
+    return int(table.schema().columns().size()), int(row_group or stage.DEFAULT_ROW_GROUP)
+
+
+def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
+    """Return the file size at which a task begins its next file.
+
+    A task of f files (`Group.begins`) gets f equal parts and slack s, in parts. Its rows may take f
+    s parts more than expected, or as much less before its last file has only SHORT_SHARE of a part
+    and is written twice (`balance`): f s = 1 - SHORT_SHARE - (f - 1) s. The writer counts the rows
+    of its open pages at their size before compression. The bytes that compression will save there
+    are added, or files of a few megabytes would end far too early. A task of one file ends it early
+    only if it grows far beyond the expected size.
+    """
+    per_task = -(-group.files // group.tasks)
+    part = group.output_bytes / group.files
+    if per_task == 1:
+        return max(int(2.0 * part), OPEN_BYTES)
+    slack = (1.0 - balance.SHORT_SHARE) / (2 * per_task - 1)
+    return int(part * (1.0 + slack) + min(_open_bytes(group, columns, row_group_bytes), part))
+
+
+def _open_bytes(group: Group, columns: int, row_group_bytes: int) -> float:
+    """Return the bytes that compression saves on the pages that are open when a file ends.
+
+    Full pages are assumed, the largest case, or a whole row group if it ends before its first pages
+    do.
+    """
+    row_group_rows = row_group_bytes / (BUFFERED_VALUE * columns)
+    open_rows = min(PAGE_ROWS, group.rows / group.files, row_group_rows)
+    if group.expected is not None and group.expected.page_bytes is not None:
+        return group.expected.page_bytes * open_rows / PAGE_ROWS
+    return open_rows * max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
+
+
+def _check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
+    marker = f"/{attempt.prefix.rpartition('/')[2]}/"
+    strays = [str(file.location()) for file in files if marker not in str(file.location())]
+    if strays:
+        raise UserError(
+            f"{attempt.name} has a location provider that ignores write.data.path",
+            details=(f"It placed an output file at {strays[0]}.", "Nothing was committed."),
+            do="leave the table out of the policy, or use Iceberg's own location provider",
+        )
+
+
+def read_back(
+    spark: Any, table: Any, set_id: str, files: Sequence[Any], hashed: bool
+) -> Fingerprint:
+    """Return the fingerprint of uncommitted files, read through Iceberg as any reader would."""
+    from pyspark.sql import Observation
+
+    if not files:
+        return Fingerprint(0)
+    tasks = iceberg.java_list(spark, [stage.task_of_new_file(spark, table, f) for f in files])
+    with stage.staged(spark, table, set_id, tasks):
+        frame = stage.without_lineage_base(stage.read(spark, set_id, _even_split(spark, files)))
+        if not hashed:
+            return Fingerprint(int(frame.count()))
+        observation = Observation(set_id)
+        observed = frame.observe(observation, *verify.aggregates(frame.schema, hashed))
+        observed.write.format("noop").mode("overwrite").save()
+        return verify.fingerprint(observation.get)
+
+
+def _even_split(spark: Any, files: Sequence[Any]) -> int:
+    """Return the bytes that one task reads back, so that all cores are busy to the end."""
+    total = sum(int(file.fileSizeInBytes()) for file in files)
+    return max(MIN_SPLIT, total // (2 * int(spark.sparkContext.defaultParallelism)))
+
+
+def discard(table: Any, paths: Sequence[str]) -> None:
+    """Delete output files that were never sent in a commit, or whose commit was refused."""
+    for path in paths:
+        table.io().deleteFile(path)
+
+
+@contextlib.contextmanager
+def _own_output(attempt: Attempt) -> Iterator[None]:
+    """What this run wrote is read back: damage found here is of none of the table's files."""
+    try:
+        yield
+    except Exception as error:
+        found = translate(error, f"read back what was written for {attempt.name}")
+        if not isinstance(found, TableDamagedError):
+            raise
+        why = java_text(error).rpartition(" | ")[2]
+        raise VerificationError(
+            f"verification of {attempt.name} failed: a file that this run wrote cannot be read",
+            details=(first_line(why), DROPPED, "All files of the table are as they were."),
+            do=f"see what else changes or removes files below {attempt.prefix.rpartition('/')[0]} "
+            "(a removal of orphan files, for example), then run the command again",
+        ) from error
+
+
+DROPPED = "Nothing of this group was committed; its files were removed."
+
+
+def _mismatch(attempt: Attempt, expected: Fingerprint, found: Fingerprint) -> VerificationError:
+    if expected.rows != found.rows:
+        difference = f"read {count(expected.rows)} rows, wrote {count(found.rows)}"
+    else:
+        difference = f"{count(found.rows)} rows both, but their contents differ"
+    return VerificationError(
+        f"verification of {attempt.name} failed: {difference}",
+        details=(DROPPED,),
+        do="keep the plan and report it as a bug; no row of the table was changed",
+    )

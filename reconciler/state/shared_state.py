@@ -1,0 +1,305 @@
+"""The state store that users, jobs and the operator share: tables of their own catalog.
+
+Same interface as the local one. Fragments, sketches and ledger are the same Iceberg tables; the
+table `records` replaces SQLite, and plans are in the plan store. The ledger and the records are
+held in memory and reloaded only when their snapshot changes, because the operator reads them for
+every table it governs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.errors import BlockedError, UnavailableError, UserError
+from reconciler.plan.budget import Spent
+from reconciler.plan.execution import Lease
+from reconciler.plan.ledger import Charged, charged
+from reconciler.plan.plan import Plan
+from reconciler.queries.fragments import Fragment
+from reconciler.state import shared_records as records
+from reconciler.state.plan_store import PlanStore
+from reconciler.state.shared_backend import DEFAULT_NAMESPACE, SharedBackend
+from reconciler.state.shared_records import TableRecords
+from reconciler.state.state import HEAVY_KINDS, LEDGER, LEDGER_FIELDS, Store
+from reconciler.state.state_tables import CachedRows, StateTables, matching
+from reconciler.table.observation import quoted_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LEDGER_NOTE = "ledger"
+"""Key of the note that the ledger was written at least once."""
+
+VERSION_AGE = 15.0
+"""Seconds for which `workload_version` and `ledger_version` may answer without a catalog call."""
+
+
+class SharedStore(Store):
+    """State in a namespace of a catalog. Reads raise UnavailableError if it cannot be read.
+
+    plans_uri: where plans are published, None: beside the state tables. lease: guards an attempt;
+    by default a job's (JobLease), whose exclusiveness the operator ensures.
+    """
+
+    heavy_table = "attempts"
+
+    def __init__(
+        self,
+        config: CatalogConfig,
+        namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
+        *,
+        plans_uri: str | None = None,
+        timeout: float = 30.0,
+        on_created: Callable[[str], None] | None = None,
+        lease: Callable[[], Lease] | None = None,
+    ):
+        backend = SharedBackend(config, namespace, timeout, on_created)
+        super().__init__(StateTables(backend))
+        self.config, self.namespace = config, namespace
+        self.plans = PlanStore(config, plans_uri, timeout=timeout, backend=backend)
+        self._lease = lease or JobLease
+        self._records = TableRecords(self._tables)
+        self._ledger_rows = CachedRows(self._tables, "ledger", LEDGER_FIELDS)
+        self._spending = _Spending()
+        self._marked = False
+
+    def lease(self) -> Lease:
+        return self._lease()
+
+    # Plans, approvals, cursors, counts
+
+    def put_plan(self, plan: Plan) -> None:
+        """Publish the plan, then make it the standing one of (table, policy)."""
+        uri = self.plans.put(plan)
+        entry = {"uri": uri, "digest": plan.digest(), "tableUuid": plan.table_uuid}
+        standing = _standing_key(plan.table_uuid, plan.policy_hash)
+        self._records.put([(records.PLAN, plan.id, entry), (records.STANDING, standing, plan.id)])
+
+    def get_plan(self, plan_id: str) -> Plan | None:
+        entry = self._records.get(records.PLAN, plan_id)
+        return None if entry is None else self.plans.get(entry["uri"], entry["digest"])
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        plan_id = self._records.get(records.STANDING, _standing_key(table_uuid, policy_hash))
+        entry = None if plan_id is None else self._records.get(records.PLAN, plan_id)
+        if entry is None:
+            return None
+        try:
+            return self.plans.get(entry["uri"], entry["digest"])
+        except UserError:  # expired, or its content changed: it is not standing
+            return None
+
+    def drop_plan(self, plan_id: str) -> None:
+        self._records.put([(records.PLAN, plan_id, None)])
+
+    def approve(self, plan_id: str, policy: str) -> None:
+        if self._records.get(records.PLAN, plan_id) is None:
+            raise UserError(
+                f"plan {plan_id} is not known in the shared state",
+                do="publish it with: layoutctl plan TABLE --shared --publish",
+            )
+        under = _approval_key(plan_id, policy)
+        self._records.put([(records.APPROVAL, plan_id, True), (records.APPROVAL, under, True)])
+
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        key = plan_id if policy is None else _approval_key(plan_id, policy)
+        return bool(self._records.get(records.APPROVAL, key))
+
+    def cursor(self, source: str) -> str | None:
+        value = self._records.get(records.CURSOR, source)
+        return None if value is None else str(value)
+
+    def set_cursor(self, source: str, value: str) -> None:
+        self._records.put([(records.CURSOR, source, value)])
+
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
+        self._records.add(table_uuid or "", counts)
+
+    def skips(self, table_uuid: str | None) -> dict[str, int]:
+        return self._records.counts(table_uuid or "")
+
+    def note(self, key: str) -> Any:
+        return self._records.get(records.NOTE, key)
+
+    def set_note(self, key: str, value: Any) -> None:
+        self._records.put([(records.NOTE, key, value)])
+
+    # Fragments and ledger
+
+    def append_fragments(self, fragments: Iterable[Fragment]) -> None:
+        """As locally; every table with new fragments gets a new workload version."""
+        items = list(fragments)
+        super().append_fragments(items)
+        self._records.touch(records.WORKLOAD, sorted({item.table_uuid for item in items}))
+
+    def workload_version(self, table_uuid: str, max_age: float = VERSION_AGE) -> str:
+        """Return a version that changes when queries on the table are imported; "" before the
+        first."""
+        found = self._records.get(records.WORKLOAD, table_uuid, max_age)
+        return "" if found is None else str(found)
+
+    def ledger_version(self, table_uuid: str, max_age: float = VERSION_AGE) -> str:
+        """Return a version that changes when something is recorded for the table; "" before the
+        first."""
+        import pyarrow.compute as pc
+
+        _, rows = self._ledger_now(max_age)
+        if rows is None:
+            return ""
+        times = rows.filter(pc.equal(rows.column("table_uuid"), table_uuid)).column("at_ms")
+        return f"{len(times)}:{pc.max(times).as_py()}" if len(times) else ""
+
+    def spent(self, policy: str, table_uuid: str) -> tuple[Spent, ...]:
+        """Return what the policy spent on all of its tables, and anything spent on this one.
+
+        policy: as predictions carry it (loop.step.policy_key).
+        """
+        version, _ = self._ledger_now()
+        return self._spending.of(version, self._charged, policy, table_uuid)
+
+    def spent_everywhere(self) -> tuple[Spent, ...]:
+        """Return what was spent on all tables of the catalog, for a cap over everything."""
+        version, _ = self._ledger_now()
+        return self._spending.all(version, self._charged)
+
+    def _charged(self) -> tuple[Charged, ...]:
+        held = self.reservations(None)  # first, as in Reader.automatic_spent
+        return charged(self.ledger(None), held)
+
+    def _ledger_now(self, max_age: float = 0.0) -> tuple[str, pa.Table | None]:
+        """Return the ledger's rows. A ledger that existed and is gone does not count as empty."""
+        version, rows = self._ledger_rows.rows(max_age)
+        if rows is None and self._records.get(records.NOTE, LEDGER_NOTE, max_age):
+            raise UnavailableError(
+                f'the ledger in "{quoted_name(self.namespace)}" of catalog '
+                f'"{self.config.name}" is gone',
+                details=("what was spent is not known, so that no budget allows anything",),
+                do="restore the table, or drop the whole namespace to begin anew",
+            )
+        return version, rows
+
+    def _record(self, rows: Sequence[dict[str, Any]]) -> None:
+        super()._record(rows)
+        if not self._marked and rows and rows[0]["kind"] not in HEAVY_KINDS:
+            self._records.put([(records.NOTE, LEDGER_NOTE, True)])
+            self._marked = True
+
+    def _ledger(
+        self,
+        table_uuid: str | None,
+        kinds: Sequence[str],
+        plan_ids: tuple[str, ...] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return small rows from memory; large ones, which only settling needs, from their
+        table."""
+        found: list[dict[str, Any]] = []
+        light = [kind for kind in kinds if kind not in HEAVY_KINDS]
+        heavy = tuple(kind for kind in kinds if kind in HEAVY_KINDS)
+        if light:
+            _, rows = self._ledger_now()
+            if rows is not None:
+                found += _chosen(rows, table_uuid, light, plan_ids).to_pylist()
+        if heavy:
+            equal: dict[str, Any] = {"kind": heavy}
+            if table_uuid is not None:
+                equal["table_uuid"] = table_uuid
+            more = self._tables.scan(self.heavy_table, LEDGER, matching(equal), LEDGER_FIELDS)
+            found += [] if more is None else more.to_pylist()
+        return sorted(found, key=lambda row: row["at_ms"])
+
+
+class JobLease:
+    """The lease of a job; the operator, not this object, ensures that there is no second job.
+
+    check: raises BlockedError if the job may not continue, for example because another owner
+    claimed the table. From here no process except this one can be known to be dead.
+    """
+
+    def __init__(self, check: Callable[[], None] | None = None):
+        self._check = check
+        self._held = ""
+
+    def acquire(self, table_uuid: str, attempt_id: str) -> None:
+        if self._held not in ("", table_uuid):
+            raise BlockedError(
+                "this job works on another table already",
+                details=(f"it holds the table {self._held}",),
+                do="let it end first",
+            )
+        self.renew()
+        self._held = table_uuid
+
+    def renew(self) -> None:
+        if self._check is not None:
+            self._check()
+
+    def release(self) -> None:
+        self._held = ""
+
+    def writer_is_dead(self, table_uuid: str, attempt_id: str) -> bool:
+        return False
+
+
+class _Spending:
+    """Charges by policy and by table, counted once per version of the ledger."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._version: str | None = None
+        self._by_policy: dict[str, list[tuple[str, Spent]]] = {}
+        self._by_table: dict[str, list[tuple[str, Spent]]] = {}
+
+    def of(
+        self, version: str, found: Callable[[], Iterable[Charged]], policy: str, table: str
+    ) -> tuple[Spent, ...]:
+        with self._lock:
+            self._count(version, found)
+            own = [charge for _, charge in self._by_policy.get(policy, ())]
+            other = [charge for by, charge in self._by_table.get(table, ()) if by != policy]
+        return tuple(own + other)
+
+    def all(self, version: str, found: Callable[[], Iterable[Charged]]) -> tuple[Spent, ...]:
+        with self._lock:
+            self._count(version, found)
+            return tuple(charge for held in self._by_table.values() for _, charge in held)
+
+    def _count(self, version: str, found: Callable[[], Iterable[Charged]]) -> None:
+        if version == self._version:
+            return
+        by_policy: dict[str, list[tuple[str, Spent]]] = {}
+        by_table: dict[str, list[tuple[str, Spent]]] = {}
+        for item in found():
+            by_policy.setdefault(item.policy, []).append((item.table_uuid, item.spent))
+            by_table.setdefault(item.table_uuid, []).append((item.policy, item.spent))
+        self._by_policy, self._by_table, self._version = by_policy, by_table, version
+
+
+def _approval_key(plan_id: str, policy: str) -> str:
+    return f"{plan_id} {policy}"
+
+
+def _standing_key(table_uuid: str, policy_hash: str) -> str:
+    return json.dumps([table_uuid, policy_hash])
+
+
+def _chosen(
+    rows: pa.Table,
+    table_uuid: str | None,
+    kinds: Sequence[str],
+    plan_ids: tuple[str, ...] | None,
+) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chosen = pc.is_in(rows.column("kind"), pa.array(list(kinds)))
+    if table_uuid is not None:
+        chosen = pc.and_(chosen, pc.equal(rows.column("table_uuid"), table_uuid))
+    if plan_ids is not None:
+        chosen = pc.and_(
+            chosen, pc.is_in(rows.column("plan_id"), pa.array(list(plan_ids), pa.string()))
+        )
+    return rows.filter(chosen)

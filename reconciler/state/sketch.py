@@ -1,0 +1,254 @@
+"""Sketches: a small joint sample of rows of a data file over the predicate columns.
+
+1,024 systematic rows, so that correlations of two columns can be judged. Only some of a file's row
+groups are read, down to one if they are large. A row group that was not read borrows rows of the
+most similar one that was, adjusted to its own bounds and counts. Sketches are kept in the state
+store by file path, because a data file never changes. They may include rows that were deleted
+since.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.catalog.footers import MISSING_DATA_FILE, GroupStats, footer_of, zone_map
+from reconciler.catalog.load import data_file_io, translate_io
+from reconciler.catalog.network import carried
+from reconciler.catalog.parquet import column_at, domain_array, leaves_by_id, open_parquet
+from reconciler.state.blobs import pack, unpack
+from reconciler.table.borrowed_rows import lent_nulls, moved, nearest
+from reconciler.table.filetable import Array, ColumnBounds, FileTable, Int64
+from reconciler.table.sample import RowSample
+from reconciler.table.schema import Field, Schema
+from reconciler.table.values import Kind
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from reconciler.state.state import Store
+
+SAMPLE_ROWS = 1024
+READERS = 4
+VERSION = 2
+"""Version of how rows are chosen: sketches of another version are taken again."""
+GROUP_BYTES = 16 << 20
+"""Maximum stored bytes of the wanted columns that a sketch reads, if it reads several row
+groups."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Sampled rows of one file. values, null: by field id, arrays [sampled rows].
+
+    types: the Iceberg type that each column was sampled as; a promoted column is sampled again.
+    """
+
+    types: dict[int, str]
+    values: dict[int, Array]
+    null: dict[int, Array]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.null.values()), ()))
+
+
+def sample_rows(
+    config: CatalogConfig,
+    files: FileTable,
+    rows: Int64,
+    columns: Sequence[int],
+    *,
+    store: Store | None = None,
+    table_uuid: str = "",
+    identifier: tuple[str, ...] | None = None,
+    timeout: float = 30.0,
+) -> RowSample:
+    """Return a pooled sample of the Parquet files at `rows`, over those `columns` with an ordered
+    domain.
+
+    A sampled row represents its file's rows divided by the rows sampled from it. store: where
+    sketches are kept; without one every file is read.
+    """
+    fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
+    fields = [field for field in fields if field.kind is not None]
+    chosen = np.unique(np.asarray(rows, dtype=np.int64))
+    chosen = chosen[files.parquet[chosen] & (files.records[chosen] > 0)]
+    paths = [str(path) for path in files.path[chosen]]
+    sketches = _stored(store, table_uuid, paths, fields)
+    missing = [path for path in paths if path not in sketches]
+    if missing and fields:
+        io = data_file_io(config, identifier, timeout)
+        with ThreadPoolExecutor(min(READERS, len(missing))) as pool:
+            taken = pool.map(
+                carried(lambda path: sketch_file(io, path, files.schema, fields)), missing
+            )
+            fresh = dict(zip(missing, taken, strict=True))
+        sketches |= fresh
+        if store is not None:
+            store.put_sketches(table_uuid, {path: _encode(item) for path, item in fresh.items()})
+    return _pool(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
+
+
+def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) -> Sketch:
+    """Return systematic rows of the file, read from as many row groups as GROUP_BYTES allows.
+
+    In a sorted file, one row group says nothing about the others' values, but their statistics do.
+    """
+    with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
+        leaves = leaves_by_id(file.schema_arrow, schema)
+        present = [field for field in fields if field.field_id in leaves]
+        wanted = {field.field_id: leaves[field.field_id] for field in present}
+        groups = footer_of(file, wanted, present).groups
+        filled = np.flatnonzero([group.records for group in groups])
+        count = min(SAMPLE_ROWS, sum(group.records for group in groups))
+        sketch = _nulls(fields, count)
+        if not count or not present:
+            return sketch
+        read = _chosen_groups([groups[number] for number in filled], path)
+        table = file.read_row_groups(
+            filled[read].tolist(),
+            columns=[".".join(leaf.path) for leaf in wanted.values()],
+            use_threads=False,
+        )
+        rows = _sampled([groups[number] for number in filled], present, read, count)
+        for field in present:
+            column = column_at(table, leaves[field.field_id]).take(rows.place)
+            sketch.values[field.field_id], sketch.null[field.field_id] = rows.stand_in(
+                field, *domain_array(field, column)
+            )
+        return sketch
+
+
+def _chosen_groups(groups: Sequence[GroupStats], path: str) -> Int64:
+    """Return evenly spaced row groups, as many as GROUP_BYTES of the wanted columns allow, at least
+    one.
+
+    The choice depends on the path, so that it is always the same.
+    """
+    size = sum(sum(group.sizes.values()) for group in groups)
+    count = max(1, min(len(groups), GROUP_BYTES * len(groups) // max(size, 1)))
+    first = zlib.crc32(path.encode()) % len(groups) if count < len(groups) else 0
+    return np.sort((first + np.arange(count) * len(groups) // count) % len(groups))
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Sampled rows of a file with a row, in their order. Arrays [sampled rows].
+
+    place: among the rows of the row groups that were read, one after the other. source: the row
+    group that a row was read from; to: the one it represents. records: rows per row group.
+    """
+
+    place: Int64
+    source: Int64
+    to: Int64
+    records: Int64
+    bounds: dict[int, ColumnBounds]
+
+    def stand_in(self, field: Field, values: Array, null: Array) -> tuple[Array, Array]:
+        """Return values and NULL flags, adjusted to the row groups that they represent."""
+        bounds = self.bounds[field.field_id]
+        here = moved(bounds, values, null, self.source, self.to)
+        return here, lent_nulls(bounds, self.records, null, self.source, self.to)
+
+
+def _sampled(
+    groups: Sequence[GroupStats], fields: Sequence[Field], read: Int64, count: int
+) -> _Sampled:
+    """Return evenly spaced rows of all row groups.
+
+    A row group that was not read borrows rows at the same relative positions from the most similar
+    one, without repeats while rows last.
+    """
+    records = np.array([group.records for group in groups], dtype=np.int64)
+    ends = np.cumsum(records)
+    place = ((np.arange(count) + 0.5) * ends[-1] / count).astype(np.int64)
+    to = np.searchsorted(ends, place, side="right")
+    bounds = {field.field_id: zone_map(field, groups) for field in fields}
+    donor = nearest(list(bounds.values()), np.arange(len(groups)), read)
+    source = read[donor[to]]
+    starts = np.cumsum(records[read]) - records[read]
+    share = (place - (ends - records)[to]) / records[to]
+    inside = np.zeros(count, dtype=np.int64)
+    for group in read:
+        mine = np.flatnonzero(source == group)
+        mine = mine[np.lexsort((to[mine], share[mine]))]
+        step = (np.arange(len(mine)) + 0.5) / max(len(mine), 1)
+        inside[mine] = (step * records[group]).astype(np.int64)
+    return _Sampled(starts[donor[to]] + inside, source, to, records, bounds)
+
+
+_DTYPES = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BYTES: "S1"}
+
+
+def _nulls(fields: Sequence[Field], count: int) -> Sketch:
+    """Return a sketch of columns that the file does not have: they read as NULL."""
+    return Sketch(
+        {field.field_id: field.type for field in fields},
+        {f.field_id: np.zeros(count, dtype=_DTYPES[f.kind]) for f in fields if f.kind is not None},
+        {field.field_id: np.ones(count, dtype=bool) for field in fields},
+    )
+
+
+def _stored(
+    store: Store | None, table_uuid: str, paths: Sequence[str], fields: Sequence[Field]
+) -> dict[str, Sketch]:
+    """Return stored sketches that have all the columns, in their present types."""
+    if store is None or not paths:
+        return {}
+    found: dict[str, Sketch] = {}
+    for path, blobs in store.sketches(table_uuid, paths).items():
+        for blob in blobs:
+            sketch = _decode(blob)
+            if sketch is not None and all(
+                sketch.types.get(field.field_id) == field.type for field in fields
+            ):
+                found[path] = sketch
+    return found
+
+
+def _encode(sketch: Sketch) -> bytes:
+    arrays = {f"v{key}": value for key, value in sketch.values.items()}
+    arrays |= {f"n{key}": value for key, value in sketch.null.items()}
+    types = {str(key): kind for key, kind in sketch.types.items()}
+    return pack({"version": VERSION, "types": types}, arrays)
+
+
+def _decode(blob: bytes) -> Sketch | None:
+    """Return the sketch, None if it is of another VERSION."""
+    header, arrays = unpack(blob)
+    if header.get("version") != VERSION:
+        return None
+    return Sketch(
+        {int(key): kind for key, kind in header["types"].items()},
+        {int(name[1:]): array for name, array in arrays.items() if name[0] == "v"},
+        {int(name[1:]): array for name, array in arrays.items() if name[0] == "n"},
+    )
+
+
+def _pool(
+    files: FileTable, chosen: Int64, sketches: Sequence[Sketch], fields: Sequence[Field]
+) -> RowSample:
+    counts = np.array([len(sketch) for sketch in sketches], dtype=np.int64)
+    owners = chosen[: len(sketches)]
+    weights = files.records[owners] / np.maximum(counts, 1)
+    return RowSample(
+        values={
+            field.field_id: np.concatenate([sketch.values[field.field_id] for sketch in sketches])
+            for field in fields
+            if sketches
+        },
+        null={
+            field.field_id: np.concatenate([sketch.null[field.field_id] for sketch in sketches])
+            for field in fields
+            if sketches
+        },
+        weight=np.repeat(weights, counts).astype(np.float64),
+        file=np.repeat(owners, counts),
+    )

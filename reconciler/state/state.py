@@ -1,0 +1,442 @@
+"""The reconciler's own state: fragments, sketches, ledger, plans, leases.
+
+`Store` is the interface of every state store; `StateStore` is in the user's state directory: SQLite
+for what needs compare-and-set (leases, plans, cursors), Iceberg tables for what grows (fragments,
+sketches, ledger). `state.shared_state` has the one in a catalog. Several processes may share a
+store, and one may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reconciler.plan.execution import UNKNOWN_OUTCOME, Intent, Lease, Outcome
+from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
+from reconciler.plan.plan import Plan, plan_from_document
+from reconciler.queries.fragment_codec import ROW_TYPES, fragment_from_row, fragment_to_row
+from reconciler.queries.fragments import Fragment
+from reconciler.state.blobs import files_from_blob, files_to_blob
+from reconciler.state.lease import SqliteLease
+from reconciler.state.records import Records
+from reconciler.state.state_tables import Columns, LocalBackend, StateTables, matching, shard_of
+from reconciler.table.filetable import FileTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RETENTION_MS = 90 * 86_400_000
+"""How long fragments are kept after their import: they hold customers' literals."""
+
+_OPTIONAL = {"recorded_bytes", "duration_ms", "unbound"}
+FRAGMENTS: Columns = (
+    ("shard", "int"),
+    ("imported_ms", "long"),
+    *((name, kind + "?" if name in _OPTIONAL else kind) for name, kind in ROW_TYPES),
+)
+SKETCHES: Columns = (
+    ("shard", "int"),
+    ("table_uuid", "string"),
+    ("path", "string"),
+    ("stored_ms", "long"),
+    ("body", "binary"),
+)
+LEDGER: Columns = (
+    ("kind", "string"),
+    ("table_uuid", "string"),
+    ("plan_id", "string"),
+    ("attempt_id", "string"),
+    ("batch", "int"),
+    ("action_id", "string"),
+    ("at_ms", "long"),
+    ("body", "string"),
+    ("blob", "binary?"),
+)
+LEDGER_FIELDS = tuple(name for name, _ in LEDGER if name != "blob")
+INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, RESERVED, SETTLED = (
+    "intent", "outcome", "prediction", "read-check", "inputs", "reserved", "settled",
+)  # fmt: skip
+HEAVY_KINDS = (INTENT, INPUTS)
+
+
+def state_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return $LAYOUTCTL_STATE, else layoutctl below $XDG_STATE_HOME or ~/.local/state."""
+    env = os.environ if environ is None else environ
+    if env.get("LAYOUTCTL_STATE"):
+        return Path(env["LAYOUTCTL_STATE"]).expanduser().absolute()
+    home = env.get("XDG_STATE_HOME") or str(
+        Path(env.get("HOME", "~")).expanduser() / ".local/state"
+    )
+    return Path(home) / "layoutctl"
+
+
+def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of decoded manifests, which can be removed at any time.
+
+    $LAYOUTCTL_CACHE, else layoutctl below $XDG_CACHE_HOME or ~/.cache.
+    """
+    env = os.environ if environ is None else environ
+    if env.get("LAYOUTCTL_CACHE"):
+        return Path(env["LAYOUTCTL_CACHE"]).expanduser().absolute()
+    home = env.get("XDG_CACHE_HOME") or str(Path(env.get("HOME", "~")).expanduser() / ".cache")
+    return Path(home) / "layoutctl"
+
+
+class Store(ABC):
+    """A state store. Implements plan.execution.Ledger; `lease` creates a Lease.
+
+    Plans, approvals, cursors, counts and notes are kept by the subclass; fragments, sketches and
+    ledger are Iceberg tables of any backend, and are here.
+    """
+
+    heavy_table = "ledger"
+    """Table of intents and zone maps: large rows that are read only by table."""
+
+    def __init__(self, tables: StateTables):
+        self._tables = tables
+
+    @abstractmethod
+    def lease(self) -> Lease: ...
+
+    @abstractmethod
+    def put_plan(self, plan: Plan) -> None:
+        """Store a frozen plan as the standing one of (table, policy)."""
+
+    @abstractmethod
+    def get_plan(self, plan_id: str) -> Plan | None: ...
+
+    @abstractmethod
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        """Return the plan proposed last for the table under the policy, if one is stored."""
+
+    @abstractmethod
+    def drop_plan(self, plan_id: str) -> None: ...
+
+    @abstractmethod
+    def approve(self, plan_id: str, policy: str) -> None:
+        """Record that a person approved the plan while that policy (loop.step.policy_key) governed
+        the table.
+
+        A plan's id does not include budgets, windows and suspension: another policy with the same
+        layout gives the same plan, and needs its own approval. Raises UserError for a plan that is
+        unknown here.
+        """
+
+    @abstractmethod
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        """Return whether it was approved under that policy; None: under any."""
+
+    @abstractmethod
+    def cursor(self, source: str) -> str | None:
+        """Return how far a source has been imported, in the reader's own terms."""
+
+    @abstractmethod
+    def set_cursor(self, source: str, value: str) -> None: ...
+
+    @abstractmethod
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None: ...
+
+    @abstractmethod
+    def skips(self, table_uuid: str | None) -> dict[str, int]: ...
+
+    @abstractmethod
+    def note(self, key: str) -> Any:
+        """Return a small JSON value, such as a measured rho; None if there is none."""
+
+    @abstractmethod
+    def set_note(self, key: str, value: Any) -> None: ...
+
+    # Fragments
+
+    def append_fragments(self, fragments: Iterable[Fragment]) -> None:
+        """Store fragments in one commit.
+
+        Storing the same ones again does not change what `fragments` returns: an import that died
+        before its cursor was set may be repeated.
+        """
+        now = _now_ms()
+        rows = [
+            {"shard": shard_of(item.table_uuid), "imported_ms": now, **fragment_to_row(item)}
+            for item in fragments
+        ]
+        self._tables.append("fragments", FRAGMENTS, rows, _recent_and_distinct)
+
+    def fragments(self, table_uuid: str) -> list[Fragment]:
+        """Return the fragments of the table within the retention, by event time."""
+        where = matching(
+            {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
+            {"imported_ms": _now_ms() - RETENTION_MS},
+        )
+        found = self._tables.scan("fragments", FRAGMENTS, where, [name for name, _ in ROW_TYPES])
+        if found is None:
+            return []
+        distinct = found.group_by(found.column_names).aggregate([])
+        items = [fragment_from_row(row) for row in distinct.to_pylist()]
+        return sorted(items, key=lambda item: (item.event_ms, item.source, item.position))
+
+    # Sketches
+
+    def put_sketches(self, table_uuid: str, sketches: Mapping[str, bytes]) -> None:
+        """Store encoded sketches by data file path, in one commit."""
+        now, shard = _now_ms(), shard_of(table_uuid)
+        rows = [
+            {"shard": shard, "table_uuid": table_uuid, "path": path, "stored_ms": now, "body": body}
+            for path, body in sketches.items()
+        ]
+        self._tables.append("sketches", SKETCHES, rows, _recent_sketches)
+
+    def sketches(self, table_uuid: str, paths: Sequence[str]) -> dict[str, list[bytes]]:
+        """Return the encoded sketches of the data files that have some, oldest first."""
+        where = matching({"shard": shard_of(table_uuid), "table_uuid": table_uuid})
+        found = self._tables.scan("sketches", SKETCHES, where, ("path", "stored_ms", "body"))
+        if found is None:
+            return {}
+        wanted = set(paths)
+        out: dict[str, list[bytes]] = {}
+        for row in found.sort_by("stored_ms").to_pylist():
+            if row["path"] in wanted:
+                out.setdefault(row["path"], []).append(row["body"])
+        return out
+
+    # Ledger
+
+    def record_intent(self, intent: Intent) -> None:
+        self._record([_ledger_row(INTENT, intent, "", asdict(intent))])
+
+    def record_outcomes(self, intent: Intent, outcomes: tuple[Outcome, ...]) -> None:
+        self._record([_ledger_row(OUTCOME, intent, o.action_id, asdict(o)) for o in outcomes])
+
+    def open_intents(self, table_uuid: str) -> tuple[Intent, ...]:
+        """Return the intents whose last outcome is missing or unknown, oldest first."""
+        rows = self._ledger(table_uuid, (INTENT, OUTCOME))
+        last = {
+            (row["attempt_id"], row["batch"], row["action_id"]): json.loads(row["body"])["state"]
+            for row in rows
+            if row["kind"] == OUTCOME
+        }
+        unknown = {key[:2] for key, state in last.items() if state == UNKNOWN_OUTCOME}
+        known = {key[:2] for key in last} - unknown
+        return tuple(
+            _intent(json.loads(row["body"]))
+            for row in rows
+            if row["kind"] == INTENT and (row["attempt_id"], row["batch"]) not in known
+        )
+
+    def intents(self, table_uuid: str) -> tuple[Intent, ...]:
+        """Return every intent recorded for the table, oldest first."""
+        rows = self._ledger(table_uuid, (INTENT,))
+        return tuple(_intent(json.loads(row["body"])) for row in rows)
+
+    def outcomes(self, table_uuid: str) -> tuple[Outcome, ...]:
+        """Return every outcome recorded for the table, in order of time.
+
+        A later one of the same action and batch replaces an earlier one.
+        """
+        return tuple(entry.outcome for entry in self.ledger(table_uuid))
+
+    def ledger(self, table_uuid: str | None = None) -> tuple[LedgerEntry, ...]:
+        """Return outcomes with the predictions that they are compared with, of one table or of
+        all."""
+        rows = self._ledger(table_uuid, (OUTCOME,))
+        plans = None if table_uuid is None else tuple({row["plan_id"] for row in rows})
+        predictions = {
+            (row["plan_id"], row["action_id"]): json.loads(row["body"])
+            for row in (self._ledger(None, (PREDICTION,), plans) if rows else ())
+        }
+        latest = {(row["attempt_id"], row["batch"], row["action_id"]): row for row in rows}
+        return tuple(
+            LedgerEntry(
+                row["table_uuid"],
+                row["plan_id"],
+                row["at_ms"],
+                Outcome(**json.loads(row["body"])),
+                predictions.get((row["plan_id"], row["action_id"]), {}),
+            )
+            for row in latest.values()
+        )
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Record a reservation before the work: it counts against budgets in full until it is
+        settled."""
+        row = _plain_row(
+            RESERVED, reservation.plan_id, "", asdict(reservation), reservation.table_uuid
+        )
+        self._record([{**row, "attempt_id": reservation.id}])
+
+    def settle(self, reservation: Reservation) -> None:
+        """Settle a reservation: from now on only the recorded outcomes count."""
+        row = _plain_row(SETTLED, reservation.plan_id, "", {}, reservation.table_uuid)
+        self._record([{**row, "attempt_id": reservation.id}])
+
+    def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
+        """Return every reservation of one table or of all, oldest first."""
+        rows = self._ledger(table_uuid, (RESERVED, SETTLED))
+        settled = {row["attempt_id"] for row in rows if row["kind"] == SETTLED}
+        return tuple(
+            Reservation(
+                **{
+                    **json.loads(row["body"]),
+                    "at_ms": row["at_ms"],
+                    "settled": row["attempt_id"] in settled,
+                }
+            )
+            for row in rows
+            if row["kind"] == RESERVED
+        )
+
+    def record_prediction(self, plan_id: str, action_id: str, predicted: Mapping[str, Any]) -> None:
+        self._record([_plain_row(PREDICTION, plan_id, action_id, dict(predicted))])
+
+    def record_read_check(self, table_uuid: str, check: ReadCheck) -> None:
+        self._record([_plain_row(READ_CHECK, check.plan_id, "", asdict(check), table_uuid)])
+
+    def read_checks(self, table_uuid: str) -> tuple[ReadCheck, ...]:
+        rows = self._ledger(table_uuid, (READ_CHECK,))
+        return tuple(ReadCheck(**json.loads(row["body"])) for row in rows)
+
+    def record_old_zone_maps(self, plan_id: str, action_id: str, files: FileTable) -> None:
+        """Store the inputs of an action as they were, to measure its savings later."""
+        row = _plain_row(INPUTS, plan_id, action_id, {"files": len(files)})
+        self._record([{**row, "blob": files_to_blob(files)}])
+
+    def old_zone_maps(self, plan_id: str, action_id: str) -> FileTable | None:
+        """Return the inputs of an action before it ran, without delete load."""
+        where = matching({"kind": INPUTS, "plan_id": plan_id, "action_id": action_id})
+        found = self._tables.scan(self.heavy_table, LEDGER, where, ("at_ms", "blob"))
+        if found is None or not found.num_rows:
+            return None
+        return files_from_blob(found.sort_by("at_ms").column("blob")[-1].as_py())
+
+    def _record(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write one kind of rows in one commit."""
+        heavy = bool(rows) and rows[0]["kind"] in HEAVY_KINDS
+        self._tables.append(self.heavy_table if heavy else "ledger", LEDGER, rows)
+
+    def _ledger(
+        self,
+        table_uuid: str | None,
+        kinds: Sequence[str],
+        plan_ids: tuple[str, ...] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return rows of these kinds in order of time; None: of any table, of any plan."""
+        equal: dict[str, Any] = {"kind": tuple(kinds)}
+        if table_uuid is not None:
+            equal["table_uuid"] = table_uuid
+        if plan_ids is not None:
+            equal["plan_id"] = plan_ids
+        found = self._tables.scan("ledger", LEDGER, matching(equal), LEDGER_FIELDS)
+        return [] if found is None else found.sort_by("at_ms").to_pylist()
+
+
+class StateStore(Store):
+    """State below a directory: everything outside the Iceberg tables is SQLite."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self._records = Records(directory / "state.db")
+        super().__init__(StateTables(LocalBackend(directory, self._records)))
+
+    def lease(self) -> SqliteLease:
+        return SqliteLease(self._records)
+
+    def put_plan(self, plan: Plan) -> None:
+        self._records.put_plan(plan.id, plan.table_uuid, plan.policy_hash, plan.document())
+
+    def get_plan(self, plan_id: str) -> Plan | None:
+        body = self._records.get_plan(plan_id)
+        return None if body is None else plan_from_document(body)
+
+    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
+        body = self._records.standing_plan(table_uuid, policy_hash)
+        return None if body is None else plan_from_document(body)
+
+    def drop_plan(self, plan_id: str) -> None:
+        self._records.drop_plan(plan_id)
+
+    def approve(self, plan_id: str, policy: str) -> None:
+        self._records.approve(plan_id, policy)
+
+    def approved(self, plan_id: str, policy: str | None = None) -> bool:
+        return self._records.approved(plan_id, policy)
+
+    def cursor(self, source: str) -> str | None:
+        return self._records.cursor(source)
+
+    def set_cursor(self, source: str, value: str) -> None:
+        self._records.set_cursor(source, value)
+
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
+        self._records.record_skips(table_uuid, counts)
+
+    def skips(self, table_uuid: str | None) -> dict[str, int]:
+        return self._records.skips(table_uuid)
+
+    def note(self, key: str) -> Any:
+        return self._records.note(key)
+
+    def set_note(self, key: str, value: Any) -> None:
+        self._records.set_note(key, value)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _ledger_row(kind: str, intent: Intent, action_id: str, body: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "table_uuid": intent.table_uuid,
+        "plan_id": intent.plan_id,
+        "attempt_id": intent.attempt_id,
+        "batch": intent.batch,
+        "action_id": action_id,
+        "at_ms": _now_ms(),
+        "body": json.dumps(body, separators=(",", ":")),
+        "blob": None,
+    }
+
+
+def _plain_row(
+    kind: str, plan_id: str, action_id: str, body: Any, table_uuid: str = ""
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "table_uuid": table_uuid,
+        "plan_id": plan_id,
+        "attempt_id": "",
+        "batch": 0,
+        "action_id": action_id,
+        "at_ms": _now_ms(),
+        "body": json.dumps(body, separators=(",", ":")),
+        "blob": None,
+    }
+
+
+def _intent(body: dict[str, Any]) -> Intent:
+    lists = ("table", "action_ids", "inputs", "outputs", "commits")
+    values: dict[str, Any] = {key: tuple(v) if key in lists else v for key, v in body.items()}
+    return Intent(**values)
+
+
+def _recent_and_distinct(rows: pa.Table) -> pa.Table:
+    """Return fragments within the retention, each once (its earliest import counts)."""
+    import pyarrow.compute as pc
+
+    rows = rows.filter(pc.greater_equal(rows.column("imported_ms"), _now_ms() - RETENTION_MS))
+    keys = [name for name in rows.column_names if name != "imported_ms"]
+    merged = rows.group_by(keys).aggregate([("imported_ms", "min")])
+    renamed = merged.rename_columns({"imported_ms_min": "imported_ms"})
+    return renamed.select(rows.column_names).cast(rows.schema)
+
+
+def _recent_sketches(rows: pa.Table) -> pa.Table:
+    """Return sketches within the retention: like literals they are customers' values."""
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.greater_equal(rows.column("stored_ms"), _now_ms() - RETENTION_MS))

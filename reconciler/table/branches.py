@@ -1,0 +1,75 @@
+"""Finds branches that could not be published any more after a rewrite of main
+(write-audit-publish).
+
+One question for every reader: of a plan (on an observation), and of a job, before it works and
+again at its commit (on the live table, spark.standing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from reconciler.table.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch other than main. on_main: its head is a snapshot of main's history."""
+
+    name: str
+    snapshot_id: int
+    on_main: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """What main's rewrite may get in the way of. head: of main. audited: write.wap.enabled is set.
+
+    staged: (snapshot id, wap.id) of snapshots outside of main's history; published: the wap.ids
+    that main's history holds. Both are asked for of audited tables only.
+    """
+
+    head: int | None
+    others: tuple[Branch, ...]
+    audited: bool = False
+    staged: tuple[tuple[int, str], ...] = ()
+    published: Collection[str] = ()
+
+
+def live_branch(branches: Branches) -> str:
+    """Return the first live branch, as `branch audit` or `staged snapshot 7 (wap.id q1)`, "" if
+    none.
+
+    A branch is live if its head is not in main's history: a rewrite of main would prevent its
+    fast-forward. With write.wap.enabled a branch that is still at main's head is live too.
+    """
+    for branch in branches.others:
+        at_head = branches.audited and branch.snapshot_id == branches.head
+        if not branch.on_main or at_head:
+            return f"branch {branch.name}"
+    for snapshot_id, wap_id in branches.staged:
+        if wap_id not in branches.published:
+            return f"staged snapshot {snapshot_id} (wap.id {wap_id})"
+    return ""
+
+
+def of_observation(observation: Observation) -> Branches:
+    on_main = {snapshot.snapshot_id for snapshot in observation.ancestry}
+    audited = observation.properties.get("write.wap.enabled") == "true"
+    others = tuple(
+        Branch(ref.name, ref.snapshot_id, ref.snapshot_id in on_main)
+        for ref in observation.refs
+        if ref.name != "main" and ref.type == "branch"
+    )
+    if not audited:
+        return Branches(observation.snapshot_id, others)
+    staged = ((s.snapshot_id, s.summary.get("wap.id")) for s in observation.other_snapshots)
+    published = (s.summary.get("published-wap-id") for s in observation.ancestry)
+    return Branches(
+        observation.snapshot_id,
+        others,
+        audited,
+        tuple((snapshot_id, wap_id) for snapshot_id, wap_id in staged if wap_id),
+        frozenset(wap_id for wap_id in published if wap_id),
+    )

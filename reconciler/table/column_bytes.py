@@ -1,0 +1,218 @@
+"""Predicts the bytes of a column in a file not written yet, from the files that hold it now.
+
+A Parquet column chunk is a dictionary of its distinct values and an index of log2(distinct) bits
+per row, or plain values if a dictionary would not pay. Merging many small files writes a dictionary
+once instead of many times, and sorting leaves fewer distinct values per row group: utilization has
+to be adjusted for encoding and compression (WAIR section 5.2). The effect of compression on either
+part is taken from the files themselves, so that writing them again unchanged predicts no change.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.table.filetable import Float64
+from reconciler.table.row_group_bytes import PAGE_ROWS
+
+MOST_DISTINCT = 1e15
+"""A domain so large that no value ever repeats."""
+
+HALVINGS = 60
+
+REPEATS_MORE = 0.9
+"""A column without a dictionary gets one if that takes this share of its present bytes."""
+
+SELDOM_REPEATED = 0.9
+"""From this share of distinct values in a page on, compressors find no value twice."""
+
+RUN_BYTES = 4
+"""Bytes of one run in an index: its length and the number of its value."""
+
+PAGE_HEADER, DICTIONARY_HEADER = 60.0, 24.0
+"""Bytes of a column chunk that do not grow with its values: headers, statistics, frames."""
+
+DOMAINS = tuple(np.exp2(np.arange(0.0, 50.0, 1.0 / 16.0)).tolist())
+
+INDEX_SLACK = 0.06
+"""Bits per row by which an index may exceed its whole bits: headers of runs and pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column as the files hold it now, on average over their row groups.
+
+    rows: of a row group. bytes: stored per row. dictionary: stored bytes of the dictionary page per
+    row, 0 if values are plain. distinct: values of one row group. width: bytes of a raw value.
+    ordered: rows are in the column's order, which makes it smaller. skew: entropy of its values
+    divided by that of the same number of equally frequent ones.
+    """
+
+    rows: float
+    bytes: float
+    dictionary: float
+    distinct: float
+    width: int
+    ordered: bool = False
+    skew: float = 1.0
+
+    @property
+    def overhead(self) -> float:
+        return PAGE_HEADER + (DICTIONARY_HEADER if self.dictionary > 0.0 else 0.0)
+
+    @property
+    def per_value(self) -> float:
+        """Stored bytes of one plain value: a dictionary page holds its values plainly."""
+        if self.dictionary <= 0.0:
+            return max(self.bytes - PAGE_HEADER / self.rows, 0.0)
+        return max(self.dictionary * self.rows - DICTIONARY_HEADER, 0.0) / self.distinct
+
+    @property
+    def per_index_bit(self) -> float:
+        """Stored bits of one bit of the index: below 1 where values are skewed or in runs."""
+        if self.dictionary <= 0.0:
+            return 1.0
+        index = max(self.bytes - self.dictionary - PAGE_HEADER / self.rows, 0.0)
+        return 8.0 * index / _bits(np.array(self.distinct)).item()
+
+
+def bytes_per_row(
+    now: StoredColumn,
+    rows: Float64,
+    domain: Float64,
+    *,
+    reordered: bool = False,
+    reach: Float64 | None = None,
+) -> Float64:
+    """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
+    ones.
+
+    reordered: another column's order gives rows new neighbours. Then a plain number costs its bits
+    (reach: from the least to the greatest of them, None if values are not whole numbers; in the
+    present order a value may follow from the one before it), and a column in whose order the rows
+    are now loses its runs. Otherwise it is never more than now: a writer that did better will
+    hardly do worse.
+    """
+    distinct = distinct_in(domain, rows)
+    loses_runs = reordered and now.ordered
+    per_bit = max(now.per_index_bit, now.skew) if loses_runs else now.per_index_bit
+    coded = per_bit * _bits(distinct) / 8.0 + now.per_value * distinct / rows
+    plain = np.full(len(rows), now.per_value)
+    if reordered and reach is not None:
+        plain = np.maximum(plain, np.minimum(_random_bytes(domain, reach, rows), now.width))
+    found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
+    return found if loses_runs else np.minimum(found, now.bytes)
+
+
+def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
+    """Return the stored bytes of numbers in random order.
+
+    If they repeat within a page, choosing between the distinct ones costs bytes; if they do not,
+    their digits do, for example of times that are whole seconds in microseconds. Compressors work
+    on bytes, so the last, partly filled byte is counted half-way as a whole one.
+    """
+    page = np.minimum(rows, PAGE_ROWS)
+    repeats = distinct_in(domain, page) < SELDOM_REPEATED * page
+    whole = _bits(np.where(repeats, domain, np.maximum(reach, domain))) / 8.0
+    return (whole + np.ceil(whole)) / 2.0
+
+
+def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.NDArray[np.bool_]:
+    """Return whether Java's writer keeps the dictionary.
+
+    It drops it if index and dictionary of the first page are not smaller than the raw values. A
+    dictionary that is missing now stays missing unless values repeat more: the domain is an
+    estimate, the missing dictionary is a fact.
+    """
+    limit = 1.0
+    if now.dictionary <= 0.0:
+        told = np.array([now.rows])
+        own = _dictionary_share(now, told, domain_of(np.array([now.distinct]), told)).item()
+        limit = REPEATS_MORE * min(own, 1.0)
+    return _dictionary_share(now, rows, domain) < limit
+
+
+def _dictionary_share(now: StoredColumn, rows: Float64, domain: Float64) -> Float64:
+    """Return the bytes of index and dictionary of a first page, divided by its raw values."""
+    page = np.minimum(rows, PAGE_ROWS)
+    distinct = distinct_in(domain, page)
+    return (distinct * now.width + page * np.ceil(_bits(distinct)) / 8.0) / (page * now.width)
+
+
+def _bits(distinct: Float64) -> Float64:
+    return np.log2(np.maximum(distinct, 2.0))
+
+
+def distinct_in(domain: Float64, rows: Float64) -> Float64:
+    """Return the distinct values among rows drawn evenly from a domain: D (1 - e^(-n/D))."""
+    return np.minimum(-domain * np.expm1(-rows / domain), rows)
+
+
+def domain_of(distinct: Float64, rows: Float64) -> Float64:
+    """Return the domain that shows this many distinct values in this many rows: inverts
+    `distinct_in`."""
+    low, high = np.zeros(len(rows)), np.full(len(rows), np.log(MOST_DISTINCT))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        short = distinct_in(np.exp(middle), rows) < distinct
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return np.exp(high)
+
+
+def extrapolated(
+    seen: Float64, once: Float64, twice: Float64, sampled: Float64, rows: Float64
+) -> Float64:
+    """Return the distinct values in `rows` rows, from a sample with `seen` distinct, `once`,
+    `twice` counts.
+
+    f0 = f1 (f1 - 1) / (2 (f2 + 1)) values are unseen (Chao, "Nonparametric Estimation of the Number
+    of Classes in a Population", bias-corrected); n* further rows show f0 (1 - (1 - f1 / (n f0 +
+    f1))^n*) of them (Colwell et al., "Models and Estimators Linking Individual-Based and
+    Sample-Based Rarefaction, Extrapolation and Comparison of Assemblages", Eq. 9).
+    """
+    unseen = once * np.maximum(once - 1.0, 0.0) / (2.0 * (twice + 1.0))
+    further = np.maximum(rows - sampled, 0.0)
+    chance = once / np.maximum(sampled * unseen + once, 1.0)
+    found = unseen * -np.expm1(further * np.log1p(-np.minimum(chance, 1.0 - 1e-12)))
+    return np.minimum(seen + found, np.maximum(rows, 1.0))
+
+
+def distinct_from_runs(rows: float, index_bytes: float) -> float:
+    """Return the distinct values of a chunk whose rows are in the column's order: one run per
+    value."""
+    return min(max((index_bytes - PAGE_HEADER) / RUN_BYTES, 1.0), max(rows, 1.0))
+
+
+def distinct_from_index(rows: float, index_bytes: float) -> float:
+    """Return the distinct values of a dictionary, from the bytes of its index in a chunk of `rows`
+    rows.
+
+    The index of a page has whole bits for the values seen so far, so the average over pages shows
+    more than the bits of one chunk. The result is the middle, on the scale of bits, between the
+    smallest and the largest domain that fit. If no domain is too large to fit, the values count as
+    never repeating.
+    """
+    bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
+    ends = np.append(np.arange(PAGE_ROWS, rows, PAGE_ROWS), max(rows, 1.0))
+
+    def used(domain: float) -> float:
+        return _index_bits(domain, ends)
+
+    least = min(bits - INDEX_SLACK, used(DOMAINS[-1]))
+    first = bisect.bisect_left(DOMAINS, least, key=used)
+    after = bisect.bisect_right(DOMAINS, used(DOMAINS[first]), key=used)
+    if after == len(DOMAINS):
+        return max(rows, 1.0)
+    middle = np.array([np.sqrt(DOMAINS[first] * DOMAINS[after - 1])])
+    return float(np.rint(distinct_in(middle, ends[-1:])[0]))
+
+
+def _index_bits(domain: float, ends: Float64) -> float:
+    """Return the bits per row of the index of a chunk of rows drawn from the domain; ends: of its
+    pages."""
+    seen = distinct_in(np.full(len(ends), domain), ends)
+    whole = np.ceil(np.log2(np.maximum(np.rint(seen), 1.0)))
+    return float(whole @ np.diff(ends, prepend=0.0) / ends[-1])

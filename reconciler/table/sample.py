@@ -1,0 +1,62 @@
+"""Row samples and row groups: additions to the file table from footers and sketches.
+
+`RowGroups` lists the row groups of files whose footer has been read; `RowSample` is a pooled joint
+sample of rows. `reconciler.state.sketch` fills both; utilization and what-if read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.table.filetable import Array, Bool, ColumnBounds, Int64
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Row groups of the files with a known footer, in file order. Arrays have shape [row groups].
+
+    file: row of the file table. records: rows. columns: zone maps by field id (sizes = compressed
+    column chunk bytes). column_sizes: compressed chunk bytes by field id, every leaf column.
+    encoded: bytes of the row group before compression, None if that was not read.
+    dictionary: stored bytes of the dictionary page by field id, 0 without one, UNKNOWN if the
+    footer does not say; None if that was not read.
+    footer_bytes: int64[files], UNKNOWN if the footer has not been read; has_footer likewise.
+    """
+
+    file: Int64
+    records: Int64
+    columns: Mapping[int, ColumnBounds]
+    column_sizes: Mapping[int, Int64]
+    footer_bytes: Int64
+    has_footer: Bool
+    encoded: Int64 | None = None
+    dictionary: Mapping[int, Int64] | None = None
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """A joint sample of rows over the predicate columns. Arrays have shape [rows].
+
+    values: by field id, the column's domain (`values`); null: by field id, bool. weight: table rows
+    that each sampled row represents. file: row of the file table it came from.
+    """
+
+    values: Mapping[int, Array]
+    null: Mapping[int, Bool]
+    weight: npt.NDArray[np.float64]
+    file: Int64
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def take(self, index: Array) -> RowSample:
+        return RowSample(
+            {key: value[index] for key, value in self.values.items()},
+            {key: value[index] for key, value in self.null.items()},
+            self.weight[index],
+            self.file[index],
+        )

@@ -1,0 +1,130 @@
+"""The part of an Iceberg schema and partition spec that layout decisions need, without pyiceberg.
+
+Columns are identified by field id everywhere; names are only for people. A nested struct leaf has a
+dotted name; elements of lists and maps have no usable bounds and are listed as not judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from reconciler.table.values import Kind, kind_of
+
+UNKNOWN_TO_SPARK = ("time", "timestamp_ns", "timestamptz_ns", "geometry", "geography")
+METADATA_COLUMNS = frozenset(
+    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id",
+     "_last_updated_sequence_number")
+)  # fmt: skip
+"""Names of the columns that Iceberg's readers add to rows; a table's own columns of these names
+hide them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A leaf column. type: Iceberg's string; repeated: it is inside a list or map."""
+
+    field_id: int
+    name: str
+    type: str
+    required: bool = False
+    repeated: bool = False
+
+    @property
+    def kind(self) -> Kind | None:
+        return None if self.repeated else kind_of(self.type)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """name_mapping: (path of names, field id) of the columns of files that were written without
+    field ids ("Column Projection" of the Iceberg specification); () if the table has none. alike:
+    `names_alike`."""
+
+    schema_id: int
+    fields: tuple[Field, ...]
+    name_mapping: tuple[tuple[tuple[str, ...], int], ...] = ()
+    alike: tuple[str, ...] = ()
+
+    @cached_property
+    def by_id(self) -> dict[int, Field]:
+        return {field.field_id: field for field in self.fields}
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    def find(self, name: str) -> Field | None:
+        """Return the field by exact name, else case-insensitively if that is unambiguous."""
+        exact = self.by_name.get(name)
+        if exact is not None:
+            return exact
+        folded = [field for field in self.fields if field.name.lower() == name.lower()]
+        return folded[0] if len(folded) == 1 else None
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Return the top-level columns that are named like metadata columns."""
+        tops = dict.fromkeys(field.name.partition(".")[0] for field in self.fields)
+        return tuple(name for name in tops if name in METADATA_COLUMNS)
+
+    @property
+    def unwritable(self) -> tuple[Field, ...]:
+        """Return the columns whose types Spark, which writes the files, does not support."""
+        return tuple(
+            field for field in self.fields if field.type.partition("(")[0] in UNKNOWN_TO_SPARK
+        )
+
+    def name_of(self, field_id: int) -> str:
+        field = self.by_id.get(field_id)
+        return field.name if field else f"(dropped column {field_id})"
+
+
+def names_alike(body: Any, within: str = "") -> tuple[str, ...]:
+    """Return columns, and fields of one struct, whose names differ only in case.
+
+    Spark with its default settings cannot distinguish them. body: a schema or one of its types, as
+    the Iceberg specification writes them in JSON ("Appendix C"); within: the name of the enclosing
+    field, with a dot at its end.
+    """
+    if not isinstance(body, Mapping):
+        return ()
+    fields = body.get("fields", ())
+    folded = Counter(str(field["name"]).lower() for field in fields)
+    found = [f"{within}{f['name']}" for f in fields if folded[str(f["name"]).lower()] > 1]
+    for field in fields:
+        found += names_alike(field["type"], f"{within}{field['name']}.")
+    for part in ("element", "key", "value"):
+        found += names_alike(body.get(part), f"{within}{part}.")
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """transform: Iceberg's string form, e.g. "identity", "bucket[16]", "truncate[4]", "month"."""
+
+    source_id: int
+    field_id: int
+    transform: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    spec_id: int
+    fields: tuple[PartitionField, ...] = ()
+
+    @property
+    def unpartitioned(self) -> bool:
+        return all(field.transform == "void" for field in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class SortColumn:
+    """One column of a sort order or clustering key. direction: "asc" | "desc"."""
+
+    field_id: int
+    direction: str = "asc"

@@ -1,0 +1,341 @@
+"""The chain of one TableLayout: each behaviour by name, the whole by laws over random states."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.api.conditions import Reason
+from reconciler.operator.decide import (
+    Adopt,
+    Charge,
+    CreateAgain,
+    DropReservation,
+    JobSeen,
+    Launch,
+    LayoutInput,
+    Phase,
+    PodSeen,
+    ProposalState,
+    Propose,
+    Record,
+    Retire,
+    Settle,
+    Stall,
+    StopJob,
+    Trouble,
+    Wait,
+    decide,
+)
+
+NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
+MINUTE = dt.timedelta(minutes=1)
+PLAN, DIGEST = "p-3f9a1c0b77de4c21a0be", "sha256:" + "a" * 64
+
+JOB = JobSeen("tl-x-1", "job-uid", "uid", PLAN, DIGEST, 1, Phase.RUNNING, NOW - MINUTE)
+RECORD = Record("tl-x-1", "job-uid", PLAN, DIGEST, 1, Phase.RUNNING, NOW - MINUTE, 300, 7)
+AHEAD = replace(RECORD, uid="", phase=Phase.PENDING)
+PROPOSAL = ProposalState(PLAN, DIGEST, (Charge(100, 2.5), Charge(200, 4.0), Charge(50, 1.0)), 2)
+FREE = LayoutInput(
+    now=NOW,
+    leading=True,
+    uid="uid",
+    jobs=(),
+    pods=(),
+    due=NOW + 10 * MINUTE,
+    known_plans={PLAN: DIGEST},
+    proposal=PROPOSAL,
+)
+
+
+def test_admitted_work_is_launched_with_the_charges_of_the_admitted_prefix():
+    decision = decide(FREE)
+    assert isinstance(decision, Launch)
+    candidate = decision.candidate
+    assert (candidate.actions, candidate.rewrite_bytes, candidate.cpu_seconds) == (2, 300, 7)
+    assert candidate.attempt == 1
+
+
+def test_a_cut_short_attempt_is_settled_while_old_evidence_holds_the_next_job():
+    left = replace(PROPOSAL, rests_on_workload=True, cut_short=("p-old", "sha256:old"))
+    decision = decide(replace(FREE, proposal=left, workload_stale="the import fails"))
+    assert isinstance(decision, Launch)
+    assert (decision.candidate.plan_id, decision.candidate.actions) == ("p-old", 0)
+    fresh = decide(replace(FREE, proposal=left))
+    assert isinstance(fresh, Launch) and fresh.candidate.actions > 0
+
+
+def test_a_second_attempt_has_a_number_of_its_own():
+    ended = replace(JOB, phase=Phase.FAILED, attempt=3)
+    settled = replace(RECORD, phase=Phase.FAILED, attempt=2)
+    decision = decide(replace(FREE, jobs=(ended,), record=settled))
+    assert isinstance(decision, Launch)
+    assert decision.candidate.attempt == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "reason"),
+    [
+        ({"leading": False}, Wait, ""),
+        ({"jobs": None}, Wait, "BackOff"),
+        ({"pods": (PodSeen("p", False),)}, Wait, "RewriteRunning"),
+        ({"suspended": "spec.suspend is set"}, Wait, "Suspended"),
+        ({"catalog_down": "refused"}, Wait, "CatalogUnavailable"),
+        ({"owner": "elsewhere"}, Stall, "OwnedElsewhere"),
+        ({"invalid": ("InvalidSpec", "bad")}, Stall, "InvalidSpec"),
+        ({"trouble": Trouble("ConflictLoop", "five")}, Stall, "ConflictLoop"),
+        ({"trouble": Trouble(message="once", until=NOW + MINUTE)}, Wait, "BackOff"),
+        ({"proposal": None}, Propose, None),
+        (
+            {"proposal": replace(PROPOSAL, admitted=0, reason="OverBudget", message="m")},
+            Wait,
+            "OverBudget",
+        ),
+        ({"proposal": replace(PROPOSAL, pending=(), admitted=0)}, Wait, "NothingToDo"),
+        (
+            {
+                "proposal": replace(
+                    PROPOSAL,
+                    pending=(),
+                    admitted=0,
+                    rests=(Reason.OBJECTIVE_UNREACHABLE, "it would take"),
+                )
+            },
+            Wait,
+            "ObjectiveUnreachable",
+        ),
+        (
+            {
+                "proposal": replace(PROPOSAL, rests_on_workload=True),
+                "workload_stale": "the import fails",
+            },
+            Wait,
+            "TablesPending",
+        ),
+        ({"deleting": NOW - MINUTE}, Retire, None),
+    ],
+)
+def test_what_stands_in_the_way_is_named(changes, kind, reason):
+    decision = decide(replace(FREE, **changes))
+    assert isinstance(decision, kind)
+    if reason is not None:
+        assert decision.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, Wait),
+        ({"deleting": NOW - MINUTE}, StopJob),
+        ({"suspended": "yes"}, StopJob),
+        ({"stop": ("OutsideWindow", "closed")}, StopJob),
+        ({"catalog_down": "refused"}, Wait),
+        ({"record": None}, Adopt),
+        ({"record": AHEAD}, Adopt),
+        ({"jobs": (replace(JOB, owner_uid="other"),)}, Stall),
+        ({"jobs": (replace(JOB, digest="sha256:b", plan_id="p-x"),), "record": None}, Stall),
+        ({"jobs": (JOB, replace(JOB, name="tl-x-2", uid="u2", attempt=2))}, StopJob),
+        ({"jobs": (replace(JOB, deleting=True),), "suspended": "yes"}, Wait),
+        ({"jobs": (replace(JOB, phase=Phase.FAILED),)}, Settle),
+        ({"jobs": (replace(JOB, phase=Phase.FAILED),), "catalog_down": "refused"}, Wait),
+        ({"jobs": ()}, Settle),
+        ({"jobs": (), "pods": (PodSeen("p", False),)}, Wait),
+        ({"jobs": (), "deleting": NOW - MINUTE, "catalog_down": "refused"}, Settle),
+        ({"deleting": NOW - 11 * MINUTE}, Retire),
+        (
+            {
+                "jobs": (replace(JOB, phase=Phase.PENDING, created=NOW - 11 * MINUTE),),
+                "record": replace(RECORD, phase=Phase.PENDING),
+            },
+            StopJob,
+        ),
+    ],
+)
+def test_a_job_that_lives_or_lived_comes_first(changes, kind):
+    given_ = replace(FREE, jobs=(JOB,), record=RECORD)
+    assert isinstance(decide(replace(given_, **changes)), kind)
+
+
+def test_a_deletion_waits_for_a_job_that_does_not_end_for_ten_minutes_and_no_longer():
+    since = NOW - 10 * MINUTE + dt.timedelta(seconds=5)
+    stopping = replace(FREE, jobs=(replace(JOB, deleting=True),), record=RECORD, deleting=since)
+    decision = decide(stopping)
+    assert isinstance(decision, Wait)
+    assert decision.until == since + 10 * MINUTE
+    assert isinstance(decide(replace(stopping, now=decision.until)), Retire)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, CreateAgain),
+        ({"proposal": None}, Propose),
+        ({"proposal": replace(PROPOSAL, plan_id="p-0")}, DropReservation),
+        ({"proposal": replace(PROPOSAL, admitted=1)}, DropReservation),
+        ({"proposal": replace(PROPOSAL, admitted=0, reason="OverBudget")}, DropReservation),
+        ({"suspended": "yes"}, DropReservation),
+        ({"deleting": NOW - MINUTE}, DropReservation),
+        ({"owner": "elsewhere"}, DropReservation),
+        ({"catalog_down": "refused"}, Wait),
+        ({"record": replace(AHEAD, written=NOW - 11 * MINUTE)}, Settle),
+    ],
+)
+def test_a_write_ahead_without_a_job_is_created_or_given_up(changes, kind):
+    assert isinstance(decide(replace(FREE, **{"record": AHEAD, **changes})), kind)
+
+
+names = st.sampled_from(["tl-x-1", "tl-x-2"])
+plans = st.sampled_from([(PLAN, DIGEST), ("p-" + "0" * 20, "sha256:0")])
+moments = st.integers(-1200, 0).map(lambda s: NOW + dt.timedelta(seconds=s))
+texts = st.sampled_from(["", "", "because"])
+jobs = st.builds(
+    lambda name, uid, owner, plan, phase, deleting, created: JobSeen(
+        name, uid, owner, *plan, 1, phase, created, deleting
+    ),
+    names,
+    st.sampled_from(["job-uid", "u2"]),
+    st.sampled_from(["uid", "uid", "uid", "other"]),
+    plans,
+    st.sampled_from([Phase.PENDING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED]),
+    st.booleans(),
+    moments,
+)
+records = st.builds(
+    lambda name, uid, plan, phase, written: Record(name, uid, *plan, 1, phase, written, 300, 7),
+    names,
+    st.sampled_from(["", "job-uid"]),
+    plans,
+    st.sampled_from(list(Phase)),
+    moments,
+)
+proposals = st.builds(
+    lambda plan, charges, admitted, reason: ProposalState(
+        *plan,
+        tuple(Charge(size, cpu) for size, cpu in charges),
+        0 if reason else min(admitted, len(charges)),
+        reason,
+    ),
+    plans,
+    st.lists(st.tuples(st.integers(0, 10**12), st.floats(0, 1e6)), max_size=4),
+    st.integers(0, 4),
+    st.sampled_from(["", "", "OverBudget", "AwaitingApproval"]),
+)
+states = st.builds(
+    LayoutInput,
+    now=st.just(NOW),
+    leading=st.sampled_from([True, True, True, False]),
+    uid=st.just("uid"),
+    jobs=st.none() | st.lists(jobs, max_size=2).map(tuple),
+    pods=st.none() | st.lists(st.builds(PodSeen, names, st.booleans()), max_size=2).map(tuple),
+    due=st.just(NOW + 10 * MINUTE),
+    record=st.none() | records,
+    deleting=st.none() | moments,
+    suspended=texts,
+    invalid=st.none() | st.just(("InvalidSpec", "bad")),
+    catalog_down=texts,
+    owner=texts,
+    stop=st.none() | st.just(("OutsideWindow", "closed")),
+    known_plans=st.just({PLAN: DIGEST}),
+    workload_stale=texts,
+    trouble=st.just(Trouble()) | st.just(Trouble("NoEffect", "m")),
+    proposal=st.none() | proposals,
+)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(states)
+def test_nothing_starts_beside_what_lives_or_is_owed(state):
+    decision = decide(state)
+    if isinstance(decision, (Launch, CreateAgain)):
+        assert state.leading
+        assert state.jobs is not None and not any(job.lives for job in state.jobs)
+        assert state.pods is not None and all(pod.ended for pod in state.pods)
+        assert not state.suspended and not state.owner and not state.catalog_down
+        assert state.deleting is None and state.invalid is None
+        proposal = state.proposal
+        assert proposal is not None and not proposal.reason
+        admitted = proposal.pending[: proposal.admitted]
+        assert admitted
+        held = state.record.rewrite_bytes if isinstance(decision, CreateAgain) else (
+            decision.candidate.rewrite_bytes
+        )  # fmt: skip
+        assert held <= sum(charge.rewrite_bytes for charge in admitted)
+    if isinstance(decision, Launch):
+        assert state.record is None or not state.record.unsettled
+        held_cpu = decision.candidate.cpu_seconds
+        assert held_cpu >= sum(
+            c.cpu_seconds for c in state.proposal.pending[: state.proposal.admitted]
+        )
+
+
+@settings(max_examples=500, deadline=None)
+@given(states)
+def test_every_state_has_an_answer_that_comes_back(state):
+    decision = decide(state)
+    if isinstance(decision, Wait):
+        assert decision.until > state.now
+    if isinstance(decision, StopJob):
+        assert state.leading and not decision.job.deleting
+    if isinstance(decision, Retire):
+        assert state.deleting is not None
+
+
+def test_a_job_without_a_pod_says_where_to_look_once_that_lasts() -> None:
+    def told(age: dt.timedelta, pods: int) -> str:
+        job = replace(JOB, phase=Phase.PENDING, pods=pods, created=NOW - age)
+        record = replace(RECORD, phase=Phase.PENDING)
+        decision = decide(replace(FREE, jobs=(job,), record=record))
+        assert isinstance(decision, Wait)
+        return decision.message
+
+    assert told(MINUTE, 0) == (
+        "Job tl-x-1 waits: it has no pod; kubectl describe job tl-x-1 says why, a quota for example"
+    )
+    assert told(MINUTE / 60, 0) == told(MINUTE, 1) == "Job tl-x-1 runs"
+
+
+def test_a_dead_catalog_is_told_while_a_job_runs() -> None:
+    decision = decide(replace(FREE, jobs=(JOB,), record=RECORD, catalog_down="no answer"))
+    assert isinstance(decision, Wait)
+    assert (decision.reason, decision.message) == (
+        "CatalogUnavailable", "no answer; Job tl-x-1 runs",
+    )  # fmt: skip
+
+
+WAITING = replace(JOB, phase=Phase.PENDING, trouble="ErrImagePull: not found", refused=True)
+
+
+def pending(job: JobSeen, **changes: object) -> LayoutInput:
+    record = replace(RECORD, phase=Phase.PENDING)
+    return replace(FREE, jobs=(job,), record=record, proposal=None, **changes)
+
+
+def test_a_refused_image_is_said_at_once_and_its_slot_is_free_after_a_minute() -> None:
+    young = replace(WAITING, created=NOW - MINUTE / 2)
+    decision = decide(pending(young))
+    assert isinstance(decision, Wait)
+    assert decision.reason == "JobNotStarted" and "ErrImagePull" in decision.message
+    old = decide(pending(replace(WAITING, created=NOW - 1.5 * MINUTE)))
+    assert isinstance(old, StopJob) and old.why == "JobNotStarted"
+
+
+def test_a_refused_job_of_an_older_catalog_is_stopped_at_once_and_is_no_failure() -> None:
+    young = replace(WAITING, created=NOW, catalog="v1")
+    assert isinstance(decide(pending(young, catalog_version="v1")), Wait)
+    changed = decide(pending(young, catalog_version="v2"))
+    assert isinstance(changed, StopJob) and changed.why == "CatalogChanged"
+    assert isinstance(decide(pending(young, catalog_version="")), Wait)  # the catalog is gone
+    starting = replace(young, refused=False, trouble="")
+    assert isinstance(decide(pending(starting, catalog_version="v2")), Wait)
+
+
+def test_a_pod_without_room_waits_as_long_as_before_and_is_not_called_running() -> None:
+    crowded = replace(WAITING, refused=False, trouble="unschedulable: 0/3 nodes")
+    decision = decide(pending(replace(crowded, created=NOW - 5 * MINUTE)))
+    assert isinstance(decision, Wait) and decision.reason == "JobNotStarted"
+    late = decide(pending(replace(crowded, created=NOW - 11 * MINUTE)))
+    assert isinstance(late, StopJob) and late.why == "JobNotStarted"

@@ -1,0 +1,122 @@
+"""Installed by helm, under the chart's service account: approved each of the three ways and run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.kube.pods import DIGEST_ANNOTATION, PLAN_LABEL
+from tests.cluster.cluster import Cluster
+from tests.operator.installed import FULL_NAME, PLANTED, Installed, installed
+from tests.operator.scene import Lake, eventually
+
+ENGINE = {
+    "driver": {"cores": 1, "memory": "1Gi"},
+    "executors": {"instances": 2, "cores": 1, "memory": "768Mi"},
+}
+BY_ID = {"clustering": {"mode": "Declared", "keys": ["id"]}, "files": {"quietPeriod": "0s"}}
+BY_CITY = {"clustering": {"mode": "Declared", "keys": ["city"]}, "files": {"quietPeriod": "0s"}}
+
+
+@pytest.fixture
+def world(kubelet: Cluster, spark_image: str, helm: Path, namespace: str) -> Iterator[Installed]:
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="layout-"))
+    with installed(kubelet, helm, namespace, Lake(directory)) as made:
+        yield made
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def generation(world: Installed) -> tuple[int, int]:
+    """(of the policy, the one that its status speaks of)."""
+    policy = json.loads(world.scene.kubectl("get", "tlp", "facts", "-o", "json"))
+    return policy["metadata"]["generation"], policy["status"]["observedGeneration"]
+
+
+def leaves(world: Installed, pod: str) -> bool:
+    """Whether the pod is being deleted."""
+    found = json.loads(world.scene.kubectl("get", "pod", pod, "-o", "json"))
+    return "deletionTimestamp" in found["metadata"]
+
+
+@pytest.mark.jvm
+def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed) -> None:
+    scene = world.scene
+    steward = world.person("steward", f"{FULL_NAME}-approver")
+    world.apply(approval={"mode": "Manual"}, layout=BY_ID, engine=ENGINE)
+    scene.waits_for("AwaitingApproval")
+    before = scene.status()
+    plan = before["plan"]["id"]
+    with scene.lake.appending():
+        # An append every two seconds: the table moves on and the plan under review stands.
+        eventually(lambda: scene.status()["observed"] != before["observed"], 120, "an append seen")
+        assert scene.status()["plan"]["id"] == plan
+        said = world.layoutctl("approve", plan, "--namespace", world.namespace, kubeconfig=steward)
+        assert "Approved." in said
+        driver = scene.driver()
+        eventually(lambda: len(driver.executors()) == 2, 240, "two executors run")
+        eventually(lambda: scene.status().get("lastAppliedPlan") == plan, 300, "it is applied")
+    assert {commit["layout.plan-id"] for commit in scene.lake.commits()} == {plan}
+    assert scene.status()["history"][0]["result"] == "Succeeded"
+
+    # The edit makes work; a wait that answered from before it would find Converged at once or
+    # never the new plan.
+    change = {
+        "layout": BY_CITY,
+        "approval": {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Gi"}},
+    }
+    scene.kubectl("patch", "tlp", "facts", "--type=merge", "-p", json.dumps({"spec": change}))
+    scene.kubectl("wait", "tlp/facts", "--for=condition=Converged", "--timeout=400s")
+    newest = scene.lake.commits()[-1]["layout.plan-id"]
+    assert newest not in (plan, "")
+    assert generation(world)[0] == generation(world)[1]
+    assert scene.status()["lastAppliedPlan"] == newest
+    scene.check()
+    assert PLANTED not in world.everything_said()
+
+
+@pytest.mark.jvm
+def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
+    world: Installed,
+) -> None:
+    scene = world.scene
+    manual = {"mode": "Manual"}
+    document = scene.lake.directory / "layouts.yaml"
+    document.write_text(world.documents(approval=manual, layout=BY_ID, engine=ENGINE))
+    # As CI does for a pull request, before the operator has seen the policy.
+    words = ("plan", "-f", str(document), "--publish", "--output", "name")
+    plan = world.layoutctl(*words).strip()
+    world.apply(approval={**manual, "approvedPlans": [plan]}, layout=BY_ID, engine=ENGINE)
+    driver = scene.driver()
+    (job,) = scene.jobs()
+    assert job["metadata"]["labels"][PLAN_LABEL] == plan
+    assert job["metadata"]["annotations"][DIGEST_ANNOTATION] == scene.status()["plan"]["digest"]
+    assert scene.condition("Approved")["reason"] == "ApprovedByDocument"
+    assert scene.layout()["metadata"]["finalizers"]
+
+    driver.reaches("commit", 2, seconds=600)
+    with scene.lake.locked():  # the commit of the moment waits, so that more remain
+        suspend = json.dumps({"spec": {"suspend": True}})
+        scene.kubectl("patch", "tlp", "facts", "--type=merge", "-p", suspend)
+        eventually(lambda: leaves(world, driver.pod), 25, "the driver is told to stop")
+        time.sleep(1)
+    eventually(lambda: not scene.living(), 180, "the job stops")
+    scene.waits_for("Suspended")
+    eventually(lambda: not scene.layout()["metadata"].get("finalizers"), 60, "nothing holds it")
+    stopped = scene.status()
+    assert stopped["history"][0]["result"] == "Stopped"
+    done = stopped["job"]["actionsCommitted"]
+    assert 1 <= done < stopped["job"]["actionsTotal"]
+    assert len(scene.jobs()) <= 1
+    world.layoutctl("resume", "facts", "--namespace", world.namespace)
+    scene.waits_for("NothingToDo", 600)
+    commits = scene.lake.commits()
+    assert {commit["layout.plan-id"] for commit in commits} == {plan}
+    assert scene.status()["lastAppliedPlan"] == plan
+    scene.check()
+    assert PLANTED not in world.everything_said()

@@ -1,0 +1,82 @@
+"""Log lines are JSON, say which table they are about, and hold no secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+
+from reconciler.operator import logs
+
+
+@pytest.fixture
+def lines():
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs.JsonLines())
+    logger = logging.getLogger("tests.logs")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+
+    def read():
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    yield logger, read
+    logger.handlers.clear()
+
+
+def test_a_line_carries_what_it_is_about(lines):
+    logger, read = lines
+    with logs.about(table="sales.lineitem"), logs.about(plan="p-1"):
+        logger.info("the plan %s", "stands")
+    logger.warning("outside\nof it")
+    first, second = read()
+    assert first["message"] == "the plan stands"
+    assert (first["table"], first["plan"], first["level"]) == ("sales.lineitem", "p-1", "info")
+    assert first["time"].endswith("Z")
+    assert "table" not in second
+    assert second["message"] == "outside\nof it"
+
+
+def test_known_secrets_are_hidden_in_messages_and_tracebacks(lines):
+    logger, read = lines
+    logs.conceal(["planted-value-1", "x"])
+    try:
+        raise RuntimeError("refused: planted-value-1")
+    except RuntimeError:
+        logger.exception("login with planted-value-1 failed")
+    (line,) = read()
+    assert "planted-value-1" not in json.dumps(line)
+    assert "RuntimeError" in line["error"]
+    assert "login with *** failed" in line["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "connect postgresql://user:planted2@db:5432/c",
+        "Authorization: Bearer planted2-eyJhbGciOi",
+        "s3.secret-access-key=planted2",
+        "{'password': 'planted2', 'uri': 'x'}",
+        '{"client_secret": "planted2"}',
+        "token=planted2&x=1",
+        "X-Amz-Signature=planted2",
+    ],
+)
+def test_what_looks_like_a_credential_is_hidden(text):
+    assert "planted2" not in logs.redact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "table sales.lineitem: 12 files, 3.4Ti",
+        "s3://lake/wh/data/file.parquet",
+        "secretRef warehouse-credentials is missing",
+    ],
+)
+def test_other_text_is_left_alone(text):
+    assert logs.redact(text) == text

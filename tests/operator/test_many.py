@@ -1,0 +1,163 @@
+"""One policy over 500 tables on the test cluster: made, planned, summed up, run in order.
+
+The catalog is simulated and a job's pod only waits a little; everything between is real.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api, Kind
+from reconciler.operator.process import run
+from reconciler.operator.reconcilers import build
+from reconciler.operator.settings import Settings
+from reconciler.operator.work import Reconcilers, Runtime
+from tests.cluster.cluster import Cluster
+from tests.cluster.fixtures import Kubectl, eventually
+from tests.operator.cluster_objects import catalog
+from tests.operator.simulated import SimulatedCatalogs, SimulatedLake
+
+TABLES, CAP = 500, 3
+GIB = 1 << 30
+LAKE = {
+    ("sales", f"table_{number:03d}"): GIB if number % 40 == 1 else 0 for number in range(TABLES)
+}
+WITH_WORK = sum(size > 0 for size in LAKE.values())
+ROOM = {"name": "daily", "per": "24h", "maxRewriteBytes": "500Gi"}
+
+
+def saving(table: tuple[str, ...]) -> float:
+    return 1.0 + int(table[1][-3:])
+
+
+class Started:
+    """Tables in the order in which their jobs were created, and the most that lived at once."""
+
+    def __init__(self, api: Api, namespace: str):
+        self.api, self.namespace = api, namespace
+        self.tables: list[str] = []
+        self.most = 0
+        self.stop = threading.Event()
+
+    def build(self, runtime: Runtime) -> Reconcilers:
+        create = runtime.api.create
+
+        def recorded(kind: Kind, namespace: str | None, body: Any) -> dict[str, Any]:
+            answer = create(kind, namespace, body)
+            if kind == JOB:
+                owner = body["metadata"]["ownerReferences"][0]["name"]
+                self.tables.append(owner.removeprefix("sales.table-")[:3])
+            return answer
+
+        runtime.api.create = recorded  # type: ignore[method-assign]
+        lake = SimulatedLake(dict(LAKE), saving)
+        return build(runtime, kind=SimulatedCatalogs, lake=lake)
+
+    def look(self) -> None:
+        while not self.stop.wait(0.2):
+            jobs = self.api.list(JOB, self.namespace)
+            living = [job for job in jobs if not (job.get("status") or {}).get("conditions")]
+            self.most = max(self.most, len(living))
+
+
+@contextmanager
+def operator(cluster: Cluster, namespace: str, started: Started) -> Iterator[None]:
+    stop = threading.Event()
+    settings = Settings(
+        namespaces=(namespace,), namespace=namespace, kubeconfig=str(cluster.kubeconfig),
+        metrics_port=0, health_port=0, max_jobs=CAP,
+    )  # fmt: skip
+    threads = [
+        threading.Thread(target=run, args=(settings, started.build, stop), daemon=True),
+        threading.Thread(target=started.look, daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        started.stop.set()
+        for thread in threads:
+            thread.join(90)
+
+
+def test_a_policy_over_500_tables(kubelet: Cluster, namespace: str, kubectl: Kubectl) -> None:
+    kubelet.install_crds()
+    kubelet.set_image("short", ["sh", "-c", "sleep 1"])
+    for account in ("layout-spark", "layout-spark-executor"):
+        kubectl("create", "serviceaccount", account)
+    api = Api.from_environment(str(kubelet.kubeconfig))
+    api.create(
+        CATALOG, namespace, catalog(jobs={"serviceAccountName": "layout-spark", "image": "short"})
+    )
+    api.create(POLICY, namespace, facts({"mode": "Manual"}))
+    started = Started(api, namespace)
+
+    def status() -> dict[str, Any]:
+        return dict(api.get(POLICY, namespace, "facts")["status"])
+
+    def told(check: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+        eventually(lambda: time.sleep(0.5) or check(status()), seconds)
+        return status()
+
+    with operator(kubelet, namespace, started):
+        waiting = {
+            "matched": TABLES, "converged": TABLES - WITH_WORK, "pending": WITH_WORK,
+            "awaitingApproval": WITH_WORK, "stalled": 0, "conflicting": 0,
+        }  # fmt: skip
+        found = told(lambda now: now.get("tables") == waiting, 240)
+        assert reason(found, "Converged") == "AwaitingApproval"
+        assert reason(found, "Ready") == "Observed"
+        assert found["summary"] == {
+            "tables": f"{TABLES - WITH_WORK}/{TABLES}",
+            "pendingBytes": f"{WITH_WORK}Gi",
+        }
+        assert len(found["attention"]) == 10 and not started.tables
+
+        api.patch(POLICY, namespace, "facts", {"spec": {"approval": automatic()["approval"],
+                                                       "budgets": [ROOM]}})  # fmt: skip
+        done = told(lambda now: now["tables"]["converged"] == TABLES, 400)
+        assert reason(done, "Converged") == "NothingToDo"
+        versions = resource_versions(api, namespace)
+        time.sleep(5)
+        assert resource_versions(api, namespace) == versions, "written without a change"
+    assert sorted(started.tables) == sorted(set(started.tables)), "one job a table"
+    assert len(started.tables) == WITH_WORK
+    assert 1 <= started.most <= CAP
+    late = started.tables[WITH_WORK // 2 :]
+    assert late == sorted(late, reverse=True), f"by saving per byte: {started.tables}"
+
+
+def facts(approval: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "facts"},
+        "spec": {
+            "catalogRef": {"name": "warehouse"},
+            "tables": {"include": ["sales.*"]},
+            "approval": approval,
+            "engine": {
+                "driver": {"cores": 1, "memory": "1Gi"},
+                "executors": {"instances": 1, "cores": 1, "memory": "1Gi"},
+                "maxConcurrentJobs": 8,
+            },
+        },
+    }
+
+
+def automatic() -> dict[str, Any]:
+    return {"approval": {"mode": "Automatic"}}
+
+
+def reason(status: dict[str, Any], kind: str) -> str:
+    found = (item["reason"] for item in status["conditions"] if item["type"] == kind)
+    return str(next(found, ""))
+
+
+def resource_versions(api: Api, namespace: str) -> dict[str, str]:
+    bodies = api.list(TABLE_LAYOUT, namespace, metadata_only=True)
+    return {body["metadata"]["name"]: body["metadata"]["resourceVersion"] for body in bodies}

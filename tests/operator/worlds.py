@@ -1,0 +1,433 @@
+"""A world for the controller: fake API server, tables that remember what was done to them, jobs
+that are carried out or killed, ledgers, a clock that tests move, and operators that may crash."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.run_document import read_run
+from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
+from reconciler.kube.names import table_layout_name
+from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.operator.decide import NOTHING_TO_DO
+from reconciler.operator.index import Index
+from reconciler.operator.launcher import Launcher, assemble
+from reconciler.operator.layout import Layouts
+from reconciler.operator.ports import CatalogProblem, CutShort, Glance, Look
+from reconciler.operator.status import parse_time, plan_status
+from reconciler.operator.stored import StoredDocuments, read_stored
+from reconciler.operator.work import LAUNCH_KEY, Key, Work
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.budget import Spent
+from reconciler.plan.execution import COMMITTED, Outcome
+from reconciler.plan.ledger import Charged, LedgerEntry, Reservation, charged
+from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
+from tests.operator.fake_api import FakeApi, FakeServer
+
+GIB = 1 << 30
+NAMESPACE = "analytics"
+START = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+
+
+@dataclass
+class FakeTable:
+    """pending: (action id, bytes in, saving) still to be done; version: of its metadata. waits,
+    revisit: what a quiet period holds back, and until when: only then it is pending."""
+
+    uuid: str
+    pending: list[tuple[str, int]] = field(default_factory=list)
+    version: int = 1
+    owner: str = ""
+    waits: str = ""
+    revisit: dt.datetime | None = None
+
+
+@dataclass
+class FakeCatalog:
+    """A `CatalogHandle` over tables in memory and a ledger."""
+
+    world: World
+    document: IcebergCatalog
+    tables: dict[tuple[str, ...], FakeTable] = field(default_factory=dict)
+    ledger: list[LedgerEntry] = field(default_factory=list)
+    reserved: list[Reservation] = field(default_factory=list)
+    version: str = "1"
+    looks: int = 0
+    glances: int = 0
+    workload: int = 0
+    approvals: set[str] = field(default_factory=set)
+    policies: dict[str, str] = field(default_factory=dict)
+    open_attempts: set[str] = field(default_factory=set)
+    digests: dict[str, str] = field(default_factory=dict)
+    error: Exception | None = None
+
+    def _answer(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def listing(self) -> list[tuple[str, ...]]:
+        self._answer()
+        return sorted(self.tables)
+
+    def glance(self, table: tuple[str, ...]) -> Glance | None:
+        self._answer()
+        self.glances += 1
+        found = self.tables.get(table)
+        return None if found is None else Glance(found.uuid, f"v{found.version}", found.owner)
+
+    def evidence_version(self, uuid: str, max_age: float) -> str:
+        return f"{self.workload}"
+
+    def look(
+        self,
+        table: tuple[str, ...],
+        policy: TableLayoutPolicy,
+        fingerprint: str,
+        approved: Sequence[str],
+        now: dt.datetime,
+    ) -> Look:
+        self._answer()
+        self.looks += 1
+        found = self.tables[table]
+        items = tuple(
+            PlannedAction(
+                name,
+                Action(ActionType.BIN_PACK, inputs=(f"{name}-in",)),
+                DeleteState(0, 0, 0),
+                {"bytesIn": size, "cpuMillis": size // (1 << 20)},
+            )
+            for name, size in found.pending
+            if found.revisit is None or now >= found.revisit
+        )
+        digest = policy_hash(hash_inputs(policy))
+        plan = Plan(
+            id=plan_id(found.uuid, digest, [item.action for item in items]),
+            catalog="warehouse", table=table, table_uuid=found.uuid, policy_hash=digest,
+            policy=policy.name, base_snapshot_id=found.version, created=START,
+            expires=now + dt.timedelta(days=7), actions=items,
+        )  # fmt: skip
+        uri = f"mem:///{plan.id}"
+        self.digests[plan.id] = plan.digest()
+        return Look(
+            fingerprint=fingerprint, uuid=found.uuid, format_version=2, plan=plan, pending=items,
+            digest=plan.digest() if items else "", uri=uri, observed={"files": len(items)},
+            plan_status=plan_status(plan, items, plan.digest(), uri) if items else None,
+            rests=(NOTHING_TO_DO[0], f"nothing to do now; {found.waits}") if found.waits
+            else NOTHING_TO_DO,
+            revisit=found.revisit if not items else None,
+            saving_per_byte=1.0,
+        )  # fmt: skip
+
+    def approved(self, plan_id: str, policy: str) -> bool:
+        return plan_id in self.approvals
+
+    def owner(self) -> str:
+        return "us"
+
+    def claim(self, table: tuple[str, ...], uuid: str) -> str:
+        found = self.tables[table]
+        found.owner = found.owner or "us"
+        return found.owner
+
+    def spent(self, policy: str, uuid: str) -> tuple[Spent, ...]:
+        self._answer()
+        found = self._charged()
+        return tuple(c.spent for c in found if c.policy == policy or c.table_uuid == uuid)
+
+    def spent_everywhere(self) -> tuple[Spent, ...]:
+        self._answer()
+        return tuple(item.spent for item in self._charged())
+
+    def automatic_spent(self, uuid: str, since: dt.datetime, approved: Collection[str]) -> int:
+        asked = {*approved, *self.approvals}
+        return sum(
+            c.spent.rewrite_bytes for c in self._charged()
+            if c.table_uuid == uuid and c.spent.at >= since and c.plan_id not in asked
+        )  # fmt: skip
+
+    def outcomes(self, uuid: str, plan_id: str, since: dt.datetime) -> tuple[LedgerEntry, ...]:
+        self._answer()
+        start = int(since.timestamp() * 1000)
+        return tuple(
+            e for e in self.ledger
+            if e.table_uuid == uuid and e.plan_id == plan_id and e.at_ms >= start
+        )  # fmt: skip
+
+    def cut_short(self, uuid: str) -> CutShort | None:
+        held = [item for item in self.open_reservations() if item.table_uuid == uuid]
+        if not held or uuid not in self.open_attempts:
+            return None
+        plan = held[-1].plan_id
+        return CutShort(plan, self.digests[plan], f"mem:///{plan}")
+
+    def open_reservations(self) -> tuple[Reservation, ...]:
+        self._answer()
+        return tuple(item for item in self.reserved if not item.settled)
+
+    def _charged(self) -> tuple[Charged, ...]:
+        return charged(self.ledger, self.reserved)
+
+    def record(
+        self, uuid: str, plan: str, attempt: str, policy: str, action: str, state: str, size: int,
+        cpu: float,
+    ) -> None:  # fmt: skip
+        outcome = Outcome(attempt, 0, action, state, None, size, size, 1, 1, 1, cpu, 1.0)
+        at = int(self.world.now.timestamp() * 1000)
+        self.ledger.append(LedgerEntry(uuid, plan, at, outcome, {"policy": policy}))
+
+
+@dataclass
+class Operator:
+    """One process: its own index, memory and connection; `leads` is what it believes."""
+
+    api: FakeApi
+    index: Index
+    layouts: Layouts
+    launcher: Launcher
+    leads: bool = True
+    asked: list[Key] = field(default_factory=list)
+
+
+class World:
+    def __init__(self, **policy: Any):
+        self.now = START
+        self.server = FakeServer(lambda: self.now)
+        self.catalog_body = self.server.put(
+            CATALOG,
+            {
+                "metadata": {"name": "warehouse", "namespace": NAMESPACE},
+                "spec": {
+                    "type": "rest",
+                    "catalogName": "warehouse",
+                    "properties": {"uri": "http://catalog", "warehouse": "w"},
+                    "jobs": {"image": "jobs:1"},
+                },
+            },
+        )
+        document = read_stored(self.catalog_body, "IcebergCatalog")
+        assert isinstance(document, IcebergCatalog), document
+        self.catalog: FakeCatalog = FakeCatalog(self, document)
+        self.problem: CatalogProblem | None = None
+        self.stale = ""
+        self.documents = StoredDocuments()
+        self.max_jobs, self.cap = 4, 1 << 40
+        self.spending: list[tuple[dt.datetime, int, dt.datetime]] = []
+        """When bytes were rewritten, how many, and since when their job was there."""
+        self.policy(**policy)
+
+    def policy(self, name: str = "facts", **spec: Any) -> None:
+        small = {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Pi"}}
+        approval = spec.pop("approval", small)
+        body = {
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "catalogRef": {"name": "warehouse"},
+                "tables": {"include": ["sales.*"]},
+                "approval": approval,
+                **spec,
+            },
+        }
+        key = (POLICY.plural, NAMESPACE, name)
+        if key in self.server.objects:
+            body["metadata"]["uid"] = self.server.objects[key]["metadata"]["uid"]
+        self.server.put(POLICY, body)
+
+    def table(self, name: str, *sizes: int, policy: str = "facts") -> str:
+        """A table with one pending action per size, and its TableLayout; name of the latter."""
+        pending = [(f"a{n:02d}", size) for n, size in enumerate(sizes, 1)]
+        self.catalog.tables["sales", name] = FakeTable(f"uuid-{name}", pending)
+        return self.table_layout(name, policy)
+
+    def table_layout(self, name: str, policy: str = "facts") -> str:
+        layout = table_layout_name("warehouse", ("sales", name))
+        self.server.put(
+            TABLE_LAYOUT,
+            {
+                "metadata": {"name": layout, "namespace": NAMESPACE},
+                "spec": {
+                    "catalogRef": {"name": "warehouse"},
+                    "table": {"namespace": ["sales"], "name": name},
+                    "policyRef": {"name": policy, "generation": 1},
+                },
+                "status": {"observedGeneration": -1},
+            },
+        )
+        return layout
+
+    def operator(self, api: FakeApi | None = None) -> Operator:
+        """A process that has just started and listed everything."""
+        connection = api or FakeApi(self.server)
+        index = Index()
+        asked: list[Key] = []
+        operator: Operator
+        metrics = SimpleNamespace(
+            launched=lambda n: None, finished=lambda n, c: None, rewrote=lambda n, s: None
+        )
+        settings = SimpleNamespace(
+            max_jobs=self.max_jobs, max_rewrite_bytes=self.cap, namespaces=(NAMESPACE,),
+            namespace=NAMESPACE, cluster_wide=False, image="", executor_service_account="x",
+            local_files=False, allowed_networks=(),
+        )  # fmt: skip
+        runtime: Any = SimpleNamespace(
+            api=connection, index=index, settings=settings, metrics=metrics,
+            enqueue=lambda key, due: asked.append(key),
+            held=lambda: operator.leads, stopping=lambda: False,
+        )  # fmt: skip
+        layouts, launcher = assemble(
+            lambda offer, create: Layouts(
+                runtime, self, self.documents, lambda: self.now, offer, create
+            )
+        )
+        operator = Operator(connection, index, layouts, launcher, asked=asked)
+        self.relist(operator)
+        return operator
+
+    def relist(self, operator: Operator) -> None:
+        for kind in (POLICY, TABLE_LAYOUT, CATALOG, JOB, POD):
+            present = self.server.all(kind)
+            names = {(b["metadata"]["namespace"], b["metadata"]["name"]) for b in present}
+            for name in operator.index.names(kind):
+                if name not in names:
+                    store = operator.index._stores[kind]
+                    store.remove(name)
+            for body in present:
+                operator.index.put(kind, body)
+
+    # Catalogs
+
+    def handle(self, namespace: str, name: str) -> Any:
+        return self.problem or self.catalog
+
+    def known(self) -> list[tuple[str, Any]]:
+        return [(f"{NAMESPACE}/warehouse", self.problem or self.catalog)]
+
+    def workload_stale(self, namespace: str, name: str) -> str:
+        return self.stale
+
+    # Time passing
+
+    def turn(self, operator: Operator, rounds: int = 1) -> None:
+        """Every table reconciled, then admission, as often as asked."""
+        for _ in range(rounds):
+            self.relist(operator)
+            for body in self.server.all(TABLE_LAYOUT):
+                self.reconcile(operator, body["metadata"]["name"])
+            operator.launcher.reconcile(LAUNCH_KEY)
+
+    def reconcile(self, operator: Operator, layout: str) -> Any:
+        return operator.layouts.reconcile(Key(Work.LAYOUT, NAMESPACE, layout))
+
+    def layout(self, name: str) -> dict[str, Any]:
+        return self.server.objects[(TABLE_LAYOUT.plural, NAMESPACE, name)]
+
+    def converged(self, name: str) -> str:
+        """Reason of Converged."""
+        conditions = self.layout(name).get("status", {}).get("conditions", ())
+        return next((c["reason"] for c in conditions if c["type"] == "Converged"), "")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return self.server.all(JOB)
+
+    def living(self) -> list[dict[str, Any]]:
+        return [job for job in self.jobs() if not job.get("status", {}).get("conditions")]
+
+    # What the cluster does with Jobs
+
+    def started(self, operator: Operator, rounds: int = 1) -> dict[str, Any]:
+        """The one Job that the operator creates in so many rounds; its pod runs."""
+        self.turn(operator, rounds)
+        (job,) = self.jobs()
+        self.start(job)
+        return job
+
+    def start(self, job: dict[str, Any]) -> None:
+        """The Job controller makes the pod, the kubelet runs it, the driver reserves."""
+        meta = job["metadata"]
+        run = read_run(run_text(job))
+        table = self.catalog.tables[run.table]
+        self.catalog.open_attempts.discard(table.uuid)  # the first thing that a driver does
+        sizes = [size for action, size in table.pending if action in run.action_ids]
+        self.catalog.reserved.append(
+            Reservation(
+                id=meta["uid"],
+                table_uuid=table.uuid,
+                plan_id=run.plan_id,
+                policy=run.policy_key,
+                rewrite_bytes=sum(sizes),
+                cpu_seconds=float(len(sizes)),
+                at_ms=int(self.now.timestamp() * 1000),
+            )
+        )
+        self.server.put(
+            POD,
+            {
+                "metadata": {
+                    "name": f"{meta['name']}-pod",
+                    "namespace": NAMESPACE,
+                    "labels": dict(meta["labels"]),
+                    "ownerReferences": [{"kind": "Job", "uid": meta["uid"]}],
+                },
+                "status": {"phase": "Running"},
+            },
+        )
+
+    def end(self, job: dict[str, Any], actions: int = 99, words: LastWords | None = None) -> None:
+        """The driver commits its first actions and ends. words: of a failure, None for success.
+        A cause of Unknown stands for a kill: no words, and of the last action no record."""
+        run = read_run(run_text(job))
+        table = self.catalog.tables[run.table]
+        killed = words is not None and words.cause is Cause.UNKNOWN
+        ids = [a for a in run.action_ids if a in dict(table.pending)][:actions]
+        attempt = f"{run.plan_id}-{int(self.now.timestamp() * 1e6):x}-1"
+        for number, action in enumerate(ids):
+            size = dict(table.pending)[action]
+            if not (killed and number == len(ids) - 1):
+                self.catalog.record(
+                    table.uuid, run.plan_id, attempt, run.policy_key, action, COMMITTED, size, 1.0
+                )
+            begun = parse_time(job["metadata"]["creationTimestamp"]) or self.now
+            self.spending.append((self.now, size, begun))
+            table.pending = [item for item in table.pending if item[0] != action]
+            table.version += 1
+        if killed:
+            self.catalog.open_attempts.add(table.uuid)
+        else:
+            self.catalog.reserved = [
+                replace(item, settled=True) if item.id == job["metadata"]["uid"] else item
+                for item in self.catalog.reserved
+            ]
+        self._ended(job, words)
+
+    def _ended(self, job: dict[str, Any], words: LastWords | None) -> None:
+        meta = job["metadata"]
+        ok = words is None
+        message = "" if words is None or words.cause is Cause.UNKNOWN else words.line()
+        pod = self.server.objects.get((POD.plural, NAMESPACE, f"{meta['name']}-pod"))
+        if pod is not None:
+            ended = {"exitCode": 0 if ok else 5, "message": message}
+            pod["status"] = {
+                "phase": "Succeeded" if ok else "Failed",
+                "containerStatuses": [{"state": {"terminated": ended}}],
+            }
+            self.server.bump(pod)
+        stored = self.server.objects.get((JOB.plural, NAMESPACE, meta["name"]))
+        if stored is None:
+            return
+        stored["status"] = {
+            "conditions": [{"type": "Complete" if ok else "Failed", "status": "True"}]
+        }
+        self.server.bump(stored)
+        if stored["metadata"].get("deletionTimestamp"):
+            self.server.remove(POD, NAMESPACE, f"{meta['name']}-pod")
+            self.server.remove(JOB, NAMESPACE, meta["name"])
+
+
+def run_text(job: dict[str, Any]) -> str:
+    env = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    return str(next(e["value"] for e in env if e["name"] == "LAYOUT_RUN")).replace("$$", "$")

@@ -1,0 +1,66 @@
+"""The gate: which refusal comes first, and what passes."""
+
+import dataclasses
+import datetime as dt
+
+import pytest
+
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.budget import Budget, Spent
+from reconciler.plan.gate import GateInput, gate
+from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+
+NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
+DAILY = Budget("daily", per_seconds=86_400, max_rewrite_bytes=250)
+
+
+def action(number: int, size: int) -> PlannedAction:
+    body = Action(ActionType.RECLUSTER, inputs=(f"f{number}",))
+    return PlannedAction(
+        f"a{number:02d}", body, DeleteState(0, 0, 0), {"bytesIn": size, "cpuMillis": 1000}
+    )
+
+
+ACTIONS = tuple(action(n, 100) for n in range(1, 4))
+PLAN = Plan("p-" + "0" * 20, "rec", ("db", "t"), "u", "h", "built-in", 1, NOW, NOW, ACTIONS)
+OPEN = GateInput(
+    plan=PLAN, remaining=ACTIONS, suspended=False, owner="", mode="Manual", approved=True,
+    everything_approved=False, automatic_up_to_bytes=None, automatic_spent_bytes=0,
+    stale_workload=False, unacted_fields=(), budgets=(), spent=(), now=NOW,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "count", "reason"),
+    [
+        ({}, 3, ""),
+        ({"remaining": ()}, 0, ""),
+        ({"suspended": True, "owner": "them"}, 0, "Suspended"),
+        ({"owner": "them"}, 0, "OwnedElsewhere"),
+        ({"approved": False}, 0, "AwaitingApproval"),
+        ({"approved": False, "everything_approved": True}, 3, ""),
+        ({"approved": False, "automatic_up_to_bytes": 300}, 3, ""),
+        ({"approved": False, "automatic_up_to_bytes": 299}, 0, "AwaitingApproval"),
+        ({"approved": False, "automatic_up_to_bytes": 300, "automatic_spent_bytes": 1}, 0,
+         "AwaitingApproval"),
+        ({"approved": False, "automatic_up_to_bytes": 300, "stale_workload": True}, 0,
+         "AwaitingApproval"),
+        ({"approved": False, "mode": "Automatic"}, 0, "AwaitingApproval"),
+        ({"approved": False, "mode": "Automatic", "budgets": (DAILY,)}, 2, "OverBudget"),
+        ({"approved": False, "mode": "Automatic", "budgets": (DAILY,),
+          "unacted_fields": ("spec.deletes.mode",)}, 0, "AwaitingApproval"),
+        ({"approved": False, "mode": "Automatic", "budgets": (DAILY,), "stale_workload": True}, 0,
+         "AwaitingApproval"),
+        ({"budgets": (DAILY,)}, 2, "OverBudget"),
+        ({"budgets": (DAILY,), "spent": (Spent(NOW, 200, 0.0),)}, 0, "OverBudget"),
+        ({"budgets": (DAILY,), "spent": None}, 0, "OverBudget"),
+    ],
+)  # fmt: skip
+def test_the_first_objection_decides(changes, count, reason):
+    decision = gate(dataclasses.replace(OPEN, **changes))
+    assert (decision.count, decision.reason) == (count, reason)
+
+
+def test_every_refusal_says_something():
+    for changes in ({"suspended": True}, {"owner": "x"}, {"approved": False}):
+        assert gate(dataclasses.replace(OPEN, **changes)).message

@@ -1,0 +1,208 @@
+"""Groups: key neighbours together, nothing twice, the same for the plan and for the execution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, Action, ActionType
+from reconciler.plan.grouping import (
+    SMALL_SHARE,
+    Extents,
+    Grouping,
+    extents,
+    group_files,
+    output_file_of,
+    output_files,
+    unbounded,
+)
+from reconciler.spark.group import InputFile, make_groups
+from reconciler.spark.inputs import decode_bound
+from reconciler.table.schema import SortColumn
+from reconciler.table.values import cut_bound
+from tests.table.tables import ROW_BYTES, File, table_of
+
+KEY = (SortColumn(1),)
+TARGET = 10 * ROW_BYTES
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(2, 40)), min_size=1, max_size=30
+)
+
+
+def files_of(spans: list[tuple[int, int, int]]) -> list[File]:
+    """Per span its first value, its length and how many rows it has."""
+    return [File(tuple((a + b * (i > 0),) for i in range(rows))) for a, b, rows in spans]
+
+
+def sized(*sizes: int) -> Extents:
+    """Files of those sizes that do not overlap, in key order."""
+    ranks = np.arange(len(sizes), dtype=np.int64) * 2
+    return Extents(
+        np.arange(len(sizes)), np.array(sizes, dtype=np.int64),
+        ranks, ranks + 1, np.ones(len(sizes), dtype=np.bool_),
+    )  # fmt: skip
+
+
+def members(groups: Grouping) -> list[list[int]]:
+    return [group.tolist() for group in groups.members]
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**9))
+def test_files_of_one_rewrite_are_not_small_for_the_next(size: int, target: int) -> None:
+    count = int(output_files(size, target))
+    assert count == 1 or SMALL_SHARE * target <= size / count
+    assert size / count <= 1.5 * target
+
+
+@given(spans=SPANS, keyed=st.booleans(), curve=st.sampled_from([LEXICOGRAPHIC, HILBERT]))
+def test_the_plan_and_the_execution_group_alike(
+    spans: list[tuple[int, int, int]], keyed: bool, curve: str
+) -> None:
+    table = table_of(files_of(spans), ("long",))
+    table = replace(table, sequence=np.array([(7 * i) % 5 for i in range(len(table))]))
+    key = KEY if keyed else ()
+    column = table.columns[1]
+    inputs = [
+        InputFile(
+            str(table.path[i]), int(table.bytes[i]), int(table.records[i]), 1,
+            int(column.lower[i]), int(column.upper[i]), sequence=int(table.sequence[i]),
+        )
+        for i in range(len(table))
+    ]  # fmt: skip
+    planned = group_files(extents(table, key), keyed=keyed, curve=curve, target_bytes=TARGET)
+    action = Action(ActionType.CLUSTER, key=key, curve=curve)
+    run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2)
+    assert [[str(table.path[i]) for i in group] for group in planned.members] == [
+        [file.path for file in group.inputs] for group in run
+    ]
+    arrivals = [[(file.sequence, file.path) for file in group.inputs] for group in run]
+    assert arrivals == [sorted(group) for group in arrivals]
+    assert [group.files for group in run] == [
+        int(output_files(table.bytes[group].sum(), TARGET)) for group in planned.members
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("boolean", [False, True]),
+        ("string", ["x" * 64 + end for end in "abcdefgh"]),
+        ("string", ["\U0010ffff" * 16 + end for end in "abc"]),
+        ("string", ["ab", "b" * 80, "c"]),
+    ],
+)
+def test_the_plan_and_the_execution_know_the_same_bounds(kind: str, values: list[Any]) -> None:
+    """File tables keep 64 bytes of a bound; a boolean is a bound like any other."""
+    raw = [bytes([v]) if kind == "boolean" else v.encode() for v in values]
+    kept = [int(v) if kind == "boolean" else v.encode() for v in values]
+    table = table_of([File(((v,),) * 10) for v in range(len(values))], ("long",))
+    low = [cut_bound(v, upper=False) if isinstance(v, bytes) else v for v in kept]
+    high = [cut_bound(v, upper=True) if isinstance(v, bytes) else v for v in kept]
+    bounded = np.array([v is not None for v in high], dtype=np.bool_)
+    column = replace(
+        table.columns[1], lower=np.array(low), upper=np.array([v or b"" for v in high])
+        if kind == "string" else np.array(high), has_lower=bounded, has_upper=bounded,
+    )  # fmt: skip
+    table = replace(table, columns={1: column})
+    inputs = [
+        InputFile(
+            str(table.path[i]), int(table.bytes[i]), 10, 1,
+            decode_bound(kind, raw[i]), decode_bound(kind, raw[i]),
+        )
+        for i in range(len(table))
+    ]  # fmt: skip
+    planned = group_files(
+        extents(table, KEY), keyed=True, curve=LEXICOGRAPHIC, target_bytes=TARGET, merge_bytes=1
+    )
+    action = Action(ActionType.CLUSTER, key=KEY)
+    run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2, merge_bytes=1)
+    assert [[str(table.path[i]) for i in group] for group in planned.members] == [
+        [file.path for file in group.inputs] for group in run
+    ]
+
+
+@given(spans=SPANS, keyed=st.booleans(), limit=st.integers(1, 400))
+def test_every_file_is_in_exactly_one_group_and_none_overlaps_another(
+    spans: list[tuple[int, int, int]], keyed: bool, limit: int
+) -> None:
+    files = extents(table_of(files_of(spans), ("long",)), KEY)
+    groups = group_files(
+        files, keyed=keyed, curve=LEXICOGRAPHIC, target_bytes=TARGET, merge_bytes=limit * ROW_BYTES
+    )
+    assert sorted(groups.order.tolist()) == list(range(len(spans)))
+    assert [groups.number[group].tolist() for group in groups.members] == [
+        [number] * len(group) for number, group in enumerate(groups.members)
+    ]
+    if keyed:
+        reach = [int(files.high[group].max()) for group in groups.members]
+        begin = [int(files.low[group].min()) for group in groups.members]
+        assert all(b >= e for b, e in zip(begin[1:], reach, strict=False))
+
+
+def test_neighbours_are_merged_to_a_few_files_and_none_is_left_alone_small() -> None:
+    target = 100
+    groups = group_files(
+        sized(150, 150, 100, 90, 10, 500, 20, 500, 30),
+        keyed=True, curve=LEXICOGRAPHIC, target_bytes=target,
+    )  # fmt: skip
+    assert members(groups) == [[0, 1, 2], [3, 4], [5], [6, 7, 8]]
+
+
+def test_an_overlapping_set_is_never_split_for_its_number_of_files() -> None:
+    """A table that overlaps everywhere is one sort, however many files: the plan must know it."""
+    count = 5_000
+    files = Extents(
+        np.arange(count), np.full(count, 1 << 20, dtype=np.int64),
+        np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64),
+        np.ones(count, dtype=np.bool_),
+    )  # fmt: skip
+    (group,) = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=512 << 20).members
+    assert len(group) == count
+
+
+def test_a_set_larger_than_a_group_may_be_is_cut_at_midpoints() -> None:
+    low = np.array([30, 10, 20, 0], dtype=np.int64)
+    files = Extents(
+        np.arange(4), np.full(4, 10, dtype=np.int64), low, low + 100,
+        np.ones(4, dtype=np.bool_),
+    )  # fmt: skip
+    groups = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=1, max_bytes=20)
+    assert members(groups) == [[1, 3], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([150, 150, 150], [[0, 1, 2]]),
+        ([150, 150, 150, 200], [[0, 1], [2, 3]]),
+        ([300, 300, 50, 60], [[0], [1, 2, 3]]),
+        ([400], [[0]]),
+    ],
+)
+def test_without_a_key_runs_are_of_a_few_files(sizes: list[int], groups: list[list[int]]) -> None:
+    files = unbounded(np.arange(len(sizes)), np.array(sizes, dtype=np.int64))
+    found = group_files(files, keyed=False, curve=LEXICOGRAPHIC, target_bytes=100)
+    assert members(found) == groups
+
+
+def test_whole_files_go_to_the_output_file_of_their_middle() -> None:
+    sizes = np.array([60, 60, 60, 60, 400], dtype=np.int64)
+    runs = Grouping(np.arange(5, dtype=np.int64), np.array([0, 4], dtype=np.int64))
+    place, count = output_file_of(runs, sizes, 100)
+    assert place.tolist() == [0, 0, 1, 1, 4]
+    assert count == 6
+
+
+@pytest.mark.parametrize("curve", [LEXICOGRAPHIC, HILBERT])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_nothing_and_files_of_no_bytes_can_be_grouped(keyed: bool, curve: str) -> None:
+    for sizes in ([], [0], [0, 0, 0], [1 << 50] * 3):
+        groups = group_files(sized(*sizes), keyed=keyed, curve=curve, target_bytes=512 << 20)
+        assert sorted(groups.order.tolist()) == list(range(len(sizes)))
+        assert len(groups.number) == len(sizes)

@@ -1,0 +1,126 @@
+"""Plan identity, freezing and validity."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.errors import UserError
+from reconciler.plan.actions.action import HILBERT, Action, ActionType, action_from_canonical
+from reconciler.plan.plan import canonical_json, freeze, plan_from_document, plan_id, policy_hash
+from reconciler.table.filetable import FileTable
+from reconciler.table.schema import PartitionSpec, Schema, SortColumn
+
+NOW = dt.datetime(2026, 11, 20, 12, 0, 0, 123, tzinfo=dt.UTC)
+
+
+def table(paths, deletes=0) -> FileTable:
+    n = len(paths)
+    ints = lambda value: np.full(n, value, dtype=np.int64)  # noqa: E731
+    bools = np.zeros(n, dtype=bool)
+    return FileTable(
+        schema=Schema(0, ()), specs={0: PartitionSpec(0)}, default_spec_id=0,
+        path=np.array(paths, dtype=object), spec_id=np.zeros(n, np.int32),
+        partition=np.zeros(n, np.int32), partitions=((0, ()),), records=ints(10), bytes=ints(100),
+        sequence=ints(1), added_ms=ints(0), layout_written=bools, sort_order_id=ints(0),
+        parquet=~bools, encrypted=bools, position_deleted=ints(deletes), delete_files=ints(deletes),
+        delete_bytes=ints(0), equality_deletes=ints(0), newest_delete=ints(-1),
+    )  # fmt: skip
+
+
+def cluster(inputs) -> Action:
+    return Action(ActionType.CLUSTER, key=(SortColumn(3),), inputs=tuple(inputs))
+
+
+def make(actions, files):
+    return freeze(
+        catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="built-in",
+        base_snapshot_id=7, created=NOW, time_to_live=dt.timedelta(days=7),
+        actions=[(a, {"bytesIn": 100}) for a in actions], files=files, evidence={"queries": 3},
+    )  # fmt: skip
+
+
+scalars = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.binary(max_size=5))
+actions = st.builds(
+    Action,
+    type=st.sampled_from([ActionType.BIN_PACK, ActionType.CLUSTER, ActionType.RECLUSTER]),
+    spec_id=st.integers(0, 3),
+    partition=st.lists(scalars, max_size=2).map(tuple),
+    key=st.lists(st.builds(SortColumn, st.integers(1, 9), st.sampled_from(["asc", "desc"])),
+                 max_size=2).map(tuple),
+    curve=st.sampled_from(["Lexicographic", HILBERT]),
+    target_bytes=st.integers(0, 2**40),
+    inputs=st.sets(st.text(min_size=1, max_size=8)).map(lambda s: tuple(sorted(s))),
+)  # fmt: skip
+
+
+@given(actions)
+def test_an_action_survives_its_canonical_form(action):
+    body = json.loads(canonical_json(action.canonical()))
+    assert repr(action_from_canonical(body)) == repr(action)
+
+
+@settings(deadline=None)
+@given(st.lists(actions, max_size=3))
+def test_a_plan_document_round_trips_and_keeps_its_digest(items):
+    plan = make(items, table(["a"]))
+    again = plan_from_document(json.loads(json.dumps(plan.document())))
+    assert again.digest() == plan.digest()
+
+
+def test_plan_id_ignores_predictions_clock_and_snapshot():
+    files = table(["a", "b"])
+    plan = make([cluster(["a", "b"])], files)
+    later = freeze(
+        catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="other",
+        base_snapshot_id=8, created=NOW + dt.timedelta(days=1), time_to_live=dt.timedelta(hours=1),
+        actions=[(cluster(["a", "b"]), {})], files=files, evidence={},
+    )  # fmt: skip
+    assert later.id == plan.id
+    assert later.digest() != plan.digest()
+    assert plan.id.startswith("p-")
+    assert len(plan.id) == 22
+
+
+def test_plan_id_depends_on_inputs_order_of_actions_and_policy():
+    one, two = cluster(["a"]), cluster(["b"])
+    ids = {
+        plan_id("u", "h", [one, two]), plan_id("u", "h", [two, one]), plan_id("u", "h", [one]),
+        plan_id("u", "g", [one, two]), plan_id("v", "h", [one, two]),
+    }  # fmt: skip
+    assert len(ids) == 5
+
+
+def test_an_edited_plan_is_refused():
+    body = make([cluster(["a", "b"])], table(["a", "b"])).document()
+    body["actions"][0]["inputs"].append("c")
+    with pytest.raises(UserError, match="was changed after it was made"):
+        plan_from_document(body)
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"kind": "LayoutPlan"}, "text", 3])
+def test_garbage_is_no_plan(body):
+    with pytest.raises(UserError, match="not a plan document"):
+        plan_from_document(body)
+
+
+def test_floats_have_no_canonical_form():
+    with pytest.raises(ValueError, match="no floats"):
+        canonical_json({"a": [1, {"b": 0.5}]})
+
+
+def test_policy_hash_ignores_the_order_of_fields():
+    assert policy_hash({"a": 1, "b": {"c": 2, "d": 3}}) == policy_hash(
+        {"b": {"d": 3, "c": 2}, "a": 1}
+    )
+
+
+def test_the_old_order_of_an_unsorted_table_has_no_place_in_the_canonical_form():
+    action = Action(ActionType.SET_SORT_ORDER, key=(SortColumn(1),))
+    assert action.canonical() == {
+        "type": "SetSortOrder",
+        "key": [{"fieldId": 1, "direction": "asc"}],
+    }

@@ -1,0 +1,193 @@
+"""The HTML report: self-contained, honest about what is missing, each finding from its numbers."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.errors import UserError
+from reconciler.render import plots
+from reconciler.render.html import mean_depth, render_html
+from reconciler.render.report_model import (
+    Candidate,
+    CutCurve,
+    FileSizes,
+    Forecast,
+    Investment,
+    KeyFiles,
+    Payoff,
+    QueryBytes,
+    ReportData,
+    ShapeBytes,
+    Spans,
+)
+
+HOUR = 3_600_000
+
+
+def spans(*pairs: tuple[float, float]) -> Spans:
+    return Spans(np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs]))
+
+
+def everything(**changes: Any) -> ReportData:
+    quarter = [(n / 4, (n + 1) / 4 - 0.01) for n in range(4)]
+    parts: dict[str, Any] = {
+        "table": "warehouse.sales.lineitem",
+        "generated": "2026-11-20T10:00:00Z",
+        "facts": (("Snapshot", "731"),),
+        "key_files": (
+            KeyFiles(
+                "l_shipdate",
+                spans(*quarter),
+                spans(*[(0.0, 1.0)] * 9),
+                spans((0.1, 0.2), (0.3, 0.4)),
+                np.array([1.0, 1.0]),
+            ),
+        ),
+        "sizes": FileSizes(np.array([8 << 20, 7 << 20]), np.array([1 << 20] * 9), 8 << 20),
+        "queries": QueryBytes(
+            (ShapeBytes("a = ?", 10, 1e9, 1e8), ShapeBytes("b < ?", 1, 1e6, 5e6)),
+            "same queries against the new zone maps",
+        ),
+        "payoff": Payoff((Investment("p-1", 0, 1e9, 1e9 / (5 * HOUR)),), HOUR),
+        "forecasts": (Forecast("bytes read", "bytes", 1e9, 0.8e9, 1.25e9, 1.1e9),),
+        "cut": CutCurve(
+            np.array([3e8, 4e8, 3.5e8, 1e8]),
+            2,
+            9,
+            (
+                Candidate("recluster by l_shipdate", 2, 5e8, 1e8, True),
+                Candidate("2 more files", 2, 1e8, 4e8, False),
+            ),
+        ),
+    }
+    return ReportData(**{**parts, **changes})
+
+
+def test_the_page_is_whole_and_loads_nothing() -> None:
+    page = render_html(everything())
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("<svg") == 6
+    assert page.count("<table>") == 7  # the head's and one beside each plot
+    loads = re.findall(r"(?:src|href)=\"(?!#)([^\"]+)\"|url\((?!#)([^)]+)\)|@import", page)
+    assert not loads
+    assert "<script" not in page
+
+
+def test_every_plot_is_well_formed_and_says_what_it_is() -> None:
+    for svg in re.findall(r"<svg.*?</svg>", render_html(everything()), re.DOTALL):
+        assert ElementTree.fromstring(svg).get("aria-label")
+
+
+def test_titles_are_the_findings() -> None:
+    titles = re.findall(r"<h2>(.*?)</h2>", render_html(everything()))
+    assert titles == [
+        "A recorded range of l_shipdate opens 1.0 of 4 files; before, 9.0 of 9",
+        "2 of 2 files reach three quarters of the target size; before, 0 of 9",
+        "Recorded queries read 100.1 MiB instead of 954.6 MiB (-90 %); 1 of 2 read more",
+        "The rewrites pay back after 5.0 h of such queries",
+        "Predictions were off by 10 % at the median; 1 of 1 fell into their interval",
+        "2 of 9 files could save more than they cost; 2 are rewritten",
+    ]
+
+
+def test_the_same_data_gives_the_same_page() -> None:
+    assert render_html(everything()) == render_html(everything())
+
+
+def test_missing_parts_are_named_with_their_reason() -> None:
+    data = everything(
+        queries=None, payoff=None, forecasts=(), missing={"queries": "no queries were imported"}
+    )
+    page = render_html(data)
+    box = page[page.index("Not measured") :]
+    assert "Bytes per query before and after: no queries were imported" in box
+    assert "Predicted against actual: no data" in box
+    assert page.count("<svg") == 3
+
+
+def test_nothing_measured_is_still_a_page() -> None:
+    page = render_html(ReportData("a.b.c", "now", ()))
+    assert page.count("<li>") == 6
+    assert "<svg" not in page
+
+
+def test_without_labels_the_key_axis_shows_no_value() -> None:
+    assert "1994-03-05" not in render_html(everything())
+    labelled = everything().key_files[0]
+    shown = KeyFiles(
+        labelled.column, labelled.after, labelled.before, labelled.queried, labelled.weight,
+        ticks=((0.5, "1994-03-05"),),
+    )  # fmt: skip
+    assert "1994-03-05" in render_html(everything(key_files=(shown,)))
+
+
+def test_names_are_escaped_and_not_read_as_formulas() -> None:
+    hostile = "<script>$x$&"
+    data = everything(table=hostile, forecasts=(Forecast(hostile, "cpu", 1, 0.8, 1.25, 3),))
+    page = render_html(data)
+    assert "<script" not in page
+    assert "&lt;script&gt;$x$&amp;" in page
+
+
+def test_without_matplotlib_the_user_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **kwargs: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match="needs matplotlib") as caught:
+        render_html(everything())
+    assert "table-layout-reconciler[report]" in (caught.value.do or "")
+
+
+def test_break_even_counts_later_investments() -> None:
+    first = Investment("p-1", 0, 1_000.0, 10.0 / HOUR)
+    assert plots.break_even_ms(Payoff((first,), HOUR)) == pytest.approx(100 * HOUR)
+    second = Investment("p-2", 50 * HOUR, 500.0, 20.0 / HOUR)
+    assert plots.break_even_ms(Payoff((first, second), HOUR)) == pytest.approx(
+        (1_500 + 50 * 20) / 30 * HOUR
+    )
+
+
+def test_a_rewrite_that_saves_nothing_never_breaks_even() -> None:
+    data = Payoff((Investment("p-1", 0, 1_000.0, -1.0),), HOUR)
+    assert plots.break_even_ms(data) is None
+    assert "will not" in render_html(everything(payoff=data))
+
+
+def test_long_tables_are_cut_and_counted() -> None:
+    shapes = tuple(ShapeBytes(f"c{n} = ?", 1, 10.0 + n, 5.0) for n in range(100))
+    page = render_html(everything(queries=QueryBytes(shapes, "predicted")))
+    assert "60 more rows not shown." in page
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20),
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20),
+)
+def test_covering_counts_the_intervals_that_touch(
+    files: list[tuple[float, float]], queries: list[tuple[float, float]]
+) -> None:
+    files = [(min(f), max(f)) for f in files]
+    queries = [(min(q), max(q)) for q in queries]
+    expected = [sum(low <= q[1] and high >= q[0] for low, high in files) for q in queries]
+    assert spans(*files).covering(spans(*queries)).tolist() == expected
+
+
+def test_depth_is_one_for_disjoint_files_and_n_for_identical_ones() -> None:
+    assert mean_depth(spans((0, 0.4), (0.5, 1.0))) == 1.0
+    assert mean_depth(spans(*[(0.0, 1.0)] * 7)) == 7.0

@@ -1,0 +1,118 @@
+"""Rewrites on local-cluster[2,1,1024], as a process of its own; see test_cluster_mode."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from reconciler.plan.actions.action import HILBERT, ActionType
+from reconciler.spark import runtime, session
+from reconciler.spark.group import task_bytes
+from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
+from tests.spark.tables import Bench
+
+MASTER = "local-cluster[2,1,1024]"
+EXECUTOR = {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
+BACKEND = "CoarseGrainedExecutorBackend"
+
+
+def fill(bench: Bench, files: int, rows: int) -> str:
+    name = bench.create("id bigint, s string, v bigint, d double, nested struct<a: int, b: string>")
+    for number in range(files):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * {files} + {number},"
+            f" concat('v', hash(id, {number})), (id * 7919) % 1000, nullif(id % 7, 0) * 1.5D,"
+            f" named_struct('a', int(id), 'b', string(id)) FROM range({rows})"
+        )
+    return name
+
+
+def executors_of(spark: Any) -> list[int]:
+    """Pids of the executor processes below our JVM."""
+    jvm = int(spark.sparkContext._gateway.proc.pid)
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
+    return [int(pid) for pid, parent, args in rows if int(parent) == jvm and BACKEND in args]
+
+
+def cluster_by_key(bench: Bench) -> None:
+    name = fill(bench, files=4, rows=500)
+    before = bench.rows(name)
+    size = sum(file.file_size_in_bytes for file in bench.files(name))
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 3")
+    del before[next(row for row in before if row.startswith("Row(id=3,"))]
+    for curve, key in ((None, ("id",)), (HILBERT, ("id", "v"))):
+        more = {} if curve is None else {"curve": curve}
+        action = bench.action(name, ActionType.CLUSTER, *key, target_bytes=size // 4, **more)
+        result = bench.run(bench.request(name, action, plan=f"p-{curve}", group_bytes=1))
+        assert result.done and result.commits == 1, result
+        assert bench.rows(name) == before
+        assert result.cpu_seconds > 0, "task metrics come back from the executors"
+        if curve is None:
+            ranges = sorted(
+                (file.readable_metrics.id.lower_bound, file.readable_metrics.id.upper_bound)
+                for file in bench.files(name)
+            )
+            assert len(ranges) == 4
+            assert all(left[1] < right[0] for left, right in itertools.pairwise(ranges))
+    assert bench.leftovers(name) == []
+    print("rewritten by executors: rows equal, clustered", flush=True)
+
+
+def pack_while_an_executor_dies(bench: Bench) -> None:
+    name = fill(bench, files=6, rows=40_000)
+    before = bench.rows(name)
+    victims = executors_of(bench.spark)
+    assert len(victims) == 2, victims
+    killed = threading.Event()
+
+    def kill() -> None:
+        time.sleep(0.7)
+        os.kill(victims[0], signal.SIGKILL)
+        killed.set()
+
+    action = bench.action(name, ActionType.CLUSTER, "v", target_bytes=1 << 30)
+    thread = threading.Thread(target=kill)
+    thread.start()
+    result = bench.run(bench.request(name, action, plan="p-killed"))
+    thread.join()
+    assert killed.is_set() and result.done, result
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+    print("an executor was killed: rows equal, packed", flush=True)
+
+
+def main() -> int:
+    directory = Path(sys.argv[1])
+    conf = {
+        **SMALL_SESSION,
+        **EXECUTOR,
+        "spark.driver.memory": "1g",
+        **sqlite_spark_conf(directory),
+    }
+    spark = session.start(conf, app="cluster mode", master=MASTER, apart=True)
+    try:
+        session.await_executors(spark, 60)
+        assert session.task_memory(spark) == (1 << 30, 1)
+        assert task_bytes(*session.task_memory(spark)) < (1 << 30)
+        print("task memory follows executors", flush=True)
+        bench = Bench(spark, sqlite_catalog(directory), directory)
+        cluster_by_key(bench)
+        pack_while_an_executor_dies(bench)
+    finally:
+        application = spark.sparkContext.applicationId
+        session.stop(spark)
+        shutil.rmtree(runtime.spark_home() / "work" / application, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

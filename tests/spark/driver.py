@@ -1,0 +1,61 @@
+"""Runs one execution as a process of its own, for tests that kill it.
+
+`python -m tests.spark.driver DIRECTORY TABLE KEY FILES [URI]` reclusters up to FILES live files of
+rec.jobs.TABLE by KEY, one group and one commit a file; progress goes to stdout as "phase text".
+With URI the table is in that REST catalog, else in the SQLite catalog below DIRECTORY.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.errors import ReconcilerError
+from reconciler.plan.actions.action import ActionType
+from reconciler.plan.execution import Event
+from reconciler.spark import iceberg, session
+from reconciler.spark.scan import scan_tasks
+from tests.conftest import SMALL_SESSION, rest_spark_conf, sqlite_catalog, sqlite_spark_conf
+from tests.spark.tables import Bench
+
+
+def _print(event: Event) -> None:
+    print(event.phase, event.text, flush=True)
+
+
+def main() -> int:
+    directory, name, key, files = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+    config, catalog_conf = sqlite_catalog(directory), sqlite_spark_conf(directory)
+    if len(sys.argv) > 5:
+        server: Any = SimpleNamespace(uri=sys.argv[5])
+        config = CatalogConfig("rec", "rest", {"type": "rest", "uri": server.uri})
+        catalog_conf = rest_spark_conf(server)
+    conf = {**SMALL_SESSION, "spark.driver.memory": "1g", **catalog_conf}
+    spark = session.start(conf, app="fault test", master="local[2]")
+    print("jvm", iceberg.jvm_pid(spark), flush=True)
+    bench = Bench(spark, config, directory)
+    table = bench.table(name)
+    head = int(table.currentSnapshot().snapshotId())
+    inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]
+    assert len(scan_tasks(spark, table, head, inputs)) == len(inputs)
+    action = bench.action(name, ActionType.RECLUSTER, key, inputs=inputs)
+    plan = f"p-{time.time_ns():020x}"
+    request = bench.request(name, action, plan=plan, group_bytes=1, max_commits=files)
+    print("ready", plan, flush=True)
+    try:
+        result = bench.run(request, _print)
+        print("done", result.commits, result.conflicts, flush=True)
+    except ReconcilerError as error:
+        print("failed", error.render(), flush=True)
+        return error.exit_code
+    finally:
+        session.stop(spark)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

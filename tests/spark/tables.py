@@ -1,0 +1,141 @@
+"""Small real tables and requests over them, for tests of the executor."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.spark import iceberg, rewrite
+from reconciler.table.schema import SortColumn
+from tests.spark.ledger import FileLease, FileLedger
+
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class Bench:
+    """One catalog with its session and ledger; makes tables and runs actions on them."""
+
+    spark: Any
+    config: CatalogConfig
+    directory: Path
+    events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.ledger = FileLedger(self.directory / "ledger.db")
+        self.lease = FileLease(self.directory / "ledger.db")
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.config.name}.jobs")
+
+    def create(self, columns: str, properties: str = "", partitioned: str = "") -> str:
+        """A new empty table; its name within the namespace."""
+        name = f"t{next(_NUMBERS)}"
+        by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+        with_properties = f"TBLPROPERTIES ({properties})" if properties else ""
+        self.sql(f"CREATE TABLE {self.full(name)} ({columns}) USING iceberg {by} {with_properties}")
+        return name
+
+    def full(self, name: str) -> str:
+        return f"{self.config.name}.jobs.{name}"
+
+    def sql(self, text: str) -> list[Any]:
+        return self.spark.sql(text).collect()
+
+    def table(self, name: str) -> Any:
+        return iceberg.load(self.spark, self.full(name))
+
+    def files(self, name: str) -> list[Any]:
+        return self.sql(
+            f"SELECT * FROM {self.full(name)}.files WHERE content = 0 ORDER BY file_path"
+        )
+
+    def rows(self, name: str) -> Counter[str]:
+        return Counter(str(row) for row in self.spark.table(self.full(name)).collect())
+
+    def action(self, name: str, kind: ActionType, *key: str, **more: Any) -> Action:
+        """An action on all live files of one partition spec (of one partition)."""
+        schema = self.table(name).schema()
+        columns = []
+        for part in key:
+            column, _, direction = part.partition(" ")
+            columns.append(SortColumn(schema.findField(column).fieldId(), direction or "asc"))
+        more.setdefault("inputs", tuple(sorted(row.file_path for row in self.files(name))))
+        return Action(kind, key=tuple(columns), **more)
+
+    def request(
+        self, name: str, *actions: Action, plan: str = "p-1", **more: Any
+    ) -> ExecutionRequest:
+        table = self.table(name)
+        return ExecutionRequest(
+            catalog=self.config,
+            table=("jobs", name),
+            table_uuid=str(table.operations().current().uuid()),
+            plan_id=plan,
+            actions=actions,
+            action_ids=tuple(f"a{i + 1:02d}" for i in range(len(actions))),
+            base_snapshot_id=int(table.currentSnapshot().snapshotId()),
+            **{"backoff_seconds": 0.0, **more},
+        )
+
+    def run(
+        self,
+        request: ExecutionRequest,
+        on_event: Callable[[Event], None] = lambda event: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ExecutionResult:
+        def note(event: Event) -> None:
+            self.events.append(event)
+            on_event(event)
+
+        return rewrite.execute(request, self.spark, self.ledger, self.lease, note, should_stop)
+
+    def leftovers(self, name: str) -> list[str]:
+        """Files below prefixes of ours that no snapshot references, by listing the directory."""
+        location = self.table(name).location().removeprefix("file:").replace("//", "")
+        on_disk = {
+            str(path).removeprefix(location)
+            for path in Path(location).rglob("layout-*/**/*")
+            if path.is_file() and not path.name.endswith(".crc")
+        }
+        known = self.sql(f"SELECT DISTINCT file_path FROM {self.full(name)}.all_files")
+        referenced = {row.file_path.partition(location)[2] for row in known}
+        return sorted(on_disk - referenced)
+
+
+def intact(bench: Bench, name: str, rows: Counter[str] | None = None) -> None:
+    """Asserts that Spark and pyiceberg read every snapshot, that the rows are `rows`, and that
+    nothing below the table's location is unreferenced but old versions of its metadata."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(bench.config.name, **dict(bench.config.properties))
+    table = catalog.load_table(("jobs", name))
+    live = table.scan().to_arrow()
+    assert live.num_rows == sum(bench.rows(name).values())
+    if rows is not None:
+        assert bench.rows(name) == rows
+    location = "/" + table.location().removeprefix("file:").lstrip("/")
+    known = set()
+    for snapshot in table.metadata.snapshots:
+        known.add(_below(snapshot.manifest_list, location))
+        for manifest in snapshot.manifests(table.io):
+            known.add(_below(manifest.manifest_path, location))
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                known.add(_below(entry.data_file.file_path, location))
+    on_disk = {
+        str(path.relative_to(location))
+        for path in Path(location).rglob("*")
+        if path.is_file() and not path.name.endswith((".crc", ".metadata.json"))
+    }
+    missing, orphans = sorted(known - on_disk), sorted(on_disk - known)
+    assert (missing, orphans) == ([], []), (missing, orphans)
+
+
+def _below(path: str, location: str) -> str:
+    return path.partition(location)[2].lstrip("/")

@@ -1,0 +1,85 @@
+"""A catalog that may be read but not changed: the first commit says so, and nothing is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.errors import AccessDeniedError
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.spark import commit
+from tests.gateway import DENIED, Gateway
+from tests.spark.tables import Bench
+
+pytestmark = [pytest.mark.spark, pytest.mark.rest]
+
+
+def _table(bench: Bench) -> str:
+    table = bench.create("id bigint")
+    for number in range(4):
+        bench.sql(f"INSERT INTO {bench.full(table)} VALUES ({number}), ({10 - number})")
+    return table
+
+
+def test_a_commit_that_the_catalog_forbids_is_told_once_and_leaves_nothing(
+    gateway_bench: Bench, gateway: Gateway
+) -> None:
+    bench = gateway_bench
+    table = _table(bench)
+    before = bench.rows(table)
+    request = bench.request(table, bench.action(table, ActionType.CLUSTER, "id"))
+    gateway.closed = True
+    with pytest.raises(AccessDeniedError, match="does not let us commit") as caught:
+        bench.run(request)
+    assert gateway.refused == 1
+    assert "may not commit" in caught.value.details[0]
+    assert bench.rows(table) == before
+    assert bench.leftovers(table) == []
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+    gateway.closed = False
+    assert bench.run(request).commits == 1
+
+
+def test_a_refusal_after_the_commit_has_arrived_is_no_refusal(
+    gateway_bench: Bench, gateway: Gateway
+) -> None:
+    """A gateway sends the request twice, with a token that has expired the second time."""
+    bench = gateway_bench
+    table = _table(bench)
+    before = bench.rows(table)
+    gateway.fails(DENIED)
+    result = bench.run(bench.request(table, bench.action(table, ActionType.CLUSTER, "id")))
+    assert gateway.faults == 1
+    assert (result.commits, result.done) == (1, True)
+    assert bench.rows(table) == before
+    assert len(bench.files(table)) == 1
+    assert bench.leftovers(table) == []
+
+
+def test_a_property_that_may_not_be_set_is_told_as_denied(
+    gateway_bench: Bench, gateway: Gateway
+) -> None:
+    bench = gateway_bench
+    table = _table(bench)
+    change = Action(
+        ActionType.SET_PROPERTIES, properties_old=(("a.b", None),), properties_new=(("a.b", "1"),)
+    )
+    gateway.closed = True
+    with pytest.raises(AccessDeniedError, match="does not let us commit"):
+        bench.run(bench.request(table, change))
+
+
+@pytest.mark.parametrize(
+    ("state", "denied"),
+    [("42501", True), ("42000", True), ("25006", False), ("08006", False), ("40001", False)],
+)
+def test_a_database_that_refuses_the_statement_took_nothing(
+    spark: Any, state: str, denied: bool
+) -> None:
+    """A lost connection says nothing about what became of the commit, and neither does a standby
+    that was reached after it."""
+    java = spark._jvm.java
+    cause = java.sql.SQLException("for table iceberg_tables", state)
+    thrown = java.lang.RuntimeException("Unknown failure", cause)
+    assert commit.is_denied(spark, thrown) is denied

@@ -1,0 +1,102 @@
+"""Spark's configuration in a driver pod: sized by the policy, bound to the pod, pods only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
+from reconciler.errors import UserError
+from reconciler.spark.group import task_bytes
+from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf
+
+GIB = 1 << 30
+ENGINE = Engine(EngineType.KUBERNETES_JOB, Driver(1, 2 * GIB), Executors(4, 2, 4 * GIB), 2)
+ENVIRON = {
+    "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+    "KUBERNETES_SERVICE_PORT": "6443",
+    "POD_NAME": "tl-7k2m5qd4xz-3f9a1c0b77de-1-x7k2p",
+    "POD_NAMESPACE": "analytics",
+    "POD_IP": "10.1.2.3",
+    "LAYOUT_IMAGE": "layout-reconciler/job:0.1.0",
+    "LAYOUT_NAME": "sales.lineitem-7k2m5qd4xz",
+}
+
+
+def pod(**changes: str) -> DriverPod:
+    found = driver_pod({**ENVIRON, **changes})
+    assert found is not None
+    return found
+
+
+def conf(of: DriverPod, jobs: Jobs = Jobs()) -> dict[str, str]:
+    return kubernetes_conf(of, ENGINE, jobs, "/work/executor.yaml")
+
+
+def test_outside_of_a_cluster_there_is_no_pod() -> None:
+    assert driver_pod({}) is None
+
+
+def test_a_pod_of_someone_else_is_refused() -> None:
+    with pytest.raises(UserError, match="POD_IP"):
+        driver_pod({**ENVIRON, "POD_IP": ""})
+
+
+def test_the_driver_speaks_to_its_own_api_server_as_itself() -> None:
+    made = conf(pod())
+    assert made["spark.master"] == "k8s://https://10.0.0.1:6443"
+    assert made["spark.kubernetes.namespace"] == "analytics"
+    assert made["spark.kubernetes.driver.pod.name"] == ENVIRON["POD_NAME"]
+    assert made["spark.driver.host"] == made["spark.driver.bindAddress"] == "10.1.2.3"
+    assert made["spark.kubernetes.authenticate.oauthTokenFile"].endswith("/token")
+
+
+def test_addresses_of_ipv6_are_in_brackets() -> None:
+    made = conf(pod(POD_IP="fd00::7", KUBERNETES_SERVICE_HOST="fd00::1"))
+    assert made["spark.driver.host"] == "[fd00::7]"
+    assert made["spark.master"] == "k8s://https://[fd00::1]:6443"
+
+
+def test_the_policy_sizes_driver_and_executors() -> None:
+    made = conf(pod())
+    assert made["spark.executor.instances"] == "4"
+    assert made["spark.executor.cores"] == "2"
+    assert made["spark.executor.memory"] == "4096m"
+    assert made["spark.driver.memory"] == "2048m"
+    assert made["spark.default.parallelism"] == "8"
+
+
+def test_a_retry_after_out_of_memory_raises_both() -> None:
+    made = conf(pod(LAYOUT_MEMORY_PERCENT="150"))
+    assert made["spark.executor.memory"] == "6144m"
+    assert made["spark.driver.memory"] == "3072m"
+
+
+def test_the_catalog_may_tune_but_not_override() -> None:
+    tuned = conf(pod(), Jobs(spark_conf={"spark.network.timeout": "300s"}))
+    assert tuned["spark.network.timeout"] == "300s"
+    with pytest.raises(UserError, match=r"spark\.executor\.memory"):
+        conf(pod(), Jobs(spark_conf={"spark.executor.memory": "900g"}))
+    with pytest.raises(UserError, match=r"spark\.plugins"):
+        conf(pod(), Jobs(spark_conf={"spark.plugins": "org.example.Plugin"}))
+
+
+def test_the_api_server_is_asked_for_pods_only() -> None:
+    made = conf(pod())
+    assert made["spark.kubernetes.executor.disableConfigMap"] == "true"
+    assert made["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
+
+
+@given(st.text("abc-0123456789", min_size=1, max_size=63))
+def test_a_prefix_is_given_only_where_spark_takes_it(name: str) -> None:
+    prefix = conf(replace(pod(), name=name)).get("spark.kubernetes.executor.podNamePrefix")
+    assert prefix == (name if len(name) <= 47 else None)
+
+
+def test_groups_follow_the_memory_of_the_jvm_that_sorts_them() -> None:
+    assert task_bytes(4 * GIB, 2) > task_bytes(2 * GIB, 2) > task_bytes(2 * GIB, 4)
+    assert task_bytes(1, 8) == 64 << 20
+    assert 2 * task_bytes(4 * GIB, 2) < 0.6 * 4 * GIB

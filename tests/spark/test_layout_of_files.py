@@ -1,0 +1,378 @@
+"""What the written files look like inside, and what one group costs in jobs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, LongType, NestedField, UUIDType
+from pyspark.sql import functions as f
+
+from reconciler.plan.actions.action import HILBERT, Action, ActionType
+from reconciler.spark import arrange, metrics, rewrite
+from reconciler.table.schema import SortColumn
+from tests.spark.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+MIB = 1 << 20
+
+
+def _wide(bench: Bench, properties: str = "") -> str:
+    """Four files of incompressible rows, about 3 MiB each, all over the whole range."""
+    name = bench.create("id bigint, s string, v bigint", properties)
+    bench.sql(
+        f"INSERT INTO {bench.full(name)} SELECT /*+ REPARTITION(4) */ id, "
+        "concat(sha2(string(id), 256), sha2(string(-id), 256)), hash(id) FROM range(150000)"
+    )
+    return name
+
+
+def _footers(bench: Bench, name: str) -> list[Any]:
+    return [pq.read_metadata(f.file_path.removeprefix("file:")) for f in bench.files(name)]
+
+
+@pytest.mark.parametrize("curve", ["Lexicographic", HILBERT])
+def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
+    name = _wide(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    action = bench.action(
+        name, ActionType.CLUSTER, "id", "v", curve=curve, target_bytes=3 * MIB,
+        row_group_bytes=MIB,
+    )  # fmt: skip
+    bench.run(bench.request(name, action))
+    sizes = [file.file_size_in_bytes for file in bench.files(name)]
+    assert len(sizes) == pytest.approx(total / (3 * MIB), abs=1.5)
+    assert min(sizes) > 0.4 * 3 * MIB
+    assert max(sizes) < 1.6 * 3 * MIB
+    groups = [f.row_group(i).total_byte_size for f in _footers(bench, name)
+              for i in range(f.num_row_groups)]  # fmt: skip
+    assert len(groups) >= 2 * len(sizes)
+    assert max(groups) < 2 * MIB
+
+
+def test_a_small_target_is_met_where_row_groups_end_before_their_first_pages(bench: Bench) -> None:
+    """What is open when a file is ended is a row group at most, not a page of 20,000 rows."""
+    name = _wide(bench)
+    action = bench.action(
+        name, ActionType.CLUSTER, "id", target_bytes=MIB // 2, row_group_bytes=MIB // 8
+    )
+    bench.run(bench.request(name, action))
+    sizes = [file.file_size_in_bytes for file in bench.files(name)]
+    assert max(sizes) < 1.25 * MIB / 2
+    assert min(sizes) > 0.5 * MIB / 2
+    assert min(footer.num_row_groups for footer in _footers(bench, name)) >= 3
+
+
+SPLITS = (
+    "'read.split.adaptive-size.enabled'='false', 'read.split.target-size'='60000', "
+    "'read.split.open-file-cost'='1'"
+)
+
+
+def _arrivals(bench: Bench) -> str:
+    """Fourteen appends of unequal sizes, in files whose names tell nothing, with counted rows. They
+    are read in many splits."""
+    name = bench.create("store bigint, shelf bigint, arrived bigint, note string", SPLITS)
+    start = 0
+    for number in range(14):
+        rows = 600 + 500 * (number % 3)
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ pmod(id, 3), "
+            f"pmod(id * 7, 5), id, md5(string(id)) FROM range({start}, {start + rows})"
+        )
+        start += rows
+    return name
+
+
+def _written(bench: Bench, name: str, *columns: str) -> list[list[Any]]:
+    """The rows of each file in their order."""
+    written = []
+    for file in bench.files(name):
+        read = pq.read_table(file.file_path.removeprefix("file:"))
+        written.append(list(zip(*(read[column].to_pylist() for column in columns), strict=True)))
+    return written
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_rows_of_equal_keys_stay_in_order_of_arrival(
+    bench: Bench, parts: int, direction: str
+) -> None:
+    """So that a window of recent rows reads few row groups of each value, as the what-if tells."""
+    name = _arrivals(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    key = f"store {direction}"
+    action = bench.action(name, ActionType.CLUSTER, key, target_bytes=total // parts)
+    bench.run(bench.request(name, action))
+    sign = -1 if direction == "desc" else 1
+    written = [
+        [(sign * store, arrived) for store, arrived in file]
+        for file in _written(bench, name, "store", "arrived")
+    ]
+    assert len(written) >= parts
+    rows = [row for file in sorted(written) for row in file]
+    assert rows == sorted(rows)
+
+
+def test_rows_of_one_cell_of_a_curve_stay_in_order_of_arrival(bench: Bench) -> None:
+    name = _arrivals(bench)
+    bench.run(bench.request(name, bench.action(
+        name, ActionType.CLUSTER, "store", "shelf", curve=HILBERT, target_bytes=8 * MIB
+    )))  # fmt: skip
+    (rows,) = _written(bench, name, "store", "shelf", "arrived")
+    for cell in {row[:2] for row in rows}:
+        arrived = [row[2] for row in rows if row[:2] == cell]
+        assert arrived == sorted(arrived)
+
+
+def test_files_merged_without_a_key_follow_each_other_as_they_arrived(bench: Bench) -> None:
+    name = _arrivals(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    bench.run(bench.request(name, bench.action(
+        name, ActionType.BIN_PACK, target_bytes=total // 5
+    )))  # fmt: skip
+    written = _written(bench, name, "arrived")
+    assert len(written) >= 3
+    rows = [row for file in sorted(written) for row in file]
+    assert rows == sorted(rows)
+
+
+def _by_one_append_each(bench: Bench, store: str, *rows: int) -> str:
+    """Files that are read in splits of at most two of them."""
+    properties = SPLITS.replace("60000", "40000")
+    name = bench.create("store bigint, arrived bigint, note string", properties)
+    start = 0
+    for count in rows:
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ {store}, id, "
+            f"md5(string(id)) FROM range({start}, {start + count})"
+        )
+        start += count
+    return name
+
+
+@pytest.mark.parametrize("kind", [ActionType.BIN_PACK, ActionType.CLUSTER])
+def test_a_large_file_does_not_overtake_a_small_one(bench: Bench, kind: ActionType) -> None:
+    """Where both do not fit a split, Iceberg ends the heavier one first."""
+    name = _by_one_append_each(bench, "1", 600, 1600, 600, 1600)
+    key = ("store",) if kind is ActionType.CLUSTER else ()
+    bench.run(bench.request(name, bench.action(name, kind, *key, target_bytes=8 * MIB)))
+    (rows,) = _written(bench, name, "arrived")
+    assert rows == sorted(rows)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_nulls_do_not_disturb_the_order_of_arrival(bench: Bench, parts: int) -> None:
+    name = _by_one_append_each(bench, "if(id % 4 = 3, null, id % 2)", 700, 900, 800)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    bench.run(bench.request(name, bench.action(
+        name, ActionType.CLUSTER, "store", target_bytes=total // parts
+    )))  # fmt: skip
+    files = _written(bench, name, "store", "arrived")
+    for store in (None, 0, 1):
+        for file in files:
+            arrived = [row[1] for row in file if row[0] == store]
+            assert arrived == sorted(arrived)
+    assert sum(map(len, files)) == 2400
+
+
+@pytest.mark.parametrize(("shares", "files"), [((), 4), ((0.5,), 2)])
+def test_a_plan_s_share_decides_how_many_files_are_written(
+    bench: Bench, shares: tuple[float, ...], files: int
+) -> None:
+    """Else a plan that knows how its rows compress foretells other files than are written."""
+    name = _wide(bench)
+    total = sum(file.file_size_in_bytes for file in bench.files(name))
+    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=total // 4)
+    bench.run(bench.request(name, action, written_shares=shares))
+    assert len(bench.files(name)) == files
+
+
+def test_a_curve_that_spills_is_followed_like_one_in_memory(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By columns: a merge of spilled runs would compute an expression per comparison."""
+    cells = []
+    for memory in (1 << 40, 1 << 10):
+        monkeypatch.setattr(rewrite, "task_bytes", lambda heap, cores, it=memory: it)
+        name = bench.create("a bigint, b bigint, c string")
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT pmod(xxhash64(id), 97), pmod(hash(id), 89), "
+            "string(id) FROM range(0, 30000, 1, 1)"
+        )
+        action = bench.action(name, ActionType.CLUSTER, "a", "b", curve=HILBERT)
+        bench.run(bench.request(name, action))
+        (file,) = bench.files(name)
+        written = pq.read_table(file.file_path.removeprefix("file:"))
+        assert written.column_names == ["a", "b", "c"]
+        cells.append(list(zip(written["a"].to_pylist(), written["b"].to_pylist(), strict=True)))
+    assert cells[0] == cells[1]
+
+
+def test_a_shuffle_deals_out_a_curve_as_one_task_would_follow_it(bench: Bench) -> None:
+    """Each of six tasks writes one stretch of the order that a single task writes."""
+    rows = (
+        "SELECT /*+ COALESCE(1) */ pmod(xxhash64(id), 97) AS a, pmod(hash(id), 89) AS b, "
+        "string(id) AS c FROM range(30000)"
+    )
+    written: list[list[list[tuple[int, int]]]] = []
+    for parts in (1, 6):
+        name = bench.create("a bigint, b bigint, c string")
+        for _ in range(2):
+            bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+        size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
+        action = bench.action(
+            name, ActionType.CLUSTER, "a", "b", curve=HILBERT, target_bytes=2 * size // parts
+        )
+        bench.run(bench.request(name, action, group_bytes=parts))
+        read = [pq.read_table(f.file_path.removeprefix("file:")) for f in bench.files(name)]
+        assert all(table.column_names == ["a", "b", "c"] for table in read)
+        pairs = [zip(t["a"].to_pylist(), t["b"].to_pylist(), strict=True) for t in read]
+        written.append([list(of_a_file) for of_a_file in pairs])
+    ((order,), dealt) = written
+    assert len(dealt) >= 3
+    place = {pair: number for number, pair in enumerate(order)}
+    dealt.sort(key=lambda pairs: place[pairs[0]])
+    begin = 0
+    for pairs in dealt:
+        assert pairs == order[begin : begin + len(pairs)]
+        begin += len(pairs)
+    assert begin == len(order)
+
+
+@pytest.mark.parametrize("period", [3, 7, 21])
+def test_the_sample_is_in_step_with_no_pattern(spark: Any, period: int) -> None:
+    rows = 21 * arrange.SAMPLE_ROWS
+    whole = spark.range(0, rows, 1, 1).selectExpr(f"id % {period} AS store", "id")
+    group = SimpleNamespace(inputs=[SimpleNamespace(path="x", rows=rows)])
+    columns = [f.col("store").cast("double"), f.col("id").cast("double")]
+    stores, ids = arrange._sample(cast(Any, None), cast(Any, group), whole, columns)
+    assert len(ids) == pytest.approx(arrange.SAMPLE_ROWS, rel=0.01)
+    assert np.bincount(stores.astype(int)) == pytest.approx(len(ids) / period, rel=0.05)
+    assert np.diff(ids).max() < 3 * 21
+
+
+@pytest.mark.parametrize("kind", [UUIDType(), BinaryType(), FixedType(16)], ids=str)
+def test_a_curve_follows_what_comes_after_a_common_prefix(
+    bench: Bench, iceberg_catalog: Any, kind: Any
+) -> None:
+    """Identifiers that begin with a time differ late, and a uuid is text to Spark."""
+    random = np.random.default_rng(1)
+    schema = Schema(NestedField(1, "u", kind), NestedField(2, "v", LongType()))
+    name = f"prefix_{str(kind).partition('[')[0]}"
+    table = iceberg_catalog.create_table(("jobs", name), schema)
+    for _ in range(2):
+        values = [b"\x01\x8f" + bytes(6) + random.bytes(8) for _ in range(20_000)]
+        table.append(
+            pa.table(
+                {"u": values, "v": random.integers(0, 1 << 60, 20_000)},
+                schema=table.schema().as_arrow(),
+            )
+        )
+    inputs = sorted(task.file.file_path for task in table.scan().plan_files())
+    total = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
+    action = Action(
+        ActionType.CLUSTER, key=(SortColumn(1), SortColumn(2)), curve=HILBERT,
+        inputs=tuple(inputs), target_bytes=total // 4,
+    )  # fmt: skip
+    bench.run(bench.request(name, action))
+    files = [task.file for task in table.refresh().scan().plan_files()]
+    assert len(files) >= 4
+    for file in files:
+        low, high = (
+            int.from_bytes(bounds[1][8:10], "big")
+            for bounds in (file.lower_bounds, file.upper_bounds)
+        )
+        assert high - low < 0.7 * (1 << 16)
+
+
+def test_rows_that_fit_one_small_file_become_one(bench: Bench) -> None:
+    """A writer counts its open page before compression: here, ten times the file."""
+    name = bench.create("id bigint, a bigint, b bigint, s string")
+    for part in range(2):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id, id * 3, id * 5, "
+            f"concat('a-rather-long-prefix-of-every-value-', id % 50) "
+            f"FROM range({part * 9_000}, {part * 9_000 + 9_000})"
+        )
+    action = bench.action(name, ActionType.RECLUSTER, "id", target_bytes=8 * MIB)
+    bench.run(bench.request(name, action))
+    assert [file.record_count for file in bench.files(name)] == [18_000]
+
+
+def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
+    name = _wide(
+        bench,
+        "'write.parquet.compression-codec'='snappy', 'write.target-file-size-bytes'='4194304', "
+        "'write.parquet.row-group-size-bytes'='1048576'",
+    )
+    before = dict(bench.table(name).properties())
+    bench.run(bench.request(name, bench.action(name, ActionType.CLUSTER, "id")))
+    footers = _footers(bench, name)
+    assert {f.row_group(0).column(0).compression for f in footers} == {"SNAPPY"}
+    assert max(f.num_row_groups for f in footers) >= 3
+    assert 2 <= len(footers) <= 6
+    assert dict(bench.table(name).properties()) == before
+
+
+def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = bench.create("id bigint")
+    for number in range(3):
+        rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    seen: dict[str, metrics.TaskMetrics] = {}
+    honest = metrics.of_job_group
+
+    def note(spark: Any, group: str) -> metrics.TaskMetrics:
+        seen[group.rpartition("/")[2]] = honest(spark, group)
+        return seen[group.rpartition("/")[2]]
+
+    monkeypatch.setattr(metrics, "of_job_group", note)
+    bench.run(bench.request(name, bench.action(name, ActionType.CLUSTER, "id")))
+    assert (seen["write"].jobs, seen["write"].stages) == (1, 1)
+    assert (seen["verify"].jobs, seen["verify"].stages) == (1, 1)
+    assert seen["write"].input_bytes > 0
+
+
+def test_groups_are_committed_in_at_most_max_commits_batches(bench: Bench) -> None:
+    name = bench.create("id bigint")
+    for number in range(7):
+        rows = f"SELECT /*+ COALESCE(1) */ id + {100 * number} FROM range(50)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    before = bench.rows(name)
+    action = bench.action(name, ActionType.RECLUSTER, "id desc")
+    result = bench.run(bench.request(name, action, group_bytes=1, max_commits=3))
+    assert (result.commits, result.done) == (3, True)
+    assert bench.rows(name) == before
+    assert sum(outcome.files_in for outcome in result.outcomes) == 7
+
+
+def test_each_partition_keeps_its_files(bench: Bench) -> None:
+    name = bench.create("id bigint, p int", partitioned="p")
+    for number in range(3):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT id * 3 + {number}, cast(id % 2 AS int) "
+            "FROM range(20)"
+        )
+    before = bench.rows(name)
+    actions = [
+        bench.action(
+            name, ActionType.CLUSTER, "id",
+            inputs=tuple(sorted(f.file_path for f in bench.files(name) if f.partition.p == p)),
+        )
+        for p in (0, 1)
+    ]  # fmt: skip
+    result = bench.run(bench.request(name, *actions))
+    assert result.done
+    assert bench.rows(name) == before
+    assert sorted(file.partition.p for file in bench.files(name)) == [0, 1]
+    summary = dict(bench.table(name).currentSnapshot().summary())
+    assert summary["layout.action-ids"] == "a02"

@@ -1,0 +1,126 @@
+"""Property and sort order changes: recorded with what they replace, never over another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.standing import Validity
+from reconciler.spark import metadata
+from reconciler.table.schema import SortColumn
+from tests.spark.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+TARGET = "write.target-file-size-bytes"
+
+
+def _table(bench: Bench) -> str:
+    name = bench.create("id bigint, s string", f"'{TARGET}'='1000'")
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, 'a')")
+    return name
+
+
+def _set(old: str | None, new: str) -> Action:
+    return Action(
+        ActionType.SET_PROPERTIES, properties_old=((TARGET, old),), properties_new=((TARGET, new),)
+    )
+
+
+def test_a_property_is_set_and_the_old_value_recorded(bench: Bench) -> None:
+    name = _table(bench)
+    request = bench.request(name, _set("1000", "2000"))
+    result = bench.run(request)
+    assert result.done
+    assert bench.table(name).properties().get(TARGET) == "2000"
+    assert result.outcomes[0].detail == f"{TARGET}: 1000 -> 2000"
+    assert bench.run(request).outcomes == ()
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+
+
+def test_a_property_that_someone_else_changed_is_left_alone(bench: Bench) -> None:
+    name = _table(bench)
+    result = bench.run(bench.request(name, _set("512", "2000")))
+    assert result.actions[0].state is Validity.LOST
+    assert "was set to '1000' by someone else" in result.actions[0].detail
+    assert bench.table(name).properties().get(TARGET) == "1000"
+
+
+def test_a_sort_order_is_set_once(bench: Bench) -> None:
+    name = _table(bench)
+    action = Action(ActionType.SET_SORT_ORDER, key=(SortColumn(2, "desc"), SortColumn(1)))
+    result = bench.run(bench.request(name, action))
+    assert result.done
+    assert result.outcomes[0].detail == "sort order: unsorted -> s desc, id asc"
+    again = bench.run(bench.request(name, action))
+    assert (again.done, again.outcomes) == (True, ())
+
+
+def _order(*terms: str) -> Action:
+    key = (SortColumn(2, "desc"), SortColumn(1))
+    return Action(ActionType.SET_SORT_ORDER, key=key, order_old=terms)
+
+
+@pytest.mark.parametrize(
+    ("present", "term"),
+    [
+        ("id ASC NULLS FIRST", "identity(1) asc nulls-first"),
+        ("id ASC NULLS LAST", "identity(1) asc nulls-last"),
+        ("bucket(4, id) DESC NULLS LAST", "bucket[4](1) desc nulls-last"),
+    ],
+)
+def test_a_sort_order_that_someone_else_set_is_left_alone(
+    bench: Bench, present: str, term: str
+) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY {present}")
+    assert metadata.sort_terms(bench.table(name)) == (term,)
+    before = bench.table(name).sortOrder().toString()
+    result = bench.run(bench.request(name, _order()))
+    assert result.actions[0].state is Validity.LOST
+    assert "by someone else" in result.actions[0].detail
+    assert result.outcomes == ()
+    assert bench.table(name).sortOrder().toString() == before
+    assert bench.run(bench.request(name, _order(term))).done
+
+
+def test_a_change_that_slips_in_before_the_commit_is_not_overwritten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _table(bench)
+    original, slipped = metadata._changed, []
+
+    def slip_in(*arguments: Any) -> Any:
+        changed = original(*arguments)
+        if not slipped:
+            slipped.append(True)
+            bench.sql(f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY id")
+        return changed
+
+    monkeypatch.setattr(metadata, "_changed", slip_in)
+    result = bench.run(bench.request(name, _order()))
+    assert slipped
+    assert result.actions[0].state is Validity.LOST
+    assert metadata.sort_terms(bench.table(name)) == ("identity(1) asc nulls-first",)
+
+
+def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _table(bench)
+    original, slipped = metadata._changed, []
+
+    def slip_in(*arguments: Any) -> Any:
+        changed = original(*arguments)
+        if not slipped:
+            slipped.append(True)
+            bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('theirs'='kept')")
+        return changed
+
+    monkeypatch.setattr(metadata, "_changed", slip_in)
+    result = bench.run(bench.request(name, _set("1000", "2000"), _order()))
+    assert result.done
+    assert bench.table(name).properties().get("theirs") == "kept"
+    assert bench.table(name).properties().get(TARGET) == "2000"

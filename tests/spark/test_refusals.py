@@ -1,0 +1,281 @@
+"""What cannot be rewritten safely is refused with one clear message, the table as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import LongType, NestedField, StructType, TimeType
+
+from reconciler.errors import (
+    BlockedError,
+    InternalError,
+    ReconcilerError,
+    StalePlanError,
+    TableDamagedError,
+    UserError,
+)
+from reconciler.plan.actions.action import ActionType
+from reconciler.plan.execution import ExecutionRequest
+from reconciler.spark import damage
+from reconciler.spark.damage import first_unreadable
+from tests.spark.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+
+def _table(bench: Bench, properties: str = "'format-version'='2'") -> str:
+    name = bench.create("id bigint, s string", properties)
+    for number in range(2):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id * 2 + {number}, 'x' FROM range(20)")
+    return name
+
+
+def _request(bench: Bench, name: str, **more: Any) -> ExecutionRequest:
+    return bench.request(name, bench.action(name, ActionType.CLUSTER, "id"), **more)
+
+
+def _refused(bench: Bench, request: ExecutionRequest, error: type[ReconcilerError]) -> str:
+    head = bench.table(request.table[-1]).currentSnapshot().snapshotId()
+    with pytest.raises(error) as caught:
+        bench.run(request)
+    assert bench.table(request.table[-1]).currentSnapshot().snapshotId() == head
+    assert bench.leftovers(request.table[-1]) == []
+    return caught.value.render()
+
+
+def _add_equality_delete(bench: Bench, name: str, tmp_path: Path) -> None:
+    table = bench.table(name)
+    path = tmp_path / "equality.parquet"
+    ids = pa.field("id", pa.int64(), metadata={b"PARQUET:field_id": b"1"})
+    pq.write_table(pa.table({"id": [3]}, schema=pa.schema([ids])), path)
+    java, gateway = bench.spark._jvm, bench.spark.sparkContext._gateway
+    field_ids = gateway.new_array(java.int, 1)
+    field_ids[0] = 1
+    builder = java.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
+    delete = (
+        builder.ofEqualityDeletes(field_ids).withPath(f"file:{path}").withFormat("parquet")
+        .withFileSizeInBytes(path.stat().st_size).withRecordCount(1).build()
+    )  # fmt: skip
+    table.newRowDelta().addDeletes(delete).commit()
+
+
+def test_equality_deletes(bench: Bench, tmp_path: Path) -> None:
+    name = _table(bench)
+    _add_equality_delete(bench, name, tmp_path)
+    assert "has equality deletes on" in _refused(bench, _request(bench, name), UserError)
+
+
+def test_another_file_format(bench: Bench) -> None:
+    name = _table(bench, "'write.format.default'='orc'")
+    assert "has a ORC data file" in _refused(bench, _request(bench, name), UserError)
+
+
+def test_a_type_that_spark_does_not_know(bench: Bench, iceberg_catalog: Any) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    with iceberg_catalog.load_table(("jobs", name)).update_schema() as update:
+        update.add_column("at", TimeType())
+    with pytest.raises(UserError, match=r"of types that Spark cannot write: at \(time\)"):
+        bench.run(request)
+    table = iceberg_catalog.load_table(("jobs", name))
+    assert table.current_snapshot().snapshot_id == request.base_snapshot_id
+
+
+def test_names_that_differ_in_case_only(bench: Bench, iceberg_catalog: Any) -> None:
+    """Of structs too, though their fields are named differently."""
+    name = _table(bench)
+    request = _request(bench, name)
+    with iceberg_catalog.load_table(("jobs", name)).update_schema(case_sensitive=True) as update:
+        for number, column in enumerate(("st", "St")):
+            field = NestedField(number, f"f{number}", LongType(), required=False)
+            update.add_column(column, StructType(field))
+    with pytest.raises(UserError, match=r"differ in case only: st, St"):
+        bench.run(request)
+
+
+def test_a_field_that_is_named_like_what_holds_it(bench: Bench) -> None:
+    """Iceberg's own index of names leaves `value` and `element` out; Spark needs no index."""
+    name = bench.create("id bigint, m map<string, struct<Value: bigint, Key: bigint>>")
+    for number in range(2):
+        bench.sql(
+            f"INSERT INTO {bench.full(name)} SELECT id * 2 + {number}, "
+            "map('a', named_struct('Value', id, 'Key', -id)) FROM range(20)"
+        )
+    before = bench.rows(name)
+    assert bench.run(_request(bench, name)).done
+    assert bench.rows(name) == before
+
+
+def test_a_partition_column_that_was_dropped_after_the_plan(
+    bench: Bench, iceberg_catalog: Any
+) -> None:
+    name = bench.create("id bigint, g int", "'format-version'='2'", "g")
+    for _ in range(2):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 1 FROM range(50)")
+    request = _request(bench, name)
+    table = iceberg_catalog.load_table(("jobs", name))
+    with table.update_spec() as spec:
+        spec.remove_field("g")
+    with table.update_schema(allow_incompatible_changes=True) as schema:
+        schema.delete_column("g")
+    bench.sql(f"REFRESH TABLE {bench.full(name)}")
+    assert "has dropped the column that partitions" in _refused(bench, request, UserError)
+
+
+def test_a_column_that_is_named_like_one_of_icebergs_own(
+    bench: Bench, iceberg_catalog: Any
+) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    with iceberg_catalog.load_table(("jobs", name)).update_schema() as update:
+        update.add_column("_pos", LongType())
+    with pytest.raises(UserError, match="named like Iceberg's own: _pos"):
+        bench.run(request)
+
+
+def test_parquet_stays_parquet_when_the_default_changed(bench: Bench) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('write.format.default'='orc')")
+    assert bench.run(_request(bench, name)).done
+    assert {file.file_format for file in bench.files(name)} == {"PARQUET"}
+
+
+def test_a_live_branch(bench: Bench) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH audit")
+    bench.sql(f"INSERT INTO {bench.full(name)}.branch_audit VALUES (100, 'audited')")
+    request = _request(bench, name)
+    assert "has a live branch audit" in _refused(bench, request, BlockedError)
+    allowed = _request(bench, name, allow_live_branches=True)
+    assert bench.run(allowed).done
+
+
+def test_a_branch_without_commits_of_its_own_is_not_live(bench: Bench) -> None:
+    name = _table(bench)
+    bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH archive")
+    assert bench.run(_request(bench, name)).done
+
+
+def test_a_replaced_table(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"CREATE OR REPLACE TABLE {bench.full(name)} USING iceberg AS SELECT 1L AS id")
+    text = _refused(bench, request, StalePlanError)
+    assert "is not in the table's history any more" in text
+
+
+def test_a_table_created_again(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"DROP TABLE {bench.full(name)}")
+    bench.sql(f"CREATE TABLE {bench.full(name)} USING iceberg AS SELECT 1L AS id, 'x' AS s")
+    text = _refused(bench, request, UserError)
+    assert "it was dropped and created again" in text
+
+
+def test_an_expired_base_snapshot(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, 'later')")
+    bench.sql(
+        f"CALL rec.system.expire_snapshots(table => 'jobs.{name}', retain_last => 1,"
+        " older_than => TIMESTAMP '2999-01-01 00:00:00')"
+    )
+    text = _refused(bench, request, UserError)
+    assert "has expired" in text
+
+
+def test_a_missing_data_file(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    lost = request.actions[0].inputs[0]
+    Path(lost.removeprefix("file:")).unlink()
+    text = _refused(bench, request, UserError)
+    assert "is missing" in text
+    assert lost.rpartition("/")[2] in text
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+
+
+@pytest.mark.parametrize("checksums", [True, False], ids=["with checksums", "without"])
+def test_a_truncated_data_file(bench: Bench, checksums: bool) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    lost = Path(request.actions[0].inputs[0].removeprefix("file:"))
+    lost.write_bytes(lost.read_bytes()[:-20] + b"there is no footer here")
+    if not checksums:
+        (lost.parent / f".{lost.name}.crc").unlink()
+    text = _refused(bench, request, UserError)
+    assert "cannot be read" in text and str(lost) in text
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8])
+def test_a_bit_that_flipped_is_found_and_its_file_named(bench: Bench, share: float) -> None:
+    """Most such pages decode: only their checksum tells."""
+    name = bench.create("id bigint, s string, d double")
+    for _ in range(5):
+        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, uuid(), rand() FROM range(3000)")
+    request = _request(bench, name)
+    damaged = Path(request.actions[0].inputs[2].removeprefix("file:"))
+    content = bytearray(damaged.read_bytes())
+    content[int(len(content) * share)] ^= 1
+    damaged.write_bytes(content)
+    (damaged.parent / f".{damaged.name}.crc").unlink()
+    assert f"{damaged} cannot be read" in _refused(bench, request, TableDamagedError)
+
+
+@pytest.mark.parametrize("surely", [True, False])
+def test_a_file_is_found_by_halves(surely: bool) -> None:
+    paths = [f"{number:02d}" for number in range(64)]
+    for bad in paths:
+        asked: list[int] = []
+
+        def readable(some: Sequence[str], bad: str = bad, asked: list[int] = asked) -> bool:
+            asked.append(len(some))
+            return bad not in some
+
+        assert first_unreadable(paths, readable, surely=surely) == bad
+        assert sum(asked) <= 2 * 64 + 2
+    assert first_unreadable(paths, lambda some: True, surely=surely) is None
+    assert first_unreadable(paths[:1], lambda some: False, surely=True) == "00"
+
+
+def test_a_cancelled_job_is_no_damage_whatever_the_table_is_called() -> None:
+    def may_be(detail: str) -> bool:
+        told = InternalError("could not rewrite sales.cancelled_orders", details=(detail,))
+        return damage._may_be_damage(ValueError(), told)
+
+    assert may_be("NegativeArraySizeException: -3")
+    assert not may_be("SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled part of a group")
+
+
+def test_no_file_is_blamed_for_a_storage_that_reads_none() -> None:
+    assert first_unreadable(["a", "b", "c"], lambda some: False, surely=False) is None
+    assert first_unreadable(["a"], lambda some: False, surely=False) is None
+
+
+def test_a_plan_of_other_files(bench: Bench) -> None:
+    name = _table(bench)
+    action = bench.action(name, ActionType.CLUSTER, "id", inputs=("file:/nowhere/a.parquet",))
+    text = _refused(bench, bench.request(name, action), UserError)
+    assert "1 input files of plan p-1 are not in" in text
+
+
+def test_a_dropped_key_column(bench: Bench) -> None:
+    name = _table(bench)
+    action = bench.action(name, ActionType.CLUSTER, "s")
+    bench.sql(f"ALTER TABLE {bench.full(name)} DROP COLUMN s")
+    text = _refused(bench, bench.request(name, action), UserError)
+    assert "clustering key" in text
+
+
+def test_a_table_that_does_not_exist(bench: Bench) -> None:
+    name = _table(bench)
+    request = _request(bench, name)
+    bench.sql(f"DROP TABLE {bench.full(name)}")
+    with pytest.raises(UserError, match="does not exist"):
+        bench.run(request)

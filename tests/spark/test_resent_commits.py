@@ -1,0 +1,238 @@
+"""Commits that arrive although they are answered as if they had not: sent twice by a gateway, again
+by the HTTP client, or by nobody after the connection was cut. Every one is done exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import RolledBackError, StalePlanError
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.execution import COMMITTED
+from reconciler.spark import fence, iceberg, rewrite
+from reconciler.spark.iceberg import LiveTable
+from reconciler.table.schema import SortColumn
+from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
+from tests.spark.tables import Bench, intact
+
+pytestmark = [pytest.mark.spark, pytest.mark.rest]
+
+ARRIVES = (TWICE, RETRY_AFTER, DROPPED)
+OURS = "layout.attempt-id"
+"""Stands in the request of every commit of a batch."""
+
+
+def _table(bench: Bench, properties: str = "") -> str:
+    name = bench.create("id bigint, s string", properties)
+    for number in range(3):
+        rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number}, 'x' FROM range(40)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    return name
+
+
+def _rewrite(bench: Bench, name: str) -> Any:
+    return bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+
+
+def _assert_committed_once(bench: Bench, name: str, result: Any) -> None:
+    assert (result.commits, result.conflicts, result.done) == (1, 0, True)
+    states = [outcome.state for outcome in bench.ledger.outcomes()]
+    assert states.count(COMMITTED) == 1
+    batches = [s for s in iceberg.each(bench.table(name).snapshots()) if s.summary().get(OURS)]
+    assert len(batches) == 1
+    said = " ".join(event.text for event in bench.events)
+    assert "nothing of this" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("fault", ARRIVES)
+def test_a_commit_that_arrives_is_done_once_whatever_is_answered(
+    gateway_bench: Bench, gateway: Gateway, fault: str
+) -> None:
+    bench = gateway_bench
+    name = _table(bench)
+    request, before = _rewrite(bench, name), bench.rows(name)
+    gateway.fails(fault, OURS)
+    result = bench.run(request)
+    assert gateway.faults == 1
+    _assert_committed_once(bench, name, result)
+    intact(bench, name, before)
+
+
+@pytest.mark.parametrize(
+    "retries", ["'commit.retry.num-retries'='0'", "'commit.retry.total-timeout-ms'='1'"]
+)
+def test_a_table_without_retries_keeps_the_commit_as_well(
+    gateway_bench: Bench, gateway: Gateway, retries: str
+) -> None:
+    """Iceberg gives up and cleans up before any check of ours is called again."""
+    bench = gateway_bench
+    name = _table(bench, retries)
+    request, before = _rewrite(bench, name), bench.rows(name)
+    gateway.fails(TWICE, OURS)
+    result = bench.run(request)
+    _assert_committed_once(bench, name, result)
+    intact(bench, name, before)
+
+
+def test_deletes_that_come_between_do_not_hide_the_commit(
+    gateway_bench: Bench, gateway: Gateway
+) -> None:
+    """Iceberg's own validation fails before ours is asked: a new delete for the partition."""
+    bench = gateway_bench
+    merge_on_read = (
+        "'format-version'='2', 'write.delete.mode'='merge-on-read', "
+        "'write.delete.granularity'='partition'"
+    )
+    name = _table(bench, merge_on_read)
+    request = _rewrite(bench, name)
+
+    def deletes() -> None:
+        bench.sql(f"DELETE FROM {bench.full(name)} WHERE id IN (4, 5)")
+
+    gateway.before_answer = deletes
+    gateway.fails(TWICE, OURS)
+    result = bench.run(request)
+    assert result.commits == 1
+    _assert_committed_once(bench, name, result)
+    intact(bench, name)
+    assert sum(bench.rows(name).values()) == 118
+
+
+def test_an_expiry_that_comes_between_does_not_hide_the_commit(
+    gateway_bench: Bench, gateway: Gateway
+) -> None:
+    """The snapshot that the rows were read at is gone when Iceberg validates again, and so is the
+    one that carries the batch: only the files show that it arrived."""
+    bench = gateway_bench
+    name = _table(bench)
+    request, before = _rewrite(bench, name), bench.rows(name)
+
+    def expires() -> None:
+        bench.table(name).newFastAppend().commit()
+        table = bench.table(name)
+        now = table.currentSnapshot().timestampMillis() + 1
+        table.expireSnapshots().expireOlderThan(now).retainLast(1).commit()
+
+    gateway.before_answer = expires
+    gateway.fails(TWICE, OURS)
+    with contextlib.suppress(StalePlanError):  # the plan's snapshot has expired
+        bench.run(request)
+    assert bench.ledger.outcomes()[-1].state == COMMITTED
+    assert bench.rows(name) == before
+    intact(bench, name, before)
+
+
+def test_a_rollback_that_comes_between_is_kept(gateway_bench: Bench, gateway: Gateway) -> None:
+    """Iceberg would move the branch back to a snapshot of its own that it finds again."""
+    bench = gateway_bench
+    name = _table(bench)
+    request, before = _rewrite(bench, name), bench.rows(name)
+
+    def rolls_back() -> None:
+        bench.table(name).manageSnapshots().rollbackTo(request.base_snapshot_id).commit()
+        bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1000, 'new')")
+
+    gateway.before_answer = rolls_back
+    gateway.fails(TWICE, OURS)
+    bench.run(request)
+    with pytest.raises(RolledBackError):
+        bench.run(request)
+    assert sum((bench.rows(name) - before).values()) == 1
+    intact(bench, name)
+
+
+def test_a_late_commit_is_fenced(
+    gateway_bench: Bench, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answered with a 504 and not there: the fence makes sure that it cannot arrive, and nothing
+    of it stays, neither data nor metadata."""
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    bench = gateway_bench
+    name = _table(bench)
+    request, before = _rewrite(bench, name), bench.rows(name)
+    gateway.fails(LATE, OURS)
+    result = bench.run(request)
+    gateway.release()
+    assert (result.commits, result.done) == (1, True)
+    states = [outcome.state for outcome in bench.ledger.outcomes()]
+    assert states == ["unknown", "failed", "committed"]
+    intact(bench, name, before)
+
+
+@pytest.mark.parametrize("fault", ARRIVES)
+def test_changed_metadata_is_committed_and_recorded_once(
+    gateway_bench: Bench, gateway: Gateway, fault: str
+) -> None:
+    bench = gateway_bench
+    name = bench.create("id bigint, s string")
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, 'x')")
+    properties = Action(
+        ActionType.SET_PROPERTIES, properties_old=(("a.b", None),), properties_new=(("a.b", "1"),)
+    )
+    order = Action(ActionType.SET_SORT_ORDER, key=(SortColumn(2, "desc"),))
+    gateway.fails(fault, times=2)
+    result = bench.run(bench.request(name, properties, order))
+    assert result.done
+    details = [(outcome.state, outcome.detail) for outcome in bench.ledger.outcomes()]
+    assert details == [
+        (COMMITTED, "a.b: (unset) -> 1"), (COMMITTED, "sort order: unsorted -> s desc"),
+    ]  # fmt: skip
+    assert [event.phase for event in bench.events] == ["property", "property"]
+
+
+@pytest.mark.parametrize(("fault", "retries"), [(TWICE, 4), (TWICE, 0), (DROPPED, 4)])
+def test_a_fence_that_is_sent_again_keeps_what_others_committed(
+    gateway_bench: Bench, gateway: Gateway, fault: str, retries: int
+) -> None:
+    """Iceberg takes its own snapshot, found again, for the target of a rollback."""
+    bench = gateway_bench
+    name = _table(bench, f"'commit.retry.num-retries'='{retries}'")
+    before = bench.rows(name)
+    attempt = f"p-{uuid.uuid4().hex}-1"
+    gateway.before_answer = lambda: bench.sql(
+        f"INSERT INTO {bench.full(name)} VALUES (1000, 'new')"
+    )
+    gateway.fails(fault, "layout.fence")
+    live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+    fence.append_mark(live, attempt, 1)
+    assert gateway.faults == 1
+    marks = [s.summary().get("layout.fence") for s in iceberg.each(bench.table(name).snapshots())]
+    assert marks.count(f"{attempt}/1") == 1
+    assert sum((bench.rows(name) - before).values()) == 1
+    intact(bench, name)
+
+
+@pytest.mark.jvm
+def test_a_jvm_that_is_killed_while_its_request_hangs_leaves_nothing(
+    gateway_bench: Bench, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metadata files are written and the catalog has not seen the request."""
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    bench = gateway_bench
+    name = _table(bench)
+    before = bench.rows(name)
+    gateway.fails(HUNG, OURS)
+    command = [
+        sys.executable, "-m", "tests.spark.driver", str(tmp_path), name, "id", "3", gateway.uri,
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        jvm = next(line for line in process.stdout if line.startswith("jvm")).split()[1]
+        assert gateway.held.wait(300)
+        os.kill(int(jvm), signal.SIGKILL)
+        last = process.stdout.read().splitlines()[-1]
+    assert process.returncode != 0 and "nothing of this" not in last
+    settled = rewrite.resume(
+        bench.config, ("jobs", name), bench.spark, bench.ledger, bench.lease, bench.events.append
+    )
+    assert settled == 1
+    assert [outcome.state for outcome in bench.ledger.outcomes()] == ["failed"]
+    intact(bench, name, before)

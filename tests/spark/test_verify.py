@@ -1,0 +1,193 @@
+"""Verification refuses a rewrite whose output differs from its input, before the commit.
+
+The output is tampered with where the sorted frame goes to the writer; the check is the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from reconciler.errors import VerificationError
+from reconciler.plan.actions.action import ActionType
+from reconciler.plan.execution import ExecutionRequest
+from reconciler.spark import arrange, verify
+from tests.spark.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+ROWS = """
+  SELECT id, cast(id AS int) % 7 AS a, cast(id AS int) % 5 AS b,
+         named_struct('x', id, 'y', named_struct('z', concat('n', id))) AS s,
+         array(id, id + 1) AS l, map('k', id) AS m
+  FROM range(100)
+"""
+
+
+def _drop_one_double_another(frame: DataFrame) -> DataFrame:
+    doubled = frame.where("id = 17")
+    return frame.where("id <> 42").unionByName(doubled)
+
+
+def _swap_two_values_of_a_column(frame: DataFrame) -> DataFrame:
+    swapped = f.when(f.col("id") == 3, 4).when(f.col("id") == 4, 3).otherwise(f.col("a"))
+    return frame.withColumn("a", swapped.cast("int"))
+
+
+def _null_a_nested_field(frame: DataFrame) -> DataFrame:
+    struct = f.col("s").withField("y.z", f.when(f.col("id") != 9, f.col("s.y.z")))
+    return frame.withColumn("s", struct)
+
+
+def _move_a_value_to_another_column(frame: DataFrame) -> DataFrame:
+    hit = f.col("id") == 8
+    a, b = f.col("a"), f.col("b")
+    return frame.withColumns({"a": f.when(~hit, a), "b": f.when(hit, a).otherwise(b)})
+
+
+def _change_a_map(frame: DataFrame) -> DataFrame:
+    other = f.create_map(f.lit("k"), f.lit(6)).cast("map<string,bigint>")
+    return frame.withColumn("m", f.when(f.col("id") == 5, other).otherwise(f.col("m")))
+
+
+def _lose_a_row(frame: DataFrame) -> DataFrame:
+    return frame.where("id <> 99")
+
+
+TAMPERINGS = [
+    _drop_one_double_another,
+    _swap_two_values_of_a_column,
+    _null_a_nested_field,
+    _move_a_value_to_another_column,
+    _change_a_map,
+    _lose_a_row,
+]
+
+
+def _tampered(monkeypatch: pytest.MonkeyPatch, tamper: Callable[[DataFrame], DataFrame]) -> None:
+    honest = arrange.arranged
+    monkeypatch.setattr(arrange, "arranged", lambda source, group: tamper(honest(source, group)))
+
+
+@pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda t: t.__name__.strip("_"))
+def test_tampered_output_is_not_committed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tamper: Callable[[DataFrame], DataFrame]
+) -> None:
+    name = bench.create("id bigint, a int, b int, s struct<x:bigint,y:struct<z:string>>,"
+                        " l array<bigint>, m map<string,bigint>")  # fmt: skip
+    bench.sql(f"INSERT INTO {bench.full(name)} {ROWS}")
+    before, head = bench.rows(name), bench.table(name).currentSnapshot().snapshotId()
+    _tampered(monkeypatch, tamper)
+    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "b"))
+    with pytest.raises(VerificationError, match="verification of"):
+        bench.run(request)
+    assert bench.table(name).currentSnapshot().snapshotId() == head
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+
+
+def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = bench.create("id bigint, a int")
+    bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 1 FROM range(100)")
+    _tampered(monkeypatch, _lose_a_row)
+    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"), verify="Counts")
+    with pytest.raises(VerificationError, match="read 100 rows, wrote 99"):
+        bench.run(request)
+
+
+@pytest.fixture(params=["Full", "Counts"])
+def sliced(bench: Bench, request: pytest.FixtureRequest) -> tuple[str, ExecutionRequest]:
+    """A table of two overlapping files, and a request that sorts them in two slices."""
+    name = bench.create("id bigint, a bigint")
+    for part in (0, 1):
+        rows = f"SELECT id * 2 + {part}, xxhash64(id) FROM range(0, 20000, 1, 1)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
+    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=size // 2)
+    return name, bench.request(name, action, verify=request.param)
+
+
+def test_slices_that_miss_a_file_are_not_committed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, sliced: tuple[str, ExecutionRequest]
+) -> None:
+    """As with a writer whose bounds are wrong: the manifests send a slice past its rows."""
+    name, request = sliced
+    before = bench.rows(name)
+    honest = arrange.Cut.files_of
+    monkeypatch.setattr(
+        arrange.Cut, "files_of", lambda cut, files, number: honest(cut, files, number)[number:]
+    )
+    with pytest.raises(VerificationError, match="slices of a group hold 30000 rows, its inputs 40"):
+        bench.run(request)
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+
+
+def test_a_wrong_row_count_in_the_manifests_is_looked_up_in_the_files(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, sliced: tuple[str, ExecutionRequest]
+) -> None:
+    name, request = sliced
+    before = bench.rows(name)
+    monkeypatch.setattr(arrange.Source, "_rows_by_manifest", lambda source: 7)
+    bench.run(request)
+    assert bench.rows(name) == before
+
+
+def test_sampled_mode_hashes_about_one_group_in_eight() -> None:
+    chosen = sum(verify.checks_hashes(verify.SAMPLED, f"attempt/{i}") for i in range(800))
+    assert 60 <= chosen <= 140
+    assert verify.checks_hashes(verify.FULL, "attempt/1")
+    assert not verify.checks_hashes(verify.COUNTS, "attempt/1")
+
+
+def _hash(spark: Any, select: str) -> int:
+    frame = spark.sql(select)
+    return int(frame.select(verify.row_hash(frame.schema)).collect()[0][0])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT double('NaN') AS v", "SELECT double('Infinity') - double('Infinity') AS v"),
+        ("SELECT -0.0d AS v", "SELECT 0.0d AS v"),
+        ("SELECT array(-0.0d) AS v", "SELECT array(0.0d) AS v"),
+        ("SELECT map('a', 1, 'b', 2) AS v", "SELECT map('b', 2, 'a', 1) AS v"),
+    ],
+)
+def test_equal_values_hash_alike(spark: Any, one: str, other: str) -> None:
+    assert _hash(spark, one) == _hash(spark, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT int(null) AS a, 5 AS b", "SELECT 5 AS a, int(null) AS b"),
+        ("SELECT array(1, null) AS a", "SELECT array(null, 1) AS a"),
+        ("SELECT array(1) AS a", "SELECT array(1, null) AS a"),
+        ("SELECT array() AS a", "SELECT cast(null AS array<int>) AS a"),
+        (
+            "SELECT named_struct('x', int(null), 'y', 1) AS a",
+            "SELECT named_struct('x', 1, 'y', int(null)) AS a",
+        ),
+        ("SELECT map('a', 1) AS a", "SELECT map('a', int(null)) AS a"),
+        ("SELECT map('a', 1, 'b', 2) AS a", "SELECT map('a', 2, 'b', 1) AS a"),
+    ],
+)
+def test_different_rows_hash_differently(spark: Any, one: str, other: str) -> None:
+    assert _hash(spark, one) != _hash(spark, other)
+
+
+@pytest.mark.parametrize("row", [-(2**63), -1, 0, 2**63 - 1])
+def test_the_sums_of_more_rows_than_a_group_can_have_stay_within_a_long(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, row: int
+) -> None:
+    """Spark raises an error where a sum overflows; 16 GiB of sorted, narrow rows are billions."""
+    monkeypatch.setattr(verify, "row_hash", lambda schema: f.lit(row).cast("long"))
+    found = spark.range(1).agg(*verify.aggregates(None, True)).collect()[0].asDict()
+    assert abs(found["low"]) * 2**37 < 2**63
+    assert abs(found["high"]) * 2**37 <= 2**63

@@ -1,0 +1,151 @@
+"""Published plans: found by id, never overwritten, refused when altered."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.errors import UnavailableError, UserError
+from reconciler.plan.plan import Plan
+from reconciler.state.plan_store import PlanStore
+from tests.state.test_shared_state import UUID, new_catalog, planned
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> CatalogConfig:
+    return new_catalog(tmp_path)
+
+
+@pytest.fixture
+def store(config: CatalogConfig, tmp_path: Path) -> PlanStore:
+    return PlanStore(config, f"file://{tmp_path}/published/")
+
+
+def later(plan: Plan) -> Plan:
+    """The same actions, predicted and made later."""
+    return dataclasses.replace(
+        plan, created=plan.created + dt.timedelta(hours=1), evidence={"note": "newer"}
+    )
+
+
+def test_a_plan_lies_under_its_table_id_and_digest(store: PlanStore, tmp_path: Path) -> None:
+    plan = planned()
+    uri = store.put(plan)
+    digest = plan.digest().removeprefix("sha256:")
+    assert uri == f"file://{tmp_path}/published/{UUID}/{plan.id}-{digest}.json"
+    assert uri == store.uri_of(plan)
+    assert store.get(uri, plan.digest()) == plan
+    assert json.loads(Path(uri.removeprefix("file://")).read_text()) == plan.document()
+
+
+def test_publishing_again_writes_nothing(store: PlanStore) -> None:
+    path = Path(store.put(planned()).removeprefix("file://"))
+    path.chmod(0o400)
+    before = path.stat().st_mtime_ns
+    assert store.put(planned()).endswith(path.name)
+    assert path.stat().st_mtime_ns == before
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_another_body_under_the_name_is_an_error_and_stays(store: PlanStore) -> None:
+    path = Path(store.put(planned()).removeprefix("file://"))
+    path.write_bytes(b"{}")
+    with pytest.raises(UserError, match="is not the plan that its name says"):
+        store.put(planned())
+    assert path.read_bytes() == b"{}"
+
+
+def test_an_altered_plan_is_refused(store: PlanStore) -> None:
+    plan = planned()
+    uri = store.put(plan)
+    path = Path(uri.removeprefix("file://"))
+    body = json.loads(path.read_text())
+    body["policy"] = "another"
+    path.write_text(json.dumps(body))
+    with pytest.raises(UserError, match="was changed after it was published") as raised:
+        store.get(uri, plan.digest())
+    assert plan.digest() in raised.value.render()
+    with pytest.raises(UserError, match="was changed"):
+        store.find(UUID, plan.id)
+
+
+def test_a_digest_of_another_plan_is_refused(store: PlanStore) -> None:
+    uri = store.put(planned(1))
+    with pytest.raises(UserError, match="was changed"):
+        store.get(uri, planned(2).digest())
+
+
+def test_a_missing_plan_says_what_to_do(store: PlanStore) -> None:
+    with pytest.raises(UserError, match="there is no plan at") as raised:
+        store.get(store.uri_of(planned()), planned().digest())
+    assert "--publish" in raised.value.render()
+
+
+def test_a_plan_is_found_by_id_and_the_newest_of_its_documents(store: PlanStore) -> None:
+    first, second = planned(1), planned(2)
+    assert store.find(UUID, first.id) is None
+    store.put(first)
+    store.put(second)
+    assert store.find(UUID, first.id) == first
+    store.put(later(first))
+    assert store.find(UUID, first.id) == later(first)
+    assert store.find(UUID, "p-" + "0" * 20) is None
+    assert store.find("another-table", first.id) is None
+
+
+def test_old_plans_expire_but_what_is_kept_and_what_is_no_plan(
+    store: PlanStore, tmp_path: Path
+) -> None:
+    old, kept, new = planned(1), planned(2), planned(3)
+    paths = [Path(store.put(plan).removeprefix("file://")) for plan in (old, kept, new)]
+    other = paths[0].with_name("notes.json")
+    other.write_text("{}")
+    for path in (paths[0], paths[1], other):
+        os.utime(path, (1, 1))
+    assert store.expire(dt.timedelta(days=30), keep={kept.id}) == 1
+    assert [path.exists() for path in paths] == [False, True, True]
+    assert other.exists()
+
+
+def test_without_a_uri_plans_lie_beside_the_state_tables(
+    config: CatalogConfig, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    store = PlanStore(config, on_created=told.append)
+    assert store.find(UUID, planned().id) is None
+    assert told == []
+    uri = store.put(planned())
+    assert len(told) == 1
+    assert f"{tmp_path}/warehouse/" in uri
+    assert "/plans/" in uri
+    again = PlanStore(config)
+    assert again.find(UUID, planned().id) == planned()
+    assert again.get(uri, planned().digest()) == planned()
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_message(
+    config: CatalogConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UnavailableError, match="cannot be stored") as raised:
+        PlanStore(config, f"file://{tmp_path}/file/plans").put(planned())
+    assert "spec.system.plans.uri" in raised.value.render()
+
+
+def test_an_unknown_scheme_is_the_user_s_error(config: CatalogConfig) -> None:
+    with pytest.raises(UserError, match="cannot be stored"):
+        PlanStore(config, "gopher://plans").put(planned())
+
+
+def test_the_body_holds_the_exact_digest(store: PlanStore) -> None:
+    import hashlib
+
+    uri = store.put(planned())
+    body = Path(uri.removeprefix("file://")).read_bytes()
+    assert f"-{hashlib.sha256(body).hexdigest()}.json" in uri

@@ -1,0 +1,395 @@
+"""The state store: durable, shared by processes, small, and never the user's catalog."""
+
+from __future__ import annotations
+
+import datetime as dt
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reconciler.errors import BlockedError, UserError
+from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.execution import COMMITTED, UNKNOWN_OUTCOME, Intent, Outcome
+from reconciler.plan.ledger import ReadCheck
+from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import Comparison, Ref
+from reconciler.state import state_tables
+from reconciler.state.lease import SqliteLease, is_dead, this_process
+from reconciler.state.records import Records
+from reconciler.state.state import RETENTION_MS, StateStore, cache_directory, state_directory
+
+UUID = "3f9a1c0b-77de-4c21-a0be-000000000001"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StateStore:
+    return StateStore(tmp_path / "state")
+
+
+def fragment(position: int, uuid: str = UUID, literal: int = 7) -> Fragment:
+    return Fragment(
+        source="log.jsonl",
+        position=position,
+        table_uuid=uuid,
+        predicate=Comparison(Ref(1), ">=", 0),
+        literals=(literal,),
+        moving=(None,),
+        projection=(1, 2),
+        weight=1.0,
+        event_ms=1_700_000_000_000 + position,
+        engine="trino",
+        recorded_bytes=None,
+    )
+
+
+def intent(batch: int = 1, attempt: str = "a-1") -> Intent:
+    return Intent(
+        table_uuid=UUID,
+        table=("sales", "lineitem"),
+        plan_id="p-1",
+        attempt_id=attempt,
+        batch=batch,
+        action_ids=("a01", "a02"),
+        base_snapshot_id=5,
+        prefix="file:///t/data/layout-a-1",
+        inputs=("file:/t/data/x.parquet",),
+        outputs=("file:/t/data/layout-a-1/y.parquet",),
+    )
+
+
+def outcome(state: str, action: str = "a01", batch: int = 1) -> Outcome:
+    return Outcome("a-1", batch, action, state, 6, 100, 90, 10, 2, 1, 1.5, 2.5)
+
+
+def test_fragments_come_back_as_they_were_stored_by_table_and_event_time(store: StateStore) -> None:
+    items = [fragment(3), fragment(1), fragment(2, uuid="other")]
+    store.append_fragments(items)
+    assert store.fragments(UUID) == [fragment(1), fragment(3)]
+    assert store.fragments("other") == [fragment(2, uuid="other")]
+    assert store.fragments("unknown") == []
+
+
+def test_a_repeated_import_adds_nothing(store: StateStore) -> None:
+    store.append_fragments([fragment(1), fragment(2)])
+    store.append_fragments([fragment(1), fragment(2), fragment(3)])
+    assert [item.position for item in store.fragments(UUID)] == [1, 2, 3]
+
+
+def test_an_unwritten_state_reads_as_empty_and_writes_no_table(store: StateStore) -> None:
+    assert store.fragments(UUID) == []
+    assert store.open_intents(UUID) == ()
+    assert store.ledger() == ()
+    assert not (store.directory / "state").exists()
+
+
+def test_small_files_are_merged_and_nothing_is_lost(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_tables, "MAX_FILES", 5)
+    monkeypatch.setattr(state_tables, "KEEP_SNAPSHOTS", dt.timedelta(0))
+    monkeypatch.setattr(state_tables, "ORPHAN_SECONDS", -1.0)
+    for position in range(14):
+        store.append_fragments([fragment(position)])
+    assert [item.position for item in store.fragments(UUID)] == list(range(14))
+    data = list((store.directory / "state" / "fragments" / "data").rglob("*.parquet"))
+    assert len(data) <= 6
+
+
+def test_a_merge_drops_fragments_older_than_the_retention(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import reconciler.state.state as module
+
+    now = int(time.time() * 1000)
+    monkeypatch.setattr(state_tables, "MAX_FILES", 2)
+    monkeypatch.setattr(module, "_now_ms", lambda: now - RETENTION_MS - 1000)
+    store.append_fragments([fragment(1)])
+    monkeypatch.setattr(module, "_now_ms", lambda: now)
+    assert store.fragments(UUID) == []
+    store.append_fragments([fragment(2)])
+    store.append_fragments([fragment(3)])
+    monkeypatch.setattr(module, "_now_ms", lambda: now - RETENTION_MS)
+    assert [item.position for item in store.fragments(UUID)] == [2, 3]
+
+
+def test_a_merge_gives_way_to_a_concurrent_append_of_the_same_rows(
+    store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = StateStore(tmp_path / "state")
+    store.append_fragments([fragment(1)])
+    monkeypatch.setattr(state_tables, "MAX_FILES", 1)
+
+    import reconciler.state.state as module
+
+    original = module._recent_and_distinct
+
+    def slipped_in(rows):  # type: ignore[no-untyped-def]
+        monkeypatch.setattr(state_tables, "MAX_FILES", 100)
+        other.append_fragments([fragment(9)])
+        return original(rows)
+
+    monkeypatch.setattr(module, "_recent_and_distinct", slipped_in)
+    store.append_fragments([fragment(2)])
+    assert [item.position for item in store.fragments(UUID)] == [1, 2, 9]
+
+
+def _append_many(directory: str, start: int) -> None:
+    store = StateStore(Path(directory))
+    for position in range(start, start + 6):
+        store.append_fragments([fragment(position)])
+        store.record_skips(UUID, {"unparsable": 1})
+
+
+def test_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=_append_many, args=(str(tmp_path / "state"), 100 * n))
+        for n in range(3)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    store = StateStore(tmp_path / "state")
+    assert len(store.fragments(UUID)) == 18
+    assert store.skips(UUID) == {"unparsable": 18}
+
+
+def test_a_killed_writer_leaves_a_usable_state(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    store = StateStore(tmp_path / "state")
+    store.append_fragments([fragment(1)])
+    victim = context.Process(target=_append_many, args=(str(tmp_path / "state"), 100))
+    victim.start()
+    while len(store.fragments(UUID)) < 3:
+        time.sleep(0.05)
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.join(30)
+    before = store.fragments(UUID)
+    store.append_fragments([fragment(2)])
+    assert len(store.fragments(UUID)) == len(before) + 1
+
+
+def test_intents_are_open_until_every_outcome_is_known(store: StateStore) -> None:
+    first, second = intent(1), intent(2)
+    store.record_intent(first)
+    store.record_intent(second)
+    assert store.open_intents(UUID) == (first, second)
+    store.record_outcomes(first, (outcome(UNKNOWN_OUTCOME),))
+    assert store.open_intents(UUID) == (first, second)
+    store.record_outcomes(first, (outcome(COMMITTED),))
+    assert store.open_intents(UUID) == (second,)
+    assert store.open_intents("other") == ()
+    assert [item.state for item in store.outcomes(UUID)] == [COMMITTED]
+
+
+def test_ledger_entries_carry_their_prediction(store: StateStore) -> None:
+    store.record_prediction("p-1", "a01", {"type": "Cluster", "cpuMillis": 1200})
+    store.record_outcomes(intent(), (outcome(COMMITTED), outcome(COMMITTED, "a02")))
+    entries = {entry.outcome.action_id: entry for entry in store.ledger(UUID)}
+    assert entries["a01"].predicted == {"type": "Cluster", "cpuMillis": 1200}
+    assert entries["a02"].predicted == {}
+    assert entries["a01"].plan_id == "p-1"
+    assert store.ledger("other") == ()
+
+
+def test_read_checks_come_back_in_order(store: StateStore) -> None:
+    checks = [ReadCheck("p-1", 5, 100, 50, 52, True, 96), ReadCheck("p-2", 6, 50, 40, 45, False)]
+    for check in checks:
+        store.record_read_check(UUID, check)
+    assert store.read_checks(UUID) == tuple(checks)
+
+
+def plan(plan_id: str, policy: str = "hash") -> Plan:
+    action = Action(ActionType.BIN_PACK, inputs=("file:/t/x.parquet",))
+    return Plan(
+        id=plan_id,
+        catalog="warehouse",
+        table=("sales", "lineitem"),
+        table_uuid=UUID,
+        policy_hash=policy,
+        policy="sales-facts",
+        base_snapshot_id=2**60 + 1,
+        created=dt.datetime(2026, 11, 20, tzinfo=dt.UTC),
+        expires=dt.datetime(2026, 11, 27, tzinfo=dt.UTC),
+        actions=(PlannedAction("a01", action, DeleteState(0, 0, 0), {"bytesIn": 5}),),
+    )
+
+
+def _plan_id(number: int) -> str:
+    return f"p-{number:020x}"
+
+
+def test_plans_are_found_by_id_and_the_last_one_by_policy(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "reconciler.state.state.plan_from_document", lambda body: (body["planId"], body)
+    )
+    store.put_plan(plan(_plan_id(1)))
+    store.put_plan(plan(_plan_id(2)))
+    store.put_plan(plan(_plan_id(3), policy="another"))
+    assert store.get_plan(_plan_id(1)) == (_plan_id(1), plan(_plan_id(1)).document())
+    assert store.standing_plan(UUID, "hash") == (_plan_id(2), plan(_plan_id(2)).document())
+    assert store.standing_plan(UUID, "unknown") is None
+    store.drop_plan(_plan_id(2))
+    assert store.get_plan(_plan_id(2)) is None
+
+
+def test_an_approval_survives_storing_the_plan_again(store: StateStore) -> None:
+    store.put_plan(plan(_plan_id(1)))
+    assert not store.approved(_plan_id(1))
+    store.approve(_plan_id(1), "default/one")
+    store.put_plan(plan(_plan_id(1)))
+    assert store.approved(_plan_id(1))
+    assert store.approved(_plan_id(1), "default/one")
+    assert not store.approved(_plan_id(1), "default/another")
+    with pytest.raises(UserError, match="not known here"):
+        store.approve(_plan_id(9), "default/one")
+
+
+def test_cursors_skips_and_notes_are_kept_per_key(store: StateStore) -> None:
+    assert store.cursor("log") is None
+    store.set_cursor("log", "120")
+    store.set_cursor("log", "240")
+    assert store.cursor("log") == "240"
+    store.record_skips(None, {"not json": 2})
+    store.record_skips(UUID, {"unparsable": 1, "our own job": 3})
+    store.record_skips(UUID, {"unparsable": 1})
+    assert store.skips(UUID) == {"our own job": 3, "unparsable": 2}
+    assert store.skips(None) == {"not json": 2}
+    assert store.note("rho") is None
+    store.set_note("rho", {"ratio": 4.2})
+    assert store.note("rho") == {"ratio": 4.2}
+
+
+def test_sketches_accumulate_by_file(store: StateStore) -> None:
+    store.put_sketches(UUID, {"file:/a": b"1", "file:/b": b"2"})
+    store.put_sketches(UUID, {"file:/a": b"3"})
+    assert store.sketches(UUID, ["file:/a", "file:/c"]) == {"file:/a": [b"1", b"3"]}
+
+
+def test_one_attempt_holds_a_table_at_a_time(store: StateStore) -> None:
+    first, second = store.lease(), store.lease()
+    first.acquire(UUID, "a-1")
+    first.acquire(UUID, "a-2")
+    with pytest.raises(BlockedError, match="another apply"):
+        second.acquire(UUID, "b-1")
+    second.acquire("another table", "b-1")
+    first.renew()
+    first.release()
+    second.acquire(UUID, "b-2")
+    with pytest.raises(BlockedError, match="lost"):
+        first.renew()
+
+
+def test_an_expired_lease_is_taken_over_and_its_holder_learns_of_it(tmp_path: Path) -> None:
+    now = [1000.0]
+    records = Records(tmp_path / "state.db")
+    first = SqliteLease(records, lambda: now[0])
+    second = SqliteLease(records, lambda: now[0])
+    first.acquire(UUID, "a-1")
+    now[0] += 59.0
+    with pytest.raises(BlockedError):
+        second.acquire(UUID, "b-1")
+    now[0] += 2.0
+    second.acquire(UUID, "b-1")
+    with pytest.raises(BlockedError, match="lost"):
+        first.renew()
+    first.release()
+    second.renew()
+
+
+def _hold(directory: str) -> None:
+    StateStore(Path(directory)).lease().acquire(UUID, "victim-1")
+    time.sleep(600)
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_at_once(
+    store: StateStore, tmp_path: Path
+) -> None:
+    victim = multiprocessing.get_context("spawn").Process(
+        target=_hold, args=(str(tmp_path / "state"),)
+    )
+    victim.start()
+    lease = store.lease()
+    records = Records(store.directory / "state.db")
+    held = False
+    while not held:
+        time.sleep(0.05)
+        with records.transaction() as db:
+            held = db.execute("SELECT COUNT(*) FROM leases").fetchone()[0] == 1
+    assert not lease.writer_is_dead(UUID, "victim-1")
+    with pytest.raises(BlockedError):
+        lease.acquire(UUID, "b-1")
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.join(30)
+    assert lease.writer_is_dead(UUID, "victim-1")
+    assert not lease.writer_is_dead(UUID, "never seen")
+    lease.acquire(UUID, "b-1")
+
+
+def test_a_process_of_another_boot_or_host_is_not_known_to_be_dead() -> None:
+    from dataclasses import replace
+
+    me = this_process()
+    assert not is_dead(me)
+    assert is_dead(replace(me, started="1"))
+    assert not is_dead(replace(me, started="1", boot_id="another"))
+    assert not is_dead(replace(me, started="1", host="another"))
+    done = subprocess.Popen([sys.executable, "-c", "pass"])
+    done.wait()
+    assert is_dead(replace(me, pid=done.pid))
+
+
+def test_directories_follow_the_variables_and_the_xdg_convention() -> None:
+    assert state_directory({"LAYOUTCTL_STATE": "/s"}) == Path("/s")
+    assert state_directory({"XDG_STATE_HOME": "/x", "HOME": "/h"}) == Path("/x/layoutctl")
+    assert state_directory({"HOME": "/h"}) == Path("/h/.local/state/layoutctl")
+    assert cache_directory({"LAYOUTCTL_CACHE": "/c"}) == Path("/c")
+    assert cache_directory({"HOME": "/h"}) == Path("/h/.cache/layoutctl")
+
+
+def test_an_unusable_directory_is_one_clear_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="cannot be used") as raised:
+        StateStore(tmp_path / "file" / "state").cursor("log")
+    assert "LAYOUTCTL_STATE" in raised.value.render()
+
+
+def test_old_zone_maps_come_back_equal(store: StateStore) -> None:
+    from tests.catalog.tables import small_file_table
+
+    files = small_file_table()
+    store.record_old_zone_maps("p-1", "a01", files)
+    back = store.old_zone_maps("p-1", "a01")
+    assert back is not None
+    assert store.old_zone_maps("p-1", "a02") is None
+    assert back.schema == files.schema
+    assert back.specs == files.specs
+    assert back.path.tolist() == files.path.tolist()
+    assert back.groups()[0][:2] == files.groups()[0][:2]
+    for key, column in files.columns.items():
+        assert np.array_equal(back.columns[key].lower, column.lower)
+        assert np.array_equal(back.columns[key].truncated, column.truncated)
+
+
+def test_a_full_disk_is_told_though_it_ended_the_transaction(tmp_path: Path) -> None:
+    """SQLite rolls back by itself then, and refuses to be asked for it."""
+    records = Records(tmp_path / "state.db")
+    with pytest.raises(UserError, match="cannot be used") as caught, records.transaction() as db:
+        db.execute("ROLLBACK")
+        raise sqlite3.OperationalError("database or disk is full")
+    assert "database or disk is full" in caught.value.details[0]
