@@ -25,8 +25,10 @@ from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.advisor.wair.cut import cut
 from reconciler.advisor.wair.signature import signatures
 from reconciler.advisor.wair.utilization import file_savings
-from reconciler.plan.actions.action import LEXICOGRAPHIC, Action, ActionType
-from reconciler.plan.grouping import extents, group_files
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.grouping import extents
+from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import Fragment, ShapeBatch, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
 from reconciler.queries.read_cost import Rho, table_view
@@ -196,12 +198,9 @@ def literal_wair(window: int, k_max: int) -> Policy:
         vectors = signatures(savings.by_shape[:, chosen], used, columns)
         key = (SortColumn(columns[int(vectors.sum(axis=0).argmax())]),)
         each = replace(extents(files.take(chosen), key), bytes=np.ones(len(chosen), dtype=np.int64))
-        groups = group_files(
-            each, keyed=True, curve=LEXICOGRAPHIC, target_bytes=k_max, max_bytes=k_max
-        )
+        groups = Lexicographic(key).groups(each, target_bytes=k_max, max_bytes=k_max)
         return [
-            Action(
-                ActionType.RECLUSTER, key=key, target_bytes=settings.target_bytes,
+            Recluster(ordering=Lexicographic(key), target_bytes=settings.target_bytes,
                 row_group_bytes=settings.row_group_bytes,
                 inputs=tuple(sorted(files.path[chosen[group]])),
             )

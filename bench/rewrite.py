@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, ActionType
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.spark import session
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench
@@ -202,9 +203,9 @@ def _procedure(order: str, bench: Bench, name: str) -> Callable[[], float]:
 
 
 def _ours(
-    key: tuple[str, ...], curve: str, verify: str, bench: Bench, name: str
+    key: tuple[str, ...], curve: type[Ordering], verify: str, bench: Bench, name: str
 ) -> Callable[[], float]:
-    action = bench.action(name, ActionType.CLUSTER, *key, curve=curve, target_bytes=TARGET)
+    action = bench.action(name, Cluster, *key, curve=curve, target_bytes=TARGET)
     request = bench.request(name, action, verify=verify)
 
     def run() -> float:
@@ -230,11 +231,11 @@ def _number(value: Any) -> float:
 STOCK, LIKE_OURS = "stock", "like ours"
 CONTENDERS: list[Contender] = [
     ("Iceberg sort", partial(_procedure, DATE[0])),
-    ("our sort, rows counted", partial(_ours, DATE, LEXICOGRAPHIC, "Counts")),
-    ("our sort, fully verified", partial(_ours, DATE, LEXICOGRAPHIC, "Full")),
+    ("our sort, rows counted", partial(_ours, DATE, Lexicographic, "Counts")),
+    ("our sort, fully verified", partial(_ours, DATE, Lexicographic, "Full")),
     ("Iceberg z-order", partial(_procedure, f"zorder({', '.join(BOTH)})")),
-    ("our Hilbert, rows counted", partial(_ours, BOTH, HILBERT, "Counts")),
-    ("our Hilbert, fully verified", partial(_ours, BOTH, HILBERT, "Full")),
+    ("our Hilbert, rows counted", partial(_ours, BOTH, Hilbert, "Counts")),
+    ("our Hilbert, fully verified", partial(_ours, BOTH, Hilbert, "Full")),
 ]
 TURNS: tuple[Turn, ...] = (
     (STOCK, 0), (LIKE_OURS, 1), (LIKE_OURS, 0),

@@ -22,8 +22,9 @@ from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, ActionType
-from reconciler.plan.grouping import extents, group_files
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.grouping import extents
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.queries.read_cost import table_view
 from reconciler.spark import session
 from reconciler.state.sketch import sample_rows
@@ -120,11 +121,11 @@ def _by_spark(bench: Bench, name: str, source: str) -> None:
 
 
 def _row(bench: Bench, name: str, key: tuple[str, ...]) -> list[str]:
-    curve = HILBERT if len(key) > 1 else LEXICOGRAPHIC
+    curve = Hilbert if len(key) > 1 else Lexicographic
     before = _files(bench, name)
     told = _foretold(bench, before, key, curve)
     snapshot = bench.table(name).currentSnapshot().snapshotId()
-    action = bench.action(name, ActionType.CLUSTER, *key, curve=curve, target_bytes=TARGET)
+    action = bench.action(name, Cluster, *key, curve=curve, target_bytes=TARGET)
     planned = {"verify": "Counts", "written_shares": (told.written_share,)}
     bench.run(bench.request(name, action, plan=f"{name} {key}", **planned))
     after = _files(bench, name)
@@ -140,7 +141,9 @@ def _files(bench: Bench, name: str) -> FileTable:
     return observe_table(bench.config, ("jobs", name), bench.directory / "cache").files
 
 
-def _foretold(bench: Bench, files: FileTable, key: tuple[str, ...], curve: str) -> Outcome:
+def _foretold(
+    bench: Bench, files: FileTable, key: tuple[str, ...], curve: type[Ordering]
+) -> Outcome:
     ids = {field.name: field.field_id for field in files.schema.fields}
     columns = tuple(SortColumn(ids[name]) for name in key)
     every, wanted = np.arange(len(files)), [ids[name] for name in key]
@@ -148,8 +151,8 @@ def _foretold(bench: Bench, files: FileTable, key: tuple[str, ...], curve: str) 
     footers = read_row_groups(bench.config, files, every)
     pool = build_pool(table_view(files, footers, sample, ROW_GROUP), wanted)
     assert pool is not None
-    groups = group_files(extents(files, columns), keyed=True, curve=curve, target_bytes=TARGET)
-    return what_if(pool, Rewrite(columns, curve, TARGET, ROW_GROUP, groups.number), ())
+    groups = curve(columns).groups(extents(files, columns), target_bytes=TARGET)
+    return what_if(pool, Rewrite(curve(columns), TARGET, ROW_GROUP, groups.number), ())
 
 
 if __name__ == "__main__":

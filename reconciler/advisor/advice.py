@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.plan.actions.action import LEXICOGRAPHIC, Action
+from reconciler.plan.actions.base import Action
+from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.queries.fragments import Workload
 from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.table.filetable import FileTable
 from reconciler.table.sample import RowGroups, RowSample
-from reconciler.table.schema import SortColumn
 
 DAY_MS = 86_400_000
 HORIZON_MS = 7 * DAY_MS
@@ -68,11 +68,11 @@ NO_DEBT = Debt()
 class Settings:
     """All parameters of the decisions, resolved from policy, table and ledger.
 
-    mode, key, curve, apply_to_writes: spec.layout.clustering; key is empty unless Declared.
+    mode, ordering, apply_to_writes: spec.layout.clustering; ARRIVAL unless Declared.
     target_bytes, row_group_bytes: resolved sizes; target_explicit, row_group_explicit: the policy
     names the size, so it is also set as a table property.
     properties: the table's present properties.
-    sort_terms: the table's present default sort order (actions.sort_term).
+    sort_terms: the table's present default sort order (set_sort_order.sort_term).
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
     open_bytes: cost of opening a file, in bytes read.
@@ -84,8 +84,7 @@ class Settings:
     """
 
     mode: str = "WorkloadAware"
-    key: tuple[SortColumn, ...] = ()
-    curve: str = LEXICOGRAPHIC
+    ordering: Ordering = ARRIVAL
     apply_to_writes: bool = False
     alpha: float = 1.0
     allowance: float | None = None

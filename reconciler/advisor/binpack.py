@@ -26,9 +26,9 @@ from reconciler.advisor.simulate.stored import stored_columns, written_share
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite, merged_whole
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
-from reconciler.plan.actions.action import LEXICOGRAPHIC
 from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.plan.grouping import Grouping, arrival_order, output_file_of, places
+from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.queries.read_cost import TableView, read_shape
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.overlap_depth import depth_of, value_ranges
@@ -43,10 +43,10 @@ def bin_pack_candidates(
 ) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
     """Return (candidate, why) per set to merge, and what is left alone. forced: by an objective."""
     settings = situation.settings
-    key, curve = packing_key(situation)
+    ordering = packing_order(situation)
     free = allowed(situation)
     decisions = small_files(
-        situation.table, settings.target_bytes, settings.min_input_files, key=key,
+        situation.table, settings.target_bytes, settings.min_input_files, key=ordering.key,
         taken=np.flatnonzero(~free), largest_share=1.0 if forced else LARGEST_SHARE,
     )  # fmt: skip
     found: list[tuple[Candidate, str]] = []
@@ -54,7 +54,7 @@ def bin_pack_candidates(
     for decision in decisions:
         if not decision.rewrite:
             continue
-        candidate, why_not = _best(situation, decision.files, key, curve, forced, spent)
+        candidate, why_not = _best(situation, decision.files, ordering, forced, spent)
         if why_not is None:
             found.append((candidate, decision.reason))
             spent += candidate.cost
@@ -65,11 +65,11 @@ def bin_pack_candidates(
     return found, turned
 
 
-def packing_key(situation: Situation) -> tuple[tuple[SortColumn, ...], str]:
-    """Return the Declared key, else the (filtered) column that orders the files best, else none."""
+def packing_order(situation: Situation) -> Ordering:
+    """By the Declared key, else by the filtered (or any) column that orders the files best."""
     settings = situation.settings
-    if settings.mode == "Declared" and settings.key:
-        return settings.key, settings.curve
+    if settings.mode == "Declared" and settings.ordering.key:
+        return settings.ordering
     table = situation.table
     columns = [c for c in wanted_columns(situation) if c in table.columns] or sorted(table.columns)
     rows = np.maximum(table.records, 0)
@@ -82,22 +82,21 @@ def packing_key(situation: Situation) -> tuple[tuple[SortColumn, ...], str]:
         mean = depth_of(ranges, judged, rows).mean
         if mean < depth:
             best, depth = column, mean
-    return ((SortColumn(best),), LEXICOGRAPHIC) if best is not None else ((), LEXICOGRAPHIC)
+    return ARRIVAL if best is None else Lexicographic((SortColumn(best),))
 
 
 def _best(
     situation: Situation,
     rows: Int64,
-    key: tuple[SortColumn, ...],
-    curve: str,
+    ordering: Ordering,
     forced: bool,
     spent: float,
 ) -> tuple[Candidate, tuple[str, str] | None]:
     """Merge in key order, or in the files' own order if only that passes."""
     first: tuple[Candidate, tuple[str, str] | None] | None = None
-    for wanted, way in [(key, curve), ((), LEXICOGRAPHIC)] if key else [((), LEXICOGRAPHIC)]:
+    for wanted in dict.fromkeys((ordering, ARRIVAL)):
         candidate = (
-            declared_what_if(situation, rows, wanted, way) if wanted else _merged(situation, rows)
+            declared_what_if(situation, rows, wanted) if wanted.key else _merged(situation, rows)
         )
         why_not = _veto(situation, candidate, forced, spent)
         if why_not is None:
@@ -122,7 +121,7 @@ def _veto(
 
 def _merged(situation: Situation, rows: Int64) -> Candidate:
     """Concatenate whole files in order of arrival."""
-    rewrite = plan_rewrite(situation, rows, (), LEXICOGRAPHIC)
+    rewrite = plan_rewrite(situation, rows, ARRIVAL)
     files = situation.table.take(rows)
     arrival = places(arrival_order(files.path, files.sequence))
     order = np.lexsort((arrival, rewrite.chunk_of_file))
@@ -166,7 +165,7 @@ def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejec
 def small_files_mask(situation: Situation) -> Bool:
     """bool[files]: small and mergeable, as the objectives count them."""
     settings = situation.settings
-    key, _ = packing_key(situation)
+    key = packing_order(situation).key
     return small_mask(situation.table, settings.target_bytes, settings.min_input_files, key=key)
 
 

@@ -34,7 +34,11 @@ from reconciler.advisor.totals import (
     window_bytes,
 )
 from reconciler.plan import reasons
-from reconciler.plan.actions.action import WORK_KINDS, Action, ActionType, layout_of
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.prediction_interval import FilesTold, Interval, files_after
 
@@ -46,7 +50,7 @@ class Chosen:
     """A candidate with its action type and the evidence for it."""
 
     candidate: Candidate
-    type: ActionType
+    kind: type[Rewrite]
     evidence: str
     reason: str
 
@@ -117,7 +121,7 @@ def _held_back(situation: Situation) -> list[Rejected]:
 
 def _waits(situation: Situation, item: Chosen) -> Rejected:
     made = item.candidate
-    text = reasons.rewrite_text(item.type, made.key, made.curve, situation.table.schema)
+    text = item.kind.title(made.ordering, situation.table.schema)
     title = f"{text}, {len(made.rows)} file" + "s" * (len(made.rows) != 1)
     return rejected(situation, title, reasons.QUIET_PERIOD, "", made.rows, made)
 
@@ -130,7 +134,7 @@ def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
     for item in verdict.chosen:
         if _repeats(situation, item):
             made, schema = item.candidate, situation.table.schema
-            title = reasons.rewrite_text(item.type, made.key, made.curve, schema)
+            title = item.kind.title(made.ordering, schema)
             turned.append(rejected(situation, title, reasons.SAME_AGAIN, "", made.rows, made))
         else:
             chosen.append(item)
@@ -143,7 +147,7 @@ def _repeats(situation: Situation, item: Chosen) -> bool:
         return False
     plans = {plan_of_file(str(path)) for path in table.path[rows]}
     done = situation.settings.written.get(plans.pop(), frozenset()) if len(plans) == 1 else ()
-    return layout_of(_action(situation, item)) in done
+    return _action(situation, item).layout() in done
 
 
 def workload_aware(situation: Situation) -> Verdict:
@@ -160,7 +164,7 @@ def workload_aware(situation: Situation) -> Verdict:
         return Verdict((), (low,))
     found = recluster(situation)
     chosen = tuple(
-        Chosen(c, ActionType.RECLUSTER, "workload", reasons.times_cost(c.saving_low, c.cost))
+        Chosen(c, Recluster, "workload", reasons.times_cost(c.saving_low, c.cost))
         for c in found.candidates
     )
     return Verdict(chosen, found.rejected)
@@ -168,10 +172,10 @@ def workload_aware(situation: Situation) -> Verdict:
 
 def declared(situation: Situation) -> Verdict:
     """Cluster files that have drifted from the Declared key."""
-    if situation.settings.mode != "Declared" or not situation.settings.key:
+    if situation.settings.mode != "Declared" or not situation.settings.ordering.key:
         return Verdict((), ())
     found, turned = declared_candidates(situation)
-    chosen = tuple(Chosen(c, ActionType.CLUSTER, "drift", why) for c, why in found)
+    chosen = tuple(Chosen(c, Cluster, "drift", why) for c, why in found)
     return Verdict(chosen, tuple(turned))
 
 
@@ -180,7 +184,7 @@ def bin_pack(situation: Situation) -> Verdict:
     forced = forced_by_objectives(situation)
     found, turned = bin_pack_candidates(situation, forced, situation.spent)
     evidence = "objective" if forced else ("workload" if situation.trusted else "drift")
-    chosen = tuple(Chosen(c, ActionType.BIN_PACK, evidence, why) for c, why in found)
+    chosen = tuple(Chosen(c, BinPack, evidence, why) for c, why in found)
     return Verdict(chosen, tuple(turned))
 
 
@@ -196,7 +200,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
     files = _files_after(situation, candidates)
     scored = sorted(
         (_scored(situation, item) for item in chosen),
-        key=lambda s: (-s.net_per_cost, s.action.type.value, s.action.inputs),
+        key=lambda s: (-s.net_per_cost, s.action.kind, s.action.inputs),
     )
     scored = _timed(situation, scored)
     actions = (*_metadata(situation), *scored)
@@ -284,7 +288,8 @@ def _timed(situation: Situation, scored: Sequence[ScoredAction]) -> list[ScoredA
     model, seen = situation.settings.throughput, set[str]()
     timed = []
     for item in scored:
-        kind = WORK_KINDS[item.action.type.value]
+        kind = item.action.work
+        assert kind is not None
         work = (kind, item.bytes_in, item.files_in, kind not in seen)
         seen.add(kind)
         timed.append(
@@ -324,15 +329,13 @@ def _scored(situation: Situation, item: Chosen) -> ScoredAction:
     )
 
 
-def _action(situation: Situation, item: Chosen) -> Action:
+def _action(situation: Situation, item: Chosen) -> Rewrite:
     table, settings, rows = situation.table, situation.settings, item.candidate.rows
     spec_id, values = table.partitions[int(table.partition[rows[0]])]
-    return Action(
-        type=item.type,
+    return item.kind(
         spec_id=spec_id,
         partition=values,
-        key=item.candidate.key,
-        curve=item.candidate.curve,
+        ordering=item.candidate.ordering,
         target_bytes=settings.target_bytes,
         row_group_bytes=settings.row_group_bytes,
         inputs=tuple(sorted(str(path) for path in table.path[rows])),

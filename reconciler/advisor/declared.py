@@ -15,9 +15,9 @@ from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.grouping import output_files
+from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import TableView
 from reconciler.table.filetable import Int64
-from reconciler.table.schema import SortColumn
 
 MIN_FILES = 2
 
@@ -30,10 +30,8 @@ def declared_candidates(
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
     free, quiet = allowed(situation), is_quiet(situation)
-    title = f"cluster by {reasons.key_text(settings.key, settings.curve, situation.table.schema)}"
-    for decision in declared_drift(
-        situation.table, settings.key, settings.curve, settings.min_input_files
-    ):
+    title = f"cluster by {settings.ordering.text(situation.table.schema)}"
+    for decision in declared_drift(situation.table, settings.ordering, settings.min_input_files):
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
             turned.append(rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows))
@@ -42,30 +40,24 @@ def declared_candidates(
                 reason = reasons.NOT_REWRITABLE
                 turned.append(rejected(situation, title, reason, "", decision.files))
         else:
-            found.append(
-                (declared_what_if(situation, rows, settings.key, settings.curve), decision.reason)
-            )
+            found.append((declared_what_if(situation, rows, settings.ordering), decision.reason))
     return found, turned
 
 
-def declared_what_if(
-    situation: Situation, rows: Int64, key: tuple[SortColumn, ...], curve: str
-) -> Candidate:
-    """Return the rewrite with what each shape reads afterwards, estimated from the sample or from
-    bounds.
-    """
-    rewrite = plan_rewrite(situation, rows, key, curve)
+def declared_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Candidate:
+    """The rewrite with what each shape reads afterwards, as far as sample or bounds tell."""
+    rewrite = plan_rewrite(situation, rows, ordering)
     before = readings_of(situation, rows)
-    outcome = simulate(situation, rows, rewrite, _pool(situation, rows, key))
+    outcome = simulate(situation, rows, rewrite, _pool(situation, rows, ordering))
     if outcome is None:
         outcome = _unchanged(situation, rows, rewrite)
     return weigh(situation, rows, rewrite, before, outcome)
 
 
-def _pool(situation: Situation, rows: Int64, key: tuple[SortColumn, ...]) -> Pool | None:
+def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:
     if not situation.demands:
         return None
-    columns = sorted({*wanted_columns(situation), *(column.field_id for column in key)})
+    columns = sorted({*wanted_columns(situation), *(column.field_id for column in ordering.key)})
     return build_pool(situation.view.take(rows), columns, FULL_ROWS)
 
 

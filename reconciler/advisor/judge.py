@@ -23,10 +23,10 @@ from reconciler.advisor.simulate.whatif import (
 from reconciler.advisor.situation import YEAR_MS, Situation
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
-from reconciler.plan.grouping import extents, group_files
+from reconciler.plan.grouping import extents
+from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import ShapeReading, read_shape, rewrite_cost
 from reconciler.table.filetable import FileTable, Float64, Int64
-from reconciler.table.schema import SortColumn
 
 TENTH_PERCENTILE = 1.2816
 """Number of standard errors between a mean and its 10th percentile."""
@@ -50,8 +50,7 @@ class Candidate:
     """
 
     rows: Int64
-    key: tuple[SortColumn, ...]
-    curve: str
+    ordering: Ordering
     groups: int
     files_out: int
     before: tuple[ShapeReading, ...]
@@ -77,17 +76,13 @@ def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     return tuple(read_shape(part, demand) for demand in situation.demands)
 
 
-def plan_rewrite(
-    situation: Situation, rows: Int64, key: tuple[SortColumn, ...], curve: str
-) -> Rewrite:
+def plan_rewrite(situation: Situation, rows: Int64, ordering: Ordering) -> Rewrite:
     """Return the rewrite as the execution will run it: the same groups, in key order."""
     settings = situation.settings
     files = situation.table.take(rows)
-    groups = group_files(
-        extents(files, key), keyed=bool(key), curve=curve, target_bytes=settings.target_bytes
-    )
+    groups = ordering.groups(extents(files, ordering.key), target_bytes=settings.target_bytes)
     return Rewrite(
-        key, curve, settings.target_bytes, situation.stored_row_group, groups.number,
+        ordering, settings.target_bytes, situation.stored_row_group, groups.number,
         settings.open_bytes,
     )  # fmt: skip
 
@@ -96,7 +91,7 @@ def simulate(
     situation: Situation, rows: Int64, rewrite: Rewrite, pool: Pool | None
 ) -> Outcome | None:
     """Return the what-if from the sample, else from bounds, else None."""
-    keyed = all(c.field_id in pool.columns for c in rewrite.key) if pool else False
+    keyed = all(c.field_id in pool.columns for c in rewrite.ordering.key) if pool else False
     if pool is not None and keyed:
         return what_if(pool, rewrite, situation.demands)
     return bound_what_if(situation.table.take(rows), rewrite, situation.demands)
@@ -118,8 +113,7 @@ def weigh(
     low -= TENTH_PERCENTILE * _rate_error(situation, gains)
     return Candidate(
         rows=rows,
-        key=rewrite.key,
-        curve=rewrite.curve,
+        ordering=rewrite.ordering,
         groups=int(rewrite.chunk_of_file.max()) + 1,
         files_out=outcome.files,
         before=before,

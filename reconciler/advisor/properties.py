@@ -8,7 +8,9 @@ only for Declared keys with applyToWrites, because a sorted table makes every wr
 from __future__ import annotations
 
 from reconciler.advisor.advice import Settings
-from reconciler.plan.actions.action import Action, ActionType, has_order
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder, has_order
 
 ROW_GROUP_SIZE = "write.parquet.row-group-size-bytes"
 TARGET_SIZE = "write.target-file-size-bytes"
@@ -28,10 +30,8 @@ def set_properties(settings: Settings) -> tuple[Action, ...]:
     if not changes:
         return ()
     return (
-        Action(
-            ActionType.SET_PROPERTIES,
-            properties_old=tuple((name, present.get(name)) for name, _ in changes),
-            properties_new=tuple(changes),
+        SetProperties(
+            old=tuple((name, present.get(name)) for name, _ in changes), new=tuple(changes)
         ),
     )
 
@@ -39,8 +39,9 @@ def set_properties(settings: Settings) -> tuple[Action, ...]:
 def set_sort_order(settings: Settings) -> tuple[Action, ...]:
     """Return the action that makes the Declared key the table's sort order, for writers to
     follow."""
-    if settings.mode != "Declared" or not settings.apply_to_writes or not settings.key:
+    key = settings.ordering.key
+    if settings.mode != "Declared" or not settings.apply_to_writes or not key:
         return ()
-    if has_order(settings.sort_terms, settings.key):
+    if has_order(settings.sort_terms, key):
         return ()
-    return (Action(ActionType.SET_SORT_ORDER, key=settings.key, order_old=settings.sort_terms),)
+    return (SetSortOrder(key=key, old=settings.sort_terms),)

@@ -33,7 +33,7 @@ from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
 from reconciler.plan import reasons
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC
+from reconciler.plan.ordering import best_of
 from reconciler.queries.read_cost import ShapeReading, projected_bytes
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import SortColumn
@@ -203,7 +203,7 @@ def _ranked(
         return []
     before = readings_of(situation, rows)
     scored = [weigh(situation, rows, rewrite, before, outcome) for rewrite, outcome in outcomes]
-    scored.sort(key=lambda c: (-c.net, len(c.key), [k.field_id for k in c.key]))
+    scored.sort(key=lambda c: (-c.net, len(c.ordering.key), [k.field_id for k in c.ordering.key]))
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
         return scored
@@ -237,7 +237,7 @@ def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Floa
 def _tried(
     situation: Situation, rows: Int64, key: tuple[SortColumn, ...], pool: Pool | None
 ) -> tuple[Rewrite, Outcome] | None:
-    rewrite = plan_rewrite(situation, rows, key, HILBERT if len(key) > 1 else LEXICOGRAPHIC)
+    rewrite = plan_rewrite(situation, rows, best_of(key))
     outcome = simulate(situation, rows, rewrite, pool)
     return None if outcome is None else (rewrite, outcome)
 
@@ -247,7 +247,7 @@ def _judged(
 ) -> tuple[Candidate, tuple[Rewrite, Outcome] | None]:
     """Return the same key judged on the full sample, and its simulation; None if that adds
     nothing."""
-    rewrite = plan_rewrite(situation, candidate.rows, candidate.key, candidate.curve)
+    rewrite = plan_rewrite(situation, candidate.rows, candidate.ordering)
     outcome = simulate(situation, candidate.rows, rewrite, pool)
     if outcome is None or outcome.label == "bound":
         return candidate, None
@@ -255,7 +255,7 @@ def _judged(
 
 
 def _key_text(situation: Situation, candidate: Candidate) -> str:
-    return reasons.key_text(candidate.key, candidate.curve, situation.table.schema)
+    return candidate.ordering.text(situation.table.schema)
 
 
 def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:

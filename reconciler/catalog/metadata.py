@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.plan.actions.action import sort_term
+from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from reconciler.table.schema import (
     Field,

@@ -32,7 +32,7 @@ from reconciler.catalog.manifest import (
     concatenate,
     select,
 )
-from reconciler.plan.actions.action import decode_partition_value, encode_partition_value
+from reconciler.table.values import decode_partition_value, encode_partition_value
 
 Array = npt.NDArray[Any]
 Key = tuple[str, int]

@@ -103,13 +103,13 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
 def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
     """Return the candidates. Costs and savings are bytes of reading over the horizon, None if
     unknown."""
-    from reconciler.loop.evidence import action_label, rejected_documents
+    from reconciler.loop.evidence import rejected_documents
 
     return {
         "chosen": [
             {
-                "label": action_label(item, files),
-                "type": item.action.type.value,
+                "label": item.action.label(files.schema, files.specs),
+                "type": item.action.kind,
                 "files": item.files_in,
                 "costBytes": _bytes(item.cost),
                 "savingBytes": _bytes(item.saving),
@@ -165,14 +165,13 @@ def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, An
 
 def _decision(files: FileTable, advice: Advice, path: str) -> dict[str, Any]:
     """Return the decision about a file; without reasons, nothing proposes to rewrite it."""
-    from reconciler.loop.evidence import action_label
 
     for item in advice.actions:
         if path in item.action.inputs:
             return {
                 "rewritten": True,
-                "action": action_label(item, files),
-                "type": item.action.type.value,
+                "action": item.action.label(files.schema, files.specs),
+                "type": item.action.kind,
                 "files": item.files_in,
                 "message": item.reason,
             }

@@ -39,12 +39,13 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Proposal, Target, head_of
 from reconciler.loop.step import Approvals, Step, StepResult, carry_out
+from reconciler.plan.actions.state import Validity
 from reconciler.plan.budget import Budget, BudgetState
 from reconciler.plan.execution import Event, ExecutionResult
 from reconciler.plan.gate import Gate
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
-from reconciler.plan.standing import Fallen, Validity, judge
+from reconciler.plan.standing import Fallen, judge
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 

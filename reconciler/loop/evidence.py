@@ -22,10 +22,10 @@ from reconciler.advisor.advice import (
 from reconciler.api.documents import TableLayoutPolicy, to_document
 from reconciler.format import utc
 from reconciler.loop.waiting import quiet_ends, waiting
-from reconciler.plan.actions.action import ActionType, layout_of
+from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.plan import WRITTEN, Plan
 from reconciler.plan.prediction_interval import Interval
-from reconciler.plan.reasons import QUIET_PERIOD, key_text, partition_text, rewrite_text
+from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Literal, render
@@ -48,11 +48,14 @@ class CoverageInfo:
 def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
     """Return the plan's prediction for one action; the ledger compares it with the outcome."""
     action = scored.action
-    body: dict[str, Any] = {"label": action_label(scored, files), "reason": scored.reason}
-    if not action.type.rewrites:
+    body: dict[str, Any] = {
+        "label": action.label(files.schema, files.specs),
+        "reason": scored.reason,
+    }
+    if not isinstance(action, Rewrite):
         return body
     body |= {
-        "layout": layout_of(action),
+        "layout": action.layout(),
         "filesIn": scored.files_in,
         "filesOut": scored.files_out,
         "groups": scored.groups,
@@ -71,25 +74,6 @@ def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
         "evidence": scored.evidence,
     }
     return body
-
-
-def action_label(scored: ScoredAction, files: FileTable) -> str:
-    """Return `recluster by l_shipdate`, with the partition if the table has partitions."""
-    action, schema = scored.action, files.schema
-    if action.type is ActionType.SET_SORT_ORDER:
-        key = key_text(action.key, action.curve, schema) if action.key else ""
-        return f"set sort order {key} (every writer will sort by it)"
-    if action.type is ActionType.SET_PROPERTIES:
-        old = dict(action.properties_old)
-        changes = (
-            f"{name} {old.get(name) or '(unset)'} -> {value}"
-            for name, value in action.properties_new
-        )
-        return "set " + ", ".join(changes)
-    spec = files.specs.get(action.spec_id)
-    partition = partition_text(spec, action.partition, schema) if spec else ""
-    where = f", {partition}" if partition else ""
-    return rewrite_text(action.type, action.key, action.curve, schema) + where
 
 
 def under_policy(

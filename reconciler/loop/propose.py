@@ -25,10 +25,11 @@ from reconciler.loop.evidence import (
     predicted,
 )
 from reconciler.loop.settings import History, done_actions, settings_for
+from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.drift import auto_target_bytes
 from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan, PlannedAction, freeze
-from reconciler.plan.standing import ActionState, Head, Validity, judge
+from reconciler.plan.standing import Head, judge
 from reconciler.queries.fragments import Workload
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
@@ -310,7 +311,7 @@ def _freeze(
         created=now,
         time_to_live=dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds),
         actions=[
-            (item.action, {**predicted(item, observation.files), "type": item.action.type.value})
+            (item.action, {**predicted(item, observation.files), "type": item.action.kind})
             for item in advice.actions
         ],
         files=observation.files,

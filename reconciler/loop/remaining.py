@@ -13,10 +13,10 @@ from typing import Any
 from reconciler.loop.evidence import change, total_lines, whole, workload_document
 from reconciler.loop.propose import Proposal, files_of
 from reconciler.loop.waiting import refused, waiting
+from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.ledger import trust
 from reconciler.plan.plan import PlannedAction, written_share
 from reconciler.plan.prediction_interval import FilesTold, files_after
-from reconciler.plan.standing import ActionState, Validity
 
 SUMS = ("filesOut", "groups", "bytesOut", "rows", "cpuMillis", "millis", "saving", "cost")
 """Predictions of an action that shrink with its inputs."""

@@ -15,9 +15,11 @@ from reconciler.plan.ledger import (
     LedgerEntry,
     ReadCheck,
     read_calibration,
+    rests_on_workload,
     throughput,
     written_layouts,
 )
+from reconciler.plan.ordering import ordering_of
 from reconciler.queries.read_cost import Rho, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation
 from reconciler.table.schema import Field, Schema, SortColumn
@@ -53,8 +55,7 @@ def settings_for(
     rho = rho_from(history.rho)
     return Settings(
         mode=clustering.mode.value,
-        key=sort_key(policy, observation.schema),
-        curve=clustering.curve.value,
+        ordering=ordering_of(clustering.curve.value, sort_key(policy, observation.schema)),
         apply_to_writes=clustering.apply_to_writes,
         alpha=alpha,
         allowance=allowance,
@@ -159,7 +160,7 @@ def debt(history: History, rho: Rho) -> Debt:
     spent = sum(
         rho.value * entry.outcome.read_bytes
         for entry in history.entries
-        if entry.action_type == "Recluster"
+        if rests_on_workload(entry)
     )
     realised = sum(max(0, check.saving) for check in history.checks)
     return Debt(float(spent), float(realised))

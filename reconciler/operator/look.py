@@ -24,7 +24,6 @@ from reconciler.loop.waiting import ripens_ms
 from reconciler.operator.decide import NOTHING_TO_DO, Rests
 from reconciler.operator.ports import EXPIRED, Look
 from reconciler.operator.status import plan_status, plan_summary, short_bytes
-from reconciler.plan.actions.action import Action, ActionType
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.plan.standing import Fallen, Judgement, judge
 
@@ -132,7 +131,7 @@ def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, st
         observed=_observed(proposal),
         plan_status=plan_status(plan, proposal.pending, digest, uri) if pending else None,
         stale_workload=proposal.stale_workload,
-        rests_on_workload=any(i.action.type is ActionType.RECLUSTER for i in pending),
+        rests_on_workload=any(i.action.rests_on_workload for i in pending),
         rests=NOTHING_TO_DO if pending else _rests(proposal),
         revisit=None if pending else _revisit(proposal),
         saving_per_byte=saving / size if size else 0.0,
@@ -141,7 +140,7 @@ def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, st
 
 
 def _stripped(item: PlannedAction) -> PlannedAction:
-    action = Action(item.action.type, item.action.spec_id)
+    action = item.action.without_files()
     predicted = {name: item.predicted[name] for name in KEPT if name in item.predicted}
     return PlannedAction(item.id, action, item.deletes, predicted)
 

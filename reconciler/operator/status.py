@@ -289,11 +289,11 @@ def plan_status(plan: Plan, pending: Sequence[PlannedAction], digest: str, uri: 
 def plan_lines(pending: Sequence[PlannedAction]) -> list[Body]:
     by_type: dict[str, list[PlannedAction]] = {}
     for item in pending:
-        by_type.setdefault(item.action.type.value, []).append(item)
+        by_type.setdefault(item.action.kind, []).append(item)
     lines: list[Body] = []
     for kind, items in by_type.items():
         line: Body = {"type": kind, "count": len(items)}
-        if items[0].action.type.rewrites:
+        if items[0].action.work:
             line["files"] = sum(len(item.action.inputs) for item in items)
             line["rewriteBytes"] = short_bytes(sum(_bytes_in(item) for item in items))
         lines.append(line)

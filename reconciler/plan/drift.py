@@ -9,13 +9,13 @@ decisions has no drift: the plan of a converged table is empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.plan.actions.action import HILBERT
 from reconciler.plan.grouping import SMALL_SHARE
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.table.filetable import Array, Bool, FileTable, Int64, Partition
 from reconciler.table.overlap_depth import (
     Pieces,
@@ -100,32 +100,23 @@ def auto_row_group_bytes(table: FileTable, properties: Mapping[str, str], target
     return min(128 * MIB, target_bytes // 4, max(8 * MIB, int(100_000 * row_bytes)))
 
 
-def declared_drift(
-    table: FileTable, key: Sequence[SortColumn], curve: str, min_input_files: int
-) -> list[Decision]:
+def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -> list[Decision]:
     """Return what to cluster by a declared key, per (spec, partition), and what to leave alone and
     why.
 
     Directions do not matter: a table sorted in one direction is also sorted in the other. Files
     whose key has no bounds are refused, because a rewrite might not give them any either.
     """
+    key, found_by = ordering.key, DRIFTS[type(ordering)]
     ranges = _key_ranges(table, key)
-    hilbert = curve == HILBERT and len(key) > 1
     decisions: list[Decision] = []
     for spec_id, partition, members in table.groups():
-        if not ranges or (hilbert and len(ranges) < len(key)):
+        if len(ranges) < found_by.least_ranges(key):
             why = "no file has bounds of the key"
             decisions.append(Decision(spec_id, partition, members, False, why))
             continue
         judged, found = _judgeable(table, key, ranges, members)
-        if hilbert:
-            known = np.logical_and.reduce([r.known[judged] for r in ranges])
-            if not known.all():
-                why = "no bounds of some key column, so its place on the curve is not known"
-                found.append((judged[~known], False, why, 0.0, 0.0))
-            found += _hilbert_drift(table, ranges, judged[known], min_input_files)
-        else:
-            found += _sorted_drift(table, ranges, judged, min_input_files)
+        found += found_by.drift(table, ranges, judged, min_input_files)
         decisions += [Decision(spec_id, partition, *one) for one in _merged(found)]
     return decisions
 
@@ -357,6 +348,18 @@ def _unit_depth(table: FileTable, units: _Units) -> float:
     return sweep(units.pieces, np.array(rows, dtype=np.int64)).mean
 
 
+def _curve_drift(
+    table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
+) -> list[Found]:
+    """Files without bounds of every key have no known place on the curve; the others are judged."""
+    known = np.logical_and.reduce([one.known[files] for one in ranges])
+    drifted = _hilbert_drift(table, ranges, files[known], min_input_files)
+    if known.all():
+        return drifted
+    why = "no bounds of some key column, so its place on the curve is not known"
+    return [(files[~known], False, why, 0.0, 0.0), *drifted]
+
+
 def _hilbert_drift(
     table: FileTable, ranges: Sequence[Ranges], files: Int64, min_input_files: int
 ) -> list[Found]:
@@ -490,3 +493,21 @@ def _split_by(items: Int64, label: Array) -> list[Int64]:
 def _positive(text: str | None) -> int:
     """Return a size property as Iceberg reads it; 0 if it is unset or not a positive integer."""
     return int(text) if text is not None and text.isdecimal() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _DriftOf:
+    """How files that have drifted from one type of ordering are found. every_column: bounds of all
+    key columns are needed, not only of the first."""
+
+    drift: Callable[[FileTable, Sequence[Ranges], Int64, int], list[Found]]
+    every_column: bool
+
+    def least_ranges(self, key: Sequence[SortColumn]) -> int:
+        return len(key) if self.every_column else 1
+
+
+DRIFTS: Mapping[type[Ordering], _DriftOf] = {
+    Lexicographic: _DriftOf(_sorted_drift, every_column=False),
+    Hilbert: _DriftOf(_curve_drift, every_column=True),
+}

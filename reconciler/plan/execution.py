@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.plan.actions.action import Action
-from reconciler.plan.standing import Validity
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import Validity
 
 SPARK_APP_PREFIX = "layoutctl"
 """The names of all our Spark applications begin with this; an import of event logs skips them."""

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.plan.actions.action import HILBERT
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 from reconciler.table.schema import SortColumn
 
@@ -120,34 +119,6 @@ class Grouping:
         return np.repeat(per_group, np.diff(np.append(self.starts, len(self.order))))
 
 
-def group_files(
-    files: Extents,
-    *,
-    keyed: bool,
-    curve: str,
-    target_bytes: int,
-    merge_bytes: int | None = None,
-    max_bytes: int = MAX_GROUP_BYTES,
-) -> Grouping:
-    """Return groups in key order, the files of each in order of arrival; every file is in exactly
-    one.
-
-    With a key, files whose key ranges overlap belong together, and neighbours below PACK_TARGETS
-    files are merged. For a Hilbert curve every file may overlap every other. Without a key a group
-    is a run of files in order of arrival. merge_bytes: neighbours are not merged beyond it; default
-    PACK_TARGETS targets.
-    """
-    merge = PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
-    if not keyed:
-        return _runs(files, merge, target_bytes)
-    if curve == HILBERT:
-        found = _whole(files)
-    else:
-        small = min(SMALL_SHARE * target_bytes, merge)
-        found = _merged(_overlapping(files), files.bytes, merge, small)
-    return _as_arrived(_bounded(found, files, max_bytes), files)
-
-
 def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tuple[Int64, int]:
     """Return the output file that gets most of each file's rows, and the number of output files.
 
@@ -166,21 +137,23 @@ def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tu
     return found, int(wanted.sum())
 
 
-def _as_arrived(groups: Grouping, files: Extents) -> Grouping:
+def as_arrived(groups: Grouping, files: Extents) -> Grouping:
+    """The same groups, the files of each in order of arrival."""
     number = groups.spread(np.arange(len(groups.starts)))
     return Grouping(groups.order[np.lexsort((files.arrival[groups.order], number))], groups.starts)
 
 
-def _whole(files: Extents) -> Grouping:
+def whole(files: Extents) -> Grouping:
+    """One group of all files, in order of arrival."""
     order = np.argsort(files.arrival, kind="stable").astype(np.int64)
     return Grouping(order, np.zeros(min(len(order), 1), dtype=np.int64))
 
 
-def _overlapping(files: Extents) -> Grouping:
+def overlapping(files: Extents) -> Grouping:
     """Return connected components of files whose key ranges overlap; touching ends do not
     connect."""
     if not len(files) or not files.bounded.all():
-        return _whole(files)
+        return whole(files)
     order = np.lexsort((files.arrival, files.high, files.low)).astype(np.int64)
     low, high = files.low[order], files.high[order]
     reach = np.maximum.accumulate(high)
@@ -190,7 +163,7 @@ def _overlapping(files: Extents) -> Grouping:
     return Grouping(order, np.append(0, np.flatnonzero(apart) + 1))
 
 
-def _merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
+def merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:
     """Merge neighbouring components up to `limit` bytes; none is left alone below `small`."""
     starts: list[int] = []
     held = 0
@@ -207,7 +180,7 @@ def _merged(components: Grouping, size: Int64, limit: int, small: float) -> Grou
     return Grouping(components.order, np.array(starts, dtype=np.int64))
 
 
-def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
+def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
     """Split larger components into parts of about `limit` bytes, in order of key midpoints.
 
     Of all ways to cut them, this loses least compared with one sort of everything (WAIR section
@@ -229,9 +202,9 @@ def _bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
     return Grouping(order, np.sort(np.concatenate(starts)))
 
 
-def _runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
+def runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
     """Return runs of at most `limit` bytes in order of arrival; a small rest joins the last run."""
-    order = _whole(files).order
+    order = whole(files).order
     starts: list[int] = []
     held = 0
     for number, own in enumerate(files.bytes[order].tolist()):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.plan.actions.action import WORK_KINDS
+from reconciler.plan.actions import KINDS
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.plan.prediction_interval import Calibration, calibrate
@@ -214,6 +214,18 @@ def _moment(at_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
 
 
+def rests_on_workload(entry: LedgerEntry) -> bool:
+    """Whether only recorded queries spoke for the entry's action."""
+    kind = KINDS.get(entry.action_type)
+    return kind is not None and kind.rests_on_workload
+
+
+def work_of(entry: LedgerEntry) -> str | None:
+    """How the throughput model groups the entry's action (`Action.work`)."""
+    kind = KINDS.get(entry.action_type)
+    return kind.work if kind else None
+
+
 def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
     """Return the throughput model, from committed rewrites of a known kind.
 
@@ -222,7 +234,7 @@ def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
     begun: set[tuple[str, str]] = set()
     samples = []
     for entry in sorted(entries, key=lambda entry: entry.at_ms):
-        kind, done = WORK_KINDS.get(entry.action_type), entry.outcome
+        kind, done = work_of(entry), entry.outcome
         if kind is None:
             continue
         first = (entry.plan_id, kind) not in begun
@@ -254,7 +266,7 @@ def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
 
 def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
     """Return one line on the accuracy of past predictions, "" if nothing was carried out yet."""
-    done = [entry for entry in entries if entry.committed and entry.action_type in WORK_KINDS]
+    done = [entry for entry in entries if entry.committed and work_of(entry)]
     if not done:
         return "no action was carried out here yet; intervals are uncalibrated"
     parts = [f"after {len(done)} {'action' if len(done) == 1 else 'actions'} here:"]

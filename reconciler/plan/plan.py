@@ -18,7 +18,8 @@ import rfc8785
 
 from reconciler.api.version import API_VERSION
 from reconciler.errors import UserError
-from reconciler.plan.actions.action import Action, action_from_canonical
+from reconciler.plan.actions import action_from_canonical
+from reconciler.plan.actions.base import Action
 from reconciler.plan.plan_schema import problem
 from reconciler.table.filetable import FileTable
 

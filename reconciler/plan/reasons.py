@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.plan.actions.action import ActionType
-from reconciler.table.schema import PartitionField, PartitionSpec, Schema, SortColumn
+from reconciler.table.schema import PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Scalar, show
 
 NO_WORKLOAD = "NoWorkload"
@@ -53,26 +52,6 @@ SENTENCES = {
     SAME_AGAIN: "its files were written by this very rewrite: again, it would write the same",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
 }
-
-
-def key_text(key: tuple[SortColumn, ...], curve: str, schema: Schema) -> str:
-    """Return a clustering key as plans print it: `l_shipdate`, `a, b desc` or `Hilbert(a, b)`."""
-    names = ", ".join(
-        schema.name_of(column.field_id) + (" desc" if column.direction == "desc" else "")
-        for column in key
-    )
-    return f"{curve}({names})" if curve != "Lexicographic" else names
-
-
-def rewrite_text(
-    action_type: ActionType, key: tuple[SortColumn, ...], curve: str, schema: Schema
-) -> str:
-    """Return the title of a rewrite: `recluster by l_shipdate`, `bin-pack in order of a`,
-    `bin-pack`."""
-    if not key:
-        return action_type.verb
-    by = " in order of " if action_type is ActionType.BIN_PACK else " by "
-    return action_type.verb + by + key_text(key, curve, schema)
 
 
 def partition_text(spec: PartitionSpec, values: Sequence[Scalar | None], schema: Schema) -> str:

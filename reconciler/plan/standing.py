@@ -14,80 +14,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from reconciler.plan.actions.action import Action, ActionType, has_order
+from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.plan import Plan
 from reconciler.table.filetable import FileTable
-
-
-class Validity(StrEnum):
-    PENDING = "pending"
-    DONE = "done"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class ActionState:
-    """standing: the inputs that can still be rewritten: live, and without new deletes; sorted.
-    An approval covers an action on a part of its inputs, so that an execution goes on with them
-    although the action as planned is lost.
-    why: for people; "" for a pending action that nothing has touched.
-    """
-
-    validity: Validity
-    standing: tuple[str, ...] = ()
-    why: str = ""
-
-    @property
-    def begun(self) -> bool:
-        """Whether a commit of ours carries the action, completely or for a part of its inputs."""
-        partly = self.validity is Validity.PENDING and self.why == PARTLY
-        return self.validity is Validity.DONE or partly
-
-
-PARTLY = "partly committed"
-MERGED_AT_LEAST = 2
-"""Files that a bin-pack needs: one alone has nothing to be merged with."""
-
-
-def judge_rewrite(
-    action: Action, *, done: bool, live: Collection[str], changed: Collection[str]
-) -> ActionState:
-    """A rewriting action. done: the head's ancestors carry its id. live: data files of the head,
-    at least those of the action. changed: inputs with deletes that the plan does not know."""
-    standing = tuple(sorted(p for p in action.inputs if p in live and p not in changed))
-    gone = sum(path not in live for path in action.inputs)
-    touched = len(action.inputs) - gone - len(standing)
-    alone = action.type is ActionType.BIN_PACK and len(standing) < MERGED_AT_LEAST
-    if len(standing) == len(action.inputs):
-        return ActionState(Validity.PENDING, standing)
-    if done and not touched:
-        if not standing or alone:
-            return ActionState(Validity.DONE, why="committed")
-        return ActionState(Validity.PENDING, standing, PARTLY)
-    why = [f"{gone} of {len(action.inputs)} inputs were replaced"] if gone and not done else []
-    why += [f"rows of {touched} inputs were deleted since"] if touched else []
-    return ActionState(Validity.LOST, () if alone else standing, ", ".join(why))
-
-
-def judge_metadata(
-    action: Action, properties: Mapping[str, str], sort_terms: tuple[str, ...]
-) -> ActionState:
-    """A metadata action, by what the table's properties and sort order (sort_term) are now."""
-    if action.type is ActionType.SET_SORT_ORDER:
-        if has_order(sort_terms, action.key):
-            return ActionState(Validity.DONE, why="the sort order is set")
-        if sort_terms != action.order_old:
-            return ActionState(Validity.LOST, why="the sort order was changed by someone else")
-        return ActionState(Validity.PENDING)
-    if all(properties.get(name) == value for name, value in action.properties_new):
-        return ActionState(Validity.DONE, why="the properties have the wanted values")
-    old = dict(action.properties_old)
-    for name, _ in action.properties_new:
-        if properties.get(name) != old.get(name):
-            now = properties.get(name)
-            how = "unset" if now is None else f"set to {now!r}"
-            return ActionState(Validity.LOST, why=f"{name} was {how} by someone else")
-    return ActionState(Validity.PENDING)
 
 
 class Fallen(StrEnum):
@@ -189,13 +118,14 @@ def judge_actions(plan: Plan, head: Head) -> dict[str, ActionState]:
     rows = np.flatnonzero(head.files.newest_delete > known)
     changed = frozenset(head.files.path[rows])
     return {
-        item.id: judge_rewrite(
-            item.action,
-            done=(plan.id, item.id) in head.done,
-            live=head.files.row_of,
-            changed=changed,
+        item.id: item.action.judge(
+            Facts(
+                done=(plan.id, item.id) in head.done,
+                live=head.files.row_of,
+                changed=changed,
+                properties=head.properties,
+                sort_terms=head.sort_terms,
+            )
         )
-        if item.action.type.rewrites
-        else judge_metadata(item.action, head.properties, head.sort_terms)
         for item in plan.actions
     }

@@ -140,8 +140,8 @@ def _keys(sources: Sources) -> list[int]:
         for field_id in fields_of(batch.predicate):
             weight[field_id] = weight.get(field_id, 0.0) + now.get(batch.shape_id, 0.0)
     by_bytes = sorted(weight, key=lambda field_id: (-weight[field_id], field_id))
-    return list(dict.fromkeys([*used, *(column.field_id for column in sources.settings.key),
-                               *by_bytes]))  # fmt: skip
+    key = (column.field_id for column in sources.settings.ordering.key)
+    return list(dict.fromkeys([*used, *key, *by_bytes]))
 
 
 def _files_over_key(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from reconciler.errors import VerificationError
-from reconciler.plan.actions.action import HILBERT
+from reconciler.plan.ordering import Arrival, Hilbert, Lexicographic, Ordering
 from reconciler.spark import inputs, keys, stage, verify
 from reconciler.spark.group import Group, InputFile
 from reconciler.spark.scan import NO_DELETES, ScanTasks
@@ -125,17 +125,23 @@ class Source:
 
 
 def arranged(source: Source, group: Group) -> Any:
-    """Return the frame to write."""
-    if not group.action.key:
-        return _packed(source, group)
+    """The frame to write."""
+    return ARRANGED[type(group.action.ordering)](source, group)
+
+
+def _sorted(source: Source, group: Group) -> Any:
+    if group.tasks > 1:
+        return _divided(source, group)
+    rows = source.read([file.path for file in group.inputs], in_order=True)
+    key = _resolved(source, group, rows)
+    return source.observed(rows, rows.schema).sortWithinPartitions(*_order(source, group, key))
+
+
+def _divided(source: Source, group: Group) -> Any:
+    """In slices along the ordering, a task each."""
     paths = [file.path for file in group.inputs]
-    if group.tasks == 1 and group.action.curve != HILBERT:
-        rows = source.read(paths, in_order=True)
-        key = keys.resolve(source.table.schema(), rows.schema, group.action.key)
-        return source.observed(rows, rows.schema).sortWithinPartitions(*_order(source, group, key))
     whole = source.read(paths)
-    key = keys.resolve(source.table.schema(), whole.schema, group.action.key)
-    cut = _fit(source, group, whole, key)
+    cut = _fit(source, group, whole, _resolved(source, group, whole))
     if cut.slices == 1:
         rows = source.read(paths, in_order=True)
         return cut.sorted(source.observed(rows, rows.schema), group.spills)
@@ -171,6 +177,19 @@ def _packed(source: Source, group: Group) -> Any:
     return stage.union([source.observed(frame, frame.schema) for frame in frames])
 
 
+ARRANGED: Mapping[type[Ordering], Callable[[Source, Group], Any]] = {
+    Arrival: _packed,
+    Lexicographic: _sorted,
+    Hilbert: _divided,
+}
+"""How the rows of a group are arranged, by its ordering."""
+
+
+def _resolved(source: Source, group: Group, rows: Any) -> tuple[keys.KeyColumn, ...]:
+    """The key's columns in these rows."""
+    return keys.resolve(source.table.schema(), rows.schema, group.action.ordering.key)
+
+
 def _order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> list[Any]:
     """Return the sort expressions of the key's columns.
 
@@ -179,7 +198,7 @@ def _order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> list[
     that sort.
     """
     order = keys.order(key)
-    if len(key) == 1 and source.may_hold_nulls(group.action.key[0].field_id):
+    if len(key) == 1 and source.may_hold_nulls(group.action.ordering.key[0].field_id):
         order.append(key[0].column.isNull())
     return order
 
@@ -287,14 +306,16 @@ def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ..
     prefixes = _prefixes(source, group, key)
     columns = tuple(keys.score(part, prefix) for part, prefix in zip(key, prefixes, strict=True))
     scores = _sample(source, group, whole, columns)
-    if group.action.curve == HILBERT:
-        curve = keys.fit_curve(scores)
-        along = curve.position(scores)
-        cuts = keys.slice_cuts([(float(place),) for place in along], group.begins)
-        if len(cuts) == 1:
-            cuts = [(float(keys.aligned(int(cuts[0][0]), along)),)]
-        position = keys.curve_position(source.spark, columns, curve)
-        return Cut((), columns, curve, (position,), tuple(cuts))
+    return CUTS[type(group.action.ordering)](source, group, key, columns, scores)
+
+
+def _cut_of_sort(
+    source: Source,
+    group: Group,
+    key: tuple[keys.KeyColumn, ...],
+    columns: tuple[Any, ...],
+    scores: keys.Scores,
+) -> Cut:
     tuples = [tuple(row) for row in scores.T.tolist()]
     return Cut(
         tuple(_order(source, group, key)),
@@ -305,9 +326,31 @@ def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ..
     )
 
 
+def _cut_of_curve(
+    source: Source,
+    group: Group,
+    key: tuple[keys.KeyColumn, ...],
+    columns: tuple[Any, ...],
+    scores: keys.Scores,
+) -> Cut:
+    curve = keys.fit_curve(scores)
+    along = curve.position(scores)
+    cuts = keys.slice_cuts([(float(place),) for place in along], group.begins)
+    if len(cuts) == 1:
+        cuts = [(float(keys.aligned(int(cuts[0][0]), along)),)]
+    position = keys.curve_position(source.spark, columns, curve)
+    return Cut((), columns, curve, (position,), tuple(cuts))
+
+
+CUTS: Mapping[type[Ordering], Callable[..., Cut]] = {
+    Lexicographic: _cut_of_sort,
+    Hilbert: _cut_of_curve,
+}
+
+
 def _prefixes(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> tuple[bytes, ...]:
     found = []
-    for part, column in zip(key, group.action.key, strict=True):
+    for part, column in zip(key, group.action.ordering.key, strict=True):
         has_prefix = part.data_type.typeName() in ("string", "binary")
         found.append(source.common_prefix(column.field_id) if has_prefix else b"")
     return tuple(found)

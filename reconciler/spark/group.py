@@ -16,8 +16,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from reconciler.plan.actions.action import Action
-from reconciler.plan.grouping import Extents, arrival_order, group_files, output_files, places
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.grouping import (
+    Extents,
+    arrival_order,
+    output_files,
+    places,
+)
 from reconciler.table.values import Scalar, cut_bound
 
 MEMORY_SHARE = 0.6 * 0.8
@@ -77,7 +82,7 @@ class Group:
     """
 
     action_id: str
-    action: Action
+    action: Rewrite
     inputs: tuple[InputFile, ...]
     target_bytes: int
     memory_tasks: int
@@ -146,7 +151,7 @@ def decoded_bytes(rows: int, columns: int, variable_bytes: int) -> int:
 
 def make_groups(
     action_id: str,
-    action: Action,
+    action: Rewrite,
     inputs: Sequence[InputFile],
     target_bytes: int,
     task_bytes: int,
@@ -154,17 +159,10 @@ def make_groups(
     merge_bytes: int | None = None,
     written_share: float = 1.0,
 ) -> list[Group]:
-    """Return the groups of one action in key order.
-
-    target_bytes: file size to write; task_bytes: memory; merge_bytes: as in `group_files`;
-    written_share: `Group.planned_share`.
-    """
-    found = group_files(
-        _extents(inputs),
-        keyed=bool(action.key),
-        curve=action.curve,
-        target_bytes=target_bytes,
-        merge_bytes=merge_bytes,
+    """Groups of one action in key order. target_bytes: file size to write; task_bytes: memory;
+    merge_bytes: as `Ordering.groups` takes it; written_share: `Group.planned_share`."""
+    found = action.ordering.groups(
+        _extents(inputs), target_bytes=target_bytes, merge_bytes=merge_bytes
     )
     groups = [[inputs[i] for i in members] for members in found.members]
     return [
@@ -198,8 +196,8 @@ def _as_kept(bound: Scalar | None, *, upper: bool) -> Scalar | None:
     return cut_bound(bound, upper=upper) if isinstance(bound, bytes) else bound
 
 
-def _memory_tasks(action: Action, inputs: Sequence[InputFile], task_bytes: int) -> int:
-    return -(-sum(file.decoded for file in inputs) // task_bytes) if action.key else 1
+def _memory_tasks(action: Rewrite, inputs: Sequence[InputFile], task_bytes: int) -> int:
+    return -(-sum(file.decoded for file in inputs) // task_bytes) if action.ordering.key else 1
 
 
 def batches(groups: Sequence[Group], commits: int) -> list[list[int]]:

@@ -10,8 +10,10 @@ import time
 from typing import Any
 
 from reconciler.errors import UnavailableError, UnknownCommitError
-from reconciler.plan.actions.action import Action, ActionType, sort_term
-from reconciler.plan.standing import ActionState, Validity, judge_metadata
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder, sort_term
+from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.spark import commit, iceberg
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
 
@@ -23,7 +25,7 @@ PAUSE_SECONDS = 0.5
 
 def judge(table: Any, action: Action) -> ActionState:
     """Return the validity of a metadata action on the present table."""
-    return judge_metadata(action, dict(table.properties()), sort_terms(table))
+    return action.judge(Facts(properties=dict(table.properties()), sort_terms=sort_terms(table)))
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:
@@ -113,11 +115,12 @@ def _unknown(table: Any, *details: str) -> UnknownCommitError:
 
 def _changed(spark: Any, table: Any, base: Any, action: Action) -> Any:
     """Return the metadata after the action."""
-    if action.type is ActionType.SET_PROPERTIES:
+    if isinstance(action, SetProperties):
         wanted = spark._jvm.java.util.HashMap(base.properties())
-        for name, value in action.properties_new:
+        for name, value in action.new:
             wanted.put(name, value)
         return base.replaceProperties(wanted)
+    assert isinstance(action, SetSortOrder)
     nulls = spark._jvm.org.apache.iceberg.NullOrder
     order = spark._jvm.org.apache.iceberg.SortOrder.builderFor(base.schema())
     for part in action.key:
@@ -130,11 +133,12 @@ def _changed(spark: Any, table: Any, base: Any, action: Action) -> Any:
 
 
 def _detail(table: Any, action: Action, before: str) -> str:
-    if action.type is ActionType.SET_SORT_ORDER:
+    if isinstance(action, SetSortOrder):
         return f"sort order: {before} -> {_shown(table)}"
-    old = dict(action.properties_old)
+    assert isinstance(action, SetProperties)
+    old = dict(action.old)
     return "; ".join(
-        f"{name}: {old.get(name) or '(unset)'} -> {value}" for name, value in action.properties_new
+        f"{name}: {old.get(name) or '(unset)'} -> {value}" for name, value in action.new
     )
 
 

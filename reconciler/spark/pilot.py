@@ -69,9 +69,9 @@ def frame(source: arrange.Source, group: Group, chosen: Sequence[Portion]) -> An
     """
     parts = [source.read([file.path]).coalesce(1).limit(rows) for file, rows in chosen]
     together = stage.union(parts).repartition(1)
-    if not group.action.key:
+    if not group.action.ordering.key:
         return together
-    key = keys.resolve(source.table.schema(), together.schema, group.action.key)
+    key = keys.resolve(source.table.schema(), together.schema, group.action.ordering.key)
     return together.sortWithinPartitions(*keys.order(key))
 
 

@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
 from reconciler.format import count, iec
-from reconciler.plan.actions.action import Action
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.execution import (
     COMMITTED,
     CONFLICT,
@@ -33,7 +35,7 @@ from reconciler.plan.execution import (
     Ledger,
     Outcome,
 )
-from reconciler.plan.standing import ActionState, Fallen, Validity, base_text
+from reconciler.plan.standing import Fallen, base_text
 from reconciler.spark import (
     cleanup,
     commit,
@@ -208,7 +210,7 @@ class _Execution:
         standing.refuse_rolled_back(self.table, self.request.plan_id, self.shown)
         if not self.request.allow_live_branches:
             standing.refuse_live_branches(self.spark, self.table, self.shown)
-        if not any(action.type.rewrites for action in self.request.actions):
+        if not any(action.work for action in self.request.actions):
             inputs.refuse_unsafe(self.spark, self.table, {}, self.shown)
             return
         tasks = standing.judged_tasks(self.spark, self.table, self.request, self.shown)
@@ -220,7 +222,7 @@ class _Execution:
 
     def _change_metadata(self) -> None:
         for action_id, action in self._items():
-            if action.type.rewrites:
+            if action.work:
                 continue
             self.table.refresh()
             state = metadata.judge(self.table, action)
@@ -231,7 +233,7 @@ class _Execution:
 
     def _say_skipped(self, action_id: str, action: Action, state: ActionState) -> None:
         if state.validity is Validity.LOST:
-            self._say("skipped", f"{action.type.verb}  SKIPPED: {state.why}", action_id)
+            self._say("skipped", f"{action.verb}  SKIPPED: {state.why}", action_id)
 
     def _commit_metadata(self, action_id: str, action: Action) -> None:
         started = time.monotonic()
@@ -248,7 +250,10 @@ class _Execution:
             attempt_id, 1, action_id, COMMITTED, None, 0, 0, 0, 0, 0, 0.0, seconds, detail
         )
         self._record(intent, (outcome,))
-        self._say("property", f"{action.type.verb} {detail}", action_id)
+        self._say("property", f"{action.verb} {detail}", action_id)
+
+    def _rewrites(self) -> list[tuple[str, Rewrite]]:
+        return [(id_, action) for id_, action in self._items() if isinstance(action, Rewrite)]
 
     def _items(self) -> list[tuple[str, Action]]:
         return list(zip(self.request.action_ids, self.request.actions, strict=True))
@@ -267,7 +272,7 @@ class _Execution:
             if not self._attempt(pending, tasks):
                 return
 
-    def _within_budget(self, pending: Sequence[tuple[str, Action]], tasks: ScanTasks) -> bool:
+    def _within_budget(self, pending: Sequence[tuple[str, Rewrite]], tasks: ScanTasks) -> bool:
         """Whether the budgets still cover an attempt, after what was read already."""
         wanted = sum(tasks[path].size for _, a in pending for path in a.inputs)
         read = sum(outcome.read_bytes for outcome in self.outcomes)
@@ -279,12 +284,12 @@ class _Execution:
             self._say("stopped", "the budget does not cover another attempt on what is left")
         return not (over_bytes or over_cpu)
 
-    def _pending(self) -> tuple[list[tuple[str, Action]], ScanTasks | None]:
+    def _pending(self) -> tuple[list[tuple[str, Rewrite]], ScanTasks | None]:
         """Return the rewriting actions with only valid inputs, and the head's scan tasks."""
         states, tasks = self._again_if_vanished(self._judge)
         pending = [
             (action_id, replace(action, inputs=states[action_id].standing))
-            for action_id, action in self._items()
+            for action_id, action in self._rewrites()
             if action_id in states and states[action_id].standing
         ]
         return pending, tasks
@@ -306,14 +311,14 @@ class _Execution:
         Once the plan's snapshot has left the history, what is not done is lost.
         """
         self.table.refresh()
-        rewrites = [(key, action) for key, action in self._items() if action.type.rewrites]
+        rewrites = self._rewrites()
         if not rewrites:
             return {}, None
         snapshot = self.table.currentSnapshot()
         if snapshot is None:
             return {key: _fallen(Fallen.ROLLED_BACK, self.request) for key, _ in rewrites}, None
         wanted = [path for _, action in rewrites for path in action.inputs]
-        keys = [action.key for _, action in rewrites]
+        keys = [action.ordering.key for _, action in rewrites]
         columns = inputs.columns_to_describe(self.table, keys, len(wanted))
         tasks = scan_tasks(self.spark, self.table, int(snapshot.snapshotId()), wanted, columns)
         done = standing.actions_in_history(self.table, self.request) | self.done_ids
@@ -337,7 +342,7 @@ class _Execution:
         while time.monotonic() < deadline and not self._stopping():
             time.sleep(POLL_SECONDS)
 
-    def _attempt(self, pending: Sequence[tuple[str, Action]], tasks: ScanTasks) -> bool:
+    def _attempt(self, pending: Sequence[tuple[str, Rewrite]], tasks: ScanTasks) -> bool:
         """Run one attempt on the current head; return True if conflicts left something to do."""
         attempt = self._open_attempt()
         self.started, self.sent = {}, set()
@@ -419,9 +424,9 @@ class _Execution:
             for action_id in sorted({group.action_id for group in begun})
         )  # fmt: skip
 
-    def _groups(self, action_id: str, action: Action, tasks: ScanTasks) -> list[Group]:
+    def _groups(self, action_id: str, action: Rewrite, tasks: ScanTasks) -> list[Group]:
         own = {path: tasks[path] for path in action.inputs}
-        files = inputs.describe(self.table, own, action.key)
+        files = inputs.describe(self.table, own, action.ordering.key)
         target = action.target_bytes or int(
             self.table.properties().get(stage.TARGET_SIZE) or stage.DEFAULT_TARGET
         )
@@ -781,11 +786,11 @@ def _fallen(fallen: Fallen, request: ExecutionRequest) -> ActionState:
 
 def _title(group: Group, number: int, groups: int) -> str:
     files = count(len(group.inputs))
-    return f"{group.action.type.verb} {number + 1}/{groups}  {files} files {iec(group.bytes)}"
+    return f"{group.action.verb} {number + 1}/{groups}  {files} files {iec(group.bytes)}"
 
 
 def _checks(written: Written) -> str:
-    done = "read ok  sort ok" if written.group.action.key else "read ok"
+    done = "read ok  sort ok" if written.group.action.ordering.key else "read ok"
     rows = count(written.rows)
     compared = ", hash equal" if written.hashed else " (counts only)"
     return f"{done}  verify rows {rows} = {rows}{compared}"

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.errors import LiveBranchesError, RolledBackError, StalePlanError
-from reconciler.plan.actions.action import Action
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.plan.execution import ExecutionRequest
-from reconciler.plan.standing import ActionState, Fallen, base_text, fallen_base, judge_rewrite
+from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.spark import iceberg
 from reconciler.spark.scan import Deletes, ScanTasks, TaskFile, scan_tasks
 from reconciler.table import branches
@@ -149,12 +150,12 @@ def check_inputs(table: Any, request: ExecutionRequest, tasks: ScanTasks, name: 
 
 
 def judge(
-    action: Action, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
+    action: Rewrite, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
 ) -> ActionState:
     """Judge one rewriting action. done: the head's ancestors carry its id. known: the deletes on
     its inputs when it was judged last. live: the head's files."""
     changed = {p for p in action.inputs if p in live and live[p].deletes != known.get(p)}
-    return judge_rewrite(action, done=done, live=live, changed=changed)
+    return action.judge(Facts(done=done, live=live, changed=changed))
 
 
 def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:

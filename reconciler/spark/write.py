@@ -171,7 +171,7 @@ def _overrides(attempt: Attempt, group: Group) -> dict[str, str]:
 
 
 def _job_group(attempt: Attempt, group: Group, name: str) -> None:
-    description = f"layoutctl {group.action.type.value} {attempt.name}"
+    description = f"layoutctl {group.action.kind} {attempt.name}"
     attempt.spark.sparkContext.setJobGroup(name, description)
 
 

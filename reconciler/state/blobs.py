@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.plan.actions.action import decode_partition_value, encode_partition_value
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
-from reconciler.table.values import Kind
+from reconciler.table.values import Kind, decode_partition_value, encode_partition_value
 
 Array = npt.NDArray[Any]
 

@@ -203,3 +203,29 @@ def partition_identity(values: tuple[Scalar | None, ...]) -> tuple[object, ...]:
     For floats NaN is equal to itself and -0.0 is not 0.0, as in Iceberg and unlike in Python.
     """
     return tuple(value.hex() if isinstance(value, float) else value for value in values)
+
+
+def encode_partition_value(value: Scalar | None) -> Any:
+    """A partition value as JSON without floats: small ints and null as they are, others tagged.
+
+    RFC 8785 has no integers beyond 2^53 - 1, which an int64 partition value can be.
+    """
+    if value is None:
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else {"int": str(value)}
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    return {"bytes": value.hex()}
+
+
+def decode_partition_value(value: Any) -> Scalar | None:
+    if isinstance(value, dict):
+        if "int" in value:
+            return int(value["int"])
+        if "float" in value:
+            return float.fromhex(value["float"])
+        return bytes.fromhex(value["bytes"])
+    if value is None or isinstance(value, int):
+        return value
+    raise ValueError(f"not a partition value: {value!r}")

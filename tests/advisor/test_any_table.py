@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
-from reconciler.plan.actions.action import HILBERT
+from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries.fragments import Fragment, Workload
 from reconciler.queries.read_cost import read_shape, table_view
 from reconciler.queries.row_filter import matches
@@ -54,17 +54,16 @@ def _sample(world: World) -> RowSample:
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases(), mode=st.sampled_from(["WorkloadAware", "Declared", "None"]),
-       sampled=st.booleans(), curve=st.sampled_from(["Lexicographic", HILBERT]))  # fmt: skip
+       sampled=st.booleans(), curve=st.sampled_from([Lexicographic, Hilbert]))  # fmt: skip
 def test_advice_is_finite_disjoint_and_within_one_partition(
-    case: tuple[World, Workload, int], mode: str, sampled: bool, curve: str
+    case: tuple[World, Workload, int], mode: str, sampled: bool, curve: type[Ordering]
 ):
     world, work, partitions = case
     files = _table(world, partitions)
     key = tuple(SortColumn(f.field_id) for f in world.schema.fields[:2])
     chosen = replace(
         SETTINGS, mode=mode, min_input_files=2, target_bytes=2_500,
-        key=key if mode == "Declared" else (),
-        curve=curve if len(key) > 1 and mode == "Declared" else "Lexicographic",
+        ordering=(curve if len(key) > 1 else Lexicographic)(key) if mode == "Declared" else ARRIVAL,
     )  # fmt: skip
     advice = decide(AdviceInput(files, work, chosen, None, _sample(world) if sampled else None))
     row_of = {path: i for i, path in enumerate(files.path)}
@@ -102,6 +101,12 @@ def test_an_empty_table_gets_an_empty_plan():
     nothing = _table(world, 1).take(np.zeros(0, dtype=np.int64))
     for mode in ("WorkloadAware", "Declared", "None"):
         key = (SortColumn(1),) if mode == "Declared" else ()
-        advice = decide(AdviceInput(nothing, workload(), replace(SETTINGS, mode=mode, key=key)))
+        advice = decide(
+            AdviceInput(
+                nothing,
+                workload(),
+                replace(SETTINGS, mode=mode, ordering=Lexicographic(key) if key else ARRIVAL),
+            )
+        )
         assert advice.actions == ()
         assert advice.files_now == 0

@@ -14,13 +14,13 @@ from reconciler.advisor.decide import decide
 from reconciler.advisor.properties import ROW_GROUP_SIZE, TARGET_SIZE, set_properties
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.plan import reasons
-from reconciler.plan.actions.action import (
-    HILBERT,
-    ActionType,
-    action_from_canonical,
-    layout_of,
-    wanted_terms,
-)
+from reconciler.plan.actions import action_from_canonical
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder, wanted_terms
+from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.spark.group import InputFile, make_groups
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
@@ -67,8 +67,8 @@ def test_a_selective_workload_gets_a_recluster_that_pays_back_and_then_nothing()
     table, work = _table(), _selective()
     advice = advise(table, work)
     (scored,) = advice.actions
-    assert scored.action.type is ActionType.RECLUSTER
-    assert scored.action.key == (SortColumn(PART),)
+    assert isinstance(scored.action, Recluster)
+    assert scored.action.ordering.key == (SortColumn(PART),)
     assert scored.saving_low > scored.cost
     assert advice.payback_hours < 7 * 24
     after = apply(table, advice)
@@ -85,8 +85,8 @@ def test_two_filtered_columns_get_a_hilbert_pair_and_the_single_keys_are_listed_
     )
     advice = advise(_table(jitter=1_000), work)
     (scored,) = advice.actions
-    assert scored.action.curve == HILBERT
-    assert {column.field_id for column in scored.action.key} == {DATE, PART}
+    assert isinstance(scored.action.ordering, Hilbert)
+    assert {column.field_id for column in scored.action.ordering.key} == {DATE, PART}
     others = [item for item in advice.rejected if item.reason == reasons.OTHER_KEY]
     assert others
     assert all(item.read_after > advice.read_after.mid for item in others)
@@ -108,7 +108,7 @@ def test_who_loses_is_named():
 def test_small_files_are_packed_without_a_workload_and_once():
     table = _table(rows_per_file=200)
     advice = advise(table, NONE)
-    assert {item.action.type for item in advice.actions} == {ActionType.BIN_PACK}
+    assert {type(item.action) for item in advice.actions} == {BinPack}
     assert advice.files_after.mid < 0.2 * advice.files_now
     after = apply(table, advice)
     assert len(after.files) == advice.files_after.mid
@@ -122,9 +122,13 @@ def test_plan_and_execution_count_files_by_the_rows_that_are_left(deleted, mode)
     files = replace(files, position_deleted=(files.records * deleted).astype(np.int64))
     if mode == "no bounds":
         files, mode = replace(files, columns={}), "None"
-    chosen = replace(SETTINGS, mode=mode, key=(SortColumn(PART),) if mode == "Declared" else ())
+    chosen = replace(
+        SETTINGS,
+        mode=mode,
+        ordering=Lexicographic((SortColumn(PART),)) if mode == "Declared" else ARRIVAL,
+    )
     (item,) = decide(AdviceInput(files, NONE, chosen)).actions
-    key = files.columns[item.action.key[0].field_id] if item.action.key else None
+    key = files.columns[item.action.ordering.key[0].field_id] if item.action.ordering.key else None
     inputs = [
         InputFile(
             files.path[i], int(files.bytes[i]), int(files.records[i]), 1,
@@ -141,24 +145,24 @@ def test_plan_and_execution_count_files_by_the_rows_that_are_left(deleted, mode)
 
 
 def test_a_declared_key_is_clustered_whatever_the_queries_and_says_who_loses():
-    declared = replace(SETTINGS, mode="Declared", key=(SortColumn(PART),))
+    declared = replace(SETTINGS, mode="Declared", ordering=Lexicographic((SortColumn(PART),)))
     work = _selective(column=KEY)
     advice = advise(_table(), work, declared)
-    assert {item.action.type for item in advice.actions} == {ActionType.CLUSTER}
+    assert {type(item.action) for item in advice.actions} == {Cluster}
     assert all(item.evidence == "drift" for item in advice.actions)
     assert any(shape.worse for shape in advice.shapes)
 
 
 def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with_apply_to_writes():
     named = replace(SETTINGS, target_explicit=True, properties={"x": "y"}, mode="Declared",
-                    key=(SortColumn(KEY),), apply_to_writes=True)  # fmt: skip
+                    ordering=Lexicographic((SortColumn(KEY),)), apply_to_writes=True)  # fmt: skip
     table = _table(jitter=1)
-    types = [item.action.type for item in advise(table, NONE, named).actions]
-    assert types == [ActionType.SET_PROPERTIES, ActionType.SET_SORT_ORDER]
+    types = [type(item.action) for item in advise(table, NONE, named).actions]
+    assert types == [SetProperties, SetSortOrder]
     (first, _) = advise(table, NONE, named).actions
-    assert first.action.properties_old == (("write.target-file-size-bytes", None),)
+    assert first.action.old == (("write.target-file-size-bytes", None),)
     size = {"write.target-file-size-bytes": str(named.target_bytes)}
-    done = replace(named, sort_terms=wanted_terms(named.key), properties=size)
+    done = replace(named, sort_terms=wanted_terms(named.ordering.key), properties=size)
     assert advise(table, NONE, done).actions == ()
     assert advise(table, NONE, SETTINGS).actions == ()
 
@@ -183,9 +187,9 @@ def test_each_size_that_the_policy_names_becomes_a_property_where_it_differs(
         row_group_explicit=row_group, properties=present,
     )  # fmt: skip
     actions = set_properties(named)
-    assert [dict(action.properties_new) for action in actions] == ([set_to] if set_to else [])
+    assert [dict(action.new) for action in actions] == ([set_to] if set_to else [])
     for action in actions:
-        assert dict(action.properties_old) == {name: present.get(name) for name in set_to}
+        assert dict(action.old) == {name: present.get(name) for name in set_to}
         assert action_from_canonical(action.canonical()) == action
 
 
@@ -357,7 +361,7 @@ def test_what_one_rewrite_left_is_not_given_to_the_same_rewrite_again():
     ours = replace(
         files, path=np.array(paths, dtype=object), layout_written=np.ones(len(files), dtype=bool)
     )
-    layout = layout_of(scored.action)
+    layout = scored.action.layout()
     done = replace(SETTINGS, written={"p-0a1b": frozenset({layout})})
     again = _decided(table, ours, work, done)
     assert again.actions == ()
@@ -498,9 +502,9 @@ def test_declared_and_packed_tables_have_an_empty_plan(seed, mode, queries):
     )  # fmt: skip
     chosen = replace(SETTINGS, mode="None" if mode == "None" else "Declared")
     if mode == "Declared":
-        chosen = replace(chosen, key=(SortColumn(DATE),))
+        chosen = replace(chosen, ordering=Lexicographic((SortColumn(DATE),)))
     if mode == "Hilbert":
-        chosen = replace(chosen, key=(SortColumn(DATE), SortColumn(PART)), curve=HILBERT)
+        chosen = replace(chosen, ordering=Hilbert((SortColumn(DATE), SortColumn(PART))))
     work = _selective(seed) if queries else NONE
     result = converge(table, work, chosen, limit=5)
     assert result.rounds < 5

@@ -97,7 +97,7 @@ def test_lineitem_is_reclustered_by_its_dates_as_predicted_and_then_left_alone(l
     advice = _advise(lineitem, work, settings)
     assert advice.actions
     for item in advice.actions:
-        keys = [column.field_id for column in item.action.key]
+        keys = [column.field_id for column in item.action.ordering.key]
         assert keys[0] in (SHIP, RECEIPT)
         assert set(keys) <= {SHIP, RECEIPT, ORDER}  # ORDER only to keep its lookups cheap
     assert sum(s.bytes_after for s in advice.shapes) == pytest.approx(advice.read_after.mid)

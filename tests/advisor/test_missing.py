@@ -16,18 +16,17 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.missing import CLASSES, NULL, held, missing
-from reconciler.advisor.simulate.pool import HILBERT_BITS, build_pool, even_ranks
+from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.table import empty_table
 from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if, merged_whole, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering, order_rows
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
 from reconciler.queries.read_cost import Demand, TableView, read_shape, table_view
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
-from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import Kind
 from tests.advisor.worlds import DAY
@@ -105,20 +104,15 @@ def files_read(view: TableView) -> dict[str, int]:
     return {name: int(read_shape(view, asked).files[0]) for name, asked in questions(view).items()}
 
 
-def sorted_as_spark(rows: pa.Table, key: tuple[SortColumn, ...], curve: str) -> pa.Table:
+def sorted_as_spark(rows: pa.Table, ordering: Ordering) -> pa.Table:
     places = []
-    for column in key:
+    for column in ordering.key:
         values = rows[NAMES[column.field_id - 1]]
         null = values.is_null().to_numpy()
         filled = values.fill_null(0).to_numpy()
         ranks = np.unique(filled, return_inverse=True)[1].astype(np.int64)
         places.append(np.where(null, -1, ranks))  # numpy ranks NaN above all, as Spark does
-    if curve == HILBERT:
-        bits = min(HILBERT_BITS, 64 // len(key))
-        spread = np.stack([even_ranks(place, bits) for place in places])
-        return rows.take(np.argsort(hilbert_index(spread, bits), kind="stable"))
-    signed = [-p if c.direction == "desc" else p for p, c in zip(places, key, strict=True)]
-    return rows.take(np.lexsort(tuple(reversed(signed))))
+    return rows.take(order_rows(ordering, places, np.arange(len(rows))))
 
 
 def cut(rows: pa.Table, count: int) -> list[pa.Table]:
@@ -130,7 +124,7 @@ def predicted_and_true(
     folder: Path,
     rows: pa.Table,
     key: tuple[SortColumn, ...],
-    curve: str = LEXICOGRAPHIC,
+    curve: type[Ordering] = Lexicographic,
     *,
     outputs: int = 8,
     chunks: int = 1,
@@ -142,7 +136,7 @@ def predicted_and_true(
     chunk = np.arange(count) * chunks // count
     pool = build_pool(before, [TIME, DEVICE, TEMP, NOTE])
     assert pool is not None
-    rewrite = Rewrite(key, curve, int(before.files.bytes.sum() / outputs), 1 << 40, chunk, 1_000)
+    rewrite = Rewrite(curve(key), int(before.files.bytes.sum() / outputs), 1 << 40, chunk, 1_000)
     size = what_if(pool, rewrite, ()).view.files.bytes.sum()
     rewrite = replace(rewrite, target_bytes=int(size / outputs))
     outcome = what_if(pool, rewrite, tuple(questions(before).values()))
@@ -152,7 +146,7 @@ def predicted_and_true(
     assert outcome.files == outputs
     written = []
     for part in cut(rows, chunks):
-        written += cut(sorted_as_spark(part, key, curve), outputs // chunks)
+        written += cut(sorted_as_spark(part, curve(key)), outputs // chunks)
     return told, files_read(stored(folder / "after", written))
 
 
@@ -193,7 +187,7 @@ def test_nan_and_null_that_go_with_the_key_are_told_by_the_sample(tmp_path):
 def test_along_a_hilbert_curve_no_file_that_holds_them_is_left_out(tmp_path, share):
     rows = make_rows(24_000, share, share)
     key = (SortColumn(TEMP), SortColumn(DEVICE))
-    told, true = predicted_and_true(tmp_path, rows, key, HILBERT)
+    told, true = predicted_and_true(tmp_path, rows, key, Hilbert)
     assert true["nan"] > 0
     assert all(told[name] >= true[name] for name in ASKED), (told, true)
 
@@ -243,7 +237,7 @@ def test_bounds_prove_no_less_than_is_read_of_a_sorted_column_with_null_and_nan(
     base = _bare(records, columns)
     count = 4
     rewrite = Rewrite(
-        (SortColumn(TEMP, direction),), LEXICOGRAPHIC, int(np.ceil(base.bytes.sum() / 1.1 / count)),
+        Lexicographic((SortColumn(TEMP, direction),)), int(np.ceil(base.bytes.sum() / 1.1 / count)),
         1 << 40, np.zeros(len(base), dtype=np.int64), 1_000,
     )  # fmt: skip
     wanted = [_equal_to(float(value)) for value in range(0, 90, 3)]

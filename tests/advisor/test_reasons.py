@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.advisor.advice import Advice, Rejected
 from reconciler.plan import reasons
+from reconciler.plan.ordering import Lexicographic
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -103,7 +104,8 @@ def test_a_saving_too_uncertain_to_count_on_is_not_called_a_loss():
          SETTINGS, "recluster by part"),
         (_table(rows_per_file=200), [], SETTINGS, "bin-pack"),
         (_table(jitter=400), [],
-         replace(SETTINGS, mode="Declared", key=(SortColumn(DATE),)), "cluster by day"),
+         replace(SETTINGS, mode="Declared", ordering=Lexicographic((SortColumn(DATE),))),
+         "cluster by day"),
     ],
 )  # fmt: skip
 def test_the_quiet_period_names_just_what_would_be_done_without_it(table, work, settings, what):

@@ -25,7 +25,7 @@ from reconciler.advisor.simulate.stored import (
 from reconciler.advisor.simulate.whatif import Rewrite, merged_whole, what_if
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
-from reconciler.plan.actions.action import LEXICOGRAPHIC
+from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.read_cost import TableView, table_view
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import UNKNOWN
@@ -145,7 +145,7 @@ def test_merged_files_take_the_column_bytes_that_were_predicted(tmp_path, files,
 def test_sorted_files_take_the_column_bytes_that_were_predicted(tmp_path, files, per_file, within):
     found = world(tmp_path, make_rows(files * per_file), per_file, SAMPLED)
     rewrite = Rewrite(
-        (SortColumn(IDS["day"]),), LEXICOGRAPHIC, 1 << 40, 1 << 40, np.zeros(files, dtype=np.int64)
+        Lexicographic((SortColumn(IDS["day"]),)), 1 << 40, 1 << 40, np.zeros(files, dtype=np.int64)
     )
     after = what_if(_pool(found), rewrite, ()).view
     actual = written(found.rows.sort_by("day"), tmp_path / "sorted.parquet")
@@ -159,7 +159,7 @@ def test_output_files_are_as_many_as_sorted_rows_fill(tmp_path, files):
     size = sum(written(found.rows.sort_by("day"), tmp_path / "sorted.parquet").values())
     assert found.view.files.total_bytes > 1.4 * size
     key, every = (SortColumn(IDS["day"]),), np.zeros(len(found.view.files), dtype=np.int64)
-    rewrite = Rewrite(key, LEXICOGRAPHIC, size // files, 1 << 40, every)
+    rewrite = Rewrite(Lexicographic(key), size // files, 1 << 40, every)
     outcome = what_if(_pool(found), rewrite, ())
     assert outcome.files == files
     assert outcome.view.files.total_bytes == pytest.approx(size, rel=0.08)
@@ -253,7 +253,7 @@ def test_rows_that_leave_the_order_of_one_column_for_another_s_cost_it_its_runs(
     pool = build_pool(found.view, [IDS[name] for name in sampled])
     assert pool is not None
     key = (SortColumn(IDS[then]),)
-    rewrite = Rewrite(key, LEXICOGRAPHIC, 1 << 40, 1 << 40, np.zeros(1, dtype=np.int64))
+    rewrite = Rewrite(Lexicographic(key), 1 << 40, 1 << 40, np.zeros(1, dtype=np.int64))
     predicted = sizes_of(what_if(pool, rewrite, ()).view)
     actual = written(rows.sort_by(then), tmp_path / "sorted.parquet")
     judged = sum(actual[name] for name in sampled)

@@ -10,7 +10,7 @@ import pytest
 from reconciler.advisor.advice import AdviceInput, Objectives
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if
-from reconciler.plan.actions.action import LEXICOGRAPHIC
+from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.read_cost import row_group_count, table_view
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -48,7 +48,7 @@ def test_the_foretold_amplification_is_what_the_next_plan_finds(width):
 
 def test_by_bounds_alone_the_foretold_amplification_is_at_least_what_is_found():
     table, work = _scattered(), _ranges(5, DATE, 1_000)
-    declared = replace(SETTINGS, mode="Declared", key=(SortColumn(DATE),))
+    declared = replace(SETTINGS, mode="Declared", ordering=Lexicographic((SortColumn(DATE),)))
     advice = advise(table, work, declared, rows_per_file=0)
     assert {item.label for item in advice.actions} == {"bound"}
     found = advise(apply(table, advice), work, declared, rows_per_file=0).amplification_now
@@ -60,7 +60,7 @@ def test_all_groups_of_a_rewrite_judged_by_bounds_alone_are_in_its_outcome():
     chunk = np.arange(len(files)) % 3
     size = SETTINGS.target_bytes
     outcome = bound_what_if(
-        files, Rewrite((SortColumn(DATE),), LEXICOGRAPHIC, size, size, chunk), ()
+        files, Rewrite(Lexicographic((SortColumn(DATE),)), size, size, chunk), ()
     )
     written = [view.files for view in (outcome.view, *outcome.others)]
     assert sum(len(part) for part in written) == outcome.files

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from reconciler.advisor.simulate.demand import MAX_QUERIES, demands
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if, merged_whole, what_if
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.queries.pruning import may_match
 from reconciler.queries.read_cost import read_shape, table_view
 from reconciler.table.hilbert import hilbert_index
@@ -42,9 +45,9 @@ def test_the_hilbert_curve_visits_every_cell_once_and_moves_by_one(columns, bits
     assert steps.max() == 1
 
 
-def _rewrite(key, curve=LEXICOGRAPHIC, files=0, rows_per_file=2_000):
+def _rewrite(key, curve=Lexicographic, files=0, rows_per_file=2_000):
     return Rewrite(
-        tuple(SortColumn(c) for c in key), curve, ROW_BYTES * rows_per_file,
+        curve(tuple(SortColumn(c) for c in key)), ROW_BYTES * rows_per_file,
         ROW_BYTES * rows_per_file, np.zeros(files, dtype=np.int64), 1_000,
     )  # fmt: skip
 
@@ -65,14 +68,13 @@ def test_predicted_reads_are_near_those_of_the_rewrite_carried_out(seed, key, ji
     )
     wanted = demands(work, SCHEMA, 7 * DAY)
     files = table.file_table()
-    curve = HILBERT if len(key) > 1 else LEXICOGRAPHIC
+    curve = Hilbert if len(key) > 1 else Lexicographic
     sample = table.sample(np.arange(0, 40, sketched), 256)
     view = table_view(files, table.row_groups(), sample, ROW_BYTES * 2_000, 1_000)
     pool = build_pool(view, [DATE, PART, KEY])
     assert pool is not None
     predicted = what_if(pool, _rewrite(key, curve, len(files)), wanted)
-    action = Action(
-        ActionType.RECLUSTER, key=tuple(SortColumn(c) for c in key), curve=curve,
+    action = Recluster(ordering=curve(tuple(SortColumn(c) for c in key)),
         target_bytes=ROW_BYTES * 2_000, row_group_bytes=ROW_BYTES * 2_000,
         inputs=tuple(files.path),
     )  # fmt: skip
@@ -95,8 +97,7 @@ def test_bounds_alone_never_promise_fewer_files_than_the_rewrite_leaves(seed, co
     files = table.file_table()
     proved = bound_what_if(files, _rewrite((column,), files=len(files)), wanted)
     assert proved is not None
-    action = Action(
-        ActionType.CLUSTER, key=(SortColumn(column),), target_bytes=ROW_BYTES * 2_000,
+    action = Cluster(ordering=Lexicographic((SortColumn(column),)), target_bytes=ROW_BYTES * 2_000,
         row_group_bytes=ROW_BYTES * 2_000, inputs=tuple(files.path),
     )  # fmt: skip
     done = table.apply(action, 0).file_table()
@@ -112,8 +113,7 @@ def test_merging_whole_files_has_exactly_the_union_of_their_bounds():
     files = table.file_table()
     view = table_view(files, None, None, ROW_BYTES * 2_000, 1_000)
     merged = merged_whole(view, np.arange(8) // 4, ROW_BYTES * 2_000).files
-    action = Action(
-        ActionType.BIN_PACK, target_bytes=ROW_BYTES * 2_000, row_group_bytes=ROW_BYTES * 2_000,
+    action = BinPack(target_bytes=ROW_BYTES * 2_000, row_group_bytes=ROW_BYTES * 2_000,
         inputs=tuple(files.path),
     )  # fmt: skip
     done = table.apply(action, 0).file_table()

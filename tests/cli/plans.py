@@ -10,7 +10,7 @@ import numpy as np
 from reconciler.advisor.advice import Advice, Rejected, ScoredAction
 from reconciler.cli.history import PastPlan
 from reconciler.loop.measure import Realised
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Outcome
 from reconciler.plan.ledger import LedgerEntry
 from reconciler.plan.prediction_interval import Interval
@@ -278,7 +278,7 @@ def past_plans() -> list[PastPlan]:
 def advice(seen: Observation) -> Advice:
     """Two files are rewritten, one is refused, the others are not spoken of."""
     path = [str(name) for name in seen.files.path]
-    action = Action(ActionType.RECLUSTER, 0, (600,), (SortColumn(2),), inputs=tuple(path[:2]))
+    action = Recluster(0, (600,), (SortColumn(2),), inputs=tuple(path[:2]))
     scored = ScoredAction(
         action, 2, 1, 1, 18 << 20, 18 << 20, 6_098_000, 72.0 * (1 << 20), 1.5 * GIB, 1.1 * GIB,
         3.0, 1.5, 9.0 * GIB, 7.5 * GIB, (), "workload", "sampled", "saves 21x of what it costs",

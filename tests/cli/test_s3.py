@@ -23,7 +23,7 @@ from reconciler.cli import main as cli_main
 from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError
 from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.cluster import Cluster
 from reconciler.spark import commit, fence, processes, rewrite
 from reconciler.spark.translate import translated
 from tests.loop.runs import prepared
@@ -203,7 +203,7 @@ def test_what_a_crash_left_on_s3_is_removed(
         made = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
         bench.sql(f"INSERT INTO {bench.full(name)} {made}")
     table, before = connect(config).load_table(("jobs", name)), bench.rows(name)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     writer = processes.identity(dead.pid)
     dead.kill()

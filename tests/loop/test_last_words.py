@@ -34,6 +34,7 @@ CAUSES = {
     errors.ConflictError: Cause.CONFLICT,
     errors.MemoryExhaustedError: Cause.OUT_OF_MEMORY,
     errors.UnknownCommitError: Cause.UNAVAILABLE,
+    errors.RefusedAddressError: Cause.USER_ERROR,
 }
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from reconciler.advisor.advice import HORIZON_MS, Rejected
 from reconciler.loop.remaining import begun, left_of
 from reconciler.loop.waiting import quiet_ends, ripens_ms, waiting
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.state import PARTLY, ActionState, Validity
 from reconciler.plan.plan import DeleteState, PlannedAction
 from reconciler.plan.reasons import BELOW_COST, QUIET_PERIOD, RECENTLY_WRITTEN
-from reconciler.plan.standing import PARTLY, ActionState, Validity
 from reconciler.table.observation import Observation, RecentWrite
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
@@ -84,7 +84,7 @@ def test_an_action_cut_short_counts_by_its_live_files() -> None:
     total = 2 * int(seen.files.bytes[seen.files.partition == 0].sum())
     told = {"label": "bin-pack", "filesIn": 2 * len(live), "bytesIn": total, "filesOut": 4,
             "groups": 2, "cpuMillis": 1_000, "millis": 500, "saving": -1, "cost": 80}  # fmt: skip
-    action = Action(ActionType.BIN_PACK, inputs=tuple(sorted(live + gone)))
+    action = BinPack(inputs=tuple(sorted(live + gone)))
     item = PlannedAction("a01", action, DeleteState(0, 0, 0), told)
     state = ActionState(Validity.PENDING, live, PARTLY)
     assert begun({"a01": state})

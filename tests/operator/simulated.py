@@ -19,7 +19,7 @@ from reconciler.api.identity import hash_inputs
 from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.ports import Glance, Identifier, Look
 from reconciler.operator.status import plan_status
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, Reservation
@@ -76,7 +76,7 @@ class SimulatedHandle(LiveHandle):
     ) -> Look:
         self.lake.calls["look"] += 1
         size, digest = self.lake.pending(table), policy_hash(hash_inputs(policy))
-        action = Action(ActionType.BIN_PACK, inputs=(f"s3://lake/{table}/0.parquet",))
+        action = BinPack(inputs=(f"s3://lake/{table}/0.parquet",))
         predicted = {"bytesIn": size, "cpuMillis": 1000, "saving": size}
         items = (PlannedAction("a01", action, DeleteState(0, 0, 0), predicted),) if size else ()
         plan = Plan(

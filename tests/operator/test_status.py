@@ -36,7 +36,9 @@ from reconciler.operator.status import (
     transitions,
     with_history,
 )
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.budget import Budget, BudgetState
 from reconciler.plan.plan import DeleteState, PlannedAction
 
@@ -208,18 +210,14 @@ def test_a_catalog_says_whether_its_queries_are_fresh() -> None:
 
 
 def test_plan_lines_are_aggregated_by_type() -> None:
-    def action(kind: ActionType, files: int, size: int) -> PlannedAction:
-        inputs = tuple(f"f{n}" for n in range(files))
-        return PlannedAction(
-            "a", Action(kind, inputs=inputs), DeleteState(0, 0, 0), {"bytesIn": size}
-        )
+    def planned(action: Action, size: int = 0) -> PlannedAction:
+        return PlannedAction("a", action, DeleteState(0, 0, 0), {"bytesIn": size})
+
+    def recluster(files: int, size: int) -> PlannedAction:
+        return planned(Recluster(inputs=tuple(f"f{n}" for n in range(files))), size)
 
     lines = plan_lines(
-        [
-            action(ActionType.RECLUSTER, 3, 1 << 30),
-            action(ActionType.RECLUSTER, 4, 2 << 30),
-            action(ActionType.SET_PROPERTIES, 0, 0),
-        ]
+        [recluster(3, 1 << 30), recluster(4, 2 << 30), planned(SetProperties())],
     )
     assert lines == [
         {"type": "Recluster", "count": 2, "files": 7, "rewriteBytes": "3Gi"},

@@ -23,7 +23,7 @@ from reconciler.operator.ports import CatalogProblem, CutShort, Glance, Look
 from reconciler.operator.status import parse_time, plan_status
 from reconciler.operator.stored import StoredDocuments, read_stored
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import Charged, LedgerEntry, Reservation, charged
@@ -98,7 +98,7 @@ class FakeCatalog:
         items = tuple(
             PlannedAction(
                 name,
-                Action(ActionType.BIN_PACK, inputs=(f"{name}-in",)),
+                BinPack(inputs=(f"{name}-in",)),
                 DeleteState(0, 0, 0),
                 {"bytesIn": size, "cpuMillis": size // (1 << 20)},
             )

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC
 from reconciler.plan.drift import (
     MIB,
     Decision,
@@ -21,7 +20,8 @@ from reconciler.plan.drift import (
     small_files,
     small_mask,
 )
-from reconciler.plan.grouping import extents, group_files
+from reconciler.plan.grouping import extents
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.table.filetable import FileTable
 from reconciler.table.hilbert import hilbert_index
 from reconciler.table.overlap_depth import column_depth
@@ -71,11 +71,15 @@ def hilbert_sort(rows: list[tuple[Any, ...]], key: Sequence[SortColumn]) -> list
 
 
 def step(
-    files: list[File], types: Sequence[str], key: Sequence[SortColumn], curve: str, write: Writer
+    files: list[File],
+    types: Sequence[str],
+    key: Sequence[SortColumn],
+    curve: type[Ordering],
+    write: Writer,
 ) -> tuple[list[File], int]:
     """Applies every decision once. Returns the new files and the bytes rewritten."""
     table = table_of(files, types)
-    decisions = [d for d in declared_drift(table, key, curve, MIN_FILES) if d.rewrite]
+    decisions = [d for d in declared_drift(table, curve(tuple(key)), MIN_FILES) if d.rewrite]
     taken = np.concatenate([d.files for d in decisions]) if decisions else None
     packs = small_files(table, TARGET, MIN_FILES, key=key, taken=taken)
     decisions += [d for d in packs if d.rewrite]
@@ -93,7 +97,7 @@ def converge(
     files: list[File],
     types: Sequence[str] = ("long", "long"),
     key: Sequence[SortColumn] = TWO,
-    curve: str = LEXICOGRAPHIC,
+    curve: type[Ordering] = Lexicographic,
     write: Writer = one_sort,
     rounds: int = 4,
 ) -> list[File]:
@@ -137,7 +141,7 @@ def test_string_keys_with_truncated_bounds_converge(values: list[list[int]]) -> 
 def test_random_tables_converge_under_hilbert(rows: list[tuple[int, int]], skewed: bool) -> None:
     rows = [(a if a % 3 or not skewed else 0, b) for a, b in rows]
     files = [File(piece) for piece in cut(rows)]
-    converge(files, curve=HILBERT, write=hilbert_sort)
+    converge(files, curve=Hilbert, write=hilbert_sort)
 
 
 def rows_of(files: list[File]) -> list[tuple[Any, ...]]:
@@ -160,8 +164,8 @@ def test_rewrites_in_bounded_groups_converge_too(count: int, files_a_group: int,
 
     def write(rows: list[tuple[Any, ...]], key: Sequence[SortColumn]) -> list[Any]:
         table = table_of([File(piece) for piece in cut(rows)], ("long", "long"))
-        groups = group_files(
-            extents(table, tuple(key)), keyed=True, curve=LEXICOGRAPHIC, target_bytes=TARGET,
+        groups = Lexicographic(tuple(key)).groups(
+            extents(table, tuple(key)), target_bytes=TARGET,
             max_bytes=files_a_group * TARGET,
         )  # fmt: skip
         inputs = cut(rows)
@@ -183,7 +187,7 @@ def test_an_unsorted_table_is_sorted_in_one_round() -> None:
 
 
 def test_an_unsorted_table_is_clustered_in_both_keys_by_hilbert() -> None:
-    files = converge(spread(100), curve=HILBERT, write=hilbert_sort, rounds=2)
+    files = converge(spread(100), curve=Hilbert, write=hilbert_sort, rounds=2)
     table = table_of(files, ("long", "long"))
     for field_id in (1, 2):
         depth = column_depth(table.columns[field_id], np.full(len(files), 20))
@@ -199,8 +203,10 @@ def wide(rows: int = 20, seed: int = 1) -> File:
     return spread(1, rows, seed, width=800)[0]
 
 
-def decided(files: list[File], key: Any = ONE, curve: str = LEXICOGRAPHIC) -> list[Decision]:
-    return declared_drift(table_of(files, ("long", "long")), key, curve, MIN_FILES)
+def decided(
+    files: list[File], key: Any = ONE, curve: type[Ordering] = Lexicographic
+) -> list[Decision]:
+    return declared_drift(table_of(files, ("long", "long")), curve(tuple(key)), MIN_FILES)
 
 
 def test_one_wide_append_does_not_rewrite_everything() -> None:
@@ -230,7 +236,7 @@ def test_late_data_is_merged_with_its_neighbours_only() -> None:
 
 def test_a_slight_overlap_of_neighbours_is_no_drift() -> None:
     table = single_column([(i * 100, i * 100 + 101) for i in range(30)])
-    assert not any(d.rewrite for d in declared_drift(table, ONE, LEXICOGRAPHIC, MIN_FILES))
+    assert not any(d.rewrite for d in declared_drift(table, Lexicographic(tuple(ONE)), MIN_FILES))
 
 
 def test_equal_keys_and_constant_files_are_no_drift_but_their_second_key_is_judged() -> None:
@@ -257,24 +263,24 @@ def test_a_giant_file_alone_is_no_drift_and_draws_no_small_append_in() -> None:
 def test_files_without_bounds_are_refused_with_the_column_named() -> None:
     table = single_column([(0, 9), (0, 9), (0, 9)])
     bare = replace(table.columns[1], has_upper=np.array([True, True, False]))
-    found = declared_drift(replace(table, columns={1: bare}), ONE, LEXICOGRAPHIC, MIN_FILES)
+    found = declared_drift(replace(table, columns={1: bare}), Lexicographic(tuple(ONE)), MIN_FILES)
     refused = [d for d in found if not d.rewrite]
     assert [d.files.tolist() for d in refused] == [[2]]
     assert "no bounds of k1" in refused[0].reason
     assert [d.files.tolist() for d in found if d.rewrite] == [[0, 1]]
-    none = declared_drift(replace(table, columns={}), ONE, LEXICOGRAPHIC, MIN_FILES)
+    none = declared_drift(replace(table, columns={}), Lexicographic(tuple(ONE)), MIN_FILES)
     assert [(d.rewrite, d.reason) for d in none] == [(False, "no file has bounds of the key")]
 
 
 def test_a_hilbert_key_that_holds_one_value_never_drifts() -> None:
     rows = [(5, i * 37 % 1000) for i in range(2000)]
-    after = converge([File(p) for p in cut(rows)], curve=HILBERT, write=hilbert_sort, rounds=3)
+    after = converge([File(p) for p in cut(rows)], curve=Hilbert, write=hilbert_sort, rounds=3)
     assert len(rows_of(after)) == 2000
 
 
 def test_a_wide_append_to_a_hilbert_table_waits() -> None:
-    files = converge(spread(100), curve=HILBERT, write=hilbert_sort)
-    assert not any(d.rewrite for d in decided([*files, wide()], TWO, HILBERT))
+    files = converge(spread(100), curve=Hilbert, write=hilbert_sort)
+    assert not any(d.rewrite for d in decided([*files, wide()], TWO, Hilbert))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +296,7 @@ def test_files_that_all_span_every_key_are_clustered_however_few(count: int, key
         for _ in range(count)
     ]
     key = tuple(SortColumn(number + 1) for number in range(keys))
-    (only,) = declared_drift(table_of(files, ("long",) * keys), key, HILBERT, MIN_FILES)
+    (only,) = declared_drift(table_of(files, ("long",) * keys), Hilbert(tuple(key)), MIN_FILES)
     assert only.rewrite
     assert len(only.files) == count
 
@@ -309,7 +315,7 @@ def test_a_file_of_many_rows_may_span_as_much_as_its_share_of_them(appends: int)
     base = [within(4000, x, y, half) for x in (0, half) for y in (0, half)]
     table = table_of([*base, *(within(40, 0, 0, 2 * half) for _ in range(appends))], ("long",) * 2)
     table.bytes[:] = table.records * 1000
-    chosen = [d for d in declared_drift(table, TWO, HILBERT, MIN_FILES) if d.rewrite]
+    chosen = [d for d in declared_drift(table, Hilbert(tuple(TWO)), MIN_FILES) if d.rewrite]
     assert all(min(d.files.tolist()) >= len(base) for d in chosen)
 
 
@@ -325,7 +331,7 @@ def test_wide_appends_are_told_from_files_that_share_a_flag() -> None:
     appended = [
         File(tuple((int(at), int(at) % 2) for at in draw.integers(0, 10**6, 40))) for _ in range(24)
     ]
-    found = [d for d in decided([*base, *appended], TWO, HILBERT) if d.rewrite]
+    found = [d for d in decided([*base, *appended], TWO, Hilbert) if d.rewrite]
     assert [d.files.tolist() for d in found] == [list(range(100, 124))]
 
 
@@ -334,7 +340,7 @@ def test_hilbert_leaves_files_out_whose_second_key_has_no_bounds() -> None:
     table = table_of(files, ("long", "long"))
     bare = replace(table.columns[2], has_lower=np.arange(30) > 4)
     found = declared_drift(
-        replace(table, columns={**table.columns, 2: bare}), TWO, HILBERT, MIN_FILES
+        replace(table, columns={**table.columns, 2: bare}), Hilbert(tuple(TWO)), MIN_FILES
     )
     assert [d.files.tolist() for d in found if not d.rewrite] == [[0, 1, 2, 3, 4]]
     assert [d.files.tolist() for d in found if d.rewrite] == [list(range(5, 30))]
@@ -347,7 +353,7 @@ def rewritten_per_byte(appends: int, each: Callable[[int], File], key: Any) -> f
     for number in range(appends):
         files.append(each(number))
         for _ in range(4):
-            files, rewritten = step(files, ("long", "long"), key, LEXICOGRAPHIC, one_sort)
+            files, rewritten = step(files, ("long", "long"), key, Lexicographic, one_sort)
             total += rewritten
             if not rewritten:
                 break

@@ -5,7 +5,7 @@ import datetime as dt
 
 import pytest
 
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.budget import Budget, Spent
 from reconciler.plan.gate import GateInput, gate
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
@@ -15,7 +15,7 @@ DAILY = Budget("daily", per_seconds=86_400, max_rewrite_bytes=250)
 
 
 def action(number: int, size: int) -> PlannedAction:
-    body = Action(ActionType.RECLUSTER, inputs=(f"f{number}",))
+    body = Recluster(inputs=(f"f{number}",))
     return PlannedAction(
         f"a{number:02d}", body, DeleteState(0, 0, 0), {"bytesIn": size, "cpuMillis": 1000}
     )

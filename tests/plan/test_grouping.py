@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, Action, ActionType
+from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.grouping import (
     SMALL_SHARE,
     Extents,
     Grouping,
     extents,
-    group_files,
     output_file_of,
     output_files,
     unbounded,
 )
+from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.spark.group import InputFile, make_groups
 from reconciler.spark.inputs import decode_bound
 from reconciler.table.schema import SortColumn
@@ -60,9 +60,9 @@ def test_files_of_one_rewrite_are_not_small_for_the_next(size: int, target: int)
     assert size / count <= 1.5 * target
 
 
-@given(spans=SPANS, keyed=st.booleans(), curve=st.sampled_from([LEXICOGRAPHIC, HILBERT]))
+@given(spans=SPANS, keyed=st.booleans(), curve=st.sampled_from([Lexicographic, Hilbert]))
 def test_the_plan_and_the_execution_group_alike(
-    spans: list[tuple[int, int, int]], keyed: bool, curve: str
+    spans: list[tuple[int, int, int]], keyed: bool, curve: type[Ordering]
 ) -> None:
     table = table_of(files_of(spans), ("long",))
     table = replace(table, sequence=np.array([(7 * i) % 5 for i in range(len(table))]))
@@ -75,8 +75,8 @@ def test_the_plan_and_the_execution_group_alike(
         )
         for i in range(len(table))
     ]  # fmt: skip
-    planned = group_files(extents(table, key), keyed=keyed, curve=curve, target_bytes=TARGET)
-    action = Action(ActionType.CLUSTER, key=key, curve=curve)
+    planned = (curve(KEY) if keyed else ARRIVAL).groups(extents(table, key), target_bytes=TARGET)
+    action = Cluster(ordering=curve(key) if keyed else ARRIVAL)
     run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2)
     assert [[str(table.path[i]) for i in group] for group in planned.members] == [
         [file.path for file in group.inputs] for group in run
@@ -117,10 +117,8 @@ def test_the_plan_and_the_execution_know_the_same_bounds(kind: str, values: list
         )
         for i in range(len(table))
     ]  # fmt: skip
-    planned = group_files(
-        extents(table, KEY), keyed=True, curve=LEXICOGRAPHIC, target_bytes=TARGET, merge_bytes=1
-    )
-    action = Action(ActionType.CLUSTER, key=KEY)
+    planned = Lexicographic(KEY).groups(extents(table, KEY), target_bytes=TARGET, merge_bytes=1)
+    action = Cluster(ordering=Lexicographic(KEY))
     run = make_groups("a01", action, inputs, TARGET, 1 << 30, 2, merge_bytes=1)
     assert [[str(table.path[i]) for i in group] for group in planned.members] == [
         [file.path for file in group.inputs] for group in run
@@ -132,8 +130,8 @@ def test_every_file_is_in_exactly_one_group_and_none_overlaps_another(
     spans: list[tuple[int, int, int]], keyed: bool, limit: int
 ) -> None:
     files = extents(table_of(files_of(spans), ("long",)), KEY)
-    groups = group_files(
-        files, keyed=keyed, curve=LEXICOGRAPHIC, target_bytes=TARGET, merge_bytes=limit * ROW_BYTES
+    groups = (Lexicographic(KEY) if keyed else ARRIVAL).groups(
+        files, target_bytes=TARGET, merge_bytes=limit * ROW_BYTES
     )
     assert sorted(groups.order.tolist()) == list(range(len(spans)))
     assert [groups.number[group].tolist() for group in groups.members] == [
@@ -147,10 +145,8 @@ def test_every_file_is_in_exactly_one_group_and_none_overlaps_another(
 
 def test_neighbours_are_merged_to_a_few_files_and_none_is_left_alone_small() -> None:
     target = 100
-    groups = group_files(
-        sized(150, 150, 100, 90, 10, 500, 20, 500, 30),
-        keyed=True, curve=LEXICOGRAPHIC, target_bytes=target,
-    )  # fmt: skip
+    sizes = sized(150, 150, 100, 90, 10, 500, 20, 500, 30)
+    groups = Lexicographic(KEY).groups(sizes, target_bytes=target)
     assert members(groups) == [[0, 1, 2], [3, 4], [5], [6, 7, 8]]
 
 
@@ -162,7 +158,7 @@ def test_an_overlapping_set_is_never_split_for_its_number_of_files() -> None:
         np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64),
         np.ones(count, dtype=np.bool_),
     )  # fmt: skip
-    (group,) = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=512 << 20).members
+    (group,) = Lexicographic(KEY).groups(files, target_bytes=512 << 20).members
     assert len(group) == count
 
 
@@ -172,7 +168,7 @@ def test_a_set_larger_than_a_group_may_be_is_cut_at_midpoints() -> None:
         np.arange(4), np.full(4, 10, dtype=np.int64), low, low + 100,
         np.ones(4, dtype=np.bool_),
     )  # fmt: skip
-    groups = group_files(files, keyed=True, curve=LEXICOGRAPHIC, target_bytes=1, max_bytes=20)
+    groups = Lexicographic(KEY).groups(files, target_bytes=1, max_bytes=20)
     assert members(groups) == [[1, 3], [0, 2]]
 
 
@@ -187,7 +183,7 @@ def test_a_set_larger_than_a_group_may_be_is_cut_at_midpoints() -> None:
 )
 def test_without_a_key_runs_are_of_a_few_files(sizes: list[int], groups: list[list[int]]) -> None:
     files = unbounded(np.arange(len(sizes)), np.array(sizes, dtype=np.int64))
-    found = group_files(files, keyed=False, curve=LEXICOGRAPHIC, target_bytes=100)
+    found = ARRIVAL.groups(files, target_bytes=100)
     assert members(found) == groups
 
 
@@ -199,10 +195,10 @@ def test_whole_files_go_to_the_output_file_of_their_middle() -> None:
     assert count == 6
 
 
-@pytest.mark.parametrize("curve", [LEXICOGRAPHIC, HILBERT])
+@pytest.mark.parametrize("curve", [Lexicographic, Hilbert])
 @pytest.mark.parametrize("keyed", [True, False])
-def test_nothing_and_files_of_no_bytes_can_be_grouped(keyed: bool, curve: str) -> None:
+def test_nothing_and_files_of_no_bytes_can_be_grouped(keyed: bool, curve: type[Ordering]) -> None:
     for sizes in ([], [0], [0, 0, 0], [1 << 50] * 3):
-        groups = group_files(sized(*sizes), keyed=keyed, curve=curve, target_bytes=512 << 20)
+        groups = (curve(KEY) if keyed else ARRIVAL).groups(sized(*sizes), target_bytes=512 << 20)
         assert sorted(groups.order.tolist()) == list(range(len(sizes)))
         assert len(groups.number) == len(sizes)

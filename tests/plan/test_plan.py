@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.errors import UserError
-from reconciler.plan.actions.action import HILBERT, Action, ActionType, action_from_canonical
+from reconciler.plan.actions import action_from_canonical
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.plan.ordering import Lexicographic, ordering_of
 from reconciler.plan.plan import canonical_json, freeze, plan_from_document, plan_id, policy_hash
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
@@ -32,7 +39,7 @@ def table(paths, deletes=0) -> FileTable:
 
 
 def cluster(inputs) -> Action:
-    return Action(ActionType.CLUSTER, key=(SortColumn(3),), inputs=tuple(inputs))
+    return Cluster(ordering=Lexicographic((SortColumn(3),)), inputs=tuple(inputs))
 
 
 def make(actions, files):
@@ -44,17 +51,26 @@ def make(actions, files):
 
 
 scalars = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.binary(max_size=5))
-actions = st.builds(
-    Action,
-    type=st.sampled_from([ActionType.BIN_PACK, ActionType.CLUSTER, ActionType.RECLUSTER]),
+keys = st.lists(
+    st.builds(SortColumn, st.integers(1, 9), st.sampled_from(["asc", "desc"])), max_size=2
+).map(tuple)
+rewrites = st.builds(
+    lambda kind, **fields: kind(**fields),
+    st.sampled_from([BinPack, Cluster, Recluster]),
     spec_id=st.integers(0, 3),
     partition=st.lists(scalars, max_size=2).map(tuple),
-    key=st.lists(st.builds(SortColumn, st.integers(1, 9), st.sampled_from(["asc", "desc"])),
-                 max_size=2).map(tuple),
-    curve=st.sampled_from(["Lexicographic", HILBERT]),
+    ordering=st.builds(ordering_of, st.sampled_from(["Lexicographic", "Hilbert"]), keys),
     target_bytes=st.integers(0, 2**40),
     inputs=st.sets(st.text(min_size=1, max_size=8)).map(lambda s: tuple(sorted(s))),
-)  # fmt: skip
+)
+changes = st.dictionaries(st.text(max_size=5), st.tuples(st.none() | st.text(), st.text())).map(
+    lambda found: SetProperties(
+        old=tuple(sorted((name, old) for name, (old, _) in found.items())),
+        new=tuple(sorted((name, new) for name, (_, new) in found.items())),
+    )
+)
+orders = st.builds(SetSortOrder, key=keys, old=st.lists(st.text()).map(tuple))
+actions = rewrites | changes | orders
 
 
 @given(actions)
@@ -119,7 +135,7 @@ def test_policy_hash_ignores_the_order_of_fields():
 
 
 def test_the_old_order_of_an_unsorted_table_has_no_place_in_the_canonical_form():
-    action = Action(ActionType.SET_SORT_ORDER, key=(SortColumn(1),))
+    action = SetSortOrder(key=(SortColumn(1),))
     assert action.canonical() == {
         "type": "SetSortOrder",
         "key": [{"fieldId": 1, "direction": "asc"}],

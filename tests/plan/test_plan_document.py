@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 
 from reconciler.cli.apply import _policy_of, _read
 from reconciler.errors import UserError
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.plan import Plan, parse_plan, plan_from_document, plan_id
 from reconciler.table.schema import SortColumn
 from tests.plan.test_plan import make, table
 
 ACTIONS = (
-    Action(ActionType.CLUSTER, key=(SortColumn(3),), inputs=("a", "b"), target_bytes=1 << 20),
-    Action(ActionType.BIN_PACK, inputs=("c",), partition=(1, None, b"x", 2.5)),
-    Action(ActionType.SET_PROPERTIES, properties_old=(("p", None),), properties_new=(("p", "1"),)),
-    Action(ActionType.SET_SORT_ORDER, key=(SortColumn(3),), order_old=("identity(1) asc x",)),
+    Cluster(ordering=Lexicographic((SortColumn(3),)), inputs=("a", "b"), target_bytes=1 << 20),
+    BinPack(inputs=("c",), partition=(1, None, b"x", 2.5)),
+    SetProperties(old=(("p", None),), new=(("p", "1"),)),
+    SetSortOrder(key=(SortColumn(3),), old=("identity(1) asc x",)),
 )
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from reconciler.plan.reasons import key_text, partition_text
+from reconciler.plan.ordering import Hilbert, Lexicographic
+from reconciler.plan.reasons import partition_text
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
 
 SCHEMA = Schema(0, (Field(1, "ts", "timestamptz"), Field(2, "country", "string")))
@@ -33,5 +34,5 @@ def test_void_fields_and_unpartitioned_specs_print_nothing():
 
 def test_keys_name_their_curve_only_when_it_is_one():
     key = (SortColumn(1), SortColumn(2, "desc"))
-    assert key_text(key, "Lexicographic", SCHEMA) == "ts, country desc"
-    assert key_text(key[:2], "Hilbert", SCHEMA) == "Hilbert(ts, country desc)"
+    assert Lexicographic(key).text(SCHEMA) == "ts, country desc"
+    assert Hilbert(key[:2]).text(SCHEMA) == "Hilbert(ts, country desc)"

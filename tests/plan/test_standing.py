@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.plan.actions.action import Action, ActionType, action_from_canonical
+from reconciler.plan.actions import action_from_canonical
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.plan.actions.state import Facts, Validity
+from reconciler.plan.ordering import ARRIVAL, Lexicographic
 from reconciler.plan.plan import Plan, freeze
-from reconciler.plan.standing import Fallen, Head, Judgement, Validity, judge, judge_rewrite
+from reconciler.plan.standing import Fallen, Head, Judgement, judge
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
@@ -36,9 +44,9 @@ def table(paths: Iterable[str], deletes: Mapping[str, int] | None = None) -> Fil
     )  # fmt: skip
 
 
-def rewrite(inputs: str, kind: ActionType = ActionType.CLUSTER) -> Action:
-    key = () if kind is ActionType.BIN_PACK else (SortColumn(3),)
-    return Action(kind, key=key, inputs=tuple(inputs))
+def rewrite(inputs: str, kind: type[Rewrite] = Cluster) -> Action:
+    ordering = ARRIVAL if kind is BinPack else Lexicographic((SortColumn(3),))
+    return kind(ordering=ordering, inputs=tuple(inputs))
 
 
 def plan_of(*actions: Action, base: int | None = BASE) -> Plan:
@@ -104,7 +112,7 @@ def test_deletes_on_what_is_left_of_a_begun_action_lose_it() -> None:
 
 
 def test_a_bin_pack_ends_when_one_file_is_left() -> None:
-    plan = plan_of(rewrite("abc", ActionType.BIN_PACK))
+    plan = plan_of(rewrite("abc", BinPack))
     assert judged(plan, table("cx"), done=["a01"]).fallen is Fallen.DONE
     assert judged(plan, table("c")).states["a01"].standing == ()
 
@@ -138,17 +146,15 @@ def test_a_plan_that_is_done_is_done_however_old_it_is() -> None:
 
 
 def test_a_plan_of_an_empty_table_needs_no_history() -> None:
-    wanted = Action(
-        ActionType.SET_PROPERTIES, properties_old=(("p", None),), properties_new=(("p", "2"),)
-    )
+    wanted = SetProperties(old=(("p", None),), new=(("p", "2"),))
     found = judged(plan_of(wanted, base=None), table(""), history={})
     assert (found.fallen, found.states["a01"].validity) == (None, Validity.PENDING)
 
 
-@pytest.mark.parametrize("kind", [ActionType.CLUSTER, ActionType.BIN_PACK])
+@pytest.mark.parametrize("kind", [Cluster, BinPack])
 @pytest.mark.parametrize("done", [False, True])
 def test_an_action_that_can_go_on_is_never_done_and_one_that_is_pending_can(
-    kind: ActionType, done: bool
+    kind: type[Rewrite], done: bool
 ) -> None:
     """Planner and executor agree: pending is what has inputs to work on."""
     action = rewrite("abc", kind)
@@ -157,7 +163,7 @@ def test_an_action_that_can_go_on_is_never_done_and_one_that_is_pending_can(
         fates = dict(zip("abc", combination, strict=True))
         live = {path for path, fate in fates.items() if fate != "gone"}
         changed = {path for path, fate in fates.items() if fate == "changed"}
-        found = judge_rewrite(action, done=done, live=live, changed=changed)
+        found = action.judge(Facts(done=done, live=live, changed=changed))
         assert set(found.standing) <= live - changed
         assert (found.validity is Validity.PENDING) <= bool(found.standing)
         assert (found.validity is Validity.DONE) <= (done and not found.standing)
@@ -169,9 +175,7 @@ def test_an_action_that_can_go_on_is_never_done_and_one_that_is_pending_can(
     [("1", Validity.PENDING), ("2", Validity.DONE), ("3", Validity.LOST), (None, Validity.LOST)],
 )
 def test_property_changes_are_judged_by_value(now: str | None, validity: Validity) -> None:
-    action = Action(
-        ActionType.SET_PROPERTIES, properties_old=(("p", "1"),), properties_new=(("p", "2"),)
-    )
+    action = SetProperties(old=(("p", "1"),), new=(("p", "2"),))
     properties = {} if now is None else {"p": now}
     found = judged(plan_of(action), table(""), properties=properties)
     assert found.states["a01"].validity is validity
@@ -191,10 +195,9 @@ def test_property_changes_are_judged_by_value(now: str | None, validity: Validit
 def test_a_sort_order_that_is_neither_the_old_nor_the_wanted_one_loses_the_action(
     now: tuple[str, ...], validity: Validity
 ) -> None:
-    action = Action(
-        ActionType.SET_SORT_ORDER,
+    action = SetSortOrder(
         key=(SortColumn(1),),
-        order_old=("identity(3) asc nulls-first",),
+        old=("identity(3) asc nulls-first",),
     )
     assert action_from_canonical(action.canonical()) == action
     found = judged(plan_of(action), table(""), sort_terms=now)

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from reconciler.plan.actions.action import HILBERT, ActionType
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.ordering import Hilbert
 from reconciler.spark import runtime, session
 from reconciler.spark.group import task_bytes
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
@@ -49,9 +50,9 @@ def cluster_by_key(bench: Bench) -> None:
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = 3")
     del before[next(row for row in before if row.startswith("Row(id=3,"))]
-    for curve, key in ((None, ("id",)), (HILBERT, ("id", "v"))):
+    for curve, key in ((None, ("id",)), (Hilbert, ("id", "v"))):
         more = {} if curve is None else {"curve": curve}
-        action = bench.action(name, ActionType.CLUSTER, *key, target_bytes=size // 4, **more)
+        action = bench.action(name, Cluster, *key, target_bytes=size // 4, **more)
         result = bench.run(bench.request(name, action, plan=f"p-{curve}", group_bytes=1))
         assert result.done and result.commits == 1, result
         assert bench.rows(name) == before
@@ -79,7 +80,7 @@ def pack_while_an_executor_dies(bench: Bench) -> None:
         os.kill(victims[0], signal.SIGKILL)
         killed.set()
 
-    action = bench.action(name, ActionType.CLUSTER, "v", target_bytes=1 << 30)
+    action = bench.action(name, Cluster, "v", target_bytes=1 << 30)
     thread = threading.Thread(target=kill)
     thread.start()
     result = bench.run(bench.request(name, action, plan="p-killed"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import ReconcilerError
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Event
 from reconciler.spark import iceberg, session
 from reconciler.spark.scan import scan_tasks
@@ -42,7 +42,7 @@ def main() -> int:
     head = int(table.currentSnapshot().snapshotId())
     inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]
     assert len(scan_tasks(spark, table, head, inputs)) == len(inputs)
-    action = bench.action(name, ActionType.RECLUSTER, key, inputs=inputs)
+    action = bench.action(name, Recluster, key, inputs=inputs)
     plan = f"p-{time.time_ns():020x}"
     request = bench.request(name, action, plan=plan, group_bytes=1, max_commits=files)
     print("ready", plan, flush=True)

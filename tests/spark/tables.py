@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.plan.ordering import ARRIVAL, Lexicographic
 from reconciler.spark import iceberg, rewrite
 from reconciler.table.schema import SortColumn
 from tests.spark.ledger import FileLease, FileLedger
@@ -59,7 +61,7 @@ class Bench:
     def rows(self, name: str) -> Counter[str]:
         return Counter(str(row) for row in self.spark.table(self.full(name)).collect())
 
-    def action(self, name: str, kind: ActionType, *key: str, **more: Any) -> Action:
+    def action(self, name: str, kind: type[Rewrite], *key: str, **more: Any) -> Rewrite:
         """An action on all live files of one partition spec (of one partition)."""
         schema = self.table(name).schema()
         columns = []
@@ -67,7 +69,8 @@ class Bench:
             column, _, direction = part.partition(" ")
             columns.append(SortColumn(schema.findField(column).fieldId(), direction or "asc"))
         more.setdefault("inputs", tuple(sorted(row.file_path for row in self.files(name))))
-        return Action(kind, key=tuple(columns), **more)
+        curve = more.pop("curve", Lexicographic)
+        return kind(ordering=curve(tuple(columns)) if columns else ARRIVAL, **more)
 
     def request(
         self, name: str, *actions: Action, plan: str = "p-1", **more: Any

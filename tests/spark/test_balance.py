@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import VerificationError
-from reconciler.plan.actions.action import HILBERT, Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.ordering import Hilbert, Ordering
 from reconciler.spark import balance, pilot, write
 from reconciler.spark.group import Compression, Group, InputFile
 from tests.spark.tables import Bench
@@ -128,7 +130,7 @@ def test_files_meet_the_target_though_sorted_rows_take_less(
     name = _readings(bench)
     before = bench.rows(name)
     target = sum(_sizes(bench, name)) // parts
-    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    action = bench.action(name, Cluster, "sensor", target_bytes=target)
     assert bench.run(bench.request(name, action, verify=verify)).done
     sizes = _sizes(bench, name)
     assert sum(sizes) < 0.9 * parts * target
@@ -149,16 +151,16 @@ def test_row_lineage_is_carried_through_a_second_writing(
     lineage = f"SELECT _row_id, _last_updated_sequence_number, * FROM {bench.full(name)}"
     before = Counter(map(str, bench.sql(lineage)))
     target = sum(_sizes(bench, name)) // 5
-    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    action = bench.action(name, Cluster, "sensor", target_bytes=target)
     assert bench.run(bench.request(name, action)).done
     assert balanced[0]
     assert Counter(map(str, bench.sql(lineage))) == before
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("curve", ["", HILBERT])
+@pytest.mark.parametrize("curve", [None, Hilbert])
 def test_a_run_that_is_too_large_for_one_file_becomes_equal_parts(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, curve: str
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, curve: type[Ordering] | None
 ) -> None:
     """Files roll at 1.3 times the target, so that the last ones have 0.4 of it."""
     name = bench.create("id bigint, v bigint, s binary")
@@ -172,7 +174,7 @@ def test_a_run_that_is_too_large_for_one_file_becomes_equal_parts(
     monkeypatch.setattr(Group, "tasks", 1)
     keyed = {"curve": curve} if curve else {}
     columns = ("id", "v") if curve else ()
-    kind = ActionType.CLUSTER if curve else ActionType.BIN_PACK
+    kind = Cluster if curve else BinPack
     before = bench.rows(name)
     action = bench.action(name, kind, *columns, target_bytes=target, **keyed)
     assert bench.run(bench.request(name, action)).done
@@ -198,7 +200,7 @@ def test_what_is_expected_of_later_groups_follows_the_first(
         return rewrite_group(attempt, number, group, tasks)
 
     monkeypatch.setattr(write, "rewrite_group", noted)
-    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    action = bench.action(name, Cluster, "sensor", target_bytes=target)
     assert bench.run(bench.request(name, action)).done
     sizes = _sizes(bench, name)
     assert len(shares) == 4
@@ -222,7 +224,7 @@ def test_a_row_lost_or_doubled_between_the_parts_is_found(
 
     monkeypatch.setattr(balance, "even_parts", one_short)
     target = sum(_sizes(bench, name)) // 5
-    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    action = bench.action(name, Cluster, "sensor", target_bytes=target)
     with pytest.raises(VerificationError, match="read 80,000 rows, wrote 79,99"):
         bench.run(bench.request(name, action, verify=verify))
     assert balanced[0]
@@ -267,7 +269,7 @@ def test_a_pilot_tells_how_many_files_there_will_be(
         return told[-1]
 
     monkeypatch.setattr(pilot, "expected", noted)
-    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=target)
+    action = bench.action(name, Cluster, "sensor", target_bytes=target)
     assert bench.run(bench.request(name, action)).done
     sizes = _sizes(bench, name)
     (compression,) = told
@@ -296,7 +298,7 @@ def test_a_pilot_that_fails_leaves_nothing_behind(
     monkeypatch.setattr(pilot, broken, fails)
     name = _loose(bench)
     before, size = bench.rows(name), sum(_sizes(bench, name))
-    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=size // 8)
+    action = bench.action(name, Cluster, "sensor", target_bytes=size // 8)
     with pytest.raises(RuntimeError, match="as a test wants it"):
         bench.run(bench.request(name, action))
     assert bench.rows(name) == before
@@ -311,7 +313,7 @@ def test_a_footer_that_cannot_be_read_is_done_without(
     monkeypatch.setattr(pilot, "FOOTER_BYTES", 40)
     name = _loose(bench)
     before, size = bench.rows(name), sum(_sizes(bench, name))
-    action = bench.action(name, ActionType.CLUSTER, "sensor", target_bytes=size // 8)
+    action = bench.action(name, Cluster, "sensor", target_bytes=size // 8)
     assert bench.run(bench.request(name, action)).done
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []
@@ -332,7 +334,7 @@ def test_odd_names_partitions_and_paths_are_balanced_alike(
             f"unhex(sha2(concat(id, '-{number}'), 512)), 7 FROM range(20000)"
         )
     before, target = bench.rows(name), sum(_sizes(bench, name)) // 5
-    action = bench.action(name, ActionType.CLUSTER, "sensor.id", target_bytes=target,
+    action = bench.action(name, Cluster, "sensor.id", target_bytes=target,
                           partition=(7,))  # fmt: skip
     assert bench.run(bench.request(name, action)).done
     sizes = _sizes(bench, name)
@@ -344,7 +346,7 @@ def test_odd_names_partitions_and_paths_are_balanced_alike(
 
 def _packed(rows: list[int], width: int, target: int) -> Group:
     inputs = tuple(InputFile(str(i), n * width, n, n * 40) for i, n in enumerate(rows))
-    return Group("a01", Action(ActionType.BIN_PACK), inputs, target, 1, 2)
+    return Group("a01", BinPack(), inputs, target, 1, 2)
 
 
 @pytest.mark.parametrize(

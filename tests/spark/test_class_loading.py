@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.spark import iceberg, rest_filter, runtime
 from tests.class_properties import ALL, ICEBERG
 from tests.conftest import rest_spark_conf
@@ -54,7 +54,7 @@ def test_a_hostile_table_is_rewritten_and_names_no_class(bench: Bench) -> None:
     for start in range(3):
         bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 'x' FROM range({start}, 90, 3)")
     before = bench.rows(name)
-    request = bench.request(name, bench.action(name, ActionType.BIN_PACK))
+    request = bench.request(name, bench.action(name, BinPack))
     bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ({properties(UNUSED)})")
     result = bench.run(request)
     assert (result.done, result.commits) == (True, 1)
@@ -92,7 +92,7 @@ def test_a_hostile_server_names_no_class_to_spark(
     for start in range(3):
         bench.sql(f"INSERT INTO honest.jobs.{name} SELECT id, 'x' FROM range({start}, 90, 3)")
     before = bench.rows(name)
-    result = bench.run(bench.request(name, bench.action(name, ActionType.BIN_PACK)))
+    result = bench.run(bench.request(name, bench.action(name, BinPack)))
     assert (result.done, result.commits) == (True, 1)
     assert bench.rows(name) == before
     assert not is_loaded(spark, UNUSED)

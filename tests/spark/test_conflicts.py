@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from reconciler.errors import BlockedError, LiveBranchesError
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.plan.standing import Validity
 from reconciler.spark import commit, rewrite
 from tests.spark.tables import Bench, intact
 
@@ -48,7 +49,7 @@ def _once(phase: str, act: Callable[[], Any]) -> Callable[[Event], None]:
 
 def test_a_concurrent_append_is_no_conflict(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     append = f"INSERT INTO {bench.full(name)} VALUES (1000, 'new')"
     result = bench.run(request, _once("commit", lambda: bench.sql(append)))
     assert (result.commits, result.conflicts, result.done) == (1, 0, True)
@@ -61,7 +62,7 @@ def test_a_commit_that_loses_the_race_is_checked_again(
 ) -> None:
     """The append lands inside the commit loop, after our checks have passed once."""
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     honest, calls = commit.Guard.validate, []
 
     def validate(guard: commit.Guard, snapshots: Any) -> bool:
@@ -80,7 +81,7 @@ def test_a_commit_that_loses_the_race_is_checked_again(
 
 def test_a_delete_on_an_input_is_a_conflict_and_the_rest_goes_on(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 4"  # in the first file
     result = bench.run(request, _once("commit", lambda: bench.sql(delete)))
     assert (result.commits, result.conflicts) == (1, 1)
@@ -98,7 +99,7 @@ def test_a_delete_on_an_input_is_a_conflict_and_the_rest_goes_on(bench: Bench) -
 
 def test_an_overwrite_of_an_input_leaves_the_rest_to_be_done(bench: Bench) -> None:
     name = _table(bench, "'format-version'='2', 'write.delete.mode'='copy-on-write'")
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 5"
     result = bench.run(request, _once("verified", lambda: bench.sql(delete)))
     assert (result.commits, result.conflicts, result.done) == (1, 1, True)
@@ -113,7 +114,7 @@ def test_work_goes_on_after_a_conflict_in_the_middle(bench: Bench) -> None:
     for number in range(6):
         rows = f"SELECT /*+ COALESCE(1) */ id + {100 * number}, 'x' FROM range(50)"
         bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
-    action = bench.action(name, ActionType.RECLUSTER, "id desc")
+    action = bench.action(name, Recluster, "id desc")
     request = bench.request(name, action, group_bytes=1, max_commits=3)
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 205"  # copy-on-write, in the third file
     result = bench.run(request, _once("committed", lambda: bench.sql(delete)))
@@ -125,7 +126,7 @@ def test_work_goes_on_after_a_conflict_in_the_middle(bench: Bench) -> None:
 
 def test_another_rewrite_of_the_inputs_wins(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     before = bench.rows(name)
     other = (
         f"CALL rec.system.rewrite_data_files(table => 'jobs.{name}', "
@@ -144,7 +145,7 @@ def test_a_replaced_delete_file_is_a_conflict(bench: Bench) -> None:
     for k in (4, 8):
         bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {k}")
     before = bench.rows(name)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     other = (
         f"CALL rec.system.rewrite_position_delete_files(table => 'jobs.{name}', "
         "options => map('rewrite-all', 'true'))"
@@ -157,7 +158,7 @@ def test_a_replaced_delete_file_is_a_conflict(bench: Bench) -> None:
 
 def test_a_schema_change_is_a_conflict_and_is_done_again(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     alter = f"ALTER TABLE {bench.full(name)} ADD COLUMN extra int"
     result = bench.run(request, _once("commit", lambda: bench.sql(alter)))
     assert (result.commits, result.conflicts, result.done) == (1, 1, True)
@@ -166,7 +167,7 @@ def test_a_schema_change_is_a_conflict_and_is_done_again(bench: Bench) -> None:
 
 def test_a_branch_that_is_made_after_the_first_check_is_refused(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     head = bench.table(name).currentSnapshot().snapshotId()
 
     def branch() -> None:
@@ -186,7 +187,7 @@ def test_an_error_inside_the_check_is_settled_not_guessed(
 ) -> None:
     """An exception that leaves the validator proves nothing: the outcome is unknown at first."""
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     honest, calls = commit.Guard.validate, []
 
     def validate(guard: commit.Guard, snapshots: Any) -> bool:
@@ -207,7 +208,7 @@ def test_an_error_inside_the_check_is_settled_not_guessed(
 
 def test_a_rolled_back_plan_is_not_done_again(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     bench.run(request)
     base = request.base_snapshot_id
     bench.sql(f"CALL rec.system.rollback_to_snapshot('jobs.{name}', {base})")
@@ -217,7 +218,7 @@ def test_a_rolled_back_plan_is_not_done_again(bench: Bench) -> None:
 
 def test_a_plan_that_is_done_is_done_once(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     assert bench.run(request).commits == 1
     again = bench.run(request)
     assert (again.commits, again.done) == (0, True)
@@ -225,7 +226,7 @@ def test_a_plan_that_is_done_is_done_once(bench: Bench) -> None:
 
 def test_stopping_drops_what_is_not_committed(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     head = bench.table(name).currentSnapshot().snapshotId()
     stop: list[int] = []
     result = bench.run(request, _once("start", lambda: stop.append(1)), lambda: bool(stop))
@@ -241,7 +242,7 @@ def test_stopping_also_keeps_jobs_from_starting(
 ) -> None:
     """A write is of several jobs: one that is between two of them starts no other."""
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     cancel, cancelled, stop = rewrite._Execution._cancel_jobs, threading.Event(), []
     attempts: list[str] = []
 
@@ -264,7 +265,7 @@ def test_stopping_also_keeps_jobs_from_starting(
 
 def test_a_second_attempt_on_the_table_is_blocked(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     bench.lease.acquire(request.table_uuid, "someone else")
     with pytest.raises(BlockedError, match="lease"):
         bench.run(request)
@@ -273,7 +274,7 @@ def test_a_second_attempt_on_the_table_is_blocked(bench: Bench) -> None:
 def test_a_budget_that_is_used_up_ends_the_attempts(bench: Bench) -> None:
     """What the conflict cost counts: nothing is read that the limit does not cover."""
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 4"
     texts: list[str] = []

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from reconciler.errors import AccessDeniedError
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.spark import commit
 from tests.gateway import DENIED, Gateway
 from tests.spark.tables import Bench
@@ -28,7 +29,7 @@ def test_a_commit_that_the_catalog_forbids_is_told_once_and_leaves_nothing(
     bench = gateway_bench
     table = _table(bench)
     before = bench.rows(table)
-    request = bench.request(table, bench.action(table, ActionType.CLUSTER, "id"))
+    request = bench.request(table, bench.action(table, Cluster, "id"))
     gateway.closed = True
     with pytest.raises(AccessDeniedError, match="does not let us commit") as caught:
         bench.run(request)
@@ -49,7 +50,7 @@ def test_a_refusal_after_the_commit_has_arrived_is_no_refusal(
     table = _table(bench)
     before = bench.rows(table)
     gateway.fails(DENIED)
-    result = bench.run(bench.request(table, bench.action(table, ActionType.CLUSTER, "id")))
+    result = bench.run(bench.request(table, bench.action(table, Cluster, "id")))
     assert gateway.faults == 1
     assert (result.commits, result.done) == (1, True)
     assert bench.rows(table) == before
@@ -62,9 +63,7 @@ def test_a_property_that_may_not_be_set_is_told_as_denied(
 ) -> None:
     bench = gateway_bench
     table = _table(bench)
-    change = Action(
-        ActionType.SET_PROPERTIES, properties_old=(("a.b", None),), properties_new=(("a.b", "1"),)
-    )
+    change = SetProperties(old=(("a.b", None),), new=(("a.b", "1"),))
     gateway.closed = True
     with pytest.raises(AccessDeniedError, match="does not let us commit"):
         bench.run(bench.request(table, change))

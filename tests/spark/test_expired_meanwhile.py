@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import TableDamagedError, VerificationError
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.plan.standing import Validity
 from reconciler.spark import write
 from tests.spark.tables import Bench
 
@@ -64,7 +64,7 @@ def _at(phase: str, *acts: Callable[[], object]) -> Callable[[Event], None]:
 @pytest.mark.parametrize("phase", ["start", "verified", "commit"])
 def test_an_input_that_was_replaced_and_expired_is_a_conflict(bench: Bench, phase: str) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 5"
     result = bench.run(request, _at(phase, lambda: bench.sql(delete), lambda: _expire(bench, name)))
     assert (result.commits, result.conflicts) == (0, 1)
@@ -80,7 +80,7 @@ def test_delete_files_that_were_merged_and_expired_are_a_conflict(bench: Bench) 
     name = _table(bench, MERGE_ON_READ)
     for gone in (4, 8):
         bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {gone}")
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     merge = (
         f"CALL rec.system.rewrite_position_delete_files(table => 'jobs.{name}', "
         "options => map('rewrite-all', 'true'))"
@@ -100,7 +100,7 @@ def test_an_output_that_is_gone_or_altered_before_its_commit_is_no_damage_of_the
     bench: Bench, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Path], object]
 ) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     honest, before = write.read_back, bench.rows(name)
 
     def read_back(spark: Any, table: Any, set_id: str, files: Sequence[Any], hashed: bool) -> Any:
@@ -123,7 +123,7 @@ def test_an_output_that_is_gone_or_altered_before_its_commit_is_no_damage_of_the
 
 def test_a_file_that_the_head_still_needs_is_damage_and_is_named(bench: Bench) -> None:
     name = _table(bench)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     lost = _local(request.actions[0].inputs[1])
     with pytest.raises(TableDamagedError) as raised:
         bench.run(request, _at("start", lost.unlink))

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.actions.action import HILBERT, Action, ActionType
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.spark.group import Compression, InputFile, batches, make_groups
 from reconciler.table.schema import SortColumn
 
 MIB = 1 << 20
-SORT = Action(ActionType.CLUSTER, key=(SortColumn(1),))
-PACK = Action(ActionType.BIN_PACK)
+SORT = Cluster(ordering=Lexicographic((SortColumn(1),)))
+PACK = BinPack()
 
 
 def _file(name: str, low: int | None, high: int | None, size: int = 10 * MIB) -> InputFile:
@@ -66,7 +69,7 @@ def test_a_group_larger_than_memory_gets_more_tasks_but_never_more_than_files() 
 
 
 def test_a_curve_takes_all_inputs_together() -> None:
-    action = Action(ActionType.CLUSTER, key=(SortColumn(1), SortColumn(2)), curve=HILBERT)
+    action = Cluster(ordering=Hilbert((SortColumn(1), SortColumn(2))))
     files = [_file("a", 0, 1), _file("b", 5, 6)]
     assert _names(make_groups("a01", action, files, MIB, 1, 2)) == [["a", "b"]]
 

@@ -13,7 +13,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, FixedType, LongType, NestedField, UUIDType
 from pyspark.sql import functions as f
 
-from reconciler.plan.actions.action import HILBERT, Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.spark import arrange, metrics, rewrite
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
@@ -37,12 +41,12 @@ def _footers(bench: Bench, name: str) -> list[Any]:
     return [pq.read_metadata(f.file_path.removeprefix("file:")) for f in bench.files(name)]
 
 
-@pytest.mark.parametrize("curve", ["Lexicographic", HILBERT])
-def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
+@pytest.mark.parametrize("curve", [Lexicographic, Hilbert])
+def test_target_and_row_group_size_are_met(bench: Bench, curve: type[Ordering]) -> None:
     name = _wide(bench)
     total = sum(file.file_size_in_bytes for file in bench.files(name))
     action = bench.action(
-        name, ActionType.CLUSTER, "id", "v", curve=curve, target_bytes=3 * MIB,
+        name, Cluster, "id", "v", curve=curve, target_bytes=3 * MIB,
         row_group_bytes=MIB,
     )  # fmt: skip
     bench.run(bench.request(name, action))
@@ -59,9 +63,7 @@ def test_target_and_row_group_size_are_met(bench: Bench, curve: str) -> None:
 def test_a_small_target_is_met_where_row_groups_end_before_their_first_pages(bench: Bench) -> None:
     """What is open when a file is ended is a row group at most, not a page of 20,000 rows."""
     name = _wide(bench)
-    action = bench.action(
-        name, ActionType.CLUSTER, "id", target_bytes=MIB // 2, row_group_bytes=MIB // 8
-    )
+    action = bench.action(name, Cluster, "id", target_bytes=MIB // 2, row_group_bytes=MIB // 8)
     bench.run(bench.request(name, action))
     sizes = [file.file_size_in_bytes for file in bench.files(name)]
     assert max(sizes) < 1.25 * MIB / 2
@@ -108,7 +110,7 @@ def test_rows_of_equal_keys_stay_in_order_of_arrival(
     name = _arrivals(bench)
     total = sum(file.file_size_in_bytes for file in bench.files(name))
     key = f"store {direction}"
-    action = bench.action(name, ActionType.CLUSTER, key, target_bytes=total // parts)
+    action = bench.action(name, Cluster, key, target_bytes=total // parts)
     bench.run(bench.request(name, action))
     sign = -1 if direction == "desc" else 1
     written = [
@@ -123,7 +125,7 @@ def test_rows_of_equal_keys_stay_in_order_of_arrival(
 def test_rows_of_one_cell_of_a_curve_stay_in_order_of_arrival(bench: Bench) -> None:
     name = _arrivals(bench)
     bench.run(bench.request(name, bench.action(
-        name, ActionType.CLUSTER, "store", "shelf", curve=HILBERT, target_bytes=8 * MIB
+        name, Cluster, "store", "shelf", curve=Hilbert, target_bytes=8 * MIB
     )))  # fmt: skip
     (rows,) = _written(bench, name, "store", "shelf", "arrived")
     for cell in {row[:2] for row in rows}:
@@ -135,7 +137,7 @@ def test_files_merged_without_a_key_follow_each_other_as_they_arrived(bench: Ben
     name = _arrivals(bench)
     total = sum(file.file_size_in_bytes for file in bench.files(name))
     bench.run(bench.request(name, bench.action(
-        name, ActionType.BIN_PACK, target_bytes=total // 5
+        name, BinPack, target_bytes=total // 5
     )))  # fmt: skip
     written = _written(bench, name, "arrived")
     assert len(written) >= 3
@@ -157,11 +159,11 @@ def _by_one_append_each(bench: Bench, store: str, *rows: int) -> str:
     return name
 
 
-@pytest.mark.parametrize("kind", [ActionType.BIN_PACK, ActionType.CLUSTER])
-def test_a_large_file_does_not_overtake_a_small_one(bench: Bench, kind: ActionType) -> None:
+@pytest.mark.parametrize("kind", [BinPack, Cluster])
+def test_a_large_file_does_not_overtake_a_small_one(bench: Bench, kind: type[Rewrite]) -> None:
     """Where both do not fit a split, Iceberg ends the heavier one first."""
     name = _by_one_append_each(bench, "1", 600, 1600, 600, 1600)
-    key = ("store",) if kind is ActionType.CLUSTER else ()
+    key = ("store",) if kind is Cluster else ()
     bench.run(bench.request(name, bench.action(name, kind, *key, target_bytes=8 * MIB)))
     (rows,) = _written(bench, name, "arrived")
     assert rows == sorted(rows)
@@ -172,7 +174,7 @@ def test_nulls_do_not_disturb_the_order_of_arrival(bench: Bench, parts: int) -> 
     name = _by_one_append_each(bench, "if(id % 4 = 3, null, id % 2)", 700, 900, 800)
     total = sum(file.file_size_in_bytes for file in bench.files(name))
     bench.run(bench.request(name, bench.action(
-        name, ActionType.CLUSTER, "store", target_bytes=total // parts
+        name, Cluster, "store", target_bytes=total // parts
     )))  # fmt: skip
     files = _written(bench, name, "store", "arrived")
     for store in (None, 0, 1):
@@ -189,7 +191,7 @@ def test_a_plan_s_share_decides_how_many_files_are_written(
     """Else a plan that knows how its rows compress foretells other files than are written."""
     name = _wide(bench)
     total = sum(file.file_size_in_bytes for file in bench.files(name))
-    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=total // 4)
+    action = bench.action(name, Cluster, "id", target_bytes=total // 4)
     bench.run(bench.request(name, action, written_shares=shares))
     assert len(bench.files(name)) == files
 
@@ -206,7 +208,7 @@ def test_a_curve_that_spills_is_followed_like_one_in_memory(
             f"INSERT INTO {bench.full(name)} SELECT pmod(xxhash64(id), 97), pmod(hash(id), 89), "
             "string(id) FROM range(0, 30000, 1, 1)"
         )
-        action = bench.action(name, ActionType.CLUSTER, "a", "b", curve=HILBERT)
+        action = bench.action(name, Cluster, "a", "b", curve=Hilbert)
         bench.run(bench.request(name, action))
         (file,) = bench.files(name)
         written = pq.read_table(file.file_path.removeprefix("file:"))
@@ -228,7 +230,7 @@ def test_a_shuffle_deals_out_a_curve_as_one_task_would_follow_it(bench: Bench) -
             bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
         size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
         action = bench.action(
-            name, ActionType.CLUSTER, "a", "b", curve=HILBERT, target_bytes=2 * size // parts
+            name, Cluster, "a", "b", curve=Hilbert, target_bytes=2 * size // parts
         )
         bench.run(bench.request(name, action, group_bytes=parts))
         read = [pq.read_table(f.file_path.removeprefix("file:")) for f in bench.files(name)]
@@ -277,8 +279,7 @@ def test_a_curve_follows_what_comes_after_a_common_prefix(
         )
     inputs = sorted(task.file.file_path for task in table.scan().plan_files())
     total = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
-    action = Action(
-        ActionType.CLUSTER, key=(SortColumn(1), SortColumn(2)), curve=HILBERT,
+    action = Cluster(ordering=Hilbert((SortColumn(1), SortColumn(2))),
         inputs=tuple(inputs), target_bytes=total // 4,
     )  # fmt: skip
     bench.run(bench.request(name, action))
@@ -301,7 +302,7 @@ def test_rows_that_fit_one_small_file_become_one(bench: Bench) -> None:
             f"concat('a-rather-long-prefix-of-every-value-', id % 50) "
             f"FROM range({part * 9_000}, {part * 9_000 + 9_000})"
         )
-    action = bench.action(name, ActionType.RECLUSTER, "id", target_bytes=8 * MIB)
+    action = bench.action(name, Recluster, "id", target_bytes=8 * MIB)
     bench.run(bench.request(name, action))
     assert [file.record_count for file in bench.files(name)] == [18_000]
 
@@ -313,7 +314,7 @@ def test_the_tables_own_properties_are_honoured(bench: Bench) -> None:
         "'write.parquet.row-group-size-bytes'='1048576'",
     )
     before = dict(bench.table(name).properties())
-    bench.run(bench.request(name, bench.action(name, ActionType.CLUSTER, "id")))
+    bench.run(bench.request(name, bench.action(name, Cluster, "id")))
     footers = _footers(bench, name)
     assert {f.row_group(0).column(0).compression for f in footers} == {"SNAPPY"}
     assert max(f.num_row_groups for f in footers) >= 3
@@ -336,7 +337,7 @@ def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
         return seen[group.rpartition("/")[2]]
 
     monkeypatch.setattr(metrics, "of_job_group", note)
-    bench.run(bench.request(name, bench.action(name, ActionType.CLUSTER, "id")))
+    bench.run(bench.request(name, bench.action(name, Cluster, "id")))
     assert (seen["write"].jobs, seen["write"].stages) == (1, 1)
     assert (seen["verify"].jobs, seen["verify"].stages) == (1, 1)
     assert seen["write"].input_bytes > 0
@@ -348,7 +349,7 @@ def test_groups_are_committed_in_at_most_max_commits_batches(bench: Bench) -> No
         rows = f"SELECT /*+ COALESCE(1) */ id + {100 * number} FROM range(50)"
         bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
     before = bench.rows(name)
-    action = bench.action(name, ActionType.RECLUSTER, "id desc")
+    action = bench.action(name, Recluster, "id desc")
     result = bench.run(bench.request(name, action, group_bytes=1, max_commits=3))
     assert (result.commits, result.done) == (3, True)
     assert bench.rows(name) == before
@@ -365,7 +366,7 @@ def test_each_partition_keeps_its_files(bench: Bench) -> None:
     before = bench.rows(name)
     actions = [
         bench.action(
-            name, ActionType.CLUSTER, "id",
+            name, Cluster, "id",
             inputs=tuple(sorted(f.file_path for f in bench.files(name) if f.partition.p == p)),
         )
         for p in (0, 1)

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.plan.actions.action import Action, ActionType
-from reconciler.plan.standing import Validity
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.plan.actions.state import Validity
 from reconciler.spark import metadata
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
@@ -24,9 +26,7 @@ def _table(bench: Bench) -> str:
 
 
 def _set(old: str | None, new: str) -> Action:
-    return Action(
-        ActionType.SET_PROPERTIES, properties_old=((TARGET, old),), properties_new=((TARGET, new),)
-    )
+    return SetProperties(old=((TARGET, old),), new=((TARGET, new),))
 
 
 def test_a_property_is_set_and_the_old_value_recorded(bench: Bench) -> None:
@@ -50,7 +50,7 @@ def test_a_property_that_someone_else_changed_is_left_alone(bench: Bench) -> Non
 
 def test_a_sort_order_is_set_once(bench: Bench) -> None:
     name = _table(bench)
-    action = Action(ActionType.SET_SORT_ORDER, key=(SortColumn(2, "desc"), SortColumn(1)))
+    action = SetSortOrder(key=(SortColumn(2, "desc"), SortColumn(1)))
     result = bench.run(bench.request(name, action))
     assert result.done
     assert result.outcomes[0].detail == "sort order: unsorted -> s desc, id asc"
@@ -60,7 +60,7 @@ def test_a_sort_order_is_set_once(bench: Bench) -> None:
 
 def _order(*terms: str) -> Action:
     key = (SortColumn(2, "desc"), SortColumn(1))
-    return Action(ActionType.SET_SORT_ORDER, key=key, order_old=terms)
+    return SetSortOrder(key=key, old=terms)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import UnavailableError
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.execution import COMMITTED
 from reconciler.spark import fence, iceberg
 from reconciler.spark.iceberg import LiveTable
@@ -80,7 +81,7 @@ def test_a_batch_whose_connection_is_cut_is_committed_once(
 ) -> None:
     name = _table(bench)
     before, cuts = bench.rows(name), proxy.cuts
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    request = bench.request(name, bench.action(name, Cluster, "id"))
     result = bench.run(
         request,
         lambda event: proxy.cut_after(MOVES_THE_TABLE) if event.phase == "commit" else None,
@@ -94,9 +95,7 @@ def test_a_batch_whose_connection_is_cut_is_committed_once(
 def test_changed_metadata_and_a_fence_are_done_once(bench: Bench, proxy: CuttingProxy) -> None:
     name = _table(bench)
     before, cuts = bench.rows(name), proxy.cuts
-    change = Action(
-        ActionType.SET_PROPERTIES, properties_old=(("a.b", None),), properties_new=(("a.b", "1"),)
-    )
+    change = SetProperties(old=(("a.b", None),), new=(("a.b", "1"),))
     request = bench.request(name, change)
     proxy.cut_after(MOVES_THE_TABLE)
     assert bench.run(request).done

@@ -19,7 +19,7 @@ from reconciler.errors import (
     TableDamagedError,
     UserError,
 )
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.spark import damage
 from reconciler.spark.damage import first_unreadable
@@ -36,7 +36,7 @@ def _table(bench: Bench, properties: str = "'format-version'='2'") -> str:
 
 
 def _request(bench: Bench, name: str, **more: Any) -> ExecutionRequest:
-    return bench.request(name, bench.action(name, ActionType.CLUSTER, "id"), **more)
+    return bench.request(name, bench.action(name, Cluster, "id"), **more)
 
 
 def _refused(bench: Bench, request: ExecutionRequest, error: type[ReconcilerError]) -> str:
@@ -260,14 +260,14 @@ def test_no_file_is_blamed_for_a_storage_that_reads_none() -> None:
 
 def test_a_plan_of_other_files(bench: Bench) -> None:
     name = _table(bench)
-    action = bench.action(name, ActionType.CLUSTER, "id", inputs=("file:/nowhere/a.parquet",))
+    action = bench.action(name, Cluster, "id", inputs=("file:/nowhere/a.parquet",))
     text = _refused(bench, bench.request(name, action), UserError)
     assert "1 input files of plan p-1 are not in" in text
 
 
 def test_a_dropped_key_column(bench: Bench) -> None:
     name = _table(bench)
-    action = bench.action(name, ActionType.CLUSTER, "s")
+    action = bench.action(name, Cluster, "s")
     bench.sql(f"ALTER TABLE {bench.full(name)} DROP COLUMN s")
     text = _refused(bench, bench.request(name, action), UserError)
     assert "clustering key" in text

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import RolledBackError, StalePlanError
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import COMMITTED
 from reconciler.spark import fence, iceberg, rewrite
 from reconciler.spark.iceberg import LiveTable
@@ -39,7 +41,7 @@ def _table(bench: Bench, properties: str = "") -> str:
 
 
 def _rewrite(bench: Bench, name: str) -> Any:
-    return bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    return bench.request(name, bench.action(name, Cluster, "id"))
 
 
 def _assert_committed_once(bench: Bench, name: str, result: Any) -> None:
@@ -174,10 +176,8 @@ def test_changed_metadata_is_committed_and_recorded_once(
     bench = gateway_bench
     name = bench.create("id bigint, s string")
     bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, 'x')")
-    properties = Action(
-        ActionType.SET_PROPERTIES, properties_old=(("a.b", None),), properties_new=(("a.b", "1"),)
-    )
-    order = Action(ActionType.SET_SORT_ORDER, key=(SortColumn(2, "desc"),))
+    properties = SetProperties(old=(("a.b", None),), new=(("a.b", "1"),))
+    order = SetSortOrder(key=(SortColumn(2, "desc"),))
     gateway.fails(fault, times=2)
     result = bench.run(bench.request(name, properties, order))
     assert result.done

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest, Intent
 from reconciler.spark import cleanup, commit, fence, processes, rewrite, write
 from reconciler.spark.iceberg import LiveTable
@@ -30,7 +30,7 @@ def _request(bench: Bench) -> ExecutionRequest:
     for number in range(3):
         rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
         bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
-    return bench.request(name, bench.action(name, ActionType.CLUSTER, "id"))
+    return bench.request(name, bench.action(name, Cluster, "id"))
 
 
 def _dead_writer() -> str:
@@ -162,7 +162,7 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
         bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
     paths = sorted(row.file_path for row in bench.files(name))
     halves = (tuple(paths[:2]), tuple(paths[2:]))
-    actions = [bench.action(name, ActionType.CLUSTER, "id", inputs=half) for half in halves]
+    actions = [bench.action(name, Cluster, "id", inputs=half) for half in halves]
     request = bench.request(name, *actions)
     before, sends = bench.rows(name), itertools.count(1)
     settling = 1 if moment == "before its first commit" else 2

@@ -6,8 +6,10 @@ import itertools
 
 import pytest
 
-from reconciler.plan.actions.action import HILBERT, ActionType
-from reconciler.plan.standing import Validity
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.state import Validity
+from reconciler.plan.ordering import Hilbert
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -32,7 +34,7 @@ def test_cluster_sorts_files_apart(bench: Bench, parts: int, group_bytes: int) -
     _shuffled(bench, name)
     before = bench.rows(name)
     size = sum(file.file_size_in_bytes for file in bench.files(name))
-    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=size // parts)
+    action = bench.action(name, Cluster, "id", target_bytes=size // parts)
     result = bench.run(bench.request(name, action, group_bytes=group_bytes))
     assert bench.rows(name) == before
     assert [state.state for state in result.actions] == [Validity.DONE]
@@ -63,7 +65,7 @@ def test_an_odd_number_of_files_is_shared_by_two_tasks_in_whole_files(
         )
     before = bench.rows(name)
     size = sum(file.file_size_in_bytes for file in bench.files(name))
-    kind, key = (ActionType.CLUSTER, ("id",)) if keyed else (ActionType.BIN_PACK, ())
+    kind, key = (Cluster, ("id",)) if keyed else (BinPack, ())
     target = size // 3 if keyed else size // 3 + 1
     action = bench.action(name, kind, *key, target_bytes=target)
     assert bench.run(bench.request(name, action)).done
@@ -88,7 +90,7 @@ def test_deleted_rows_do_not_count_for_the_number_of_files(bench: Bench) -> None
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 80 >= 8")
     before = bench.rows(name)
-    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=size // 8)
+    action = bench.action(name, Cluster, "id", target_bytes=size // 8)
     assert bench.run(bench.request(name, action)).done
     assert bench.rows(name) == before
     assert sum(before.values()) == 1_600
@@ -98,7 +100,7 @@ def test_deleted_rows_do_not_count_for_the_number_of_files(bench: Bench) -> None
 def test_summary_names_plan_action_and_attempt(bench: Bench) -> None:
     name = bench.create("id bigint, s string, v bigint")
     _shuffled(bench, name, files=2, rows=10)
-    result = bench.run(bench.request(name, bench.action(name, ActionType.CLUSTER, "id")))
+    result = bench.run(bench.request(name, bench.action(name, Cluster, "id")))
     summary = dict(bench.table(name).currentSnapshot().summary())
     assert summary["layout.plan-id"] == "p-1"
     assert summary["layout.action-ids"] == "a01"
@@ -111,9 +113,7 @@ def test_hilbert_clusters_both_columns(bench: Bench) -> None:
     _shuffled(bench, name)
     before = bench.rows(name)
     size = sum(file.file_size_in_bytes for file in bench.files(name))
-    action = bench.action(
-        name, ActionType.CLUSTER, "id", "v", curve=HILBERT, target_bytes=size // 8
-    )
+    action = bench.action(name, Cluster, "id", "v", curve=Hilbert, target_bytes=size // 8)
     bench.run(bench.request(name, action, group_bytes=1))
     assert bench.rows(name) == before
     files = bench.files(name)
@@ -130,7 +130,7 @@ def test_bin_pack_merges_small_files(bench: Bench) -> None:
     name = bench.create("id bigint, s string, v bigint")
     _shuffled(bench, name, files=5, rows=20)
     before = bench.rows(name)
-    result = bench.run(bench.request(name, bench.action(name, ActionType.BIN_PACK)))
+    result = bench.run(bench.request(name, bench.action(name, BinPack)))
     assert bench.rows(name) == before
     assert len(bench.files(name)) == 1
     assert result.done

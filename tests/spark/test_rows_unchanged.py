@@ -10,7 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from reconciler.plan.actions.action import HILBERT, LEXICOGRAPHIC, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -80,21 +84,21 @@ class Case:
     files: tuple[tuple[tuple[str, ...], ...], ...]
     delete: str
     evolve: str
-    kind: ActionType
+    kind: type[Rewrite]
     key: tuple[str, ...]
-    curve: str
+    curve: type[Ordering]
     small_groups: bool
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     version = draw(st.sampled_from([1, 2, 3]))
-    kind = draw(st.sampled_from([ActionType.BIN_PACK, ActionType.CLUSTER, ActionType.RECLUSTER]))
-    curve = draw(st.sampled_from([LEXICOGRAPHIC, HILBERT]))
+    kind = draw(st.sampled_from([BinPack, Cluster, Recluster]))
+    curve = draw(st.sampled_from([Lexicographic, Hilbert]))
     names = draw(st.lists(st.sampled_from(KEYS), min_size=2, max_size=3, unique=True))
-    if kind is ActionType.BIN_PACK:
+    if kind is BinPack:
         key: tuple[str, ...] = ()
-        curve = LEXICOGRAPHIC
+        curve = Lexicographic
     else:
         key = tuple(f"{n} {draw(st.sampled_from(['asc', 'desc']))}" for n in names)
     files = draw(st.lists(st.lists(rows(), min_size=1, max_size=6), min_size=2, max_size=3))

@@ -11,8 +11,10 @@ from py4j.clientserver import JavaClient
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import MEMORY_COMMAND_NAME
 
-from reconciler.plan.actions.action import ActionType
-from reconciler.plan.standing import Validity
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.state import Validity
 from reconciler.spark import inputs, stage
 from reconciler.spark.scan import NO_DELETES, scan_tasks
 from tests.spark.tables import Bench
@@ -139,7 +141,7 @@ def test_files_are_described_whatever_became_of_their_spec(
     before = bench.rows(name)
     current = max(row.spec_id for row in files.values())
     inside = tuple(sorted(path for path, row in files.items() if row.spec_id == current))
-    action = bench.action(name, ActionType.CLUSTER, "id", inputs=inside, spec_id=current)
+    action = bench.action(name, Cluster, "id", inputs=inside, spec_id=current)
     assert bench.run(bench.request(name, action)).done
     assert bench.rows(name) == before
     assert len(bench.files(name)) == len(files) - len(inside) + 1
@@ -177,13 +179,13 @@ def test_tasks_are_staged_in_the_order_that_was_asked_for(bench: Bench) -> None:
         assert stage.read(bench.spark, "some-set").count() == sum(tasks[p].rows for p in wanted)
 
 
-@pytest.mark.parametrize("kind", [ActionType.CLUSTER, ActionType.BIN_PACK])
-def test_calls_to_the_jvm_do_not_grow_with_the_files(bench: Bench, kind: ActionType) -> None:
+@pytest.mark.parametrize("kind", [Cluster, BinPack])
+def test_calls_to_the_jvm_do_not_grow_with_the_files(bench: Bench, kind: type[Rewrite]) -> None:
     calls = []
     for files in (4, 4, 24):
         name = bench.create("id bigint, s string, v bigint")
         _files(bench, name, files)
-        key = ("id",) if kind is ActionType.CLUSTER else ()
+        key = ("id",) if kind is Cluster else ()
         action = bench.action(name, kind, *key, target_bytes=1 << 30)
         request = bench.request(name, action)
         with _counted() as sent:

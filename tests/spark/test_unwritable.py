@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.cluster import Cluster
 from reconciler.spark import commit
 from tests.spark.tables import Bench
 
@@ -42,7 +42,7 @@ def test_a_commit_that_cannot_be_written_ends_the_run_at_once(
     for number in range(4):
         bench.sql(f"INSERT INTO {bench.full(table)} VALUES ({number}), ({10 - number})")
     before = bench.rows(table)
-    request = bench.request(table, bench.action(table, ActionType.CLUSTER, "id"))
+    request = bench.request(table, bench.action(table, Cluster, "id"))
     with monkeypatch.context() as patch:
         unwritable = _Unwritable(bench.spark, message)
         patch.setattr(commit, "_rewrite_files", lambda *arguments: unwritable)

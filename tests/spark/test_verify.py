@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from reconciler.errors import VerificationError
-from reconciler.plan.actions.action import ActionType
+from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.spark import arrange, verify
 from tests.spark.tables import Bench
@@ -82,7 +82,7 @@ def test_tampered_output_is_not_committed(
     bench.sql(f"INSERT INTO {bench.full(name)} {ROWS}")
     before, head = bench.rows(name), bench.table(name).currentSnapshot().snapshotId()
     _tampered(monkeypatch, tamper)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "b"))
+    request = bench.request(name, bench.action(name, Cluster, "b"))
     with pytest.raises(VerificationError, match="verification of"):
         bench.run(request)
     assert bench.table(name).currentSnapshot().snapshotId() == head
@@ -95,7 +95,7 @@ def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.Monke
     name = bench.create("id bigint, a int")
     bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 1 FROM range(100)")
     _tampered(monkeypatch, _lose_a_row)
-    request = bench.request(name, bench.action(name, ActionType.CLUSTER, "id"), verify="Counts")
+    request = bench.request(name, bench.action(name, Cluster, "id"), verify="Counts")
     with pytest.raises(VerificationError, match="read 100 rows, wrote 99"):
         bench.run(request)
 
@@ -108,7 +108,7 @@ def sliced(bench: Bench, request: pytest.FixtureRequest) -> tuple[str, Execution
         rows = f"SELECT id * 2 + {part}, xxhash64(id) FROM range(0, 20000, 1, 1)"
         bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
     size = sum(int(file.file_size_in_bytes) for file in bench.files(name))
-    action = bench.action(name, ActionType.CLUSTER, "id", target_bytes=size // 2)
+    action = bench.action(name, Cluster, "id", target_bytes=size // 2)
     return name, bench.request(name, action, verify=request.param)
 
 

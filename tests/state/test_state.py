@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from reconciler.errors import BlockedError, UserError
-from reconciler.plan.actions.action import Action, ActionType
+from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import COMMITTED, UNKNOWN_OUTCOME, Intent, Outcome
 from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
@@ -212,7 +212,7 @@ def test_read_checks_come_back_in_order(store: StateStore) -> None:
 
 
 def plan(plan_id: str, policy: str = "hash") -> Plan:
-    action = Action(ActionType.BIN_PACK, inputs=("file:/t/x.parquet",))
+    action = BinPack(inputs=("file:/t/x.parquet",))
     return Plan(
         id=plan_id,
         catalog="warehouse",

@@ -15,20 +15,17 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, stored_columns
-from reconciler.plan.actions.action import HILBERT
 from reconciler.plan.grouping import arrival_order, places
+from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.read_cost import TableView
 from reconciler.table.borrowed_rows import moved, nearest
 from reconciler.table.filetable import Array, Bool, FileTable, Int64
-from reconciler.table.hilbert import hilbert_index
 from reconciler.table.sample import RowSample
-from reconciler.table.schema import SortColumn
 from reconciler.table.values import Kind
 
 MAX_POOL = 32_768
 """Maximum rows of one pool: more rows cost time and make no decision more precise."""
 
-HILBERT_BITS = 16
 FREQUENT = 0.01
 """A value with this share of the pool is sampled in every slice that holds it: no widening past
 it."""
@@ -136,30 +133,8 @@ def _pool_column(
     )  # fmt: skip
 
 
-def row_order(pool: Pool, key: Sequence[SortColumn], curve: str, chunk: Int64) -> Int64:
-    """Return the row numbers in the order a rewrite would write them; chunk: execution group per
-    row.
-
-    NULLs sort first when ascending and last when descending, NaN the other way, as in Spark. Rows
-    with equal keys, and all rows without a key, stay in order of arrival.
-    """
+def row_order(pool: Pool, ordering: Ordering, chunk: Int64) -> Int64:
+    """Row numbers in the order a rewrite would write them; chunk: execution group per row."""
     arrival = places(arrival_order(pool.files.path, pool.files.sequence))[pool.file]
-    if not key:
-        return np.lexsort((arrival, chunk))
-    ranks = [pool.columns[c.field_id].places for c in key]
-    if curve == HILBERT:
-        bits = min(HILBERT_BITS, 64 // len(key))
-        spread = np.stack([even_ranks(rank, bits) for rank in ranks])
-        return np.lexsort((arrival, hilbert_index(spread, bits), chunk))
-    signed = [
-        -rank if column.direction == "desc" else rank
-        for rank, column in zip(ranks, key, strict=True)
-    ]
-    return np.lexsort((arrival, *reversed(signed), chunk))
-
-
-def even_ranks(ranks: Int64, bits: int) -> Int64:
-    """Return ranks by row count, spread over the curve's grid; equal values stay equal."""
-    ordered = np.sort(ranks)
-    place = np.searchsorted(ordered, ranks, side="left")
-    return (place * ((1 << bits) - 1) // max(len(ranks) - 1, 1)).astype(np.int64)
+    ranks = [pool.columns[c.field_id].places for c in ordering.key]
+    return order_rows(ordering, ranks, arrival, chunk)

@@ -17,7 +17,7 @@ from reconciler.advisor.advice import DAY_MS, AdviceInput, Debt, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable
-from reconciler.plan.actions.action import Action
+from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.read_cost import read_shape, table_view
 from reconciler.table.filetable import Array

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.pool import HILBERT_BITS, even_ranks
-from reconciler.plan.actions.action import HILBERT, Action
-from reconciler.plan.grouping import extents, group_files, output_files
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.grouping import extents, output_files
+from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.read_cost import type_width
 from reconciler.table.column_bytes import RUN_BYTES
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
-from reconciler.table.hilbert import hilbert_index
 from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.sample import RowGroups, RowSample
-from reconciler.table.schema import PartitionSpec, Schema, SortColumn
+from reconciler.table.schema import PartitionSpec, Schema
 
 
 @dataclass(frozen=True)
@@ -146,42 +146,32 @@ class SimulatedTable:
 
     def apply(self, action: Action, now_ms: int) -> SimulatedTable:
         """Return the table after a rewrite. Rows are moved, never changed."""
-        if not action.type.rewrites:
+        if not isinstance(action, Rewrite):
             return self
         inputs = set(action.inputs)
         table = self.file_table()
         chosen = np.array([f.path in inputs for f in self.files], dtype=np.bool_)
         members = np.flatnonzero(chosen)
         files = table.take(members)
-        groups = group_files(
-            extents(files, action.key),
-            keyed=bool(action.key),
-            curve=action.curve,
-            target_bytes=action.target_bytes,
+        groups = action.ordering.groups(
+            extents(files, action.ordering.key), target_bytes=action.target_bytes
         )
         written: list[SimulatedFile] = []
         for group in groups.members:
             rows = np.concatenate([self.files[int(members[i])].rows for i in group])
-            ordered = rows[self._order(rows, action.key, action.curve)]
+            ordered = rows[self._order(rows, action.ordering)]
             written += self._cut(ordered, action, now_ms, self.written + len(written))
         kept = tuple(f for f, gone in zip(self.files, chosen, strict=True) if not gone)
         return replace(self, files=kept + tuple(written), written=self.written + len(written))
 
-    def _order(self, rows: Int64, key: tuple[SortColumn, ...], curve: str) -> Int64:
-        if not key:
-            return np.arange(len(rows))
+    def _order(self, rows: Int64, ordering: Ordering) -> Int64:
         ranks = [
             np.unique(self.values[c.field_id][rows], return_inverse=True)[1].reshape(-1)
-            for c in key
+            for c in ordering.key
         ]
-        if curve == HILBERT:
-            bits = min(HILBERT_BITS, 64 // len(key))
-            spread = np.stack([even_ranks(rank.astype(np.int64), bits) for rank in ranks])
-            return np.argsort(hilbert_index(spread, bits), kind="stable")
-        signed = [-r if c.direction == "desc" else r for r, c in zip(ranks, key, strict=True)]
-        return np.lexsort(tuple(reversed(signed)))
+        return order_rows(ordering, ranks, np.arange(len(rows)))
 
-    def _cut(self, rows: Int64, action: Action, now_ms: int, first: int) -> list[SimulatedFile]:
+    def _cut(self, rows: Int64, action: Rewrite, now_ms: int, first: int) -> list[SimulatedFile]:
         size = len(rows) * self.row_width
         count = int(output_files(size, action.target_bytes))
         edges = np.linspace(0, len(rows), count + 1).astype(np.int64)

@@ -23,8 +23,8 @@ from reconciler.advisor.simulate.stored import (
     stored_columns,
     written_share,
 )
-from reconciler.plan.actions.action import LEXICOGRAPHIC
 from reconciler.plan.grouping import output_files
+from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import (
     OPEN_BYTES,
     Demand,
@@ -38,7 +38,6 @@ from reconciler.table.column_bytes import RUN_BYTES, bytes_per_row
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.sample import RowSample
-from reconciler.table.schema import SortColumn
 from reconciler.table.values import Kind
 
 MAX_BOUNDED_GROUPS = 64
@@ -52,8 +51,7 @@ REPLICATES = 16
 class Rewrite:
     """How a group's rows would be written. chunk_of_file: execution group per file, int64."""
 
-    key: tuple[SortColumn, ...]
-    curve: str
+    ordering: Ordering
     target_bytes: int
     row_group_bytes: int
     chunk_of_file: Int64
@@ -81,7 +79,7 @@ class Outcome:
 def what_if(pool: Pool, rewrite: Rewrite, demands: Sequence[Demand]) -> Outcome:
     """Return the readings of every shape after the rewrite, from the sample."""
     chunk = rewrite.chunk_of_file[pool.file]
-    order = row_order(pool, rewrite.key, rewrite.curve, chunk)
+    order = row_order(pool, rewrite.ordering, chunk)
     view, cut = _simulated(pool, rewrite, order, pool.weight)
     readings = tuple(read_layout(view, d) for d in demands)
     return Outcome(readings, cut.files, "sampled", view, written_share=cut.share)
@@ -93,7 +91,7 @@ def with_replicates(
     """Return the same outcome with a seeded bootstrap of the sampled rows, which shows the sample's
     error."""
     chunk = rewrite.chunk_of_file[pool.file]
-    order = row_order(pool, rewrite.key, rewrite.curve, chunk)
+    order = row_order(pool, rewrite.ordering, chunk)
     random = np.random.default_rng(seed)
     written = outcome.view.files
     records = max(float(written.records.sum()), 1.0)
@@ -188,7 +186,7 @@ def _group_sizes(
     records = np.add.reduceat(rows, starts)
     if told is not None:
         return {field: width * records for field, width in told.widths.items()}
-    first = _lead(rewrite)
+    first = rewrite.ordering.lead
     lead = None if first is None else first.field_id
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
@@ -204,7 +202,7 @@ def _group_sizes(
                 pool.stored.columns[field],
                 each,
                 domain,
-                reordered=bool(rewrite.key) and field != lead,
+                reordered=bool(rewrite.ordering.key) and field != lead,
                 reach=_reach(pool, field, order, starts),
             )
         sizes[field] = width * records
@@ -281,7 +279,7 @@ def _slices(
     """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
     records = np.maximum(1, np.rint(np.add.reduceat(rows, starts))).astype(np.int64)
     size = np.maximum(1, np.rint(np.add.reduceat(rows, starts) * per_row)).astype(np.int64)
-    chunk, lead = rewrite.chunk_of_file[pool.file[order]], _lead(rewrite)
+    chunk, lead = rewrite.chunk_of_file[pool.file[order]], rewrite.ordering.lead
     columns = {}
     for field, column in pool.columns.items():
         direction = lead.direction if lead is not None and lead.field_id == field else ""
@@ -337,11 +335,6 @@ def _slice_bounds(
     )  # fmt: skip
 
 
-def _lead(rewrite: Rewrite) -> SortColumn | None:
-    """Return the column in whose order the slices follow each other."""
-    return rewrite.key[0] if rewrite.key and rewrite.curve == LEXICOGRAPHIC else None
-
-
 def _without_nans(groups: FileTable, files: FileTable, owner: Int64) -> FileTable:
     """Return the row groups as footers describe them: Parquet has no NaN counts, only manifests
     have."""
@@ -395,9 +388,9 @@ def bound_what_if(files: FileTable, rewrite: Rewrite, demands: Sequence[Demand])
     after them. Other columns keep the group's bounds. None if nothing can be proved: a Hilbert
     curve, a column without bounds or NULL counts, or rows of several groups that mix.
     """
-    if rewrite.curve != LEXICOGRAPHIC or not rewrite.key:
+    if rewrite.ordering.lead is None:
         return None
-    lead = files.columns.get(rewrite.key[0].field_id)
+    lead = files.columns.get(rewrite.ordering.lead.field_id)
     if lead is None or not lead.bounded.all() or (lead.nulls < 0).any() or len(files) == 0:
         return None
     chunks = np.unique(rewrite.chunk_of_file)
@@ -419,7 +412,8 @@ def _bounded_outputs(files: FileTable, rewrite: Rewrite) -> TableView:
     size = int(files.live_bytes.sum())
     count = int(output_files(size, rewrite.target_bytes))
     edges = np.linspace(0.0, float(live.sum()), count + 1)
-    lead = rewrite.key[0].field_id
+    assert rewrite.ordering.lead is not None
+    lead = rewrite.ordering.lead.field_id
     columns = {}
     for field, column in files.columns.items():
         whole = bool(column.bounded.all())

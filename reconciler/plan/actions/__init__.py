@@ -1,0 +1,26 @@
+"""The kinds of action: a module each, listed once here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
+
+KINDS: Mapping[str, type[Action]] = {
+    kind.kind: kind for kind in (SetProperties, SetSortOrder, BinPack, Cluster, Recluster)
+}
+
+
+def action_from_canonical(body: Mapping[str, Any]) -> Action:
+    """Inverse of `Action.canonical`. Raises KeyError, TypeError or ValueError on a foreign
+    document."""
+    kind = KINDS.get(body["type"])
+    if kind is None:
+        raise ValueError(f"{body['type']!r} is not a type of action")
+    return kind.from_canonical(body)

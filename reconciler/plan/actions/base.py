@@ -1,0 +1,60 @@
+"""What every kind of action has in common: the one idea of "work" of plan, approval and execution.
+
+A kind is one frozen dataclass in a module of its own beside this one, an entry in
+`plan.actions.KINDS`, and one executor on the Spark side (`spark.actions`). Nothing else asks of
+which kind an action is: it asks the action.
+
+The canonical form (definitions: Plan) is RFC 8785 JSON with default fields omitted; it has no
+floats, no predictions and no snapshot, so that an append does not change a plan's identity.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from reconciler.plan.actions.state import ActionState, Facts
+from reconciler.table.schema import PartitionSpec, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Action(ABC):
+    """One unit of planned work on one (spec id, partition), or one metadata change."""
+
+    kind: ClassVar[str]
+    """What plan documents, the ledger and status call it."""
+    verb: ClassVar[str]
+    """What plans, progress lines and refusals call it."""
+    work: ClassVar[str | None] = None
+    """How the throughput model groups it: "pack" | "sort"; None where no data file is rewritten."""
+    rests_on_workload: ClassVar[bool] = False
+    """Whether only recorded queries speak for it."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Content files (data files, delete files) that it replaces: the manifests' strings
+        verbatim, sorted."""
+        return ()
+
+    def without_files(self) -> Self:
+        """The same kind of work, without what it takes to carry it out: kept for long."""
+        return self
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """JSON-able form, fields equal to their default omitted, no floats."""
+
+    @classmethod
+    @abstractmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        """Inverse of `canonical`. Raises KeyError or ValueError on a foreign document."""
+
+    @abstractmethod
+    def judge(self, facts: Facts) -> ActionState:
+        """Whether it is pending, done or lost (definitions: "Validity is per action")."""
+
+    @abstractmethod
+    def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
+        """`recluster by l_shipdate, month=2026-09`, as plans list it."""

@@ -1,0 +1,99 @@
+"""Actions that rewrite data files of one (spec id, partition) in some ordering: the common part."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import PARTLY, ActionState, Facts, Validity
+from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
+from reconciler.plan.reasons import partition_text
+from reconciler.table.schema import PartitionSpec, Schema
+from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite(Action, ABC):
+    """partition: values of the spec's fields in their domain, () when unpartitioned.
+    target_bytes, row_group_bytes: data file and row group size to write; 0 = the table's own.
+    """
+
+    spec_id: int = 0
+    partition: tuple[Scalar | None, ...] = ()
+    ordering: Ordering = ARRIVAL
+    target_bytes: int = 0
+    row_group_bytes: int = 0
+    inputs: tuple[str, ...] = ()
+
+    work: ClassVar[str | None] = "sort"
+    by: ClassVar[str] = " by "
+    least_inputs: ClassVar[int] = 1
+    """Files without which nothing is left to do."""
+
+    def without_files(self) -> Self:
+        return type(self)(spec_id=self.spec_id)
+
+    def canonical(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"type": self.kind, "specId": self.spec_id}
+        if self.partition:
+            body["partition"] = [encode_partition_value(v) for v in self.partition]
+        body["inputs"] = sorted(self.inputs)
+        body |= self.ordering.canonical()
+        if self.target_bytes:
+            body["targetBytes"] = self.target_bytes
+        if self.row_group_bytes:
+            body["rowGroupBytes"] = self.row_group_bytes
+        return body
+
+    @classmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        return cls(
+            spec_id=body.get("specId", 0),
+            partition=tuple(decode_partition_value(v) for v in body.get("partition", [])),
+            ordering=ordering_from_canonical(body),
+            target_bytes=body.get("targetBytes", 0),
+            row_group_bytes=body.get("rowGroupBytes", 0),
+            inputs=tuple(body.get("inputs", [])),
+        )
+
+    def judge(self, facts: Facts) -> ActionState:
+        standing = tuple(
+            sorted(p for p in self.inputs if p in facts.live and p not in facts.changed)
+        )
+        gone = sum(path not in facts.live for path in self.inputs)
+        touched = len(self.inputs) - gone - len(standing)
+        too_few = len(standing) < self.least_inputs
+        if len(standing) == len(self.inputs):
+            return ActionState(Validity.PENDING, standing)
+        if facts.done and not touched:
+            if too_few:
+                return ActionState(Validity.DONE, why="committed")
+            return ActionState(Validity.PENDING, standing, PARTLY)
+        replaced = gone and not facts.done
+        why = [f"{gone} of {len(self.inputs)} inputs were replaced"] if replaced else []
+        why += [f"rows of {touched} inputs were deleted since"] if touched else []
+        return ActionState(Validity.LOST, () if too_few else standing, ", ".join(why))
+
+    @classmethod
+    def title(cls, ordering: Ordering, schema: Schema) -> str:
+        """`recluster by l_shipdate`, `bin-pack in order of a`, `bin-pack`."""
+        text = ordering.text(schema)
+        return cls.verb + (cls.by + text if text else "")
+
+    def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
+        spec = specs.get(self.spec_id)
+        place = partition_text(spec, self.partition, schema) if spec else ""
+        return self.title(self.ordering, schema) + (f", {place}" if place else "")
+
+    def layout(self) -> str:
+        """Names what it makes of any files, 16 hex digits: equal for two actions of one partition
+        with the same ordering and sizes, whatever their inputs."""
+        body = self.canonical()
+        del body["type"], body["inputs"]
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,79 @@
+"""The table's sort order set to the declared key, by which every writer then sorts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.plan.ordering import Lexicographic
+from reconciler.table.schema import PartitionSpec, Schema, SortColumn
+
+
+@dataclass(frozen=True, slots=True)
+class SetSortOrder(Action):
+    """key: the wanted order. old: the order that it replaces, a term per sort field (`sort_term`),
+    () when unsorted."""
+
+    key: tuple[SortColumn, ...] = ()
+    old: tuple[str, ...] = ()
+
+    kind: ClassVar[str] = "SetSortOrder"
+    verb: ClassVar[str] = "set"
+
+    def canonical(self) -> dict[str, Any]:
+        body = {"type": self.kind, **Lexicographic(self.key).canonical()}
+        if self.old:
+            body["orderOld"] = list(self.old)
+        return body
+
+    @classmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        key = tuple(SortColumn(c["fieldId"], c["direction"]) for c in body.get("key", []))
+        return cls(key=key, old=tuple(body.get("orderOld", [])))
+
+    def judge(self, facts: Facts) -> ActionState:
+        if has_order(facts.sort_terms, self.key):
+            return ActionState(Validity.DONE, why="the sort order is set")
+        if facts.sort_terms != self.old:
+            return ActionState(Validity.LOST, why="the sort order was changed by someone else")
+        return ActionState(Validity.PENDING)
+
+    def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
+        key = Lexicographic(self.key).text(schema)
+        return f"{self.verb} sort order {key} (every writer will sort by it)"
+
+
+def sort_term(transform: str, field_id: int, direction: str, null_order: str) -> str:
+    """One field of a sort order in canonical form: "bucket[16](4) asc nulls-first".
+
+    It holds no name of a column: renaming one changes no order.
+    """
+    nulls = null_order.lower().replace("_", "-").replace(" ", "-")
+    return f"{transform}({field_id}) {direction.lower()} {nulls}"
+
+
+def wanted_terms(key: Sequence[SortColumn]) -> tuple[str, ...]:
+    """The terms of the sort order that the action sets: NULLs where Spark puts them."""
+    return tuple(
+        sort_term(
+            "identity", column.field_id, column.direction,
+            "nulls-last" if column.direction == "desc" else "nulls-first",
+        )
+        for column in key
+    )  # fmt: skip
+
+
+def identity_columns(terms: Sequence[str]) -> tuple[tuple[str, str], ...] | None:
+    """(field, direction) of an order of plain columns, None where one is transformed."""
+    if not all(term.startswith("identity(") for term in terms):
+        return None
+    parts = (term.split(" ") for term in terms)
+    return tuple((field, direction) for field, direction, _ in parts)
+
+
+def has_order(terms: Sequence[str], key: Sequence[SortColumn]) -> bool:
+    """Whether a table of these terms is sorted as wanted; NULLs may go anywhere."""
+    return identity_columns(terms) == identity_columns(wanted_terms(key))

@@ -1,0 +1,55 @@
+"""How an action stands, and what that is judged by.
+
+One judgement for the planner, the CLI, the operator, the driver and the executor: the planner's
+side takes the facts from an observation, the executor from what the JVM reads of the live table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Validity(StrEnum):
+    PENDING = "pending"
+    DONE = "done"
+    LOST = "lost"
+
+
+PARTLY = "partly committed"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionState:
+    """standing: the inputs that can still be rewritten: live, and without new deletes; sorted.
+    An approval covers an action on a part of its inputs, so that an execution goes on with them
+    although the action as planned is lost.
+    why: for people; "" for a pending action that nothing has touched.
+    """
+
+    validity: Validity
+    standing: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether a commit of ours carries the action, completely or for a part of its inputs."""
+        partly = self.validity is Validity.PENDING and self.why == PARTLY
+        return self.validity is Validity.DONE or partly
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an action is judged by.
+
+    done: the head's ancestors carry its id. live: content files of the head, at least those of the
+    action. changed: its inputs with deletes that the plan does not know. properties: the table's.
+    sort_terms: the table's sort order (set_sort_order.sort_term).
+    """
+
+    done: bool = False
+    live: Collection[str] = ()
+    changed: Collection[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sort_terms: tuple[str, ...] = ()

@@ -1,0 +1,197 @@
+"""Orderings: in which order a rewrite writes rows, and what follows from that.
+
+An ordering knows its canonical form, how sampled rows sort by it, which files must be rewritten
+together for it to hold, and how people read it. The Spark side registers its sort columns by type
+(`spark.arrange`). A new ordering is a class here, an entry in ORDERINGS, and that registration.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.plan import grouping
+from reconciler.plan.grouping import Extents, Grouping
+from reconciler.table.filetable import Int64
+from reconciler.table.hilbert import hilbert_index
+from reconciler.table.schema import Schema, SortColumn
+
+HILBERT_BITS = 16
+"""Most bits of a rank along one column; all columns together have 64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering(ABC):
+    """key: the columns that decide the order; () where none does."""
+
+    key: tuple[SortColumn, ...] = ()
+
+    name: ClassVar[str]
+    """What policies and plans call it."""
+
+    @property
+    def lead(self) -> SortColumn | None:
+        """The column in whose order the output files follow each other, None where none does."""
+        return None
+
+    def canonical(self) -> dict[str, Any]:
+        """Its part of an action's canonical form; a Lexicographic ordering is its key."""
+        if not self.key:
+            return {}
+        return {"key": [{"fieldId": c.field_id, "direction": c.direction} for c in self.key]}
+
+    def text(self, schema: Schema) -> str:
+        """`l_shipdate`, `a, b desc` or `Hilbert(a, b)`, as plans print it."""
+        return ", ".join(
+            schema.name_of(column.field_id) + (" desc" if column.direction == "desc" else "")
+            for column in self.key
+        )
+
+    @abstractmethod
+    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+        """What rows are sorted by, the most significant first; rows of equal values stay in order
+        of arrival. ranks: per key column, int64[rows]."""
+
+    def groups(
+        self,
+        files: Extents,
+        *,
+        target_bytes: int,
+        merge_bytes: int | None = None,
+        max_bytes: int = grouping.MAX_GROUP_BYTES,
+    ) -> Grouping:
+        """Groups of files in key order, the files of each in order of arrival; every file is in
+        exactly one.
+
+        merge_bytes: neighbouring groups are not merged beyond it, PACK_TARGETS targets by default.
+        max_bytes: a larger group is cut in order of key midpoints.
+        """
+        merge = grouping.PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
+        together = self._together(files, merge, target_bytes)
+        return grouping.as_arrived(grouping.bounded(together, files, max_bytes), files)
+
+    @abstractmethod
+    def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
+        """The files that have to be rewritten together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival(Ordering):
+    """Rows stay in the order in which they arrived: files are merged, not sorted."""
+
+    name: ClassVar[str] = "Arrival"
+
+    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+        return ()
+
+    def groups(
+        self,
+        files: Extents,
+        *,
+        target_bytes: int,
+        merge_bytes: int | None = None,
+        max_bytes: int = grouping.MAX_GROUP_BYTES,
+    ) -> Grouping:
+        """Runs of files in order of arrival."""
+        merge = grouping.PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
+        return self._together(files, merge, target_bytes)
+
+    def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
+        return grouping.runs(files, merge_bytes, target_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicographic(Ordering):
+    """Sorted by the first column of the key, then by the second, and so on.
+
+    NULLs sort first when ascending and last when descending, NaN the other way, as in Spark.
+    """
+
+    name: ClassVar[str] = "Lexicographic"
+
+    @property
+    def lead(self) -> SortColumn | None:
+        return self.key[0]
+
+    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+        return tuple(
+            -rank if column.direction == "desc" else rank
+            for rank, column in zip(ranks, self.key, strict=True)
+        )
+
+    def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
+        """Files whose key ranges overlap; small neighbours are merged."""
+        small = min(grouping.SMALL_SHARE * target_bytes, merge_bytes)
+        return grouping.merged(grouping.overlapping(files), files.bytes, merge_bytes, small)
+
+
+@dataclass(frozen=True, slots=True)
+class Hilbert(Ordering):
+    """Along the Hilbert curve over the ranks of two or more columns.
+
+    Over ranks, not values: columns of unequal width would let one column decide the curve alone.
+    """
+
+    name: ClassVar[str] = "Hilbert"
+
+    def canonical(self) -> dict[str, Any]:
+        return {**Ordering.canonical(self), "curve": self.name}
+
+    def text(self, schema: Schema) -> str:
+        return f"{self.name}({Ordering.text(self, schema)})"
+
+    def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
+        bits = min(HILBERT_BITS, 64 // len(self.key))
+        spread = np.stack([_even_ranks(rank, bits) for rank in ranks])
+        return (hilbert_index(spread, bits),)
+
+    def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
+        """Every file may overlap every other along the curve."""
+        return grouping.whole(files)
+
+
+ARRIVAL = Arrival()
+ORDERINGS: Mapping[str, type[Ordering]] = {
+    ordering.name: ordering for ordering in (Lexicographic, Hilbert)
+}
+"""The orderings that a policy may name."""
+
+
+def ordering_of(name: str, key: Sequence[SortColumn]) -> Ordering:
+    """The ordering of that name by the key; Arrival without a key. KeyError: no such ordering."""
+    return ORDERINGS[name](tuple(key)) if key else ARRIVAL
+
+
+def best_of(key: Sequence[SortColumn]) -> Ordering:
+    """A key of several columns is served by a Hilbert curve, one column by a sort."""
+    return Hilbert(tuple(key)) if len(key) > 1 else ordering_of(Lexicographic.name, key)
+
+
+def ordering_from_canonical(body: Mapping[str, Any]) -> Ordering:
+    """Inverse of `Ordering.canonical`. Raises KeyError on a foreign document."""
+    key = tuple(SortColumn(c["fieldId"], c["direction"]) for c in body.get("key", []))
+    return ordering_of(body.get("curve", Lexicographic.name), key)
+
+
+def order_rows(
+    ordering: Ordering, ranks: Sequence[Int64], arrival: Int64, chunk: Int64 | None = None
+) -> Int64:
+    """Row numbers in the order a rewrite writes them, int64[rows].
+
+    ranks: per key column, int64[rows]. arrival: place of each row in order of arrival. chunk: the
+    execution group of each row, in whose order the groups are written.
+    """
+    first = () if chunk is None else (chunk,)
+    return np.lexsort((arrival, *reversed(ordering.sort_keys(ranks)), *first)).astype(np.int64)
+
+
+def _even_ranks(ranks: Int64, bits: int) -> Int64:
+    """Ranks by row count, spread over the curve's grid; equal values stay equal."""
+    ordered = np.sort(ranks)
+    place = np.searchsorted(ordered, ranks, side="left")
+    return (place * ((1 << bits) - 1) // max(len(ranks) - 1, 1)).astype(np.int64)
