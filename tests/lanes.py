@@ -19,7 +19,7 @@ Lane = tuple[str, ...]
 
 _HERE = Path(__file__).parent
 _QUICK = "not spark and not cluster and not s3 and not faults"
-_DECISIONS = ("advisor", "api", "core", "workload_log")
+_DECISIONS = ("advisor", "api", "plan", "queries", "table", "workload_log")
 
 
 def lanes(part: str) -> dict[str, Lane]:
