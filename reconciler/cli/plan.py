@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from reconciler.loop.step import Step, TableState
     from reconciler.plan.budget import BudgetState
     from reconciler.plan.gate import Gate
+    from reconciler.render.against import Against
 
     Planned = tuple[Step, Proposal, Gate]
 
@@ -67,6 +68,14 @@ def register(app: typer.Typer) -> None:
         refresh: Annotated[
             bool, typer.Option("--refresh", help="Replace the frozen plan, if any, by a new one.")
         ] = False,
+        base: Annotated[
+            Path | None,
+            typer.Option(
+                "--base",
+                metavar="FILE",
+                help="With -o markdown: compare with this output of `plan -o json`.",
+            ),
+        ] = None,
         show_literals: ShowLiterals = False,
         detailed_exitcode: Annotated[
             bool, typer.Option("--detailed-exitcode", help="Exit 2 when there is work to do.")
@@ -80,6 +89,7 @@ def register(app: typer.Typer) -> None:
         from reconciler.cli.targets import select as choose
         from reconciler.errors import UserError
 
+        against = _base_of(base, output)
         chosen = choose(
             table, file or [], catalog, include=select or (), exclude=exclude or (),
             timeout=timeout,
@@ -117,7 +127,7 @@ def register(app: typer.Typer) -> None:
         options = "".join(f" -f {shlex.quote(str(path))}" for path in file or ())
         _print(
             planned, failed, output, detailed,
-            verbose=verbose, saved=out, uris=uris, options=options,
+            verbose=verbose, saved=out, uris=uris, options=options, against=against,
         )  # fmt: skip
         if failed:
             raise typer.Exit(max(error.exit_code for _, error in failed))
@@ -125,6 +135,21 @@ def register(app: typer.Typer) -> None:
             from reconciler.errors import EXIT_CHANGES
 
             raise typer.Exit(EXIT_CHANGES)
+
+
+def _base_of(base: Path | None, output: Output) -> Against | None:
+    """Return the plans to compare with. Raises UserError before anything is planned."""
+    from reconciler.errors import UserError
+    from reconciler.render.against import read_base
+
+    if base is None:
+        return None
+    if output is not Output.MARKDOWN:
+        raise UserError(
+            f"--base compares in Markdown only, and the output is {output.value}",
+            do="add -o markdown, or leave out --base",
+        )
+    return read_base(base)
 
 
 def _plan_all(
@@ -219,6 +244,7 @@ def _print(
     saved: Path | None,
     uris: Mapping[str, str],
     options: str,
+    against: Against | None,
 ) -> None:
     from reconciler.loop.remaining import progress
 
@@ -236,8 +262,10 @@ def _print(
             {**budgeted(proposal, gate), "digest": proposal.plan.digest()}
             for _, proposal, gate in planned
         ]
+        if against is not None:
+            against = against.beside(bodies, [name for name, _ in named])
         approvals = [_approval(*item, uris) for item in planned]
-        typer.echo(render_plans(bodies, named, approvals), nl=False)
+        typer.echo(render_plans(bodies, named, approvals, against), nl=False)
     elif output is Output.NAME:
         for document in documents:
             typer.echo(document["planId"])
@@ -277,10 +305,7 @@ def _approval(step: Step, proposal: Proposal, gate: Gate, uris: Mapping[str, str
     """Return how the plan can be approved, for a pull request."""
     text = f"Approval: {approval_line(step, gate)}."
     if proposal.plan.id in uris:
-        text += (
-            f" Published; to approve it, add `- {proposal.plan.id}` under "
-            "`spec.approval.approvedPlans`."
-        )
+        text += " Published."
     return text
 
 

@@ -7,11 +7,14 @@ comment: tables are cut and the omitted rows counted; the headline is never cut.
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, cpu, duration, iec, percent
 from reconciler.plan.rejected import told_together
+from reconciler.render.against import Against, Change
 
 MAX_CHARACTERS = 60_000
 _ROW_LIMITS = (10_000, 300, 100, 40, 15, 5)
@@ -21,51 +24,58 @@ _TABLES = (500, 200, 80, 25)
 Document = Mapping[str, Any]
 
 
-def render_plan(document: Document, approval: str = "") -> str:
+def render_plan(document: Document, approval: str = "", against: Against | None = None) -> str:
     """Return one plan. document: with its `digest`, and with the lines of its budgets as evidence;
-    approval: who may approve it, one sentence."""
+    approval: who may approve it, one sentence; against: how it differs from the base's plan."""
     for limit in _ROW_LIMITS:
-        text = _plan(document, approval, limit)
+        text = _plan(document, approval, against, limit)
         if len(text) <= MAX_CHARACTERS:
             return text
-    return _plan(document, approval, 1, details=False)
+    return _plan(document, approval, against, 1, details=False)
 
 
 def render_plans(
     documents: Sequence[Document],
     failed: Sequence[tuple[str, str]] = (),
     approvals: Sequence[str] = (),
+    against: Against | None = None,
 ) -> str:
     """Return many plans: a table with a line each, the largest first; converged ones as one count.
 
-    failed: (table, message) of tables that could not be planned. approvals: per document.
+    failed: (table, message) of tables that could not be planned. approvals: per document. against:
+    how the plans differ from those of the base, if a base is given.
     """
     told = dict(zip((document["planId"] for document in documents), approvals, strict=False))
-    if len(documents) == 1 and not failed:
-        return render_plan(documents[0], told.get(documents[0]["planId"], ""))
+    if len(documents) == 1 and not failed and not (against and against.elsewhere(documents)):
+        return render_plan(documents[0], told.get(documents[0]["planId"], ""), against)
     busy = sorted(
         (document for document in documents if document["actions"]),
         key=lambda document: (-_rewritten(document), table_name(document)),
     )
     converged = len(documents) - len(busy)
     for limit, tables in zip(_ROW_LIMITS[1:], (*_TABLES, 5), strict=True):
-        text = _plans(busy, told, converged, failed, limit, tables)
+        text = _plans(busy, told, converged, failed, against, limit, tables)
         if len(text) <= MAX_CHARACTERS:
             return text
-    return _plans(busy, told, converged, failed, 1, 5, details=False)
+    return _plans(busy, told, converged, failed, against, 1, 5, details=False)
 
 
 def table_name(document: Document) -> str:
     return ".".join([document["catalog"], *document["table"]])
 
 
-def _plan(document: Document, approval: str, limit: int, details: bool = True) -> str:
+def _plan(
+    document: Document, approval: str, against: Against | None, limit: int, details: bool = True
+) -> str:
     name, digest = table_name(document), document.get("digest", "")
     marker = f"<!-- layoutctl:plan {_comment(_clip(name))} {document['planId']} {digest}".rstrip()
-    parts = [f"{marker} -->", f"### {_text(name)}: {_headline(document)}", *_body(document, limit)]
+    parts = [f"{marker} -->", f"### {_text(name)}: {_headline(document)}"]
+    if against is not None:
+        parts.append(f"**Against the base:** {_AGAINST[against.of(document)]}.")
+    parts += _body(document, limit)
     if details:
         parts += _details(document, limit)
-    parts.append(_identity(document, approval))
+    parts += [_identity(document, approval), _ids([document] if document["actions"] else [], 1)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -74,6 +84,7 @@ def _plans(
     approvals: Mapping[str, str],
     converged: int,
     failed: Sequence[tuple[str, str]],
+    against: Against | None,
     limit: int,
     tables: int,
     details: bool = True,
@@ -85,9 +96,25 @@ def _plans(
         + (f", {count(len(failed))} failed" if failed else ""),
     ]
     if busy:
-        rows = [_table_row(document) for document in busy]
-        heads = ("Table", "Actions", "Rewrite", "CPU", "Reads", "Pays back in", "Plan")
-        parts.append(_table(heads, "llrrrrl", rows, tables))
+        parts.append(_sums(busy, len(busy) + converged + len(failed)))
+    if against is not None:
+        parts.append(_against(busy, against, tables))
+    if busy:
+        rows = [_table_row(document, against) for document in busy]
+        heads: tuple[str, ...] = (
+            "Table",
+            "Actions",
+            "Rewrite",
+            "CPU",
+            "Reads",
+            "Pays back in",
+            "Plan",
+        )
+        sides = "llrrrrl"
+        if against is not None:
+            heads, sides = ("Table", "Against base", *heads[1:]), "l" + sides
+        parts.append(_table(heads, sides, rows, tables))
+        parts.append(_ids(busy, tables))
     if failed:
         rows = [[_text(name), _text(message)] for name, message in failed]
         parts.append(_table(("Not planned", "Why"), "ll", rows, tables))
@@ -102,15 +129,80 @@ def _plans(
 def _folded(document: Document, approval: str, limit: int) -> str:
     parts = [*_body(document, limit), *_details(document, limit), _identity(document, approval)]
     body = "\n\n".join(part for part in parts if part)
-    title = f"{_text(table_name(document))}: {_headline(document)}"
-    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+    title = f"{table_name(document)}: {_headline(document)}"
+    return f"<details><summary>{_plain(title)}</summary>\n\n{body}\n\n</details>"
 
 
-def _table_row(document: Document) -> list[str]:
+_AGAINST: Mapping[Change, str] = {
+    Change.NEW: "new, the base plans nothing here",
+    Change.CHANGED: "changed, the base plans other work here",
+    Change.SAME: "same as the base",
+    Change.GONE: "gone, only the base plans work here",
+    Change.NOTHING: "nothing to do on either side",
+    Change.UNKNOWN: "unknown, the base could not be planned here",
+}
+
+
+def _against(busy: Sequence[Document], against: Against, limit: int) -> str:
+    """Return how many tables the change affects, and the names of those whose work it removes."""
+    gone = against.gone
+    found = [against.of(document) for document in busy] + [Change.GONE] * len(gone)
+    parts = [f"{count(found.count(each))} {each.value}" for each in Change if each in found]
+    text = f"**Against the base:** {', '.join(parts) or 'nothing to do on either side'}."
+    if not gone:
+        return text
+    rows = [[_text(name), iec(size) if size else "metadata only"] for name, size in gone]
+    return text + "\n\n" + _table(("Gone: only the base plans it", "Rewrite"), "lr", rows, limit)
+
+
+def _sums(busy: Sequence[Document], tables: int) -> str:
+    """Return the totals over all plans. Reads are summed where recorded queries give them."""
+    files = [
+        sum(item["predicted"].get(key, 0) for document in busy for item in document["actions"])
+        for key in ("filesIn", "filesOut")
+    ]
+    cpu_millis = sum(
+        item["predicted"].get("cpuMillis", 0) for document in busy for item in document["actions"]
+    )
+    reads = [line for line in (_total(document, "read /") for document in busy) if line]
+    known = [line for line in reads if line.get("after") is not None]
+    read = "-"
+    if known:
+        read = " -> ".join(iec(sum(line[key] for line in known)) for key in ("now", "after"))
+        if len(known) < len(busy):
+            read += f" (known for {count(len(known))} of {count(len(busy))} tables)"
+    heads = ("Tables with changes", "Files", "Rewrite", "CPU", "Recorded queries read")
+    row = [
+        f"{count(len(busy))} of {count(tables)}",
+        f"{count(files[0])} -> {count(files[1])}" if files[0] else "-",
+        iec(sum(map(_rewritten, busy))) if files[0] else "metadata only",
+        cpu(cpu_millis / 1000),
+        read,
+    ]
+    return _table(heads, "rrrrr", [row], 1)
+
+
+def _ids(busy: Sequence[Document], limit: int) -> str:
+    """Return the plan ids as one block that can be pasted into a policy."""
+    if not busy:
+        return ""
+    shown = [
+        f"- {document['planId']}  # {_line(table_name(document))}" for document in busy[:limit]
+    ]
+    block = "\n".join(("```yaml", "approvedPlans:", *shown, "```"))
+    text = f"To approve, put under `spec.approval` of the policy:\n\n{block}"
+    if len(busy) > limit:
+        text += f"\n\n{count(len(busy) - limit)} more {_plural(len(busy) - limit, 'row')} cut."
+    return text
+
+
+def _table_row(document: Document, against: Against | None) -> list[str]:
     cost = document["evidence"].get("cost") or {}
     read = _total(document, "read /")
+    marked = [] if against is None else [against.of(document).value]
     return [
         _text(table_name(document)),
+        *marked,
         _text("; ".join(_labels(document))),
         iec(_rewritten(document)) if _rewritten(document) else "metadata only",
         cpu((cost.get("cpuMillis") or 0) / 1000),
@@ -373,21 +465,35 @@ def _plural(number: int, noun: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text on one line that Markdown and HTML do not change."""
-    line = " ".join(_clip(text).split())
-    return "".join(_ESCAPES.get(letter, letter) for letter in line)
+    """Return text on one line that Markdown and HTML do not change. Paired backticks stay a code
+    span."""
+    parts = _SPAN.split(_line(text))
+    return "".join(
+        part if number % 2 else "".join(_ESCAPES.get(letter, letter) for letter in part)
+        for number, part in enumerate(parts)
+    )
 
 
+_SPAN = re.compile(r"(`[^`|<>&\\]+`)")
 _ESCAPES: Mapping[str, str] = {
-    "&": "&amp;", "<": "&lt;", ">": "&gt;",
-    **{letter: "\\" + letter for letter in "\\|*_`[]~@#$"},
+    "&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "&#96;",
+    **{letter: "\\" + letter for letter in "\\|*_[]~@#$"},
 }  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """Return text for a `<summary>`, where HTML is read and Markdown is not."""
+    return html.escape(_line(text), quote=False)
+
+
+def _line(text: str) -> str:
+    return " ".join(_clip(text).split())
 
 
 def _code(text: str) -> str:
     """Return text in a code span for a table cell: pipes escaped, backticks fenced by longer
     ones."""
-    line = " ".join(_clip(text).split()).replace("|", "\\|")
+    line = _line(text).replace("|", "\\|")
     fence = "`" * (1 + max(_runs(line), default=0))
     pad = " " if "`" in line or not line else ""
     return f"{fence}{pad}{line}{pad}{fence}"

@@ -178,11 +178,11 @@ spec:
 """
 
 
-def run_plan(directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_plan(directory: Path, *base: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """In a directory with layouts/, with a SQLite catalog there."""
     programs = Path(sys.executable).parent
     return subprocess.run(
-        ["sh", str(RECIPE / "plan.sh"), "layouts", "out"],
+        ["sh", str(RECIPE / "plan.sh"), "layouts", "out", *base],
         cwd=directory,
         env={
             **os.environ,
@@ -223,6 +223,22 @@ def test_the_plan_begins_with_the_line_that_the_comment_is_found_by(tmp_path: Pa
     text = (tmp_path / "out" / "plan.md").read_text()
     assert text.startswith(MARKER)
     assert "sales.orders" in text
+
+
+def test_the_comment_says_what_the_change_does_against_its_base(tmp_path: Path) -> None:
+    for name in ("layouts", "base"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sales.yaml").write_text(POLICY)
+    small_files(tmp_path)
+    said = {}
+    for base in ("base", "nowhere"):
+        done = run_plan(tmp_path, base)
+        assert done.returncode == 0, done.stderr
+        said[base] = (tmp_path / "out" / "plan.md").read_text()
+    assert "**Against the base:** same" in said["base"]
+    assert "**Against the base:** new" in said["nowhere"]
+    (tmp_path / "base" / "sales.yaml").write_text("kind: [")
+    assert run_plan(tmp_path, "base").returncode == 1
 
 
 def test_a_wrong_document_fails_the_step_before_anything_is_planned(tmp_path: Path) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from documents import plan, shape
 
+from reconciler.errors import UserError
+from reconciler.render.against import Against, read_base
 from reconciler.render.markdown import MAX_CHARACTERS, render_plan, render_plans
 
 
@@ -107,9 +113,8 @@ def test_budgets_and_digest_are_said_outside_the_fold() -> None:
     text = render_plan({**plan(), "digest": digest}, "Approval: Manual, not approved.")
     visible = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
     assert "**Budget** daily: needs 128.0 MiB; 500.0 of 500.0 GiB left in 24 h." in visible
-    assert visible.rstrip().endswith(
-        f"Plan `p-3f9a1c0b77de4c21a0be`, digest `{digest}`. Approval: Manual, not approved."
-    )
+    identity = f"Plan `p-3f9a1c0b77de4c21a0be`, digest `{digest}`. Approval: Manual, not approved."
+    assert identity in visible
 
 
 def test_every_plan_of_many_tables_names_its_digest_budgets_and_approval() -> None:
@@ -142,3 +147,101 @@ def test_actions_whose_names_hold_commas_are_set_apart_by_semicolons() -> None:
         item["predicted"]["label"] = label
     text = render_plans([document, plan(actions=0, table=("s", "u"))])
     assert "| recluster by Hilbert(a, b), day=2026-10-01; cluster by c |" in text
+
+
+def numbered(name: str, number: int, actions: int = 2) -> dict[str, Any]:
+    return {**plan(actions=actions, table=("sales", name)), "planId": f"p-{number:020d}"}
+
+
+def test_totals_over_all_tables_stand_before_them() -> None:
+    text = render_plans([numbered("a", 1, 2), numbered("b", 2, 3), numbered("done", 3, 0)])
+    assert "| 2 of 3 | 20 -> 10 | 320.0 MiB | 60 CPU s | 88.0 TiB -> 22.0 TiB |" in text
+    assert text.index("| 2 of 3 |") < text.index("| warehouse.sales.b |")
+
+
+def test_totals_say_for_how_many_tables_reads_are_known() -> None:
+    silent = numbered("b", 2)
+    silent["evidence"]["totals"] = []
+    text = render_plans([numbered("a", 1), silent])
+    assert "44.0 TiB -> 11.0 TiB (known for 1 of 2 tables)" in text
+
+
+def ids_to_copy(text: str) -> list[str]:
+    (block,) = re.findall(r"^```yaml\n(.*?)\n```$", text, re.DOTALL | re.MULTILINE)
+    return list(yaml.safe_load(block)["approvedPlans"])
+
+
+def test_the_ids_stand_in_one_block_that_a_policy_takes() -> None:
+    documents = [numbered("a", 1), numbered("b", 2, 5), numbered("done", 3, 0)]
+    assert ids_to_copy(render_plans(documents)) == [f"p-{2:020d}", f"p-{1:020d}"]
+    assert ids_to_copy(render_plan(documents[0])) == [f"p-{1:020d}"]
+    assert "```" not in render_plan(documents[2])
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_no_backtick_is_escaped_and_paired_ones_are_code(many: bool) -> None:
+    document = plan(table=("sales", "o`dd"), rejected=1)
+    document["evidence"]["rejected"][0]["why"] = "see `layoutctl explain`, or <b> and a | b"
+    documents = [document, numbered("b", 2)][: 1 + many]
+    text = render_plans(documents, [("x", "say `plan --refresh`")] * many, ["say `x_y`."])
+    assert "\\`" not in text
+    assert "`layoutctl explain`" in text and "say `x_y`." in text and "&lt;b&gt;" in text
+    assert "o&#96;dd" in text
+
+
+def test_a_summary_has_no_escapes_of_markdown() -> None:
+    text = render_plans([numbered("line_item", 1), numbered("b<b", 2)])
+    assert "<summary>warehouse.sales.line_item: " in text
+    assert "<summary>warehouse.sales.b&lt;b: " in text
+
+
+def compared(base: list[dict[str, Any]], head: list[dict[str, Any]], path: Path) -> Against:
+    path.write_text(json.dumps({
+        "kind": "LayoutPlanList", "items": base,
+        "errors": [{"table": ["sales", "broken"], "error": "no access"}],
+    }))  # fmt: skip
+    return read_base(path).beside(head, [])
+
+
+def test_each_table_says_what_the_change_does_against_its_base(tmp_path: Path) -> None:
+    moved = {**numbered("same", 11), "createdAt": "2026-11-19T10:00:00Z", "policy": "base/x.yaml"}
+    moved["actions"][0]["predicted"]["bytesIn"] += 1
+    base = [moved, numbered("changed", 12, 1), numbered("new", 13, 0), numbered("gone", 14, 4),
+            numbered("elsewhere", 15, 1)]  # fmt: skip
+    head = [numbered("same", 1), numbered("changed", 2), numbered("new", 3), numbered("gone", 4, 0),
+            numbered("broken", 5)]  # fmt: skip
+    text = render_plans(head, against=compared(base, head, tmp_path / "base.json"))
+    for name, change in (
+        ("same", "same"), ("changed", "changed"), ("new", "new"), ("broken", "unknown"),
+    ):  # fmt: skip
+        assert f"| warehouse.sales.{name} | {change} |" in text
+    assert "1 new, 1 changed, 1 same, 2 gone, 1 unknown" in text
+    assert "| warehouse.sales.gone | 256.0 MiB |" in text
+    assert "| warehouse.sales.elsewhere | 64.0 MiB |" in text
+
+
+def test_one_plan_against_its_base_says_so_and_names_what_is_gone_elsewhere(
+    tmp_path: Path,
+) -> None:
+    head, file = [numbered("a", 1)], tmp_path / "base.json"
+    same = render_plans(head, against=compared(head, head, file))
+    assert "**Against the base:** same as the base." in same
+    assert "**Against the base:** new" in render_plans(head, against=compared([], head, file))
+    other = render_plans(head, against=compared([numbered("b", 2)], head, file))
+    assert "1 new, 1 gone" in other and "| warehouse.sales.b | 128.0 MiB |" in other
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "7", "{}", '{"kind": "Pod"}', '{"kind": "LayoutPlanList", "items": 3}',
+     '{"kind": "LayoutPlan", "catalog": 1, "table": [], "actions": []}', "[" * 100_000,
+     '{"kind": "LayoutPlan", "catalog": "c", "table": [1], "actions": []}',
+     '{"kind": "LayoutPlan", "catalog": "c", "table": ["t"], "actions": [{"predicted": 1}]}'],
+)  # fmt: skip
+def test_a_base_that_is_not_a_plan_is_refused_by_name(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "base.json"
+    file.write_text(text)
+    with pytest.raises(UserError, match=r"base\.json cannot be compared with"):
+        read_base(file)
+    with pytest.raises(UserError, match="cannot read"):
+        read_base(tmp_path / "none.json")

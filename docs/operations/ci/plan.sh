@@ -1,16 +1,27 @@
 #!/bin/sh
-# plan.sh DIRECTORY OUT: check the documents below DIRECTORY, plan them, and write OUT/plan.md, the
-# text for reviewers. With PUBLISH=yes each plan is also stored under its digest, so that the plan
-# that is approved by its id is the one that runs.
+# plan.sh DIRECTORY OUT [BASE]: check the documents below DIRECTORY, plan them, and write OUT/plan.md,
+# the text for reviewers. BASE is the same directory before the change: its plans are compared with,
+# and nothing is stored of them. With PUBLISH=yes each plan of DIRECTORY is also stored under its
+# digest, so that the plan that is approved by its id is the one that runs.
 #
 # Ends with layoutctl's exit codes: 1 for a document that is wrong, 5 for a catalog that is down.
 set -eu
 
 layouts=$1
 out=$2
+base=${3:-}
 mkdir -p "$out"
 
 layoutctl validate "$layouts"
 set -- -f "$layouts" -o markdown
 [ "${PUBLISH:-no}" != yes ] || set -- "$@" --publish
+if [ -n "$base" ]; then
+  # Tables that the base cannot plan are listed in the file, and shown as unknown.
+  if [ -d "$base" ]; then
+    layoutctl plan -f "$base" -o json >"$out/base.json" || [ -s "$out/base.json" ]
+  else
+    echo '{"kind": "LayoutPlanList", "items": [], "errors": []}' >"$out/base.json"
+  fi
+  set -- "$@" --base "$out/base.json"
+fi
 layoutctl plan "$@" >"$out/plan.md"
