@@ -158,7 +158,8 @@ def test_many_tables_are_published_at_once(
     assert out.count("  - p-") == 2
     code, out, _ = cli("plan", "-f", layouts, "--publish", "-o", "markdown")
     assert code == 0
-    assert "spec.approval.approvedPlans" in out
+    assert "`spec.approval`" in out
+    assert out.count("\n- p-") == 2
     assert len(list((tmp_path / "published").rglob("*.json"))) == 2
 
 
