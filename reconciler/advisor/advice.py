@@ -149,7 +149,7 @@ class ScoredAction:
     its 10th percentile, which the gate compares. cost: rho x input bytes.
     written_share: bytes_out per live byte of its inputs.
     evidence: "drift" (needs no workload), "objective" or "workload". label: of the what-if, "exact"
-    | "sampled" | "bound" | "none" (no fragments). extra_storage: until snapshots expire.
+    | "sampled" | "bound" | "none" (no fragments).
     payback_hours: None if it never pays back or no workload is known.
     """
 
@@ -172,10 +172,6 @@ class ScoredAction:
     label: str
     reason: str
     written_share: float = 1.0
-
-    @property
-    def extra_storage(self) -> int:
-        return self.bytes_out
 
     @property
     def net_per_cost(self) -> float:

@@ -2,8 +2,7 @@
 
 Pure. The operator creates what this returns and never edits it. Sizing comes from the policy;
 image, identity and placement from the catalog's owner; everything that makes the pod safe is fixed
-here. The same attempt as a SparkApplication of the Spark operator is an interface, marked
-experimental.
+here.
 """
 
 from __future__ import annotations
@@ -236,64 +235,3 @@ def _secret_mount(request: JobRequest) -> list[dict[str, Any]]:
     if not request.secret:
         return []
     return [{"name": "catalog", "mountPath": SECRET_DIRECTORY, "readOnly": True}]
-
-
-def spark_application(request: JobRequest) -> dict[str, Any]:
-    """EXPERIMENTAL: the same attempt for the Spark operator (sparkoperator.k8s.io/v1beta2).
-
-    An interface with a golden manifest: nothing in this release creates one. The Spark operator
-    starts driver and executors itself, so sizing and identity are its fields, and ours the rest.
-    """
-    executors = request.engine.executors
-    template = request.jobs.pod_template
-    shared = {
-        "labels": {LAYOUT_LABEL: request.layout_name},
-        "podSecurityContext": pod_security(),
-        "securityContext": container_security(),
-        "volumeMounts": work_mounts(),
-        **placement(template),
-    }
-    driver = {
-        **shared,
-        "labels": labels(request),
-        "annotations": {DIGEST_ANNOTATION: request.plan_digest},
-        "cores": request.engine.driver.cores,
-        "memory": _spark_memory(request.engine.driver.memory_bytes * request.memory_factor),
-        "serviceAccount": _service_account(request),
-        "env": _environment(request),
-        "volumeMounts": _mounts(request),
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-    }
-    return {
-        "apiVersion": "sparkoperator.k8s.io/v1beta2",
-        "kind": "SparkApplication",
-        "metadata": {
-            **_metadata(request),
-            "name": request.name,
-            "namespace": request.namespace,
-            "ownerReferences": [_owner(request)],
-        },
-        "spec": {
-            "type": "Python",
-            "pythonVersion": "3",
-            "mode": "cluster",
-            "sparkVersion": "4.1.4",
-            "image": _image(request),
-            "mainApplicationFile": "local:///opt/layout/driver.py",
-            "restartPolicy": {"type": "Never"},
-            "timeToLiveSeconds": request.ttl_seconds,
-            "sparkConf": dict(sorted(request.jobs.spark_conf.items())),
-            "driver": driver,
-            "executor": {
-                **shared,
-                "instances": executors.instances,
-                "cores": executors.cores,
-                "memory": _spark_memory(executors.memory_bytes * request.memory_factor),
-            },
-            "volumes": _volumes(request),
-        },
-    }
-
-
-def _spark_memory(size: float) -> str:
-    return f"{math.ceil(size / MIB)}m"

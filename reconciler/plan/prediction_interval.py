@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 MIN_OUTCOMES = 5
 UNCALIBRATED = (0.8, 1.25)
@@ -92,12 +91,3 @@ def calibrate(ratios: Sequence[float]) -> Calibration:
         return Calibration(median=median, outcomes=len(usable))
     low, median, high = (float(q) for q in np.quantile(usable, [0.1, 0.5, 0.9]))
     return Calibration(low, median, high, len(usable))
-
-
-def widen(interval: Interval, replicates: npt.NDArray[np.float64]) -> Interval:
-    """Return the interval, widened to a bootstrap's own 10 and 90 % quantiles where these are
-    wider."""
-    if not len(replicates):
-        return interval
-    low, high = (float(q) for q in np.quantile(replicates, [0.1, 0.9]))
-    return Interval(min(interval.low, low), interval.mid, max(interval.high, high), interval.label)

@@ -24,7 +24,7 @@ from reconciler.api.documents import (
     Variable,
     VariableSource,
 )
-from reconciler.kube.manifests import JobRequest, job, spark_application, with_overhead
+from reconciler.kube.manifests import JobRequest, job, with_overhead
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL, executor_template
 from tests.api.test_run_document import document, run_document
@@ -84,7 +84,6 @@ CASES = {
     "job-with-a-pod-template": job(request(jobs=Jobs(pod_template=TEMPLATE))),
     "executor-with-a-pod-template": executor_template("orders", TEMPLATE),
     "job-after-out-of-memory": job(request(memory_factor=1.5, attempt=2)),
-    "spark-application": spark_application(request(jobs=PLACED, secret="warehouse-credentials")),
 }
 
 
