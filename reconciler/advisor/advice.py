@@ -199,9 +199,16 @@ class Rejected:
     inputs: tuple[str, ...] = ()
 
 
+MISSED = ("failing", "unreachable", "unknown")
+"""The states of an objective that keep a table without work from being Converged."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectiveJudgement:
-    """state: "met" | "failing" | "probably" (the interval straddles) | "unreachable"."""
+    """state: "met" | "failing" | "probably" (the interval straddles) | "unreachable" | "unknown".
+
+    at_least: `now` and `after` are lower bounds, because a part cannot be counted.
+    """
 
     name: str
     limit: float
@@ -209,6 +216,7 @@ class ObjectiveJudgement:
     after: float
     state: str
     message: str
+    at_least: bool = False
 
 
 @dataclass(frozen=True)

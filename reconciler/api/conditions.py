@@ -193,8 +193,9 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.OBJECTIVE_UNREACHABLE: Explanation(
         (_CONVERGED,),
-        "Nothing profitable is left and an objective still fails.",
-        "Relax the objective, or take what the message says it would cost.",
+        "Nothing profitable is left, and an objective still fails or cannot be judged.",
+        "Relax the objective, or remove what the message names: rows under equality deletes are "
+        "not counted until another engine rewrites those files.",
     ),
     Reason.NOTHING_TO_DO: Explanation(
         (_CONVERGED,),

@@ -248,10 +248,22 @@ def _percent_line(name: str, objective: ObjectiveJudgement) -> dict[str, Any]:
     return {
         "name": title,
         "unit": "percent",
-        "now": whole(objective.now),
-        "after": whole(objective.after),
+        "now": _percent(objective.now, objective.at_least),
+        "after": _percent(objective.after, objective.at_least),
         "objective": f"<= {objective.limit:g} %   {_verdict(objective)}",
+        **({"atLeast": True} if objective.at_least else {}),
     }
+
+
+def _percent(value: float, at_least: bool) -> int | None:
+    """Return the percentage as an integer; None if it is unknown: "at least 0 %" says nothing."""
+    if not at_least:
+        return whole(value)
+    return math.floor(value) or None
+
+
+_UNREACHABLE = {"maxDeletedRowsPercent": "missed"}
+"""Verdicts on objectives for which no action is ever considered."""
 
 
 def _verdict(objective: ObjectiveJudgement) -> str:
@@ -259,7 +271,8 @@ def _verdict(objective: ObjectiveJudgement) -> str:
         "met": "met",
         "failing": "failing",
         "probably": "probably (straddles)",
-        "unreachable": "not reachable at a profit",
+        "unreachable": _UNREACHABLE.get(objective.name, "not reachable at a profit"),
+        "unknown": "unknown (equality deletes)",
     }
     return words[objective.state]
 
@@ -278,6 +291,7 @@ def _objective(item: ObjectiveJudgement) -> dict[str, Any]:
         "afterMilli": whole(item.after * 1000),
         "state": item.state,
         "message": item.message,
+        **({"atLeast": True} if item.at_least else {}),
     }
 
 

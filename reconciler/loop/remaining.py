@@ -120,7 +120,7 @@ def _totals(
     lines = []
     for line in total_lines(proposal.advice, proposal.evidence.workload):
         before = was.get(line["name"], {})
-        line = {key: line[key] for key in ("name", "unit", "now", "label") if key in line}
+        line = {key: line[key] for key in _known_now(line) if key in line}
         if line["name"] == "data files":
             lines.append({**before, **line, **_files_after(line["now"], told)})
         elif line["name"] == "storage":
@@ -134,6 +134,13 @@ def _totals(
         else:
             lines.append(line)
     return lines
+
+
+def _known_now(line: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values of a line that the present table replaces; a share that is a lower bound
+    now is not better known afterwards, whatever the plan expected."""
+    always = ("name", "unit", "now", "label")
+    return (*always, "atLeast", "objective", "after") if line.get("atLeast") else always
 
 
 def _files_after(now: int, told: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from reconciler.advisor.advice import MISSED
 from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
 from reconciler.errors import StalePlanError
 from reconciler.loop.measure import WindowReading, window_read
@@ -234,9 +235,7 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
         return TableState(PENDING, "TablesPending", _to_do(len(proposal.pending)) + refusal)
     held = waiting(proposal.advice, proposal.observation, proposal.policy)
     waits = held.text() if held else ""
-    failing = [
-        item for item in proposal.advice.objectives if item.state in ("failing", "unreachable")
-    ]
+    failing = [item for item in proposal.advice.objectives if item.state in MISSED]
     if failing:
         told = [f"{item.name}: {item.message}" for item in failing] + ([waits] if waits else [])
         return TableState(IDLE, "ObjectiveUnreachable", "; ".join(told))

@@ -167,7 +167,7 @@ def _observed(proposal: Proposal) -> dict[str, Any]:
     for judgement in proposal.advice.objectives:
         if judgement.name == "maxSmallFilePercent":
             body["smallFilePercent"] = min(100, max(0, round(judgement.now)))
-        if judgement.name == "maxDeletedRowsPercent":
+        if judgement.name == "maxDeletedRowsPercent" and not judgement.at_least:
             body["deletedRowsPercent"] = min(100, max(0, round(judgement.now)))
     if not workload.empty:
         body["scanAmplification"] = f"{proposal.advice.amplification_now:.2f}"

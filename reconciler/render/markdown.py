@@ -311,7 +311,9 @@ def _value(line: Mapping[str, Any], key: str) -> str:
         return iec(value)
     if line["unit"] == "milli":
         return f"{value / 1000:.2f}"
-    return f"{value} %" if line["unit"] == "percent" else count(value)
+    if line["unit"] == "percent":
+        return f"{'at least ' if line.get('atLeast') else ''}{value} %"
+    return count(value)
 
 
 def _interval(line: Mapping[str, Any]) -> str:

@@ -119,9 +119,8 @@ def _deletes(seen: Observation) -> list[str]:
         parts.append(f"{plural(load.vectors, 'deletion vector')} ({share})")
     if load.equality_files:
         hit = int((seen.files.equality_deletes > 0).sum())
-        parts.append(
-            f"{plural(load.equality_files, 'equality-delete file')} (on {count(hit)} files)"
-        )
+        where = f"on {plural(hit, 'file')}" + (", unknown rows" if hit else "")
+        parts.append(f"{plural(load.equality_files, 'equality-delete file')} ({where})")
     return parts
 
 

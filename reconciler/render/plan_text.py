@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent
 from reconciler.plan.rejected import told_together
 from reconciler.render.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
@@ -157,11 +158,11 @@ def _totals(evidence: Mapping[str, Any], width: int) -> list[str]:
 
 
 def _missed(evidence: Mapping[str, Any], width: int) -> list[str]:
-    """Return objectives that fail although nothing is planned."""
+    """Return objectives that fail, or that cannot be judged, although nothing is planned."""
     rows = [
         [item["name"], item["message"]]
         for item in evidence.get("objectives", ())
-        if item["state"] in ("failing", "unreachable")
+        if item["state"] in MISSED
     ]
     return ["OBJECTIVES MISSED", *tabulate(rows, "ll", width, indent=INDENT)] if rows else []
 
@@ -175,7 +176,7 @@ def _value(line: Mapping[str, Any], key: str) -> str:
     if line["unit"] == "milli":
         return f"{value / 1000:.2f}"
     if line["unit"] == "percent":
-        return f"{value} %"
+        return f"{'at least ' if line.get('atLeast') else ''}{value} %"
     return count(value)
 
 

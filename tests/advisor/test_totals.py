@@ -107,3 +107,39 @@ def test_row_groups_without_a_footer_are_counted_by_the_largest_known_one():
     part = table_view(files, known, None, 1 << 40)
     assert row_group_count(part) == pytest.approx(len(groups.file), rel=0.1)
     assert row_group_count(table_view(files, None, None, ROW_BYTES * 1_000)) == 60
+
+
+def _judged(table, limit, *, position=0, equality=0):
+    """Judge maxDeletedRowsPercent with deletes on each file, and equality deletes on the first."""
+    files = table.file_table()
+    hidden = np.arange(len(files)) < equality
+    files = replace(
+        files,
+        position_deleted=files.records * position // 100,
+        equality_deletes=hidden.astype(np.int64),
+    )
+    wanted = replace(SETTINGS, objectives=Objectives(max_deleted_rows_percent=limit))
+    return decide(AdviceInput(files, workload(), wanted)).objectives[0]
+
+
+@pytest.mark.parametrize(
+    ("position", "equality", "state", "at_least"),
+    [
+        (0, 0, "met", False),
+        (2, 0, "met", False),
+        (0, 1, "unknown", True),
+        (2, 3, "unknown", True),
+        (50, 0, "unreachable", False),
+        (50, 3, "unreachable", True),
+    ],
+)
+def test_rows_under_equality_deletes_are_unknown_and_never_meet_the_objective(
+    position, equality, state, at_least
+):
+    table = arrived(np.random.default_rng(0), rows=20_000)
+    judged = _judged(table, 10.0, position=position, equality=equality)
+    assert (judged.state, judged.at_least) == (state, at_least)
+    assert ("equality deletes are not maintained" in judged.message) is bool(equality)
+    assert "profitable" not in judged.message
+    if equality:
+        assert f"{equality} file" in judged.message
