@@ -17,6 +17,8 @@ from reconciler.api.catalog_properties import BY_NAME, CATALOG_PROPERTIES, is_se
 from reconciler.errors import UserError
 
 LOCK_WAIT_SECONDS = 30
+SHORTEST_SECRET = 4
+"""Shorter values are not replaced in texts, which would become unreadable."""
 _SQLITE = re.compile(r"sqlite(\+\w+)?:///(?P<path>[^?]*)(\?(?P<query>.*))?$")
 _HOST = re.compile(r"[\w.-]+")
 _DATABASE = re.compile(r"/?[\w.-]*")
@@ -201,16 +203,21 @@ def _sqlalchemy(settings: Mapping[str, str]) -> str:
 
 def redact(text: str, config: CatalogConfig) -> str:
     """Return the text without any secret value of the configuration."""
-    for name, value in config.properties.items():
-        if is_secret(name) and len(value) >= 4:
-            text = text.replace(value, "***")
-    uri = urlsplit(config.properties.get("uri", ""))
-    hidden = [value for _, value in parse_qsl(uri.query) if len(value) >= 4]
-    if uri.password:
-        hidden += [uri.password, unquote(uri.password)]
-    for value in hidden:
+    for value in secret_values(config):
         text = text.replace(value, "***")
     return text
+
+
+def secret_values(config: CatalogConfig) -> list[str]:
+    """Return what no message may contain, longest first: secret properties, and what the catalog's
+    address contains as a password or an option."""
+    uri = urlsplit(config.properties.get("uri", ""))
+    found = {value for name, value in config.properties.items() if is_secret(name)}
+    found |= {value for _, value in parse_qsl(uri.query)}
+    long_enough = {value for value in found if len(value) >= SHORTEST_SECRET}
+    if uri.password:
+        long_enough |= {uri.password, unquote(uri.password)}
+    return sorted(long_enough, key=len, reverse=True)
 
 
 def infer_type(properties: Mapping[str, str]) -> str | None:

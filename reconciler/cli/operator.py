@@ -4,6 +4,7 @@ environment."""
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from typing import Annotated, Any
 
@@ -13,13 +14,19 @@ import typer
 def register(app: typer.Typer) -> None:
     def operator(**flags: str | None) -> None:
         """Run the Kubernetes operator in this process until SIGTERM."""
-        from reconciler.operator import logs
+        from reconciler.operator import ambient, logs
         from reconciler.operator.process import run
         from reconciler.operator.reconcilers import build
         from reconciler.operator.settings import from_environment
 
         settings = from_environment(os.environ, flags)
         logs.configure(settings.log_level)
+        if not settings.ambient_credentials:
+            withheld = ambient.withhold(os.environ)
+            if withheld:
+                logging.getLogger(__name__).warning(
+                    "ambient credentials are not used: %s", ", ".join(withheld)
+                )
         if not run(settings, build):
             # A reconcile that hangs in a foreign call must not keep the process alive.
             os._exit(0)

@@ -55,7 +55,8 @@ class JobRequest:
     layout_name, layout_uid: of the TableLayout that owns the Job. plan_digest: "sha256:...". run:
     the run document's text. secret: of the catalog's credentials, "" for none. catalog_version: a
     hash of the version of the catalog and its secret. image: for a catalog that names none.
-    service_account: likewise. memory_factor: above 1 for the one retry after running out of memory;
+    service_account: likewise. executor_service_account: of every executor, "" for the namespace's
+    default one. memory_factor: above 1 for the one retry after running out of memory;
     it applies to driver and executors. reach: what the driver may reach for the catalog.
     """
 
@@ -71,6 +72,7 @@ class JobRequest:
     jobs: Jobs
     image: str
     service_account: str
+    executor_service_account: str = ""
     secret: str = ""
     catalog_version: str = ""
     memory_factor: float = 1.0
@@ -193,6 +195,10 @@ def _environment(request: JobRequest) -> list[dict[str, Any]]:
         *template_environment(request.jobs.pod_template),
         {"name": "LAYOUT_RUN", "value": literal(request.run)},
         {"name": "LAYOUT_IMAGE", "value": literal(_image(request))},
+        {
+            "name": "LAYOUT_EXECUTOR_SERVICE_ACCOUNT",
+            "value": literal(request.executor_service_account),
+        },
         {"name": "LAYOUT_MEMORY_PERCENT", "value": str(round(request.memory_factor * 100))},
         {"name": "LAYOUT_ALLOWED_NETWORKS", "value": ",".join(map(str, request.reach.allowed))},
         {"name": "LAYOUT_LOCAL_FILES", "value": str(request.reach.local_files).lower()},

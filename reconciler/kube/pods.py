@@ -135,9 +135,15 @@ def _toleration(item: Toleration) -> dict[str, Any]:
     return {key: value for key, value in body.items() if value is not None}
 
 
-def executor_template(layout_name: str, template: PodTemplate | None) -> dict[str, Any]:
+def executor_template(
+    layout_name: str, service_account: str, template: PodTemplate | None
+) -> dict[str, Any]:
     """Return the pod that Spark completes for each executor: placed like the driver, without a
-    token."""
+    token.
+
+    service_account: "" for the namespace's default one.
+    """
+    identity = {"serviceAccountName": service_account} if service_account else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -151,6 +157,7 @@ def executor_template(layout_name: str, template: PodTemplate | None) -> dict[st
             "annotations": template_annotations(template),
         },
         "spec": {
+            **identity,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": pod_security(),

@@ -364,7 +364,10 @@ def session_starter(
             return session.start(conf, app, apart=True)
         template = scratch / "executor.json"
         template.write_text(
-            json.dumps(executor_template(pod.layout, jobs.pod_template)), encoding="utf-8"
+            json.dumps(
+                executor_template(pod.layout, pod.executor_service_account, jobs.pod_template)
+            ),
+            encoding="utf-8",
         )
         conf.update(kubernetes_conf(pod, run.policy.spec.engine, jobs, str(template)))
         spark = session.start(conf, app, apart=True)

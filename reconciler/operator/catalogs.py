@@ -24,11 +24,13 @@ from reconciler.catalog.calls import Lane, in_lane
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.catalog.mounted import catalog_config, refuse_places
+from reconciler.catalog.properties import secret_values
 from reconciler.errors import RefusedAddressError, UserError
 from reconciler.kube.errors import ApiError, NotFound
 from reconciler.kube.kinds import CATALOG, SECRET
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.propose import Target
+from reconciler.operator import logs
 from reconciler.operator.index import Index
 from reconciler.operator.look import look_at
 from reconciler.operator.ports import (
@@ -223,6 +225,7 @@ class LiveCatalogs:
             return values
         try:
             config = catalog_config(document, values, self.reach)
+            logs.conceal(secret_values(config))
             refuse_places(document, config)
         except RefusedAddressError as error:
             return CatalogProblem(Reason.INVALID_SPEC.value, error.what, True)

@@ -55,8 +55,6 @@ RETRY = dt.timedelta(seconds=30)
 REFUSED = dt.timedelta(minutes=10)
 """Maximum time a budget refusal is cached while no job ends: each new check costs calls per waiting
 table."""
-DRIVER_SERVICE_ACCOUNT = "layout-spark"
-"""Service account of jobs whose catalog names none; the chart creates it where jobs may run."""
 FULL = "as many jobs of this policy run as spec.engine.maxConcurrentJobs allows"
 FULL_EVERYWHERE = "as many jobs run as the operator's limit allows"
 PATIENCE_SECONDS = 10.0
@@ -478,7 +476,8 @@ class Launcher:
                 jobs=document.spec.jobs,
                 image=settings.image,
                 catalog_version=catalog_version(handle),
-                service_account=DRIVER_SERVICE_ACCOUNT,
+                service_account=settings.driver_service_account,
+                executor_service_account=settings.executor_service_account,
                 secret=document.spec.secret.name if document.spec.secret else "",
                 memory_factor=memory_factor,
                 reach=Reach(settings.allowed_networks, settings.local_files),

@@ -95,6 +95,9 @@ class Settings:
         "Addresses and networks, by comma, that catalogs may name although they are loopback, "
         "link-local or those of a metadata service.",
     )
+    driver_service_account: str = _option(
+        _text, "layout-spark", "Service account of jobs whose catalog names none."
+    )
     executor_service_account: str = _option(
         _text, "layout-spark-executor", "Service account of Spark executors; it needs no right."
     )

@@ -31,7 +31,8 @@ MIB = 1 << 20
 class DriverPod:
     """The pod that this process runs in. server: host:port of the API. layout: the label's value.
 
-    image: also of the executors. memory_factor: of the retry after running out of memory.
+    image: also of the executors, whose service account is executor_service_account ("": the
+    namespace's default). memory_factor: of the retry after running out of memory.
     """
 
     name: str
@@ -41,6 +42,7 @@ class DriverPod:
     image: str
     layout: str
     memory_factor: float = 1.0
+    executor_service_account: str = ""
 
 
 def driver_pod(environ: Mapping[str, str]) -> DriverPod | None:
@@ -67,6 +69,7 @@ def driver_pod(environ: Mapping[str, str]) -> DriverPod | None:
         image=environ["LAYOUT_IMAGE"],
         layout=environ["LAYOUT_NAME"],
         memory_factor=int(environ.get("LAYOUT_MEMORY_PERCENT", "100")) / 100,
+        executor_service_account=environ.get("LAYOUT_EXECUTOR_SERVICE_ACCOUNT", ""),
     )
 
 

@@ -224,8 +224,8 @@ def test_the_pod_has_probes_and_bounded_resources(render: Render) -> None:
 
 def test_ambient_credentials_are_out_of_reach_unless_asked_for(render: Render) -> None:
     closed, opened = render(), render({"ambientCredentials": True})
-    assert environment(closed)["AWS_EC2_METADATA_DISABLED"] == "true"
-    assert "AWS_EC2_METADATA_DISABLED" not in environment(opened)
+    assert environment(closed)["LAYOUTCTL_OPERATOR_AMBIENT_CREDENTIALS"] == "false"
+    assert environment(opened)["LAYOUTCTL_OPERATOR_AMBIENT_CREDENTIALS"] == "true"
     (policy,) = of_kind(closed, "NetworkPolicy", "lake-layout-reconciler")
     assert "169.254.0.0/16" in json.dumps(policy["spec"]["egress"])
     (policy,) = of_kind(opened, "NetworkPolicy", "lake-layout-reconciler")

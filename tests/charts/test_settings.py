@@ -38,7 +38,8 @@ def test_the_defaults_of_the_chart_are_those_of_the_operator(render: Render) -> 
     found, default = settings(render), Settings()
     for name in (
         "cluster_wide", "max_rewrite_bytes", "max_jobs", "ambient_credentials",
-        "executor_service_account", "image", "per_table_metrics", "log_level",
+        "driver_service_account", "executor_service_account", "image",
+        "per_table_metrics", "log_level",
     ):  # fmt: skip
         assert getattr(found, name) == getattr(default, name), name
     assert (found.namespace, found.namespaces, found.identity) == ("ops", ("ops",), "lake-0")
@@ -55,6 +56,8 @@ def test_the_defaults_of_the_chart_are_those_of_the_operator(render: Render) -> 
         ({"caps": {"concurrentJobs": 7}}, "max_jobs", 7),
         ({"ambientCredentials": True}, "ambient_credentials", True),
         ({"jobs": {"image": "spark:1"}}, "image", "spark:1"),
+        ({"jobs": {"driverServiceAccount": {"name": "d"}}}, "driver_service_account", "d"),
+        ({"jobs": {"executorServiceAccount": {"name": "e"}}}, "executor_service_account", "e"),
         ({"metrics": {"perTable": True}}, "per_table_metrics", True),
         ({"log": {"level": "debug"}}, "log_level", "DEBUG"),
     ],
@@ -80,9 +83,7 @@ def test_the_lease_is_the_one_that_the_role_allows(render: Render) -> None:
 
 
 def test_the_drivers_account_is_the_one_that_jobs_get_by_default(render: Render) -> None:
-    from reconciler.operator.launcher import DRIVER_SERVICE_ACCOUNT
-
-    assert of_kind(render(), "ServiceAccount", DRIVER_SERVICE_ACCOUNT)
+    assert of_kind(render(), "ServiceAccount", Settings().driver_service_account)
 
 
 def test_the_page_of_settings_is_current() -> None:

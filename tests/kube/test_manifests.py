@@ -50,6 +50,7 @@ def request(**changes: Any) -> JobRequest:
         jobs=Jobs(),
         image="layout-reconciler/job:0.1.0",
         service_account="layout-driver",
+        executor_service_account="layout-executor",
     )
     return replace(made, **changes)
 
@@ -82,7 +83,7 @@ CASES = {
     "job-plain": job(request()),
     "job-placed-with-secret": job(request(jobs=PLACED, secret="warehouse-credentials")),
     "job-with-a-pod-template": job(request(jobs=Jobs(pod_template=TEMPLATE))),
-    "executor-with-a-pod-template": executor_template("orders", TEMPLATE),
+    "executor-with-a-pod-template": executor_template("orders", "layout-executor", TEMPLATE),
     "job-after-out-of-memory": job(request(memory_factor=1.5, attempt=2)),
 }
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import logging
+from types import SimpleNamespace
 
 import pytest
 
+from reconciler.api.reach import Reach, networks
 from reconciler.operator import logs
+from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
+from reconciler.operator.index import Index
+from reconciler.operator.settings import Settings
+from reconciler.operator.stored import StoredDocuments
 
 
 @pytest.fixture
@@ -80,3 +87,27 @@ def test_what_looks_like_a_credential_is_hidden(text):
 )
 def test_other_text_is_left_alone(text):
     assert logs.redact(text) == text
+
+
+def test_what_the_secret_of_a_catalog_holds_is_hidden_once_it_is_opened(lines):
+    logger, read = lines
+    values = {"token": "planted-value-8", "uri": "http://127.0.0.1:1/?key=planted-value-9"}
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in values.items()}
+    body = {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "IcebergCatalog",
+        "metadata": {"name": "lake", "namespace": "n", "uid": "u", "generation": 1},
+        "spec": {
+            "type": "rest",
+            "catalogName": "lake",
+            "properties": {"uri": "http://127.0.0.1:1"},
+            "secretRef": {"name": "keys"},
+        },
+    }
+    api = SimpleNamespace(get=lambda *place: {"data": data})
+    reach = Reach(networks(["127.0.0.1"]))
+    catalogs = LiveCatalogs(api, Index(), Settings(), StoredDocuments(), reach)
+    assert isinstance(catalogs.open("n", "lake", body), LiveHandle)
+    logger.info("sent planted-value-8 and then planted-value-9")
+    (line,) = read()
+    assert line["message"] == "sent *** and then ***"

@@ -271,7 +271,8 @@ class World:
         )
         settings = SimpleNamespace(
             max_jobs=self.max_jobs, max_rewrite_bytes=self.cap, namespaces=(NAMESPACE,),
-            namespace=NAMESPACE, cluster_wide=False, image="", executor_service_account="x",
+            namespace=NAMESPACE, cluster_wide=False, image="", driver_service_account="driver",
+            executor_service_account="executor",
             local_files=False, allowed_networks=(),
         )  # fmt: skip
         runtime: Any = SimpleNamespace(

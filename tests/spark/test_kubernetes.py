@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.documents import Driver, Engine, EngineType, Executors, Jobs
 from reconciler.errors import UserError
+from reconciler.kube.pods import executor_template
 from reconciler.spark.group import task_bytes
 from reconciler.spark.kubernetes import DriverPod, driver_pod, kubernetes_conf
 
@@ -100,3 +101,12 @@ def test_groups_follow_the_memory_of_the_jvm_that_sorts_them() -> None:
     assert task_bytes(4 * GIB, 2) > task_bytes(2 * GIB, 2) > task_bytes(2 * GIB, 4)
     assert task_bytes(1, 8) == 64 << 20
     assert 2 * task_bytes(4 * GIB, 2) < 0.6 * 4 * GIB
+
+
+def test_executors_run_as_the_account_that_the_operator_names() -> None:
+    asked = pod(LAYOUT_EXECUTOR_SERVICE_ACCOUNT="layout-executor")
+    assert asked.executor_service_account == "layout-executor"
+    spec = executor_template(asked.layout, asked.executor_service_account, None)["spec"]
+    assert spec["serviceAccountName"] == "layout-executor"
+    assert spec["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in executor_template("orders", "", None)["spec"]

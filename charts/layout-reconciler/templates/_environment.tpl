@@ -13,6 +13,7 @@
 {{- with .Values.allowedNetworks }}
 - {name: LAYOUTCTL_OPERATOR_ALLOWED_NETWORKS, value: {{ join "," . | quote }}}
 {{- end }}
+- {name: LAYOUTCTL_OPERATOR_DRIVER_SERVICE_ACCOUNT, value: {{ .Values.jobs.driverServiceAccount.name | quote }}}
 - {name: LAYOUTCTL_OPERATOR_EXECUTOR_SERVICE_ACCOUNT, value: {{ .Values.jobs.executorServiceAccount.name | quote }}}
 {{- with .Values.jobs.image }}
 - {name: LAYOUTCTL_OPERATOR_IMAGE, value: {{ . | quote }}}
@@ -21,10 +22,6 @@
 - {name: LAYOUTCTL_OPERATOR_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
 - {name: LAYOUTCTL_CACHE, value: /work/cache}
 - {name: LAYOUTCTL_STATE, value: /work/state}
-{{- if not .Values.ambientCredentials }}
-- {name: AWS_EC2_METADATA_DISABLED, value: "true"}
-- {name: NO_GCE_CHECK, value: "true"}
-{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
