@@ -9,6 +9,7 @@ which passes each request on once and cuts the answer to what api.served_propert
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import threading
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 
 from reconciler.api import served_properties as served
+from reconciler.catalog.network import Border, current_reach, within_border
 from reconciler.errors import UserError
 
 CATALOG_PREFIX = "spark.sql.catalog."
@@ -57,7 +59,8 @@ class RestFilter:
     """A server on a port of this machine that forwards to one REST catalog.
 
     uri: given to the JVM; only who knows it can use the port. tokens: the catalog's own address for
-    tokens.
+    tokens. reach: what requests may reach in a cluster, redirects included; None on a person's own
+    machine. In a cluster, no text of an answer is repeated either: it ends in a status.
     """
 
     def __init__(self, upstream: str, signing: Mapping[str, str] | None = None) -> None:
@@ -66,6 +69,7 @@ class RestFilter:
         self.tokens = f"{self.upstream}/v1/oauth/tokens"
         self.signing = dict(signing or {})
         self.path = f"/{secrets.token_urlsafe(16)}"
+        self.reach = current_reach()
         handler = type("Handler", (_Handler,), {"filter": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.uri = f"http://127.0.0.1:{self._server.server_address[1]}{self.path}"
@@ -171,15 +175,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         kept = {k: v for k, v in self.headers.items() if k.lower() not in _OWN_HEADERS}
         try:
-            self._session = self._session or self.filter.session()
-            response = self._session.request(
-                self.command,
-                f"{self.filter.upstream}/{rest}",
-                data=body or None,
-                headers=kept,
-                timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
-                allow_redirects=self.command in ("GET", "HEAD"),
-            )
+            with within_border(Border(self.filter.reach)):
+                self._session = self._session or self.filter.session()
+                response = self._session.request(
+                    self.command,
+                    f"{self.filter.upstream}/{rest}",
+                    data=body or None,
+                    headers=kept,
+                    timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
+                    allow_redirects=self.command in ("GET", "HEAD"),
+                )
         except (requests.RequestException, UserError) as error:
             # Iceberg repeats a reading request after 502; for a commit, 502 means that it may have
             # succeeded.
@@ -194,10 +199,11 @@ class _Handler(BaseHTTPRequestHandler):
         status, path = response.status_code, f"/{rest}".partition("?")[0]
         if 300 <= status < 400 and status != 304:
             target = urljoin(response.url, response.headers.get("Location", ""))
-            text = f"the catalog redirects to {target}: name that address in uri"
+            where = f" to {target}" if self.filter.reach is None else ""
+            text = f"the catalog redirects{where}: name that address in uri"
             return 400, _error(400, text)
         if status >= 400:
-            return status, _known_error(status, response.content)
+            return status, _known_error(status, response.content, self.filter.reach is None)
         try:
             return status, self.filter.answer(path, response.content)
         except (ValueError, RecursionError):
@@ -232,12 +238,24 @@ def _error(status: int, message: str) -> bytes:
     ).encode()
 
 
-def _known_error(status: int, body: bytes) -> bytes:
-    """An error of the protocol, or of OAuth2; any other body says nothing that we repeat."""
+_ERROR_TYPE = re.compile(r"[A-Za-z][A-Za-z_]{0,63}")
+
+
+def _known_error(status: int, body: bytes, whole: bool) -> bytes:
+    """An error of the protocol, or of OAuth2; any other body says nothing that we repeat.
+
+    whole: with the server's own words; otherwise only the type that tells Iceberg what happened.
+    """
     try:
-        error = json.loads(body)
-    except (ValueError, RecursionError):
+        error = json.loads(body).get("error")
+    except (ValueError, RecursionError, AttributeError):
         error = None
-    if isinstance(error, dict) and isinstance(error.get("error"), (dict, str)):
+    if whole and isinstance(error, (dict, str)):
         return body
-    return _error(status, f"HTTP status {status}")
+    if isinstance(error, str) and _ERROR_TYPE.fullmatch(error):
+        return json.dumps({"error": error}).encode()
+    kind = error.get("type") if isinstance(error, dict) else None
+    text = f"HTTP status {status}"
+    if not isinstance(kind, str) or not _ERROR_TYPE.fullmatch(kind):
+        return _error(status, text)
+    return json.dumps({"error": {"message": text, "type": kind, "code": status}}).encode()

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import requests
 
+from reconciler.api.reach import STRICT
 from reconciler.api.served_properties import names_code
-from reconciler.spark.rest_filter import RestFilter, filtered
+from reconciler.catalog.network import on_behalf
+from reconciler.spark.rest_filter import RestFilter, _known_error, filtered
 from tests.class_properties import ALL
 from tests.hostile_catalog import CONFIG, CREDENTIALS, OVERRIDES, PLACES, HostileCatalog
 
@@ -138,6 +140,34 @@ def test_no_other_body_is_passed_on() -> None:
     assert "hush" not in get(between, "/v1/config").text
     between.stop()
     server.stop()
+
+
+def test_in_a_cluster_the_jvm_reaches_no_local_address(server: HostileCatalog) -> None:
+    with on_behalf(STRICT):
+        opened = RestFilter(server.uri)
+    try:
+        answer = get(opened, "/v1/config")
+    finally:
+        opened.stop()
+    assert answer.status_code == 424
+    assert "RefusedAddressError" in answer.json()["error"]["message"]
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ({"error": {"message": "key=AKIA", "type": "NoSuchTableException", "code": 404}},
+         {"error": {"message": "HTTP status 404", "type": "NoSuchTableException", "code": 404}}),
+        ({"error": {"message": "key=AKIA", "type": "key=AKIA"}},
+         {"error": {"message": "HTTP status 404", "type": "CatalogAnswer", "code": 404}}),
+        ({"error": "invalid_client", "error_description": "key=AKIA"}, {"error": "invalid_client"}),
+        ("key=AKIA",
+         {"error": {"message": "HTTP status 404", "type": "CatalogAnswer", "code": 404}}),
+    ],
+)  # fmt: skip
+def test_in_a_cluster_no_text_of_an_answer_is_repeated(body: Any, kept: Any) -> None:
+    assert json.loads(_known_error(404, json.dumps(body).encode(), whole=False)) == kept
 
 
 def test_the_jvm_is_given_the_filters_address_for_rest_catalogs_only() -> None:
