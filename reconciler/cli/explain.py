@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reconciler.api.version import API_VERSION
-from reconciler.cli.options import CatalogName, Format, Output, ShowLiterals, Timeout, Verbose
+from reconciler.cli.options import (
+    CatalogName,
+    Files,
+    Format,
+    Output,
+    ShowLiterals,
+    Timeout,
+    Verbose,
+)
 
 if TYPE_CHECKING:
     from reconciler.advisor.advice import Advice
@@ -27,7 +35,9 @@ def register(app: typer.Typer) -> None:
         table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
         data_file: Annotated[
             str | None,
-            typer.Option("--file", metavar="PATH", help="A data file's path, or the end of it."),
+            typer.Option(
+                "--data-file", metavar="PATH", help="A data file's path, or the end of it."
+            ),
         ] = None,
         query: Annotated[
             str | None,
@@ -40,10 +50,7 @@ def register(app: typer.Typer) -> None:
         dialect: Annotated[
             str, typer.Option("--dialect", help="Of the SELECT: spark, trino, duckdb, ...")
         ] = "spark",
-        documents: Annotated[
-            list[str] | None,
-            typer.Option("-f", "--documents", metavar="PATH", help="Documents with the policy."),
-        ] = None,
+        file: Files = None,
         catalog: CatalogName = None,
         output: Format = Output.TABLE,
         show_literals: ShowLiterals = False,
@@ -55,7 +62,7 @@ def register(app: typer.Typer) -> None:
         from reconciler.cli.plan import local_actor
         from reconciler.cli.targets import select
 
-        step = select(table, documents or [], catalog, timeout=timeout).steps[0]
+        step = select(table, file or [], catalog, timeout=timeout).steps[0]
         actor = local_actor(timeout)
         proposal = step.propose(actor, refresh=True, show_literals=show_literals)
         seen = proposal.observation

@@ -71,6 +71,7 @@ from reconciler.operator.status import (
     record_of,
     short_bytes,
     short_duration,
+    timed,
     transitions,
     utc,
     with_history,
@@ -509,7 +510,7 @@ class Layouts:
         )
         status["observedGeneration"] = subject.generation
         before = subject.status
-        self.put(subject, status)
+        self.put(subject, timed(before, status))
         for reason, message, kind in transitions(before, status):
             self.runtime.api.event(subject.body, reason, message, kind)
         self._rest(subject)

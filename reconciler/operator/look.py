@@ -54,7 +54,7 @@ def look_at(
         if not proposal.frozen:
             actor.put_plan(proposal.plan)
         uri = actor.plans.uri_of(proposal.plan)
-    return _kept(proposal, fingerprint, uri, changed)
+    return _kept(proposal, fingerprint, uri, changed, now)
 
 
 def _step(target: Target, policy: TableLayoutPolicy, now: dt.datetime) -> Step:
@@ -114,7 +114,13 @@ def _difference(old: Plan, proposal: Proposal) -> str:
     return f"was {was}; is {now}; rewrites {sizes}"
 
 
-def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, str] | None) -> Look:
+def _kept(
+    proposal: Proposal,
+    fingerprint: str,
+    uri: str,
+    changed: tuple[str, str] | None,
+    now: dt.datetime,
+) -> Look:
     seen = proposal.observation
     pending = tuple(_stripped(item) for item in proposal.pending)
     plan, size = proposal.plan, sum(int(i.predicted.get("bytesIn", 0)) for i in pending)
@@ -128,7 +134,7 @@ def _kept(proposal: Proposal, fingerprint: str, uri: str, changed: tuple[str, st
         pending=pending,
         digest=digest,
         uri=uri,
-        observed=_observed(proposal),
+        observed=_observed(proposal, now),
         plan_status=plan_status(plan, proposal.pending, digest, uri) if pending else None,
         stale_workload=proposal.stale_workload,
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
@@ -157,13 +163,14 @@ def _revisit(proposal: Proposal) -> dt.datetime | None:
     return None if moment is None else dt.datetime.fromtimestamp(moment / 1000, dt.UTC)
 
 
-def _observed(proposal: Proposal) -> dict[str, Any]:
-    """Return status.observed, without the time of the look, or every look would be a change."""
+def _observed(proposal: Proposal, now: dt.datetime) -> dict[str, Any]:
+    """Return status.observed. now: the time of this look, which alone is not a change."""
     seen, workload = proposal.observation, proposal.evidence.workload
-    body: dict[str, Any] = {"files": len(seen.files), "bytes": short_bytes(seen.files.total_bytes)}
+    body: dict[str, Any] = {"time": utc(int(now.timestamp() * 1000))}
+    body |= {"files": len(seen.files), "bytes": short_bytes(seen.files.total_bytes)}
     if seen.snapshot_id is not None:
         body["snapshotId"] = str(seen.snapshot_id)
-        body["time"] = utc(seen.snapshot_ms)
+        body["snapshotTime"] = utc(seen.snapshot_ms)
     for judgement in proposal.advice.objectives:
         if judgement.name == "maxSmallFilePercent":
             body["smallFilePercent"] = min(100, max(0, round(judgement.now)))

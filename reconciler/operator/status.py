@@ -85,6 +85,19 @@ def changed(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
     return dict(old or {}) != dict(new)
 
 
+def timed(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Body:
+    """Return the new status of a TableLayout; if only observed.time differs, with the old one.
+
+    Otherwise every look at an unchanged table would write to the API server.
+    """
+    was = dict((old or {}).get("observed") or {})
+    now = dict(new.get("observed") or {})
+    if "time" not in was or "time" not in now:
+        return dict(new)
+    kept = {**new, "observed": {**now, "time": was["time"]}}
+    return dict(new) if changed(old, kept) else kept
+
+
 def merged(
     old: Iterable[Mapping[str, Any]] | None,
     new: Sequence[Condition],

@@ -272,7 +272,7 @@ def test_explain_prints_one_document_of_the_file_the_query_and_the_recorded_shap
     plan = json.loads(body)
     path = plan["actions"][0]["inputs"][0]
     sql = f"SELECT pad FROM {table} WHERE day BETWEEN 371 AND 372"
-    asked = ("explain", name, "--file", path, "--query", sql)
+    asked = ("explain", name, "--data-file", path, "--query", sql)
     code, out, _ = cli(*asked, "-o", "json")
     body = json.loads(out)
     assert (code, body["table"], body["dataFiles"]) == (0, name, 8)
@@ -702,10 +702,10 @@ def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     _, body, _ = cli("plan", name_of(scattered), "-f", policy, "-o", "json")
     path = json.loads(body)["actions"][0]["inputs"][0]
-    code, out, _ = cli("explain", name_of(scattered), "-f", policy, "--file", path)
+    code, out, _ = cli("explain", name_of(scattered), "-f", policy, "--data-file", path)
     assert code == 0
     assert "rewritten: cluster by day" in out
-    code, _, err = cli("explain", name_of(scattered), "--file", "no-such-file")
+    code, _, err = cli("explain", name_of(scattered), "--data-file", "no-such-file")
     assert code == 1
     assert "0 live data files" in err
 

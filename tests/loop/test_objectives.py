@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
 
 LIMIT = 10.0
+NOW = dt.datetime(2026, 11, 20, 10, tzinfo=dt.UTC)
 
 
 class Proposed:
@@ -78,5 +80,5 @@ def test_equality_deletes_keep_a_table_from_converged_and_its_share_unknown(
 def test_the_status_has_no_share_of_deleted_rows_that_is_not_known() -> None:
     counted: Any = Proposed(5, 0)
     unknown: Any = Proposed(5, 2)
-    assert _observed(counted)["deletedRowsPercent"] == 5
-    assert "deletedRowsPercent" not in _observed(unknown)
+    assert _observed(counted, NOW)["deletedRowsPercent"] == 5
+    assert "deletedRowsPercent" not in _observed(unknown, NOW)

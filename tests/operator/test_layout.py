@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from typing import Any
 
@@ -15,9 +16,9 @@ from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.layout import FINALIZER
 from reconciler.operator.ports import CatalogProblem
-from reconciler.operator.status import condition_of, parse_time
+from reconciler.operator.status import condition_of, parse_time, utc
 from reconciler.plan.execution import COMMITTED
-from tests.operator.worlds import GIB, NAMESPACE, FakeCatalog, World, run_text
+from tests.operator.worlds import GIB, NAMESPACE, START, FakeCatalog, World, run_text
 
 HOUR = dt.timedelta(hours=1)
 
@@ -71,6 +72,22 @@ def test_after_a_restart_a_converged_table_is_not_planned_again() -> None:
     world.reconcile(world.operator(), name)
     assert world.catalog.looks == looks
     assert world.converged(name) == "NothingToDo"
+
+
+def test_another_look_that_finds_the_same_writes_nothing_and_a_change_has_its_own_time() -> None:
+    world = World(approval={"mode": "Manual"})
+    name = world.table("orders", GIB)
+    world.turn(world.operator(), 2)
+    first, looks = copy.deepcopy(world.layout(name)), world.catalog.looks
+    world.now += HOUR
+    world.reconcile(world.operator(), name)
+    assert world.catalog.looks == looks + 1
+    assert world.layout(name) == first
+    world.catalog.tables["sales", "orders"].pending = ()
+    world.now += HOUR
+    world.reconcile(world.operator(), name)
+    assert first["status"]["observed"]["time"] == utc(START)
+    assert world.layout(name)["status"]["observed"]["time"] == utc(world.now)
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -20,7 +20,7 @@ from reconciler.operator.index import Index
 from reconciler.operator.launcher import Launcher, assemble
 from reconciler.operator.layout import Layouts
 from reconciler.operator.ports import CatalogProblem, CutShort, Glance, Look
-from reconciler.operator.status import parse_time, plan_status
+from reconciler.operator.status import parse_time, plan_status, utc
 from reconciler.operator.stored import StoredDocuments, read_stored
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from reconciler.plan.actions.bin_pack import BinPack
@@ -116,7 +116,8 @@ class FakeCatalog:
         self.digests[plan.id] = plan.digest()
         return Look(
             fingerprint=fingerprint, uuid=found.uuid, format_version=2, plan=plan, pending=items,
-            digest=plan.digest() if items else "", uri=uri, observed={"files": len(items)},
+            digest=plan.digest() if items else "", uri=uri,
+            observed={"files": len(items), "time": utc(now)},
             plan_status=plan_status(plan, items, plan.digest(), uri) if items else None,
             rests=(NOTHING_TO_DO[0], f"nothing to do now; {found.waits}") if found.waits
             else NOTHING_TO_DO,
