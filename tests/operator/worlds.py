@@ -110,7 +110,7 @@ class FakeCatalog:
             id=plan_id(found.uuid, digest, [item.action for item in items]),
             catalog="warehouse", table=table, table_uuid=found.uuid, policy_hash=digest,
             policy=policy.name, base_snapshot_id=found.version, created=START,
-            expires=now + dt.timedelta(days=7), actions=items,
+            expires=START + dt.timedelta(days=7), actions=items,
         )  # fmt: skip
         uri = f"mem:///{plan.id}"
         self.digests[plan.id] = plan.digest()
