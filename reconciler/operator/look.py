@@ -135,7 +135,9 @@ def _kept(
         digest=digest,
         uri=uri,
         observed=_observed(proposal, now),
-        plan_status=plan_status(plan, proposal.pending, digest, uri) if pending else None,
+        plan_status=(
+            plan_status(plan, proposal.pending, digest, uri, seen.schema) if pending else None
+        ),
         stale_workload=proposal.stale_workload,
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
         rests=NOTHING_TO_DO if pending else _rests(proposal),

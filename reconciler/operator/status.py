@@ -2,7 +2,8 @@
 
 Conditions follow kstatus: Ready always, Reconciling and Stalled only while true, each with the
 generation that it describes. Numbers are rounded so that a status changes only with a real change.
-No data, query or secret is put here; callers redact error texts.
+No value of a table, literal of a query or secret is put here; callers redact error texts. A query
+is shown only as its shape, with `?` for every literal.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from reconciler.api.quantities import (
 from reconciler.operator.decide import Decision, Launch, Phase, Propose, Record, Retire, Stall, Wait
 from reconciler.plan.budget import BudgetState
 from reconciler.plan.plan import Plan, PlannedAction
+from reconciler.table.schema import Schema
 
 Body = dict[str, Any]
 
@@ -30,6 +32,9 @@ MOST_MESSAGE = 1024
 MOST_ATTENTION = 10
 MOST_ATTENTION_MESSAGE = 256
 MOST_LINES = 10
+MOST_SLOWER = 3
+MOST_TEXTS = 3
+MOST_TEXT = 256
 MOST_HISTORY = 5
 
 
@@ -277,8 +282,11 @@ def job_status(record: Record, committed: int | None = None, total: int | None =
     return body
 
 
-def plan_status(plan: Plan, pending: Sequence[PlannedAction], digest: str, uri: str) -> Body:
-    """Return status.plan of a plan with work: aggregated by type, at most ten lines."""
+def plan_status(
+    plan: Plan, pending: Sequence[PlannedAction], digest: str, uri: str, schema: Schema
+) -> Body:
+    """Return status.plan of a plan with work: aggregated by type, at most ten lines, and the
+    recorded shapes that read more afterwards, at most three. schema: names the key's columns."""
     amplification = _total(plan, "scan amplification")
     body: Body = {
         "id": plan.id,
@@ -287,9 +295,12 @@ def plan_status(plan: Plan, pending: Sequence[PlannedAction], digest: str, uri: 
         "expiresAt": utc(plan.expires),
         "rewriteBytes": short_bytes(sum(_bytes_in(item) for item in pending)),
         "cpuTime": short_duration(sum(_cpu_seconds(item) for item in pending)),
-        "actions": plan_lines(pending),
+        "actions": plan_lines(pending, schema),
         "summary": cut(plan_summary(pending), 256),
     }
+    slower = plan_slower(plan)
+    if slower:
+        body["slower"] = slower
     if uri:
         body["uri"] = uri
     if plan.base_snapshot_id is not None:
@@ -299,27 +310,71 @@ def plan_status(plan: Plan, pending: Sequence[PlannedAction], digest: str, uri: 
     return body
 
 
-def plan_lines(pending: Sequence[PlannedAction]) -> list[Body]:
-    by_type: dict[str, list[PlannedAction]] = {}
-    for item in pending:
-        by_type.setdefault(item.action.kind, []).append(item)
+def plan_lines(pending: Sequence[PlannedAction], schema: Schema) -> list[Body]:
+    """Return a line per type of action: how many, by which keys, and why."""
     lines: list[Body] = []
-    for kind, items in by_type.items():
-        line: Body = {"type": kind, "count": len(items)}
-        if items[0].action.work:
-            line["files"] = sum(len(item.action.inputs) for item in items)
-            line["rewriteBytes"] = short_bytes(sum(_bytes_in(item) for item in items))
+    for kind, items in _by_type(pending).items():
+        line: Body = {"type": kind, "count": len(items), **_extent(items)}
+        keys = _distinct(item.action.key_text(schema) for item in items)
+        reasons = _distinct(str(item.predicted.get("reason", "")) for item in items)
+        line |= {"key": keys} if keys else {}
+        line |= {"reason": reasons} if reasons else {}
         lines.append(line)
     return lines[:MOST_LINES]
+
+
+def plan_slower(plan: Plan) -> list[Body]:
+    """Return the recorded shapes that read more after the plan, those that lose most bytes first.
+
+    factor: bytes read after over bytes read now; absent where a shape reads nothing now.
+    """
+    worse = [
+        shape
+        for shape in plan.evidence.get("shapes", ())
+        if shape.get("worse") and shape.get("bytesAfter") is not None
+    ]
+    worse.sort(key=lambda shape: (shape["bytesNow"] - shape["bytesAfter"], shape["shapeId"]))
+    found: list[Body] = []
+    for shape in worse[:MOST_SLOWER]:
+        line: Body = {"shape": cut(shape["text"], MOST_TEXT), "queries": shape["queries"]}
+        if shape["bytesNow"]:
+            line["factor"] = f"{shape['bytesAfter'] / shape['bytesNow']:.2f}"
+        found.append(line)
+    return found
 
 
 def plan_summary(pending: Sequence[PlannedAction]) -> str:
     """Return '2 Recluster (6400 files, 400Gi), 1 SetProperties'."""
     parts = []
-    for line in plan_lines(pending):
-        extent = f" ({line['files']} files, {line['rewriteBytes']})" if "files" in line else ""
-        parts.append(f"{line['count']} {line['type']}{extent}")
+    for kind, items in _by_type(pending).items():
+        line = _extent(items)
+        extent = f" ({line['files']} files, {line['rewriteBytes']})" if line else ""
+        parts.append(f"{len(items)} {kind}{extent}")
     return ", ".join(parts)
+
+
+def _by_type(pending: Sequence[PlannedAction]) -> dict[str, list[PlannedAction]]:
+    by_type: dict[str, list[PlannedAction]] = {}
+    for item in pending:
+        by_type.setdefault(item.action.kind, []).append(item)
+    return by_type
+
+
+def _extent(items: Sequence[PlannedAction]) -> Body:
+    """Return the input files of actions of one type and their size, {} for metadata changes."""
+    if not items[0].action.work:
+        return {}
+    return {
+        "files": sum(len(item.action.inputs) for item in items),
+        "rewriteBytes": short_bytes(sum(_bytes_in(item) for item in items)),
+    }
+
+
+def _distinct(texts: Iterable[str]) -> str:
+    """Return the first different texts, and how many more there are."""
+    every = [text for text in dict.fromkeys(texts) if text]
+    more = [f"{len(every) - MOST_TEXTS} more"] if len(every) > MOST_TEXTS else []
+    return cut("; ".join([*every[:MOST_TEXTS], *more]), MOST_TEXT)
 
 
 def _bytes_in(item: PlannedAction) -> int:

@@ -24,9 +24,11 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, Reservation
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
+from reconciler.table.schema import Schema
 
 CREATED = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 """Of every plan: a plan that stands is the same after a restart."""
+NO_COLUMNS = Schema(0, ())
 
 
 @dataclass
@@ -90,7 +92,7 @@ class SimulatedHandle(LiveHandle):
             fingerprint=fingerprint, uuid=_uuid(table), format_version=2, plan=plan, pending=items,
             digest=plan.digest() if items else "", uri=uri,
             observed={"files": 48_211, "bytes": "3.4Ti", "snapshotId": "7312984123412341234"},
-            plan_status=plan_status(plan, items, plan.digest(), uri) if items else None,
+            plan_status=plan_status(plan, items, plan.digest(), uri, NO_COLUMNS) if items else None,
             saving_per_byte=self.lake.saving(table),
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,7 @@ from reconciler.operator.status import (
     merged,
     parse_time,
     plan_lines,
+    plan_status,
     policy_status,
     record_of,
     short_bytes,
@@ -39,8 +41,11 @@ from reconciler.operator.status import (
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.budget import Budget, BudgetState
-from reconciler.plan.plan import DeleteState, PlannedAction
+from reconciler.plan.ordering import Lexicographic
+from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+from reconciler.table.schema import Field, Schema, SortColumn
 
 NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
 LATER = NOW + dt.timedelta(hours=1)
@@ -209,20 +214,90 @@ def test_a_catalog_says_whether_its_queries_are_fresh() -> None:
     assert not changed(status, catalog_status(status, view, 1, LATER))
 
 
-def test_plan_lines_are_aggregated_by_type() -> None:
-    def planned(action: Action, size: int = 0) -> PlannedAction:
-        return PlannedAction("a", action, DeleteState(0, 0, 0), {"bytesIn": size})
+SCHEMA = Schema(0, (Field(1, "day", "date"), Field(2, "region", "string")))
+DAY, REGION = SortColumn(1, "asc"), SortColumn(2, "desc")
 
-    def recluster(files: int, size: int) -> PlannedAction:
-        return planned(Recluster(inputs=tuple(f"f{n}" for n in range(files))), size)
 
+def planned(action: Action, size: int = 0, reason: str = "") -> PlannedAction:
+    label = "recluster by day, day=2026-10-01"
+    predicted = {"bytesIn": size, "label": label, "reason": reason}
+    return PlannedAction("a", action, DeleteState(0, 0, 0), predicted)
+
+
+def recluster(files: int, key: tuple[SortColumn, ...] = ()) -> Recluster:
+    inputs = tuple(f"f{n}" for n in range(files))
+    return Recluster(ordering=Lexicographic(key), inputs=inputs)
+
+
+def test_plan_lines_are_aggregated_by_type_with_keys_and_reasons() -> None:
     lines = plan_lines(
-        [recluster(3, 1 << 30), recluster(4, 2 << 30), planned(SetProperties())],
+        [
+            planned(recluster(3, (DAY,)), 1 << 30, "saves 3x"),
+            planned(recluster(4, (DAY, REGION)), 2 << 30, "saves 3x"),
+            planned(SetProperties(), reason="declared by the policy"),
+            planned(SetSortOrder(key=(REGION,))),
+        ],
+        SCHEMA,
     )
     assert lines == [
-        {"type": "Recluster", "count": 2, "files": 7, "rewriteBytes": "3Gi"},
-        {"type": "SetProperties", "count": 1},
+        {
+            "type": "Recluster", "count": 2, "files": 7, "rewriteBytes": "3Gi",
+            "key": "day; day, region desc", "reason": "saves 3x",
+        },
+        {"type": "SetProperties", "count": 1, "reason": "declared by the policy"},
+        {"type": "SetSortOrder", "count": 1, "key": "region desc"},
+    ]  # fmt: skip
+    check(lines, schema_of_plan()["actions"], "actions")
+
+
+def schema_of_plan() -> dict[str, Any]:
+    status = structural_schema(TABLE_LAYOUT)["properties"]["status"]["properties"]
+    return dict(status["plan"]["properties"])
+
+
+def a_plan(items: Sequence[PlannedAction], shapes: Sequence[dict[str, Any]]) -> Plan:
+    return Plan(
+        id=PLAN, catalog="c", table=("sales", "orders"), table_uuid="u", policy_hash="0",
+        policy="p", base_snapshot_id=1, created=NOW, expires=LATER, actions=tuple(items),
+        evidence={"shapes": list(shapes), "totals": []},
+    )  # fmt: skip
+
+
+def effect(text: str, now: int, after: int | None) -> dict[str, Any]:
+    worse = after is not None and after > now
+    return {
+        "shapeId": text, "text": text, "queries": 4, "bytesNow": now, "bytesAfter": after,
+        "worse": worse,
+    }  # fmt: skip
+
+
+def test_a_plan_says_which_shapes_get_slower_the_worst_first() -> None:
+    shapes = [
+        effect("better = ?", 10 << 30, 1 << 30), effect("little = ?", 100, 140),
+        effect("most = ?", 1 << 30, 3 << 30), effect("fresh = ?", 0, 5 << 20),
+        effect("least = ?", 100, 101), effect("unknown = ?", 100, None),
+    ]  # fmt: skip
+    plan = a_plan([planned(recluster(2, (DAY,)), 1)], shapes)
+    body = plan_status(plan, plan.actions, DIGEST, "", SCHEMA)
+    assert body["slower"] == [
+        {"shape": "most = ?", "queries": 4, "factor": "3.00"},
+        {"shape": "fresh = ?", "queries": 4},
+        {"shape": "little = ?", "queries": 4, "factor": "1.40"},
     ]
+    check(body, {"properties": schema_of_plan()}, "plan")
+    none = a_plan(plan.actions, shapes[:1])
+    assert "slower" not in plan_status(none, none.actions, DIGEST, "", SCHEMA)
+
+
+def test_a_plans_status_is_bounded_and_shows_no_value_of_a_partition() -> None:
+    columns = tuple(Field(number, f"column_{number}" * 9, "int") for number in range(400))
+    keys = [tuple(SortColumn(n, "asc") for n in range(k, k + 30)) for k in range(300)]
+    items = [planned(recluster(1, key), 1, "why " * 900 + str(key)) for key in keys]
+    plan = a_plan(items, [effect("x" * 5_000 + str(n), 1, 2) for n in range(50)])
+    body = plan_status(plan, items, DIGEST, "", Schema(0, columns))
+    check(body, {"properties": schema_of_plan()}, "plan")
+    assert len(str(body)) < 4_000
+    assert "2026-10-01" not in str(body)
 
 
 def test_history_keeps_five() -> None:

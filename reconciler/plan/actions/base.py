@@ -55,6 +55,10 @@ class Action(ABC):
     def judge(self, facts: Facts) -> ActionState:
         """Whether it is pending, done or lost (definitions: "Validity is per action")."""
 
+    def key_text(self, schema: Schema) -> str:
+        """By which columns it sorts, `a, b desc`, without a value of the table; "" for none."""
+        return ""
+
     @abstractmethod
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         """`recluster by l_shipdate, month=2026-09`, as plans list it."""

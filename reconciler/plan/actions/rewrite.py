@@ -85,6 +85,9 @@ class Rewrite(Action, ABC):
         text = ordering.text(schema)
         return cls.verb + (cls.by + text if text else "")
 
+    def key_text(self, schema: Schema) -> str:
+        return self.ordering.text(schema)
+
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         spec = specs.get(self.spec_id)
         place = partition_text(spec, self.partition, schema) if spec else ""

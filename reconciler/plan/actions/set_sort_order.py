@@ -41,8 +41,11 @@ class SetSortOrder(Action):
             return ActionState(Validity.LOST, why="the sort order was changed by someone else")
         return ActionState(Validity.PENDING)
 
+    def key_text(self, schema: Schema) -> str:
+        return Lexicographic(self.key).text(schema)
+
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
-        key = Lexicographic(self.key).text(schema)
+        key = self.key_text(schema)
         return f"{self.verb} sort order {key} (every writer will sort by it)"
 
 
