@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from charts import sync
 from reconciler.api.schema import spec_schema
@@ -72,6 +73,18 @@ def installed(cluster: Cluster, helm: Path) -> Iterator[str]:
     yield namespace
     run_helm(cluster, helm, "uninstall", RELEASE, "-n", namespace, "--ignore-not-found")
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/operations/install.md", "images/README.md"])
+def test_the_pages_name_the_images_with_the_charts_version(page: str) -> None:
+    """The operator's tag comes from the chart; the jobs' image is named in full."""
+    root = sync.CHART.parents[1]
+    version = yaml.safe_load((sync.CHART / "Chart.yaml").read_text())["appVersion"]
+    text = (root / page).read_text()
+    jobs = re.findall(r"layout-reconciler-job(\S*)", text)
+    assert {tag.strip("`})") for tag in jobs} == {f":{version}"}
+    for repository in re.findall(r"image\.repository=(\S+)", text):
+        assert repository.endswith("/layout-reconciler")
 
 
 def as_account(cluster: Cluster, namespace: str, account: str) -> Api:
