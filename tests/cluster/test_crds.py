@@ -263,12 +263,25 @@ def test_short_names_and_the_category_find_every_kind(crds: Cluster, kubectl: Ku
     assert "sales-facts" in kubectl("get", "lakehouse")
 
 
+def durations(schema: dict[str, Any]) -> list[str]:
+    """The paths of fields whose schema has allOf, from which kubectl would take the type."""
+    found = []
+    for name, child in schema.get("properties", {}).items():
+        inner = child.get("items", child)
+        found += [name] if "allOf" in child else []
+        found += [f"{name}.{path}" for path in durations(inner)]
+    return found
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_explain_reads_as_documentation(crds: Cluster, kubectl: Kubectl, kind: str) -> None:
     shown = kubectl("explain", f"{SHORT[kind]}.spec", "--recursive")
     for name in spec_schema(kind)["properties"]:
         assert re.search(rf"^  {name}\t", shown, re.MULTILINE), name
     described = " ".join(kubectl("explain", SHORT[kind]).split())
+    for path in durations(spec_schema(kind)):
+        field = kubectl("explain", f"{SHORT[kind]}.spec.{path}")
+        assert f"FIELD: {path.rpartition('.')[2]} <string>" in field, path
     assert f"KIND: {kind}" in described and "<no description>" not in described
 
 
