@@ -28,6 +28,7 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import Charged, LedgerEntry, Reservation, charged
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
+from reconciler.table.schema import Schema
 from tests.operator.fake_api import FakeApi, FakeServer
 
 GIB = 1 << 30
@@ -118,7 +119,9 @@ class FakeCatalog:
             fingerprint=fingerprint, uuid=found.uuid, format_version=2, plan=plan, pending=items,
             digest=plan.digest() if items else "", uri=uri,
             observed={"files": len(items), "time": utc(now)},
-            plan_status=plan_status(plan, items, plan.digest(), uri) if items else None,
+            plan_status=(
+                plan_status(plan, items, plan.digest(), uri, Schema(0, ())) if items else None
+            ),
             rests=(NOTHING_TO_DO[0], f"nothing to do now; {found.waits}") if found.waits
             else NOTHING_TO_DO,
             revisit=found.revisit if not items else None,
