@@ -84,10 +84,12 @@ def read_run(text: str) -> RunDocument:
     valid."""
     try:
         body = json.loads(text)
-    except ValueError as error:
-        raise _refusal("it is no JSON") from error
+    except (ValueError, RecursionError) as error:
+        nested = isinstance(error, RecursionError)
+        why = "it is nested too deeply" if nested else "it is not valid JSON"
+        raise _refusal(why) from error
     if not isinstance(body, dict):
-        raise _refusal("it is no JSON object")
+        raise _refusal("it is not a JSON object")
     if body.get("version") != VERSION:
         raise _refusal(f"its version is {body.get('version')!r}, this driver reads {VERSION}")
     unknown = sorted(body.keys() - _FIELDS.keys())

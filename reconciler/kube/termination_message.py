@@ -66,5 +66,5 @@ def read_last_words(text: str) -> LastWords | None:
         # Not splitlines(): JSON strings may contain U+0085 and similar.
         body = json.loads(text.strip().split("\n")[-1])
         return LastWords(Cause(body["cause"]), str(body["message"]), str(body.get("do") or ""))
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None

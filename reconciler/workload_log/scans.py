@@ -51,9 +51,10 @@ class _Cte:
 
 @dataclass(frozen=True)
 class _Source:
-    """An item of FROM. kind: how it is joined to all items before it.
+    """An item of FROM. kind: how it is joined to the items before it.
 
-    opaque: nothing can be derived for it (sampled, pivoted, lateral, nested joins).
+    opaque: nothing can be derived for it (sampled, pivoted, lateral, nested joins). may_be_comma:
+    whether a comma may stand before it.
     """
 
     alias: str
@@ -61,6 +62,7 @@ class _Source:
     kind: str
     on: tuple[exp.Expr, ...]
     opaque: bool
+    may_be_comma: bool = False
 
 
 @dataclass
@@ -281,12 +283,12 @@ class _Block:
     def run(self, pushed: Sequence[exp.Expr], needed: frozenset[str] | None) -> None:
         self.conditions += _pushed_inside(self.select, self.outputs, pushed)
         self._merge_join_keys()
-        kinds = _reduced_kinds(self.sources, self.conditions)
-        reaching = [self._reaching(index, kinds) for index in range(len(kinds))]
+        joins = _reduced_joins(self.sources, self.conditions)
+        reaching = [self._reaching(index, joins) for index in range(len(self.sources))]
         clauses = self._clauses(needed)
         columns = self._columns(clauses)
         for index, source in enumerate(self.sources):
-            conditions = [] if source.opaque else self._conditions(index, kinds, reaching)
+            conditions = [] if source.opaque else self._conditions(index, joins, reaching)
             read = columns[source.alias]
             if source.opaque:
                 self.walk.everything(source.node, self.env)
@@ -369,7 +371,7 @@ class _Block:
         self.conditions = [_with_merged_keys(one, merged) for one in self.conditions]
 
     def _conditions(
-        self, index: int, kinds: Sequence[str], reaching: Sequence[Sequence[exp.Expr]]
+        self, index: int, joins: _Joins, reaching: Sequence[Sequence[exp.Expr]]
     ) -> list[exp.Expr]:
         """Return what a row of source `index` must meet to matter, as columns without a table.
 
@@ -379,22 +381,22 @@ class _Block:
         alias, own = self.sources[index].alias, reaching[index]
         beside = {
             id(condition): condition
-            for other in range(len(kinds))
-            if other != index and not _nullable(other, len(kinds) - 1, kinds)
+            for other in range(len(self.sources))
+            if other != index and not joins.nullable(other, joins.last)
             for condition in reaching[other]
         }
         derived = _through_equalities(own, [*own, *beside.values()], alias, self._column_type)
         shares = [_share(condition, alias) for condition in (*own, *derived)]
         return [_without_table(share) for share in shares if share is not None]
 
-    def _reaching(self, index: int, kinds: Sequence[str]) -> list[exp.Expr]:
+    def _reaching(self, index: int, joins: _Joins) -> list[exp.Expr]:
         """Return the conditions that every combination of a row of source `index` must meet to
         matter."""
         reaching: list[exp.Expr] = []
-        if not _nullable(index, len(kinds) - 1, kinds) and kinds[index] != "ASOF":
+        if not joins.nullable(index, joins.last) and joins.kinds[index] != "ASOF":
             reaching += self.conditions
-        for level in range(1, len(kinds)):
-            if _on_applies(index, level, kinds):
+        for level in range(1, len(self.sources)):
+            if joins.on_applies(index, level):
                 reaching += self.sources[level].on
         return reaching
 
@@ -410,7 +412,8 @@ def _sources(select: exp.Select) -> list[_Source]:
     first = from_.this
     sources = [_source(first, "FIRST", None)]
     for join in select.args.get("joins") or []:
-        sources.append(_source(join.this, _kind(join), join.args.get("on")))
+        source = _source(join.this, _kind(join), join.args.get("on"))
+        sources.append(replace(source, may_be_comma=may_be_comma(join)))
     for lateral in select.args.get("laterals") or []:
         sources.append(_Source(lateral.alias.lower(), lateral, "LEFT", (), True))
     return sources
@@ -442,52 +445,89 @@ def _kind(join: exp.Join) -> str:
 _UNKNOWN = ("NATURAL", "ASOF", "OPAQUE")
 
 
-def _nullable(index: int, level: int, kinds: Sequence[str]) -> bool:
-    """Whether rows of a source may be null-extended by the joins up to a level.
+def may_be_comma(join: exp.Join) -> bool:
+    """Whether the join may be written as a comma: sqlglot has the same node for `a, b` as for `a
+    JOIN b`, and in some dialects as for `a CROSS JOIN b`."""
+    named = join.method or join.side or join.args.get("using") or join.args.get("on")
+    return not named and (join.kind or "").upper() in ("", "CROSS")
 
-    A join of unknown kind may be any outer join.
+
+@dataclass(frozen=True)
+class _Joins:
+    """The joins of a FROM clause. kinds: how each source is joined to those before it.
+
+    In standard SQL the comma binds weaker than JOIN, so a join has only the sources since the last
+    comma on its left. In Spark, Hive and SQLite both bind alike (in Spark a setting decides).
+    Answers hold for both. starts: by source, the first one on the left of its join either way.
     """
-    own = index >= 1 and index <= level and kinds[index] in ("LEFT", "FULL", *_UNKNOWN)
-    later = any(kinds[j] in ("RIGHT", "FULL", *_UNKNOWN) for j in range(index + 1, level + 1))
-    return own or later
+
+    kinds: tuple[str, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def last(self) -> int:
+        return len(self.kinds) - 1
+
+    def nullable(self, index: int, level: int) -> bool:
+        """Whether rows of a source may be null-extended by the joins up to a level.
+
+        A join of unknown kind may be any outer join.
+        """
+        own = 1 <= index <= level and self.kinds[index] in ("LEFT", "FULL", *_UNKNOWN)
+        return own or self._extended(index, level)
+
+    def _extended(self, index: int, level: int) -> bool:
+        """Whether a join after a source, up to a level, may null-extend all that stands before."""
+        later = self.kinds[index + 1 : level + 1]
+        return any(kind in ("RIGHT", "FULL", *_UNKNOWN) for kind in later)
+
+    def on_applies(self, index: int, level: int) -> bool:
+        """Whether rows of the source that never meet the ON of a join can be removed without
+        effect."""
+        kind = self.kinds[level]
+        if index == level:
+            return kind in ("INNER", "LEFT", "SEMI", "ANTI")
+        if index > level or self.nullable(index, level - 1):
+            return False
+        return self.filters_left(index, level)
+
+    def filters_left(self, index: int, level: int) -> bool:
+        """Whether every row of the sources up to a level that holds source `index`, null-extended
+        or not, has met the ON of the join."""
+        kind = self.kinds[level]
+        if index >= self.starts[level]:
+            return kind in ("INNER", "RIGHT", "SEMI")
+        return kind in ("INNER", "SEMI") and not self._extended(level, self.last)
 
 
-def _on_applies(index: int, level: int, kinds: Sequence[str]) -> bool:
-    """Whether rows of the source that never meet the ON of a join can be removed without effect."""
-    kind = kinds[level]
-    if index == level:
-        return kind in ("INNER", "LEFT", "SEMI", "ANTI")
-    return (
-        index < level
-        and kind in ("INNER", "RIGHT", "SEMI")
-        and not _nullable(index, level - 1, kinds)
-    )
-
-
-def _reduced_kinds(sources: Sequence[_Source], where: Sequence[exp.Expr]) -> list[str]:
-    """Return join kinds, with outer joins reduced if a later condition rejects their null-extended
+def _reduced_joins(sources: Sequence[_Source], where: Sequence[exp.Expr]) -> _Joins:
+    """Return the joins, with outer joins reduced if a later condition rejects their null-extended
     rows."""
-    kinds = [source.kind for source in sources]
-    for level in reversed(range(1, len(kinds))):  # only a later join's ON can reduce a join
-        kinds[level] = _reduced(level, kinds, sources, where)
-    return kinds
+    starts = [0]
+    for level, source in enumerate(sources[1:], start=1):
+        starts.append(level if source.may_be_comma else starts[-1])
+    joins = _Joins(tuple(source.kind for source in sources), tuple(starts))
+    for level in reversed(range(1, len(sources))):  # only a later join's ON can reduce a join
+        kind = _reduced(level, joins, sources, where)
+        joins = replace(joins, kinds=(*joins.kinds[:level], kind, *joins.kinds[level + 1 :]))
+    return joins
 
 
 def _reduced(
-    level: int, kinds: Sequence[str], sources: Sequence[_Source], where: Sequence[exp.Expr]
+    level: int, joins: _Joins, sources: Sequence[_Source], where: Sequence[exp.Expr]
 ) -> str:
-    kind = kinds[level]
+    kind = joins.kinds[level]
     if kind not in ("LEFT", "RIGHT", "FULL"):
         return kind
     later = list(where)
-    for above in range(level + 1, len(kinds)):
-        if kinds[above] in ("INNER", "RIGHT", "SEMI"):
+    for above in range(level + 1, len(sources)):
+        if joins.filters_left(level, above):
             later += sources[above].on
     own = {sources[level].alias}
     own_rejected = kind != "RIGHT" and any(_rejects_null(condition, own) for condition in later)
     if kind == "LEFT":
         return "INNER" if own_rejected else kind
-    before = {source.alias for source in sources[:level]}
+    before = {source.alias for source in sources[joins.starts[level] : level]}
     before_rejected = any(_rejects_null(condition, before) for condition in later)
     if kind == "RIGHT":
         return "INNER" if before_rejected else kind

@@ -40,7 +40,7 @@ from reconciler.workload_log.conditions import Bound, bind
 from reconciler.workload_log.fold import Binding, Const
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.prepared import immediate
-from reconciler.workload_log.scans import Scan, scans_of
+from reconciler.workload_log.scans import Scan, may_be_comma, scans_of
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
 MAX_TEMPLATES = 4096
@@ -117,9 +117,14 @@ def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
     """Return the columns of a query on one table that the schema does not have, in the query's
     order.
 
-    An import drops their conditions silently, as it must; a person needs to see a typo.
+    An import drops their conditions silently, as it must; a person needs to see a typo. None are
+    returned of a text that cannot be parsed or is too complex.
     """
-    statements = [s for s in sqlglot.parse(sql, dialect=dialect or None) if s]
+    try:
+        check_text(sql, dialect)
+        statements = [s for s in sqlglot.parse(sql, dialect=dialect or None) if s]
+    except (TooComplex, SqlglotError, RecursionError, ValueError):
+        return ()
     if len(statements) != 1 or len(list(statements[0].find_all(exp.Table))) != 1:
         return ()
     query = statements[0]
@@ -251,6 +256,7 @@ class SqlReader:
         columns = {key: _columns(table.schema) for key, table in known.items()}
         check_expansion(query, {key: len(names) for key, names in columns.items()})
         _hide_ambiguous(query, columns, self.dialect)
+        _hide_keys_after_commas(query)
         qualified = qualify(
             query,
             dialect=self.dialect or None,
@@ -483,7 +489,34 @@ def _hide_ambiguous(query: exp.Expr, columns: dict[str, dict[str, str]], dialect
             for column in list(clause.find_all(exp.Column)) if clause is not None else ():
                 aggregated = column.find_ancestor(exp.AggFunc, exp.Select) is not select
                 if column.name in ambiguous and not column.table and not aggregated:
-                    column.replace(exp.Anonymous(this="either", expressions=[column.copy()]))
+                    _hide(column)
+
+
+def _hide_keys_after_commas(query: exp.Expr) -> None:
+    """Hide the keys of USING and NATURAL after a comma: whether a table before the comma shares
+    them depends on the engine."""
+    for select in query.find_all(exp.Select):
+        joins = [join for join in select.find_all(exp.Join) if join.parent_select is select]
+        merging = [join for join in joins if join.args.get("using") or join.method == "NATURAL"]
+        if not merging or not any(may_be_comma(join) for join in joins):
+            continue
+        keys = {key.name for join in merging for key in join.args.get("using") or ()}
+        natural = any(join.method == "NATURAL" for join in merging)
+        for column in list(select.find_all(exp.Column)):
+            if not column.table and (natural or column.name in keys):
+                _hide(column)
+        for join in merging:
+            join.set("using", None)
+            join.set("method", None)
+            join.set("on", exp.Anonymous(this="either", expressions=[]))
+
+
+def _hide(column: exp.Column) -> None:
+    """Put a column into a function of which nothing is known."""
+    hidden: exp.Expr = exp.Anonymous(this="either", expressions=[column.copy()])
+    if isinstance(column.parent, exp.Select) and column.arg_key == "expressions":
+        hidden = exp.alias_(hidden, column.name)
+    column.replace(hidden)
 
 
 def _possible_columns(select: exp.Select, columns: dict[str, dict[str, str]]) -> set[str] | None:

@@ -85,8 +85,8 @@ def edited(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no JSON"),
-        ("[]", "no JSON object"),
+        ("", "not valid JSON"),
+        ("[]", "not a JSON object"),
         (edited(version="run/v2"), "'run/v2'"),
         (edited(evenIfLost=True), "unknown field evenIfLost"),
         (json.dumps({"version": "run/v1"}), "no actionIds"),
@@ -122,3 +122,9 @@ def test_a_credential_among_the_properties_is_refused() -> None:
 def test_one_that_no_environment_takes_is_refused_when_it_is_written() -> None:
     with pytest.raises(UserError, match="too large"):
         run_document(table=("x" * 200_000,)).text()
+
+
+@pytest.mark.parametrize("start", ["", '{"version":'])
+def test_a_document_that_is_nested_too_deeply_is_refused(start: str) -> None:
+    with pytest.raises(UserError, match="nested too deeply"):
+        read_run(start + "[" * 200_000)

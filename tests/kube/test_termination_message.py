@@ -31,3 +31,7 @@ def test_a_long_message_is_cut_and_stays_json(part: str) -> None:
 def test_other_texts_are_no_last_words() -> None:
     for text in ("", "Killed", "[]", '{"commits": 3}', '{"cause": "Sunspots", "message": "x"}'):
         assert read_last_words(text) is None
+
+
+def test_a_message_that_is_nested_too_deeply_is_not_ours() -> None:
+    assert read_last_words('{"cause":' + "[" * 200_000) is None

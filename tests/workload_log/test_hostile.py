@@ -16,7 +16,13 @@ from reconciler.workload_log import complexity, importing, sql_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.spark_events import SparkEventImport, is_event_log, parse_scan
-from reconciler.workload_log.sql import TOO_COMPLEX, UNPARSABLE, Skipped, SqlReader
+from reconciler.workload_log.sql import (
+    TOO_COMPLEX,
+    UNPARSABLE,
+    Skipped,
+    SqlReader,
+    unknown_columns,
+)
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import SchemaMap
 from tests.workload_log.oracle import EVENT_MS, known_tables
@@ -149,6 +155,13 @@ def test_a_number_that_fills_the_memory_is_not_computed(name: str) -> None:
     found = SqlReader("trino", BY_NAME).extract(f"{WHERE}{NUMBERS[name]} AND l = 7", EVENT_MS)
     assert not isinstance(found, Skipped)
     assert [demand.literals for demand in found] in ([(7,)], [()])
+
+
+@pytest.mark.parametrize(
+    "sql", ["(" * 3000, "SELECT 'a", f"SELECT {'(' * 3000}i{')' * 3000} FROM t"]
+)
+def test_no_column_is_unknown_in_a_query_that_cannot_be_parsed(sql: str) -> None:
+    assert unknown_columns(sql, "trino", TABLES["t"].schema) == ()
 
 
 def log(path: Path, *lines: bytes) -> Path:

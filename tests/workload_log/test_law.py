@@ -186,28 +186,50 @@ def derived(draw: st.DrawFn) -> str:
     return f"({draw(st.sampled_from(choices))})"
 
 
+JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", ",", ",", "CROSS JOIN", "SEMI JOIN",
+         "ANTI JOIN")  # fmt: skip
+AFTER_COMMAS = (
+    "ta a1, tb a2 RIGHT JOIN tc a3 ON a2.k = a3.k AND a3.n > 0 WHERE a1.n > 0",
+    "ta a1, tb a2 RIGHT JOIN tc a3 ON a2.k = a3.k AND a2.n > 0 WHERE a1.n > 0",
+    "ta a1, tb a2 RIGHT JOIN tc a3 ON 1 = 0",
+    "ta a1, tb a2 JOIN tc a3 ON 1 = 0 RIGHT JOIN ta a4 ON a2.k = a4.k",
+    "ta a1, tb a2 FULL JOIN tc a3 ON a2.k = a3.k AND a3.n > 0 WHERE a1.n > 0 AND a3.k > 0",
+    "ta a1 LEFT JOIN tb a2 ON a1.k = a2.k AND a2.n > 0, tc a3 RIGHT JOIN ta a4 ON a3.n = a4.n",
+    "ta a1, tb a2 LEFT JOIN tc a3 ON a2.k = a3.k AND a3.n > 0 WHERE a1.k = a2.k AND a1.k > 2",
+    "ta a1, LATERAL (SELECT * FROM tb q WHERE q.k = a1.k) a2 LEFT JOIN tc a3 ON a2.n = a3.n"
+    " AND a3.k > 2 WHERE a1.n > 0",
+    "ta a1, (tb a2 RIGHT JOIN tc a3 ON a2.k = a3.k AND a3.n > 0) WHERE a1.n > 0",
+    "(ta a1 CROSS JOIN tb a2) RIGHT JOIN tc a3 ON a2.k = a3.k AND a3.n > 0 WHERE a1.n > 0",
+    "ta a1, tb a2 JOIN tc a3 USING (k) WHERE a1.k = 3",
+    "ta a1, tb a2 LEFT JOIN tc a3 USING (k) WHERE a1.k = 3 AND a2.n > 0",
+    "ta a1, tb a2 RIGHT JOIN tc a3 USING (k) WHERE a1.k = 3 AND a3.n > 0",
+    "ta a1, (SELECT k, p AS z FROM tb) a2 NATURAL JOIN (SELECT k, n AS z2 FROM tc) a3"
+    " WHERE a1.k = 3",
+)  # fmt: skip
+
+
 @st.composite
 def queries(draw: st.DrawFn) -> str:
     aliases: list[str] = ["a1"]
     from_ = f"{draw(derived())} a1"
+    item = ["a1"]  # aliases since the last comma
     for index in range(draw(st.integers(0, 2))):
         alias = f"a{index + 2}"
-        kind = draw(
-            st.sampled_from(
-                ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", ",", "SEMI JOIN", "ANTI JOIN"]
-            )
-        )
-        if kind == "," and index:
-            kind = "CROSS JOIN"
+        kind = draw(st.sampled_from(JOINS))
         on = ""
-        if kind not in (",", "CROSS JOIN"):
-            extra = draw(conditions((*aliases, alias), nested=False))
+        if kind == ",":
+            item = []
+        elif kind != "CROSS JOIN":
+            left = item if draw(st.booleans()) else aliases  # DuckDB permits all before a comma
+            extra = draw(conditions((*left, alias), nested=False))
             key = draw(st.sampled_from(["k", "n", "s", "d", "ts"]))
-            on = f" ON {draw(st.sampled_from(aliases))}.{key} = {alias}.{key}"
+            on = f" ON {draw(st.sampled_from(left))}.{key} = {alias}.{key}"
             on += f" AND {extra}" if draw(st.booleans()) else ""
+            on = draw(st.sampled_from([on, on, on, f" USING ({key})", f" ON {extra}"]))
         from_ += f" {kind} {draw(derived())} {alias}{on}"
         if kind not in ("SEMI JOIN", "ANTI JOIN"):
             aliases.append(alias)
+            item.append(alias)
     where = draw(conditions(tuple(aliases)))
     columns = ", ".join(f"{a}.k, {a}.s, {a}.d" for a in aliases)
     outputs = draw(
@@ -234,6 +256,13 @@ def test_rows_outside_the_fragments_never_matter(data: duckdb.DuckDBPyConnection
     except duckdb.Error:
         return
     check_law(data, sql, TABLES)
+
+
+@pytest.mark.parametrize("from_", AFTER_COMMAS)
+def test_a_comma_before_a_join_keeps_every_row_that_matters(
+    data: duckdb.DuckDBPyConnection, from_: str
+) -> None:
+    check_law(data, f"SELECT a1.k, a1.n, a2.k, a3.k FROM {from_}", TABLES)
 
 
 def test_the_generated_queries_are_valid_and_prune(data: duckdb.DuckDBPyConnection) -> None:

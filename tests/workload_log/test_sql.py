@@ -224,6 +224,9 @@ JOINS = [
     ("db.t JOIN db2.t ON db.t.i = db2.t.i WHERE db2.t.l = 3 AND db.t.l = 4", {"t": "l = 4"}),
     ("db2.t JOIN db.t ON db.t.i = db2.t.i WHERE db2.t.l = 3", {"t": "TRUE"}),
     ("t TABLESAMPLE BERNOULLI (10) WHERE t.l = 3", {"t": "TRUE"}),
+    ("t, o LEFT JOIN elsewhere.x ON o.i = x.i WHERE t.l = 3 AND o.k = 'a'",
+     {"t": "l = 3", "o": "k = a"}),
+    ("t, elsewhere.x JOIN o ON t.i = o.i AND t.l = 3 AND o.k = 'a'", {"t": "l = 3", "o": "k = a"}),
 ]  # fmt: skip
 
 
