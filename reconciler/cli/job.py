@@ -191,12 +191,14 @@ def _actor(
     from reconciler.state.state import cache_directory
 
     system, timeout = run.catalog.spec.system, float(run.catalog.spec.timeout_seconds)
+    workload = run.catalog.spec.workload
     check = claim_check(run, lambda: owner_of(catalog, run.table, timeout))
     store = SharedStore(
         catalog,
         tuple(system.namespace),
         plans_uri=system.plans.uri,
         timeout=timeout,
+        retention_seconds=workload.retention_seconds,
         lease=lambda: JobLease(check),
     )
     return DriverActor(
@@ -204,6 +206,7 @@ def _actor(
         cache=cache_directory(),
         timeout=timeout,
         claims_as=run.owner,
+        exclude_columns=workload.exclude_columns,
         plan=plan,
         attempt=run.attempt,
         start=start,

@@ -67,8 +67,17 @@ def shared_store(
     from reconciler.state.state import StateStore, state_directory
 
     namespace, uri = system_of(config, documents)
+    retention = next(
+        (
+            document.spec.workload.retention_seconds
+            for document in documents
+            if document.spec.catalog_name == config.name
+        ),
+        None,
+    )
     return SharedStore(
         config, namespace, plans_uri=uri, timeout=timeout, on_created=_say,
+        retention_seconds=retention,
         lease=StateStore(state_directory()).lease,
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from reconciler.loop.settings import History
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.queries.coverage import coverage
+from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.moving_windows import with_detected_movement
 from reconciler.state.sketch import sample_rows
@@ -32,20 +33,22 @@ from reconciler.table.sample import RowGroups, RowSample
 
 @dataclass
 class Reader:
-    """timeout: seconds for the catalog to answer. claims_as: the owner name of this process."""
+    """timeout: seconds for the catalog to answer. claims_as: the owner name of this process.
+    exclude_columns: names of columns whose conditions are not used, nor their values sketched."""
 
     store: Store
     cache: Path
     timeout: float = 30.0
     claims_as: str = ""
+    exclude_columns: tuple[str, ...] = ()
 
     def observe(self, target: Target) -> Observation:
         return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)
 
     def evidence(self, observation: Observation) -> Evidence:
-        fragments = with_detected_movement(
-            self.store.fragments(observation.uuid), observation.schema
-        )
+        excluded = excluded_fields(self.exclude_columns, observation.schema)
+        known = [without_fields(it, excluded) for it in self.store.fragments(observation.uuid)]
+        fragments = with_detected_movement(known, observation.schema)
         workload = batch_fragments(
             fragments, tuple(sorted(self.store.skips(observation.uuid).items()))
         )

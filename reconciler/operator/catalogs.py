@@ -237,6 +237,7 @@ class LiveCatalogs:
             tuple(document.spec.system.namespace),
             plans_uri=document.spec.system.plans.uri,
             timeout=timeout,
+            retention_seconds=document.spec.workload.retention_seconds,
         )
         owner = f"{document.namespace}/{document.name}/{uid}"
         actor = ClusterActor(
@@ -244,6 +245,7 @@ class LiveCatalogs:
             cache=self.cache,
             timeout=timeout,
             claims_as=owner,
+            exclude_columns=document.spec.workload.exclude_columns,
             plans=store.plans,
             approved_by=lambda plan_id: False,
             standing=store.standing_plan,

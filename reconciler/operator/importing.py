@@ -12,7 +12,7 @@ import logging
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +26,10 @@ from reconciler.errors import ReconcilerError, UserError
 from reconciler.operator.catalogs import LiveHandle
 from reconciler.operator.ports import CatalogHandle, CatalogProblem
 from reconciler.operator.turns import Turns
+from reconciler.queries.excluded import excluded_fields, without_fields
+from reconciler.queries.fragments import Fragment
+from reconciler.table.schema import Schema
+from reconciler.workload_log.importing import FragmentSink
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +213,10 @@ def _run(handle: LiveHandle, state: Run, cache: Path, held: Callable[[], bool]) 
                 done[uri] = mark
         except ReconcilerError as error:
             errors.append(f"source {source.name}: {error.what}")
+    try:
+        handle.store.remove_expired()
+    except ReconcilerError as error:  # what was read is kept, and the next run tries again
+        errors.append(f"expired queries could not be removed: {error.what}")
     version = state.version + (1 if added else 0)
     if (until, version) != (state.until_ms, state.version):
         handle.store.set_note(NOTE, {"untilMs": until, "version": version})
@@ -260,6 +268,7 @@ def _import(
     from reconciler.workload_log.sql import Session, SqlReader, check_dialect
     from reconciler.workload_log.sql_log import SqlLogImport
 
+    sink = ExcludingSink(handle.store, tables, handle.document.spec.workload.exclude_columns)
     system, _ = _filesystem(handle, source)
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as directory:
@@ -267,9 +276,37 @@ def _import(
         with system.open_input_stream(path, compression=None) as remote, copy.open("wb") as local:
             shutil.copyfileobj(remote, local, 1 << 20)
         if source.type is SourceType.SPARK_EVENT_LOG:
-            return SparkEventImport(tables, handle.store, dt.UTC).run(copy)
+            return SparkEventImport(tables, sink, dt.UTC).run(copy)
         reader = SqlReader(check_dialect(source.dialect or "spark"), tables)
-        return SqlLogImport(reader, handle.store, Session((), dt.UTC)).run(copy)
+        return SqlLogImport(reader, sink, Session((), dt.UTC)).run(copy)
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludingSink:
+    """The state, for a reader: conditions on the excluded columns do not arrive there."""
+
+    store: FragmentSink
+    tables: CatalogTables
+    columns: tuple[str, ...]
+
+    def append_fragments(self, fragments: Iterable[Fragment]) -> None:
+        items = list(fragments)
+        excluded = {
+            uuid: excluded_fields(self.columns, self.tables.schema(uuid))
+            for uuid in {item.table_uuid for item in items}
+        }
+        self.store.append_fragments(
+            [without_fields(item, excluded[item.table_uuid]) for item in items]
+        )
+
+    def cursor(self, source: str) -> str | None:
+        return self.store.cursor(source)
+
+    def set_cursor(self, source: str, value: str) -> None:
+        self.store.set_cursor(source, value)
+
+    def record_skips(self, table_uuid: str | None, counts: Mapping[str, int]) -> None:
+        self.store.record_skips(table_uuid, counts)
 
 
 class CatalogTables:
@@ -291,6 +328,12 @@ class CatalogTables:
         if full not in self._loaded:
             self._loaded[full] = self._load(self._identifiers[full])
         return self._loaded[full]
+
+    def schema(self, table_uuid: str) -> Schema:
+        """Return the schema of a table that was resolved, as it was then."""
+        found = (table for table in self._loaded.values() if table is not None)
+        schema: Schema = next(table.schema for table in found if table.uuid == table_uuid)
+        return schema
 
     def _load(self, table: tuple[str, ...]) -> Any:
         from reconciler.catalog.load import connect, load_table

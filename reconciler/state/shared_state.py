@@ -24,7 +24,7 @@ from reconciler.state import shared_records as records
 from reconciler.state.plan_store import PlanStore
 from reconciler.state.shared_backend import DEFAULT_NAMESPACE, SharedBackend
 from reconciler.state.shared_records import TableRecords
-from reconciler.state.state import HEAVY_KINDS, LEDGER, LEDGER_FIELDS, Store
+from reconciler.state.state import HEAVY_KINDS, LEDGER, LEDGER_FIELDS, RETENTION_SECONDS, Store
 from reconciler.state.state_tables import CachedRows, StateTables, matching
 from reconciler.table.observation import quoted_name
 
@@ -42,7 +42,8 @@ class SharedStore(Store):
     """State in a namespace of a catalog. Reads raise UnavailableError if it cannot be read.
 
     plans_uri: where plans are published, None: beside the state tables. lease: guards an attempt;
-    by default a job's (JobLease), whose exclusiveness the operator ensures.
+    by default a job's (JobLease), whose exclusiveness the operator ensures. retention_seconds: as
+    in Store.
     """
 
     heavy_table = "attempts"
@@ -54,11 +55,12 @@ class SharedStore(Store):
         *,
         plans_uri: str | None = None,
         timeout: float = 30.0,
+        retention_seconds: int | None = RETENTION_SECONDS,
         on_created: Callable[[str], None] | None = None,
         lease: Callable[[], Lease] | None = None,
     ):
         backend = SharedBackend(config, namespace, timeout, on_created)
-        super().__init__(StateTables(backend))
+        super().__init__(StateTables(backend), retention_seconds)
         self.config, self.namespace = config, namespace
         self.plans = PlanStore(config, plans_uri, timeout=timeout, backend=backend)
         self._lease = lease or JobLease

@@ -31,8 +31,8 @@ from reconciler.table.filetable import FileTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RETENTION_MS = 90 * 86_400_000
-"""How long fragments are kept after their import: they hold customers' literals."""
+RETENTION_SECONDS = 90 * 86_400
+"""Default time for which fragments and sketches are kept: they hold customers' values."""
 
 _OPTIONAL = {"recorded_bytes", "duration_ms", "unbound"}
 FRAGMENTS: Columns = (
@@ -98,8 +98,11 @@ class Store(ABC):
     heavy_table = "ledger"
     """Table of intents and zone maps: large rows that are read only by table."""
 
-    def __init__(self, tables: StateTables):
+    def __init__(self, tables: StateTables, retention_seconds: int | None = RETENTION_SECONDS):
+        """retention_seconds: of fragments and sketches; None: another client, which knows it,
+        removes them."""
         self._tables = tables
+        self._retention_seconds = retention_seconds
 
     @abstractmethod
     def lease(self) -> Lease: ...
@@ -165,13 +168,30 @@ class Store(ABC):
             {"shard": shard_of(item.table_uuid), "imported_ms": now, **fragment_to_row(item)}
             for item in fragments
         ]
-        self._tables.append("fragments", FRAGMENTS, rows, _recent_and_distinct)
+        self._tables.append("fragments", FRAGMENTS, rows, self._recent_and_distinct)
+
+    def _oldest_ms(self) -> int:
+        """Return the time before which fragments and sketches are no longer kept."""
+        kept = self._retention_seconds
+        return 0 if kept is None else _now_ms() - kept * 1000
+
+    def _recent_and_distinct(self, rows: pa.Table) -> pa.Table:
+        return _distinct(_since(rows, "imported_ms", self._oldest_ms()))
+
+    def _recent_sketches(self, rows: pa.Table) -> pa.Table:
+        return _since(rows, "stored_ms", self._oldest_ms())
+
+    def remove_expired(self) -> None:
+        """Remove fragments and sketches that are older than the retention."""
+        if self._retention_seconds is not None:
+            self._tables.remove("fragments", "imported_ms", self._oldest_ms())
+            self._tables.remove("sketches", "stored_ms", self._oldest_ms())
 
     def fragments(self, table_uuid: str) -> list[Fragment]:
         """Return the fragments of the table within the retention, by event time."""
         where = matching(
             {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
-            {"imported_ms": _now_ms() - RETENTION_MS},
+            {"imported_ms": self._oldest_ms()},
         )
         found = self._tables.scan("fragments", FRAGMENTS, where, [name for name, _ in ROW_TYPES])
         if found is None:
@@ -189,11 +209,14 @@ class Store(ABC):
             {"shard": shard, "table_uuid": table_uuid, "path": path, "stored_ms": now, "body": body}
             for path, body in sketches.items()
         ]
-        self._tables.append("sketches", SKETCHES, rows, _recent_sketches)
+        self._tables.append("sketches", SKETCHES, rows, self._recent_sketches)
 
     def sketches(self, table_uuid: str, paths: Sequence[str]) -> dict[str, list[bytes]]:
         """Return the encoded sketches of the data files that have some, oldest first."""
-        where = matching({"shard": shard_of(table_uuid), "table_uuid": table_uuid})
+        where = matching(
+            {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
+            {"stored_ms": self._oldest_ms()},
+        )
         found = self._tables.scan("sketches", SKETCHES, where, ("path", "stored_ms", "body"))
         if found is None:
             return {}
@@ -424,19 +447,15 @@ def _intent(body: dict[str, Any]) -> Intent:
     return Intent(**values)
 
 
-def _recent_and_distinct(rows: pa.Table) -> pa.Table:
-    """Return fragments within the retention, each once (its earliest import counts)."""
+def _since(rows: pa.Table, column: str, oldest_ms: int) -> pa.Table:
     import pyarrow.compute as pc
 
-    rows = rows.filter(pc.greater_equal(rows.column("imported_ms"), _now_ms() - RETENTION_MS))
+    return rows.filter(pc.greater_equal(rows.column(column), oldest_ms))
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Return each fragment once (its earliest import counts)."""
     keys = [name for name in rows.column_names if name != "imported_ms"]
     merged = rows.group_by(keys).aggregate([("imported_ms", "min")])
     renamed = merged.rename_columns({"imported_ms_min": "imported_ms"})
     return renamed.select(rows.column_names).cast(rows.schema)
-
-
-def _recent_sketches(rows: pa.Table) -> pa.Table:
-    """Return sketches within the retention: like literals they are customers' values."""
-    import pyarrow.compute as pc
-
-    return rows.filter(pc.greater_equal(rows.column("stored_ms"), _now_ms() - RETENTION_MS))

@@ -115,6 +115,24 @@ class StateTables:
         """Return all rows of a loaded table."""
         return self._backend.read(lambda: table.scan(selected_fields=tuple(fields)).to_arrow())
 
+    def remove(self, name: str, column: str, before: int) -> None:
+        """Remove the rows whose column is below a value, and the files that held them.
+
+        Another writer's commit meanwhile leaves them for the next call.
+        """
+        self._backend.write(lambda: self._remove(name, column, before))
+
+    def _remove(self, name: str, column: str, before: int) -> None:
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        table = self._backend.load(name)
+        where = _below(column, before)
+        if table is None or not any(True for _ in table.scan(where).plan_files()):
+            return
+        with contextlib.suppress(CommitFailedException, ValidationException):
+            commit_once(table, lambda mark: table.delete(where, snapshot_properties=dict(mark)))
+        self._expire(table)
+
     def _append(
         self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None
     ) -> None:
@@ -294,6 +312,13 @@ def matching(equal: Mapping[str, Any], least: Mapping[str, Any] | None = None) -
     ]
     terms += [make.GreaterThanOrEqual(name, value) for name, value in (least or {}).items()]
     return functools.reduce(make.And, terms, make.AlwaysTrue())
+
+
+def _below(column: str, value: int) -> Any:
+    from pyiceberg import expressions
+
+    make: Any = expressions
+    return make.LessThan(column, value)
 
 
 def _overwrite(table: Table, rows: pa.Table, scope: Any, mark: Mapping[str, str]) -> None:

@@ -13,9 +13,12 @@ import pytest
 from reconciler.api.reach import Reach
 from reconciler.errors import UnavailableError
 from reconciler.kube.kinds import CATALOG
+from reconciler.loop.propose import Target
 from reconciler.operator import importing
 from reconciler.operator.catalogs import LiveHandle
 from reconciler.operator.importing import NOTE, Imports, Run, run
+from reconciler.queries.predicate import TRUE, fields_of
+from reconciler.state import state
 from tests.cluster.fixtures import eventually
 from tests.operator.test_live import NAMESPACE, Cluster
 
@@ -104,3 +107,46 @@ def test_what_was_read_for_another_state_is_read_again(
     other = replace(handle, uid="new") if made_anew else replace(handle, document=document)
     settled(other, NOW + dt.timedelta(hours=2))
     assert asked[2] is None
+
+
+def with_workload(tmp_path: Path, **changes: Any) -> LiveHandle:
+    """The fixture's catalog, with another spec.workload."""
+    cluster = Cluster(tmp_path)
+    cluster.apply(log=f"file://{tmp_path}/logs")
+    (body,) = cluster.server.all(CATALOG)
+    spec = {**body["spec"], "workload": {**body["spec"]["workload"], **changes}}
+    cluster.server.put(CATALOG, {"metadata": body["metadata"], "spec": spec})
+    found = opened(cluster)
+    assert isinstance(found, LiveHandle)
+    return found
+
+
+def test_conditions_on_excluded_columns_are_neither_stored_nor_used(
+    handle: LiveHandle, tmp_path: Path
+) -> None:
+    run(handle, None, tmp_path / "imports", lambda: True)
+    seen = handle.actor.observe(Target(handle.config, ("sales", "orders")))
+    assert {item.literals for item in handle.store.fragments(seen.uuid)} == {(7,)}
+    assert [fields_of(it.predicate) for it in handle.actor.evidence(seen).workload.shapes] == [(1,)]
+    excluding = with_workload(tmp_path, excludeColumns=["ID"])
+    assert [it.predicate for it in excluding.actor.evidence(seen).workload.shapes] == [TRUE]
+    (tmp_path / "logs" / "a.json").rename(tmp_path / "logs" / "b.json")
+    line = {"sql": "SELECT id FROM sales.orders WHERE id = 8", "timestamp": str(NOW)}
+    (tmp_path / "logs" / "b.json").write_text(json.dumps(line) + "\n")
+    assert not run(excluding, None, tmp_path / "imports", lambda: True).error
+    assert sorted(item.literals for item in excluding.store.fragments(seen.uuid))[:2] == [(), (7,)]
+
+
+def test_queries_are_kept_for_the_retention_of_the_catalog(
+    handle: LiveHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(handle, None, tmp_path / "imports", lambda: True)
+    uuid = handle.actor.observe(Target(handle.config, ("sales", "orders"))).uuid
+    later = state._now_ms() + 3 * 3_600_000
+    monkeypatch.setattr(state, "_now_ms", lambda: later)
+    kept, brief = (with_workload(tmp_path, retention=text) for text in ("4h", "2h"))
+    known = Run(1, 1)
+    run(kept, known, tmp_path / "imports", lambda: True)
+    assert len(handle.store.fragments(uuid)) == len(kept.store.fragments(uuid)) == 3
+    run(brief, known, tmp_path / "imports", lambda: True)
+    assert not handle.store.fragments(uuid)

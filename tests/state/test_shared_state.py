@@ -391,3 +391,32 @@ def test_a_thread_that_looked_earlier_does_not_bring_the_past_back(config: Catal
     assert len(store.ledger(None)) == 2
     store._tables.snapshot = lambda name: past  # type: ignore[method-assign,assignment]
     assert len(store.ledger(None)) == 2
+
+
+def test_what_is_older_than_the_retention_is_removed_and_its_files_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import reconciler.state.state as module
+
+    now, hour = int(time.time() * 1000), 3_600_000
+    monkeypatch.setattr(state_tables, "KEEP_SNAPSHOTS", dt.timedelta(0))
+    config = new_catalog(tmp_path)
+    brief, long, unknown = (
+        SharedStore(config, retention_seconds=seconds) for seconds in (3600, 7200, None)
+    )
+    monkeypatch.setattr(module, "_now_ms", lambda: now - hour - 1000)
+    brief.append_fragments([fragment(1)])
+    brief.put_sketches(UUID, {"x": b"old"})
+    monkeypatch.setattr(module, "_now_ms", lambda: now)
+    brief.append_fragments([fragment(2)])
+    brief.put_sketches(UUID, {"x": b"new"})
+    for store in (unknown, long):
+        store.remove_expired()
+        assert [item.position for item in store.fragments(UUID)] == [1, 2]
+        assert store.sketches(UUID, ["x"]) == {"x": [b"old", b"new"]}
+    before = {path.name for path in tmp_path.rglob("data/**/*.parquet")}
+    brief.remove_expired()
+    for store in (brief, unknown):
+        assert [item.position for item in store.fragments(UUID)] == [2]
+        assert store.sketches(UUID, ["x"]) == {"x": [b"new"]}
+    assert len(before - {path.name for path in tmp_path.rglob("data/**/*.parquet")}) == 2

@@ -25,7 +25,7 @@ from reconciler.queries.predicate import Comparison, Ref
 from reconciler.state import state_tables
 from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
-from reconciler.state.state import RETENTION_MS, StateStore, cache_directory, state_directory
+from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_directory, state_directory
 
 UUID = "3f9a1c0b-77de-4c21-a0be-000000000001"
 
@@ -111,13 +111,13 @@ def test_a_merge_drops_fragments_older_than_the_retention(
 
     now = int(time.time() * 1000)
     monkeypatch.setattr(state_tables, "MAX_FILES", 2)
-    monkeypatch.setattr(module, "_now_ms", lambda: now - RETENTION_MS - 1000)
+    monkeypatch.setattr(module, "_now_ms", lambda: now - 1000 * RETENTION_SECONDS - 1000)
     store.append_fragments([fragment(1)])
     monkeypatch.setattr(module, "_now_ms", lambda: now)
     assert store.fragments(UUID) == []
     store.append_fragments([fragment(2)])
     store.append_fragments([fragment(3)])
-    monkeypatch.setattr(module, "_now_ms", lambda: now - RETENTION_MS)
+    monkeypatch.setattr(module, "_now_ms", lambda: now - 1000 * RETENTION_SECONDS)
     assert [item.position for item in store.fragments(UUID)] == [2, 3]
 
 
@@ -130,14 +130,14 @@ def test_a_merge_gives_way_to_a_concurrent_append_of_the_same_rows(
 
     import reconciler.state.state as module
 
-    original = module._recent_and_distinct
+    original = module._distinct
 
     def slipped_in(rows):  # type: ignore[no-untyped-def]
         monkeypatch.setattr(state_tables, "MAX_FILES", 100)
         other.append_fragments([fragment(9)])
         return original(rows)
 
-    monkeypatch.setattr(module, "_recent_and_distinct", slipped_in)
+    monkeypatch.setattr(module, "_distinct", slipped_in)
     store.append_fragments([fragment(2)])
     assert [item.position for item in store.fragments(UUID)] == [1, 2, 9]
 

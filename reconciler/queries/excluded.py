@@ -1,0 +1,92 @@
+"""Fragments without the columns that a catalog excludes: neither values nor conditions of them.
+
+A condition on an excluded column becomes TRUE, which never claims that a query reads less than it
+does. Negations are moved onto the leaves first, because NOT TRUE would claim that it reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from reconciler.queries.fragments import Fragment
+from reconciler.queries.predicate import (
+    TRUE,
+    And,
+    Comparison,
+    In,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+    fields_of,
+    push_not,
+    slots_of,
+)
+from reconciler.table.schema import Schema
+
+
+def excluded_fields(names: Collection[str], schema: Schema) -> frozenset[int]:
+    """Return the columns of these names and, for a struct, list or map, everything inside.
+
+    Names compare without case: two spellings may mean one column in an engine.
+    """
+    folded = {name.lower() for name in names}
+    return frozenset(field.field_id for field in schema.fields if folded & _paths(field.name))
+
+
+def _paths(name: str) -> set[str]:
+    parts = name.lower().split(".")
+    return {name.lower(), *(".".join(parts[:end]) for end in range(1, len(parts)))}
+
+
+def without_fields(fragment: Fragment, excluded: Collection[int]) -> Fragment:
+    """Return the fragment with every condition on one of the fields replaced by TRUE, and without
+    their literals. The projection stays: it holds no value."""
+    if not _touches(fragment.predicate, excluded) and not _touches(fragment.unbound, excluded):
+        return fragment
+    kept = _kept(push_not(fragment.predicate), excluded)
+    slots = slots_of(kept)
+    unbound = fragment.unbound
+    return replace(
+        fragment,
+        predicate=_renumbered(kept, {slot: place for place, slot in enumerate(slots)}),
+        literals=tuple(fragment.literals[slot] for slot in slots),
+        moving=tuple(fragment.moving[slot] for slot in slots),
+        unbound=None if unbound is None else _in_order(_kept(push_not(unbound), excluded)),
+    )
+
+
+def _touches(predicate: Predicate | None, excluded: Collection[int]) -> bool:
+    return predicate is not None and any(field in excluded for field in fields_of(predicate))
+
+
+def _kept(predicate: Predicate, excluded: Collection[int]) -> Predicate:
+    """Return what remains of a predicate whose negations are on its leaves."""
+    if isinstance(predicate, (And, Or)):
+        children = [_kept(child, excluded) for child in predicate.children]
+        return _joined(predicate, children)
+    return TRUE if _touches(predicate, excluded) else predicate
+
+
+def _joined(parent: And | Or, children: list[Predicate]) -> Predicate:
+    if isinstance(parent, Or):
+        return TRUE if TRUE in children else Or(tuple(children))
+    kept = tuple(child for child in children if child != TRUE)
+    if len(kept) < 2:
+        return kept[0] if kept else TRUE
+    return And(kept)
+
+
+def _in_order(predicate: Predicate) -> Predicate:
+    return _renumbered(predicate, {slot: n for n, slot in enumerate(slots_of(predicate))})
+
+
+def _renumbered(predicate: Predicate, places: dict[int, int]) -> Predicate:
+    if isinstance(predicate, (Comparison, In, StartsWith)):
+        return replace(predicate, slot=places[predicate.slot])
+    if isinstance(predicate, Not):
+        return Not(_renumbered(predicate.child, places))
+    if isinstance(predicate, (And, Or)):
+        return type(predicate)(tuple(_renumbered(child, places) for child in predicate.children))
+    return predicate
