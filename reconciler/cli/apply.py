@@ -7,7 +7,6 @@ every commit is verified; after an interruption the same command continues.
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from reconciler.cli.options import (
 
 if TYPE_CHECKING:
     from reconciler.api.documents import TableLayoutPolicy
+    from reconciler.cli.following import Given
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import Approvals, Step, StepResult
@@ -68,6 +68,7 @@ def register(app: typer.Typer) -> None:
         quiet: Quiet = False,
     ) -> None:
         """Carry out a plan: rewrite, verify, commit; then observe again."""
+        from reconciler.cli.following import given
         from reconciler.errors import EXIT_INTERRUPTED
         from reconciler.spark.stop import stop_signals
 
@@ -75,8 +76,11 @@ def register(app: typer.Typer) -> None:
         ended: list[_Ended] = []
         try:
             with stop_signals(_say_that_it_stops) as should_stop:
+                options = given(file, catalog, shared)
                 for step, plan in jobs:
-                    run = _Run(step, plan, actor, until_converged, yes, auto_approve, quiet)
+                    run = _Run(
+                        step, plan, actor, until_converged, yes, auto_approve, quiet, options
+                    )
                     ended.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
                     if should_stop():
                         break
@@ -195,14 +199,13 @@ def again(plan: Plan, path: Path, files: Sequence[str], catalog: str | None) -> 
 
     Without files the policy's own is named: a plan says where its policy was read.
     """
+    from reconciler.cli.following import given, plan_command
     from reconciler.table.observation import quoted_name
 
     origin = re.search(r" \((.+?)(?::\d+)?\)$", plan.policy)
     named = list(files) or ([origin[1]] if origin and Path(origin[1]).exists() else [])
-    words = ["layoutctl", "plan", quoted_name((plan.catalog, *plan.table))]
-    words += [word for name in named for word in ("-f", name)]
-    words += ["--catalog", catalog] if catalog else []
-    return shlex.join([*words, "--out", str(path)])
+    name = quoted_name((plan.catalog, *plan.table))
+    return plan_command(name, given(named, catalog, False), path)
 
 
 def _read(path: Path) -> tuple[Plan, str | None]:
@@ -248,10 +251,11 @@ class _Run:
         yes: bool,
         auto_approve: bool,
         quiet: bool,
+        options: Given,
     ):
         self.step, self.plan, self.actor = step, plan, actor
         self.until_converged, self.yes, self.auto_approve = until_converged, yes, auto_approve
-        self.quiet = quiet
+        self.quiet, self.options = quiet, options
         self.started = time.monotonic()
         self.steps: list[StepResult] = []
         self.done_before = False
@@ -485,8 +489,9 @@ def _waiting(proposal: Proposal) -> int:
 
 
 def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str, Any]:
-    """Return the document of `apply -o json`: raw bytes and seconds, one entry per executed
-    plan."""
+    """Return the document of `apply -o json`: raw bytes and seconds, one step per plan that was
+    executed or held back. Without work there is no step. Snapshot ids are strings: some readers
+    of JSON round numbers of that size."""
     return {
         "apiVersion": API_VERSION,
         "kind": "ApplyReport",
@@ -494,7 +499,8 @@ def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str
         "state": result.state.state,
         "reason": result.state.reason,
         "message": result.state.message,
-        "steps": [_step_document(step) for step in steps],
+        "snapshotId": _id(result.after.observation.snapshot_id),
+        "steps": [_step_document(step) for step in steps if step.result or step.before.pending],
     }
 
 
@@ -502,6 +508,8 @@ def _step_document(step: StepResult) -> dict[str, Any]:
     done = step.result
     return {
         "planId": step.before.plan.id,
+        "baseSnapshotId": _id(step.before.plan.base_snapshot_id),
+        "committedSnapshotIds": _committed(done),
         "admitted": step.gate.count,
         "pending": len(step.before.pending),
         "reason": step.gate.reason,
@@ -528,6 +536,19 @@ def _step_document(step: StepResult) -> dict[str, Any]:
     }
 
 
+def _id(snapshot: int | None) -> str | None:
+    return None if snapshot is None else str(snapshot)
+
+
+def _committed(done: ExecutionResult | None) -> list[str]:
+    """Return the snapshots that the execution committed, in order, each once."""
+    from reconciler.plan.execution import COMMITTED
+
+    outcomes = done.outcomes if done else ()
+    ids = [str(o.snapshot_id) for o in outcomes if o.state == COMMITTED and o.snapshot_id]
+    return list(dict.fromkeys(ids))
+
+
 def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
     """Return the result of the run, as the values that `apply_text` prints."""
     from reconciler.render.apply_text import Told, WindowRead
@@ -552,12 +573,14 @@ def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
         read=read,
         state=result.state.state + (f", {result.state.reason}" if result.state.reason else ""),
         message=result.state.message,
-        following=_following(result),
+        following=_following(result, run.options),
     )
 
 
-def _following(result: StepResult) -> tuple[str, ...]:
+def _following(result: StepResult, options: Given) -> tuple[str, ...]:
+    from reconciler.cli.following import apply_command, plan_command
+
     name = result.after.observation.name
     if result.state.reason == "AwaitingApproval":
-        return (f"layoutctl plan {name}", f"layoutctl apply {name} --yes")
-    return (f"layoutctl plan {name}",) if result.after.pending else ()
+        return (plan_command(name, options), apply_command(name, options, "--yes"))
+    return (plan_command(name, options),) if result.after.pending else ()

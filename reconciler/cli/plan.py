@@ -10,7 +10,6 @@ One table in full; many tables one line each, by saving, with details behind -v 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +32,7 @@ from reconciler.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from reconciler.cli.following import Given
     from reconciler.cli.targets import Selection
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from reconciler.render.against import Against
 
     Planned = tuple[Step, Proposal, Gate]
+
+
+SAVED = "plan.json"
+"""The file that a plan is saved in unless the user names another."""
 
 
 def register(app: typer.Typer) -> None:
@@ -86,6 +90,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show what would be rewritten, what it costs, what it saves and who loses."""
         from reconciler.cli import shared as sharing
+        from reconciler.cli.following import given
         from reconciler.cli.targets import select as choose
         from reconciler.errors import UserError
 
@@ -124,7 +129,7 @@ def register(app: typer.Typer) -> None:
                 if proposal.plan.id in uris:
                     actor.put_plan(proposal.plan)
         detailed = verbose or table is not None or out is not None
-        options = "".join(f" -f {shlex.quote(str(path))}" for path in file or ())
+        options = given(file, catalog, shared)
         _print(
             planned, failed, output, detailed,
             verbose=verbose, saved=out, uris=uris, options=options, against=against,
@@ -243,7 +248,7 @@ def _print(
     verbose: bool,
     saved: Path | None,
     uris: Mapping[str, str],
-    options: str,
+    options: Given,
     against: Against | None,
 ) -> None:
     from reconciler.loop.remaining import progress
@@ -328,7 +333,7 @@ def _text(
     verbose: bool,
     saved: Path | None,
     uris: Mapping[str, str],
-    options: str,
+    options: Given,
 ) -> str:
     from reconciler.render import terminal
     from reconciler.render.plan_text import render_plan
@@ -339,8 +344,7 @@ def _text(
         preview=saved is None and not proposal.frozen and proposal.plan.id not in uris,
         approval=approval_line(step, gate),
         verbose=verbose,
-        saved="" if saved is None else shlex.quote(str(saved)),
-        options=options,
+        following=_next_commands(proposal, saved, options),
     )
     if saved is not None:
         text += f"\n  Saved and frozen in {saved}; it carries its policy."
@@ -354,6 +358,16 @@ def _text(
     if proposal.newer is not None:
         text += f"\n  Newer evidence would change it to {proposal.newer.id}: see --refresh."
     return text
+
+
+def _next_commands(proposal: Proposal, saved: Path | None, options: Given) -> list[str]:
+    """Return the commands that save the plan, if it is not saved yet, and that carry it out."""
+    from reconciler.cli.following import apply_command, plan_command
+
+    run = f"run:  {apply_command(saved or SAVED, options)}"
+    if saved is not None:
+        return [run]
+    return [f"save:  {plan_command(proposal.observation.name, options, SAVED)}", run]
 
 
 def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:

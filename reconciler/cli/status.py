@@ -93,8 +93,7 @@ def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
         raise
     except ReconcilerError as error:
         return _failed(name, error)
-    state = state_of(proposal, gate)
-    return _row(name, step, proposal, gate, state, actor)
+    return _row(name, step, proposal, gate, state_of(proposal, gate))
 
 
 def _failed(name: str, error: ReconcilerError) -> dict[str, Any]:
@@ -122,7 +121,6 @@ def _row(
     proposal: Proposal,
     gate: Gate,
     state: TableState,
-    actor: LocalActor,
 ) -> dict[str, Any]:
     from reconciler.loop.local_actor import spent_since
     from reconciler.loop.waiting import refused, waiting
@@ -145,7 +143,7 @@ def _row(
         "pendingBytes": sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending),
         "spentBytes": spent_since(proposal.history.entries, now - DAY),
         "budgetBytes": _budget_limit(gate),
-        "since": _since(actor, proposal.observation.uuid, state, now),
+        "since": since(proposal, state),
         "exitCode": 0,
     }
 
@@ -164,15 +162,31 @@ def _budget_limit(gate: Gate) -> int | None:
     return min(limits, default=None)
 
 
-def _since(actor: LocalActor, uuid: str, state: TableState, now: dt.datetime) -> str:
-    """Return when the table was first seen in this state; kept in the local state."""
-    key, value = f"state:{uuid}", [state.state, state.reason]
-    known = actor.store.note(key)
-    if known and known["state"] == value:
-        return str(known["since"])
-    since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    actor.store.set_note(key, {"state": value, "since": since})
-    return since
+def since(proposal: Proposal, state: TableState) -> str | None:
+    """Return the time of the state's cause, None if it is not recorded anywhere.
+
+    Work exists since its plan was frozen or, while it is only a preview, since the snapshot that it
+    is planned on. A spent budget is full since the last action. A table rests since its last
+    action, and an objective is missed since the snapshot on which it was judged.
+    """
+    from reconciler.api.conditions import Reason
+    from reconciler.format import utc
+
+    seen = proposal.observation
+    snapshot = seen.snapshot_ms if seen.snapshot_id is not None else None
+    acted = max((e.at_ms for e in proposal.history.entries if e.committed), default=None)
+    if state.reason in (Reason.SUSPENDED, Reason.OWNED_ELSEWHERE, Reason.OUTSIDE_WINDOW):
+        return None
+    if proposal.pending:
+        frozen = int(proposal.plan.created.timestamp() * 1000) if proposal.frozen else None
+        causes = [snapshot if frozen is None else frozen]
+        causes += [acted] if state.reason == Reason.OVER_BUDGET else []
+    elif state.reason:
+        causes = [snapshot, acted]
+    else:
+        causes = [snapshot if acted is None else acted]
+    known = [moment for moment in causes if moment is not None]
+    return utc(max(known)) if known else None
 
 
 def _print(rows: list[dict[str, Any]], output: Output) -> None:
@@ -216,11 +230,10 @@ def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> s
 
 
 def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
-    from reconciler.format import duration, iec
+    from reconciler.format import iec
 
     if "error" in row:
         return [row["table"], row["state"], row["reason"], "-", "-", "-", "-"]
-    since = dt.datetime.strptime(row["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
     return [
         row["table"],
         row["state"],
@@ -228,8 +241,17 @@ def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
         _against(row["scanAmplification"], row["scanAmplificationObjective"]),
         iec(row["pendingBytes"]) if row["pendingBytes"] else "-",
         _spent(row["spentBytes"], row["budgetBytes"]),
-        " ".join(duration(max(0.0, (now - since).total_seconds())).split()[:2]),
+        _age(row["since"], now),
     ]
+
+
+def _age(since: str | None, now: dt.datetime) -> str:
+    from reconciler.format import duration
+
+    if since is None:
+        return "-"
+    seconds = (now - dt.datetime.fromisoformat(since)).total_seconds()
+    return " ".join(duration(max(0.0, seconds)).split()[:2])
 
 
 def _spent(spent: int, budget: int | None) -> str:

@@ -31,13 +31,11 @@ def render_plan(
     approval: str = "",
     verbose: bool = False,
     ending: bool = True,
-    saved: str = "",
-    options: str = "",
+    following: Sequence[str] = (),
 ) -> str:
     """Return the whole text, without a trailing newline. approval: a line about who may approve.
 
-    ending: print how long it is valid and the next commands. saved: the file that it was saved in.
-    options: of the command line, which the next command needs too.
+    ending: print how long it is valid and the next commands. following: those commands.
     """
     evidence = document["evidence"]
     name = ".".join([document["catalog"], *document["table"]])
@@ -49,7 +47,7 @@ def render_plan(
         _cost(document, evidence, width) if document["actions"] else [],
         _rejected(evidence, verbose, width),
         _not_acted_on(evidence, width),
-        _ending(document, name, approval, width, saved, options) if ending else [],
+        _ending(document, approval, width, following) if ending else [],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
@@ -292,7 +290,7 @@ def _not_acted_on(evidence: Mapping[str, Any], width: int) -> list[str]:
 
 
 def _ending(
-    document: Mapping[str, Any], name: str, approval: str, width: int, saved: str, options: str
+    document: Mapping[str, Any], approval: str, width: int, following: Sequence[str]
 ) -> list[str]:
     if not document["actions"]:
         return wrapped(_empty_because(document["evidence"]), width)
@@ -302,9 +300,7 @@ def _ending(
     if not inputs:
         valid = "Valid until someone else changes these properties."
     lines = wrapped(valid + (f" Approval: {approval}." if approval else ""), width)
-    save = [] if saved else [f"save:  layoutctl plan {name}{options} --out plan.json"]
-    run = f"run:  layoutctl apply {saved or 'plan.json'}"
-    return [*lines, *commands([*save, run], width, title="", indent=" ")]
+    return [*lines, *commands(following, width, title="", indent=" ")] if following else lines
 
 
 def _empty_because(evidence: Mapping[str, Any]) -> str:

@@ -24,6 +24,12 @@ TIB = 1 << 40
 PLAN_ID = "p-3f9a1c0b77de4c21a0be"
 
 
+FOLLOWING = (
+    "save:  layoutctl plan warehouse.sales.lineitem --out plan.json",
+    "run:  layoutctl apply plan.json",
+)
+
+
 def rewrite(
     number: int, label: str, files: int, size: int, out: int, groups: int
 ) -> dict[str, Any]:

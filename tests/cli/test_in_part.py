@@ -117,6 +117,8 @@ def test_the_rest_of_a_plan_is_compared_once_all_of_it_is_done(cli, half_done, p
     (step,) = json.loads(out)["steps"]
     assert step["planId"] == planned["planId"]
     assert step["read"]["complete"] is True
+    assert len(step["committedSnapshotIds"]) == step["commits"]
+    assert json.loads(out)["snapshotId"] == step["committedSnapshotIds"][-1]
     text = cli("plan", name_of(parted), "-f", policy)[1]
     assert "nothing to do" in text
     assert "done:" not in text

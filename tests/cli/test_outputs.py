@@ -102,13 +102,19 @@ def _progress(width: int) -> str:
 
 
 CASES: dict[str, Callable[[int], str]] = {
-    "plan": lambda w: plan_text.render_plan(plans.single(), width=w, approval=APPROVAL),
-    "plan-verbose": lambda w: plan_text.render_plan(
-        plans.single(), width=w, approval=APPROVAL, verbose=True
+    "plan": lambda w: plan_text.render_plan(
+        plans.single(), width=w, approval=APPROVAL, following=plans.FOLLOWING
     ),
-    "plan-many-actions": lambda w: plan_text.render_plan(plans.many_actions(), width=w),
+    "plan-verbose": lambda w: plan_text.render_plan(
+        plans.single(), width=w, approval=APPROVAL, verbose=True, following=plans.FOLLOWING
+    ),
+    "plan-many-actions": lambda w: plan_text.render_plan(
+        plans.many_actions(), width=w, following=plans.FOLLOWING
+    ),
     "plan-empty": lambda w: plan_text.render_plan(plans.empty(), width=w),
-    "plan-in-part": lambda w: plan_text.render_plan(plans.in_part(), width=w),
+    "plan-in-part": lambda w: plan_text.render_plan(
+        plans.in_part(), width=w, following=plans.FOLLOWING
+    ),
     "plan-waits": lambda w: plan_text.render_plan(plans.waits(), width=w),
     "plan-tables": lambda w: plan_text.render_lines(plans.table_lines(), 8, w),
     "apply-progress": _progress,
@@ -181,7 +187,9 @@ def test_queries_of_all_shapes_add_up_and_every_loser_is_named() -> None:
 
 
 def test_a_plan_names_its_id_and_says_what_its_budgets_leave() -> None:
-    text = plan_text.render_plan(plans.single(), width=80, approval=APPROVAL)
+    text = plan_text.render_plan(
+        plans.single(), width=80, approval=APPROVAL, following=plans.FOLLOWING
+    )
     assert plans.PLAN_ID in text.splitlines()[0]
     assert "Budget daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h" in text
     assert "       office-hours: its window opens" in text

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import yaml
 
 from reconciler.cli import apply as cli_apply
 from reconciler.cli import main as cli_main
+from reconciler.format import utc
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import Step
 from reconciler.plan.plan import plan_from_document
@@ -185,7 +187,8 @@ def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
     assert plan.id in text
     assert f"{sum(len(a.action.inputs) for a in plan.actions)} input files" in text
     assert "Approval: Manual, not approved" in text
-    broken = [line for line in text.splitlines() if "save:" not in line]  # a command never is
+    commands = ("save:", "run:")  # never broken
+    broken = [line for line in text.splitlines() if not line.lstrip().startswith(commands)]
     assert all(len(line) <= 100 for line in broken)
     _, yaml_body, _ = cli("plan", name, "-f", policy, "-o", "yaml")
     assert plan_from_document(yaml.safe_load(yaml_body)).id == plan.id
@@ -546,6 +549,72 @@ def test_a_saved_plan_carries_the_limits_it_was_made_under(cli, scattered, tmp_p
     assert code == 3
     assert says in out
     assert scattered.refresh().metadata_location == before
+
+
+def test_the_printed_commands_carry_out_the_plan_although_its_catalog_came_by_f(
+    cli, scattered, tmp_path, catalog_config
+):
+    documents = tmp_path / "my layouts"
+    documents.mkdir()
+    properties = {k: v for k, v in catalog_config.properties.items() if k != "type"}
+    catalog = {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "IcebergCatalog",
+        "metadata": {"name": "rec"},
+        "spec": {"type": "sql", "catalogName": "rec", "properties": properties},
+    }
+    (documents / "catalog.yaml").write_text(yaml.safe_dump(catalog))
+    policy_file(documents / "p.yaml", scattered, **declared("day", suspend=True))
+    (tmp_path / "home" / ".pyiceberg.yaml").unlink()
+    code, out, err = cli("plan", name_of(scattered), "-f", str(documents))
+    assert code == 0, err
+    words = {line.split(":")[0].strip(): shlex.split(line.split(":", 1)[1])[1:]
+             for line in out.splitlines() if re.match(r" *(save|run):", line)}  # fmt: skip
+    assert cli(*words["save"])[0] == 0
+    code, out, err = cli(*words["run"], "--yes")
+    assert (code, "Suspended" in out) == (3, True), err
+
+
+def _status(cli, *arguments):
+    code, out, err = cli("status", *arguments, "-o", "json")
+    assert code == 0, err
+    (row,) = json.loads(out)["items"]
+    return row
+
+
+def test_a_state_lasts_since_its_cause_and_not_since_somebody_looked(cli, scattered, tmp_path):
+    name = name_of(scattered)
+    written = scattered.refresh().current_snapshot().timestamp_ms
+    files = {"minInputFiles": 100}
+    resting = {"layout": {"clustering": {"mode": "None"}, "files": files}}
+    idle = policy_file(tmp_path / "idle.yaml", scattered, **resting)
+    row = _status(cli, name, "-f", idle)
+    assert (row["state"], row["since"]) == ("Converged", utc(written))
+    asked = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
+    row = _status(cli, name, "-f", asked)
+    assert (row["reason"], row["since"]) == ("AwaitingApproval", utc(written))
+    assert cli("plan", name, "-f", asked, "--out", "plan.json")[0] == 0
+    created = json.loads(Path("plan.json").read_text())["createdAt"]
+    assert _status(cli, name, "-f", asked)["since"] == created
+    held = policy_file(tmp_path / "held.yaml", scattered, **declared("day", suspend=True))
+    row = _status(cli, name, "-f", held)
+    assert (row["reason"], row["since"]) == ("Suspended", None)
+    assert cli("status", name, "-f", held)[1].splitlines()[1].split()[-1] == "-"
+
+
+def test_apply_reports_its_snapshots_and_no_step_where_nothing_was_to_do(cli, scattered, tmp_path):
+    files = {"minInputFiles": 100}
+    resting = {"layout": {"clustering": {"mode": "None"}, "files": files}}
+    idle = policy_file(tmp_path / "idle.yaml", scattered, **resting)
+    code, out, err = cli("apply", name_of(scattered), "-f", idle, "--yes", "-o", "json")
+    assert code == 0, err
+    report, head = json.loads(out), str(scattered.refresh().current_snapshot().snapshot_id)
+    assert (report["state"], report["steps"], report["snapshotId"]) == ("Converged", [], head)
+    held = policy_file(tmp_path / "held.yaml", scattered, **declared("day", suspend=True))
+    code, out, _ = cli("apply", name_of(scattered), "-f", held, "--yes", "-o", "json")
+    (step,) = json.loads(out)["steps"]
+    assert (code, step["reason"], step["baseSnapshotId"]) == (3, "Suspended", head)
+    assert step["committedSnapshotIds"] == []
 
 
 def test_a_plan_that_stands_is_saved_with_the_policy_that_governs_it_now(cli, scattered, tmp_path):
