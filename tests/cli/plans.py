@@ -13,6 +13,7 @@ from reconciler.loop.measure import Realised
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Outcome
 from reconciler.plan.ledger import LedgerEntry
+from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction_interval import Interval
 from reconciler.render.apply_text import Told, WindowRead
 from reconciler.render.plan_text import TableLine
@@ -284,7 +285,7 @@ def past_plans() -> list[PastPlan]:
 def advice(seen: Observation) -> Advice:
     """Two files are rewritten, one is refused, the others are not spoken of."""
     path = [str(name) for name in seen.files.path]
-    action = Recluster(0, (600,), (SortColumn(2),), inputs=tuple(path[:2]))
+    action = Recluster(0, (600,), Lexicographic((SortColumn(2),)), inputs=tuple(path[:2]))
     scored = ScoredAction(
         action, 2, 1, 1, 18 << 20, 18 << 20, 6_098_000, 72.0 * (1 << 20), 1.5 * GIB, 1.1 * GIB,
         3.0, 1.5, 9.0 * GIB, 7.5 * GIB, (), "workload", "sampled", "saves 21x of what it costs",
