@@ -1,8 +1,8 @@
 """What a plan document must look like, field by field, before any value of it is used.
 
 `problem` names the first field that is wrong, so that a document that someone edited, cut off or
-made up ends as one message. Fields of `evidence` are checked for their kind wherever the code reads
-them; further fields may stand beside them.
+made up ends as one message. Of `evidence`, what plans and reports print is described; further
+fields may stand beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from functools import cache
 from typing import Any
 
 from reconciler.api.version import API_VERSION
+from reconciler.plan.actions import KINDS
+from reconciler.plan.ordering import ORDERINGS
 
 MAX_DEPTH = 40
 """Levels of a plan document: its evidence holds a policy's document."""
@@ -35,7 +37,7 @@ _ACTION = {
     "required": ["id", "type", "deletes", "predicted"],
     "properties": {
         "id": {"type": "string", "minLength": 1, "maxLength": 20},
-        "type": {"enum": ["SetProperties", "SetSortOrder", "BinPack", "Cluster", "Recluster"]},
+        "type": {"enum": list(KINDS)},
         "specId": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
         "partition": {
             "type": "array",
@@ -56,7 +58,7 @@ _ACTION = {
                 "properties": {"fieldId": _INTEGER, "direction": {"enum": ["asc", "desc"]}},
             },
         },
-        "curve": {"enum": ["Lexicographic", "Hilbert"]},
+        "curve": {"enum": list(ORDERINGS)},
         "targetBytes": _COUNT,
         "rowGroupBytes": _COUNT,
         "properties": {
@@ -76,12 +78,79 @@ _ACTION = {
         "predicted": {
             "type": "object",
             "additionalProperties": {"anyOf": [_INTEGER, _TEXT]},
+            "dependentRequired": {
+                "filesIn": ["filesOut", "groups", "bytesIn", "cpuMillis", "millis"]
+            },
             "properties": dict.fromkeys(
                 ("filesIn", "filesOut", "groups", "bytesIn", "bytesOut", "writtenMilli",
                  "cpuMillis", "millis", "readNow", "readAfter"),
                 _INTEGER,
             ),
         },
+    },
+}  # fmt: skip
+
+
+def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {
+        "type": ["object", "null"], "required": list(required), "properties": properties,
+    }  # fmt: skip
+
+
+def _list(item: Any) -> dict[str, Any]:
+    return {"type": "array", "items": item}
+
+
+def _row(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+_MAYBE = {"type": ["integer", "null"], "minimum": -(2**63), "maximum": 2**63 - 1}
+_NOTE = {"type": ["string", "null"]}
+_FLAG = {"type": ["boolean", "null"]}
+_UNITS = {"enum": ["count", "bytes", "milli", "percent"]}
+_EVIDENCE = {
+    "type": "object",
+    "properties": {
+        "policyDocument": {"type": "object"},
+        "workload": _object(
+            ("queries", "shapes", "sinceMs", "untilMs", "until", "coveragePercent",
+             "coverageBasis"),
+            queries=_INTEGER, shapes=_INTEGER, sinceMs=_INTEGER, untilMs=_INTEGER, until=_TEXT,
+            coveragePercent=_INTEGER, coverageBasis=_TEXT, skipped=_INTEGER, warning=_NOTE,
+            skippedBy={"type": "object", "additionalProperties": _INTEGER},
+        ),
+        "totals": _list(
+            _row(("name", "unit", "now"), name=_TEXT, unit=_UNITS, now=_MAYBE, after=_MAYBE,
+                 low=_MAYBE, high=_MAYBE, atLeast=_MAYBE, note=_NOTE, objective=_NOTE,
+                 label=_NOTE)
+        ),
+        "objectives": _list(
+            _row(("name", "state", "message"), name=_TEXT, state=_TEXT, message=_TEXT,
+                 limitMilli=_MAYBE, nowMilli=_MAYBE, afterMilli=_MAYBE, atLeast=_MAYBE)
+        ),
+        "shapes": _list(
+            _row(("shapeId", "text", "queries", "bytesNow", "filesNowMilli"), shapeId=_TEXT,
+                 text=_TEXT, queries=_INTEGER, bytesNow=_INTEGER, bytesAfter=_MAYBE,
+                 filesNowMilli=_INTEGER, filesAfterMilli=_MAYBE, worse=_FLAG)
+        ),
+        "cost": _object(
+            ("cpuMillis", "millis", "cores", "rhoMilli", "rhoLabel"),
+            tableBytes=_MAYBE, cpuMillis=_INTEGER, millis=_INTEGER, cores=_INTEGER,
+            rhoMilli=_INTEGER, rhoLabel=_TEXT, throughputLabel=_NOTE, paybackMillis=_MAYBE,
+            yearlyRead=_MAYBE,
+        ),
+        "rejected": _list(
+            _row(("what", "why"), what=_TEXT, partition=_NOTE, reason=_TEXT, why=_TEXT,
+                 files=_MAYBE, bytes=_MAYBE)
+        ),
+        "waiting": _object(text=_TEXT),
+        "snapshot": _object(time=_NOTE, files=_MAYBE, bytes=_MAYBE),
+        "trust": _NOTE,
+        "refused": _NOTE,
+        "emptyBecause": _NOTE,
+        "notActedOn": _list(_TEXT),
+        "budgets": _list(_TEXT),
     },
 }  # fmt: skip
 SCHEMA: dict[str, Any] = {
@@ -106,7 +175,7 @@ SCHEMA: dict[str, Any] = {
         "createdAt": _TIME,
         "expiresAt": _TIME,
         "actions": {"type": "array", "items": _ACTION},
-        "evidence": {"type": "object"},
+        "evidence": _EVIDENCE,
         "digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
     },
 }  # fmt: skip

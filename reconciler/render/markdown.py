@@ -359,6 +359,8 @@ def _cost(document: Document) -> str:
     rewritten = _rewritten(document)
     if not rewritten:
         return "**Cost** none: metadata only, no data file is rewritten."
+    if not cost:
+        return f"**Cost** {iec(rewritten)} rewritten."
     total = cost.get("tableBytes") or 0
     share = f" ({percent(rewritten / total, 1)} of the table)" if total else ""
     text = (

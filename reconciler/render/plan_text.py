@@ -255,6 +255,8 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
 def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
     if not rewritten:
         return ["metadata only, no data file is rewritten"]
+    if not cost:
+        return [f"{iec(rewritten)} rewritten"]
     total = cost.get("tableBytes") or 0
     share = f" ({percent(rewritten / total, 1)} of the table)" if total else ""
     spent = (
