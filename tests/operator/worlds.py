@@ -32,6 +32,7 @@ from reconciler.table.schema import Schema
 from tests.operator.fake_api import FakeApi, FakeServer
 
 GIB = 1 << 30
+PLAN_TTL = dt.timedelta(days=7)
 NAMESPACE = "analytics"
 START = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
@@ -66,6 +67,7 @@ class FakeCatalog:
     policies: dict[str, str] = field(default_factory=dict)
     open_attempts: set[str] = field(default_factory=set)
     digests: dict[str, str] = field(default_factory=dict)
+    created: dict[str, dt.datetime] = field(default_factory=dict)
     error: Exception | None = None
 
     def _answer(self) -> None:
@@ -107,11 +109,15 @@ class FakeCatalog:
             if found.revisit is None or now >= found.revisit
         )
         digest = policy_hash(hash_inputs(policy))
+        proposed = plan_id(found.uuid, digest, [item.action for item in items])
+        created = self.created.setdefault(proposed, now)
+        if now >= created + PLAN_TTL:  # proposed again, with the same id
+            created = self.created[proposed] = now
         plan = Plan(
-            id=plan_id(found.uuid, digest, [item.action for item in items]),
+            id=proposed,
             catalog="warehouse", table=table, table_uuid=found.uuid, policy_hash=digest,
-            policy=policy.name, base_snapshot_id=found.version, created=START,
-            expires=START + dt.timedelta(days=7), actions=items,
+            policy=policy.name, base_snapshot_id=found.version, created=created,
+            expires=created + PLAN_TTL, actions=items,
         )  # fmt: skip
         uri = f"mem:///{plan.id}"
         self.digests[plan.id] = plan.digest()

@@ -45,7 +45,7 @@ def test_a_commit_that_cannot_be_written_ends_the_run_at_once(
     request = bench.request(table, bench.action(table, Cluster, "id"))
     with monkeypatch.context() as patch:
         unwritable = _Unwritable(bench.spark, message)
-        patch.setattr(commit, "_rewrite_files", lambda *arguments: unwritable)
+        patch.setattr(commit, "_fill", lambda *arguments: unwritable)
         with pytest.raises(kind, match="could not commit to"):
             bench.run(request)
     assert [event.phase for event in bench.events].count("commit") == 1
