@@ -2,9 +2,9 @@
 
 A call that hangs in a library cannot be killed. It is given up at its deadline: its sockets are cut
 (`network.Border`), so that nearly every one of them ends, and its thread counts as hanging until it
-does. In the operator each catalog has a `Lane`: what hangs in it is bounded, and while it does not
-answer it is not called again by everyone who would like to. An `Allowance` bounds what all calls of
-one reconcile take together, nested ones included, to each catalog by itself.
+does. In the operator each catalog has a `Lane`, which bounds its hanging threads and refuses new
+calls for a while after one that was not answered. An `Allowance` bounds the time of all calls of
+one reconcile, nested ones included, for each catalog separately.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from reconciler.errors import UnavailableError
 MOST_HANGING = 4
 """Threads of one catalog that may hang before no further call to it is made."""
 PAUSE_SECONDS = 20.0
-"""After a call that took all of its reconcile's time, the catalog is not called for so long."""
+"""Time without calls to a catalog after a call that took all of its reconcile's time."""
 OVER = 0.95
 """The share of its time after which a call that failed has used all of it: the last of the calls
 that are nested in it may give up a moment earlier."""
 LAST_CHANCE_SECONDS = 0.5
-"""In which a thread must end once its own sockets are cut, before all of its catalog's are."""
+"""Time for a thread to end after its own sockets are cut; then all sockets of its catalog are."""
 
 Result = TypeVar("Result")
 
@@ -86,8 +86,8 @@ class Lane:
             self._hanging.add(thread)
 
     def shut(self, *, impatient: bool = False) -> None:
-        """For a while: what did not answer now would take everybody else's time as well. A call
-        that was given up out of impatience shuts it to the impatient only."""
+        """Refuse calls for a while: each would wait for the same silence. After a call that ended
+        at its `patience`, refuse only calls with patience."""
         if impatient:
             self._shut_to_impatient_until = time.monotonic() + self.pause
         else:
@@ -125,7 +125,7 @@ _PATIENCE: contextvars.ContextVar[float | None] = contextvars.ContextVar("patien
 
 @contextlib.contextmanager
 def allowed(seconds: float) -> Iterator[None]:
-    """For the calls of one reconcile, which begins here."""
+    """Begin one reconcile: its calls share these seconds."""
     token = _ALLOWANCE.set(Allowance(seconds))
     try:
         yield
@@ -135,7 +135,7 @@ def allowed(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """At most so long for each call: what is asked of many catalogs in turn cannot wait for one."""
+    """Bound each call within: a question to many catalogs in turn must not wait for one of them."""
     token = _PATIENCE.set(seconds)
     try:
         yield

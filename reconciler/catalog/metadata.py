@@ -1,4 +1,4 @@
-"""Converts Iceberg table metadata to core's plain values: schema, specs, sort order, snapshots,
+"""Converts Iceberg table metadata to plain values: schema, specs, sort order, snapshots,
 refs.
 
 The only place that uses pyiceberg's names for them.

@@ -241,6 +241,4 @@ def _refusal_of_name(reach: Reach, host: str) -> str:
 
 
 def _refused(host: str, why: str) -> RefusedAddressError:
-    return RefusedAddressError(
-        f"{host} may not be reached from the cluster", details=(why,), do=ALLOW
-    )
+    return RefusedAddressError(f"{host} may not be reached from the cluster: {why}", do=ALLOW)

@@ -1,4 +1,4 @@
-"""Maps Parquet footers and column chunks to Iceberg: leaf columns by field id, core's domains.
+"""Maps Parquet footers and column chunks to Iceberg: leaf columns by field id, their domains.
 
 Files that another system wrote without field ids (and that were registered afterwards) are matched
 by column name, as Iceberg's name mapping does.

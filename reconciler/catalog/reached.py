@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 CLIENT_TIMEOUTS = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
-"""Seconds, where nobody says otherwise: without them a client waits for minutes."""
+"""Seconds, unless the catalog sets others: by default a client waits for minutes."""
 
 
 def reached(io: FileIO) -> FileIO:

@@ -1,4 +1,4 @@
-"""Turns at work that uses memory and CPU, which nobody keeps by waiting for a silent server."""
+"""A limit on concurrent work. Work that takes long (mostly a silent server) stops counting."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 
 class Turns:
-    """So many at once. Who takes longer than `patience` seconds goes on and makes room for another:
-    it most likely waits for a network that does not answer."""
+    """At most `limit` at once. Work that takes longer than `patience` seconds goes on and makes
+    room for another: it most likely waits for a network that does not answer."""
 
     def __init__(self, limit: int, patience: float):
         self._free = threading.Semaphore(limit)

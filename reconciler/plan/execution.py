@@ -1,7 +1,7 @@
 """The input, the result and the ports of an execution of a plan: values and protocols, no I/O.
 
-`reconciler.spark` executes requests; `reconciler.catalog` implements the ports (ledger and lease);
-`reconciler.loop` and the CLI wire them together. jobs and catalog do not import each other.
+`reconciler.spark` executes requests; `reconciler.state` implements the ports (ledger and lease);
+`reconciler.loop` and the CLI wire them together. spark and state do not import each other.
 """
 
 from __future__ import annotations

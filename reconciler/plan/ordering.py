@@ -72,7 +72,10 @@ class Ordering(ABC):
         max_bytes: a larger group is cut in order of key midpoints.
         """
         merge = grouping.PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
-        together = self._together(files, merge, target_bytes)
+        return self._parted(self._together(files, merge, target_bytes), files, max_bytes)
+
+    def _parted(self, together: Grouping, files: Extents, max_bytes: int) -> Grouping:
+        """The groups, none larger than max_bytes, the files of each in order of arrival."""
         return grouping.as_arrived(grouping.bounded(together, files, max_bytes), files)
 
     @abstractmethod
@@ -89,19 +92,11 @@ class Arrival(Ordering):
     def sort_keys(self, ranks: Sequence[Int64]) -> tuple[npt.NDArray[Any], ...]:
         return ()
 
-    def groups(
-        self,
-        files: Extents,
-        *,
-        target_bytes: int,
-        merge_bytes: int | None = None,
-        max_bytes: int = grouping.MAX_GROUP_BYTES,
-    ) -> Grouping:
-        """Runs of files in order of arrival."""
-        merge = grouping.PACK_TARGETS * target_bytes if merge_bytes is None else merge_bytes
-        return self._together(files, merge, target_bytes)
+    def _parted(self, together: Grouping, files: Extents, max_bytes: int) -> Grouping:
+        return together  # runs are bounded and in order as they are
 
     def _together(self, files: Extents, merge_bytes: int, target_bytes: int) -> Grouping:
+        """Runs of files in order of arrival."""
         return grouping.runs(files, merge_bytes, target_bytes)
 
 
@@ -172,10 +167,14 @@ def best_of(key: Sequence[SortColumn]) -> Ordering:
     return Hilbert(tuple(key)) if len(key) > 1 else ordering_of(Lexicographic.name, key)
 
 
+def key_from_canonical(body: Mapping[str, Any]) -> tuple[SortColumn, ...]:
+    """The key of a canonical form, () where it has none. Raises KeyError on a foreign document."""
+    return tuple(SortColumn(c["fieldId"], c["direction"]) for c in body.get("key", []))
+
+
 def ordering_from_canonical(body: Mapping[str, Any]) -> Ordering:
     """Inverse of `Ordering.canonical`. Raises KeyError on a foreign document."""
-    key = tuple(SortColumn(c["fieldId"], c["direction"]) for c in body.get("key", []))
-    return ordering_of(body.get("curve", Lexicographic.name), key)
+    return ordering_of(body.get("curve", Lexicographic.name), key_from_canonical(body))
 
 
 def order_rows(

@@ -73,9 +73,9 @@ number of output files follows from it, for the plan as for the execution."""
 
 
 def written_share(predicted: Mapping[str, Any]) -> float:
-    """WRITTEN as a share; 1 where a plan does not tell, or tells what cannot be."""
-    told = predicted.get(WRITTEN)
-    return told / 1000 if isinstance(told, int) and told > 0 else 1.0
+    """Return WRITTEN as a share; 1 where a plan has none, or one that is not positive."""
+    milli = predicted.get(WRITTEN)
+    return milli / 1000 if isinstance(milli, int) and milli > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +180,14 @@ def freeze(
 def plan_from_document(body: Any) -> Plan:
     """Parse a plan document; checks its id against its content.
 
-    Raises UserError when the document is no plan or was edited after it was made.
+    Raises UserError when the document is not a plan or was edited after it was made.
     """
     wrong = problem(body)
     if wrong:
         raise _not_a_plan(wrong)
     try:
         plan = _parse(body)
-        plan.digest()  # what has no canonical form has no digest: floats, too large integers
+        plan.digest()  # raises for floats and for integers that JSON cannot hold
         actual = plan_id(plan.table_uuid, plan.policy_hash, [item.action for item in plan.actions])
     except (ValueError, OverflowError) as error:
         raise _not_a_plan(str(error)) from error

@@ -49,7 +49,7 @@ _ACTION = {
                 ]
             },
         },
-        "inputs": {"type": "array", "items": _TEXT},
+        "inputs": {"type": "array"},  # its items: _not_a_path, a plan may have 100,000
         "key": {
             "type": "array",
             "items": {
@@ -191,6 +191,15 @@ def problem(body: Any) -> str:
         where = path.removeprefix(".")
         message = error.message if len(error.message) <= 200 else f"{error.message[:200]} ..."
         return f"{where}: {message}" if where else message
+    return _not_a_path(body)
+
+
+def _not_a_path(body: Any) -> str:
+    """The first input that is not text: a validator takes seven microseconds for each of them."""
+    for number, action in enumerate(body["actions"]):
+        for place, path in enumerate(action.get("inputs", ())):
+            if not isinstance(path, str):
+                return f"actions[{number}].inputs[{place}]: {path!r:.200} is not of type 'string'"
     return ""
 
 

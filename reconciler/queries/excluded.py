@@ -50,7 +50,7 @@ def without_fields(fragment: Fragment, excluded: Collection[int]) -> Fragment:
     unbound = fragment.unbound
     return replace(
         fragment,
-        predicate=_renumbered(kept, {slot: place for place, slot in enumerate(slots)}),
+        predicate=_in_order(kept),
         literals=tuple(fragment.literals[slot] for slot in slots),
         moving=tuple(fragment.moving[slot] for slot in slots),
         unbound=None if unbound is None else _in_order(_kept(push_not(unbound), excluded)),

@@ -83,7 +83,8 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[ActionState, str]:
 
 
 def _is_final(spark: Any, table: Any, error: Exception) -> bool:
-    """Whether sending the same commit again would get the same answer."""
+    """Whether sending the same commit again would get the same answer. Raises UnknownCommitError if
+    the JVM ended meanwhile."""
     if lost_jvm(error):
         raise _unknown(table, "The Spark process ended while it committed.") from error
     thrown = java_exception(error)

@@ -29,6 +29,7 @@ import yaml
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.version import API_VERSION
 from reconciler.kube.api import JOB, LEASE, POD, TABLE_LAYOUT, Api, ApiError, NotFound
+from reconciler.kube.kinds import CATALOG, POLICY
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.state.shared_state import SharedStore
 from tests.cluster import processes
@@ -412,8 +413,12 @@ class Scene:
             log = self.cluster.directory / "pods" / pod["metadata"]["uid"] / "0.log"
             if (pod["metadata"].get("labels") or {}).get("job-name") and log.exists():
                 said.append(f"{pod['metadata']['name']}: {log.read_text(errors='replace')[-3000:]}")
-        status = json.dumps(self.status(), indent=1)
-        return "\n".join([status, *logs, *said])
+        statuses = [
+            f"{item['kind']} {item['metadata']['name']}: {json.dumps(item.get('status'), indent=1)}"
+            for kind in (CATALOG, POLICY, TABLE_LAYOUT)
+            for item in self.api.list(kind, self.namespace)
+        ]
+        return "\n".join([*statuses, *logs, *said])
 
     def check(self) -> None:
         """Converged, nothing open, every row once, never two jobs."""

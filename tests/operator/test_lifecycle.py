@@ -443,7 +443,7 @@ def test_a_catalog_that_goes_down_is_unknown_and_comes_back(
         ids = list(range(start, 6_000, 6))
         rows = {"id": ids, "region": ["r"] * len(ids), "city": ["c"] * len(ids)}
         table.append(pa.table(rows, schema=SCHEMA))
-    on = stage()
+    on = stage(**{"allowed-networks": "127.0.0.1/32"})
     catalog, policy = documents(on.scene.lake, on.scene.namespace, approval={"mode": "Manual"})
     catalog["spec"] |= {"type": "rest", "properties": {"uri": uri}, "interval": "5s"}
     catalog["spec"]["timeout"] = "5s"

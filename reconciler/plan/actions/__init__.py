@@ -18,8 +18,7 @@ KINDS: Mapping[str, type[Action]] = {
 
 
 def action_from_canonical(body: Mapping[str, Any]) -> Action:
-    """Inverse of `Action.canonical`. Raises KeyError, TypeError or ValueError on a foreign
-    document."""
+    """Inverse of `Action.canonical`. Raises KeyError or ValueError on a foreign document."""
     kind = KINDS.get(body["type"])
     if kind is None:
         raise ValueError(f"{body['type']!r} is not a type of action")

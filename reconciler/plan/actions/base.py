@@ -1,8 +1,8 @@
 """What every kind of action has in common: the one idea of "work" of plan, approval and execution.
 
 A kind is one frozen dataclass in a module of its own beside this one, an entry in
-`plan.actions.KINDS`, and one executor on the Spark side (`spark.actions`). Nothing else asks of
-which kind an action is: it asks the action.
+`plan.actions.KINDS`, and the code in `spark/` that carries it out. No other module asks which kind
+an action is: it asks the action.
 
 The canonical form (definitions: Plan) is RFC 8785 JSON with default fields omitted; it has no
 floats, no predictions and no snapshot, so that an append does not change a plan's identity.
@@ -49,7 +49,7 @@ class Action(ABC):
     @classmethod
     @abstractmethod
     def from_canonical(cls, body: Mapping[str, Any]) -> Self:
-        """Inverse of `canonical`. Raises KeyError or ValueError on a foreign document."""
+        """Inverse of `canonical`. Raises KeyError on a foreign document."""
 
     @abstractmethod
     def judge(self, facts: Facts) -> ActionState:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.plan.ordering import Lexicographic
+from reconciler.plan.ordering import Lexicographic, key_from_canonical
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
 
@@ -31,8 +31,7 @@ class SetSortOrder(Action):
 
     @classmethod
     def from_canonical(cls, body: Mapping[str, Any]) -> Self:
-        key = tuple(SortColumn(c["fieldId"], c["direction"]) for c in body.get("key", []))
-        return cls(key=key, old=tuple(body.get("orderOld", [])))
+        return cls(key=key_from_canonical(body), old=tuple(body.get("orderOld", [])))
 
     def judge(self, facts: Facts) -> ActionState:
         if has_order(facts.sort_terms, self.key):
