@@ -60,6 +60,7 @@ FULL_EVERYWHERE = "as many jobs run as the operator's limit allows"
 PATIENCE_SECONDS = 10.0
 """For the ledger of each catalog, when another's job is to start."""
 CAP = "cluster"
+CAP_TITLE = "the operator's cap on 24 h"
 CAP_SECONDS = 86_400
 
 
@@ -278,7 +279,7 @@ class Launcher:
         its reservation, which is not released before the catalog is read again.
         """
         cap = Budget(
-            CAP, per_seconds=CAP_SECONDS,
+            CAP, per_seconds=CAP_SECONDS, title=CAP_TITLE,
             max_rewrite_bytes=self.layouts.runtime.settings.max_rewrite_bytes,
         )  # fmt: skip
         spent = list(held(records, self._recorded(), now))
@@ -290,8 +291,8 @@ class Launcher:
         admission = admit([charge], [cap], spent, now)
         if admission.count:
             return None
-        text = admission.message.replace(f'budget "{CAP}"', "the operator's cap on 24 h")
-        return Wait(_again([cap], spent, charge, now), Reason.OVER_BUDGET, text)
+        again = _again([cap], spent, charge, now)
+        return Wait(again, Reason.OVER_BUDGET, admission.message)
 
     def _recorded(self) -> list[Reservation]:
         """Return the open reservations of every readable ledger; for the others the records

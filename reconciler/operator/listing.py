@@ -2,7 +2,8 @@
 
 kopf lists in chunks, but queues listed objects faster than it handles them: after a restart with
 ten thousand tables most of them were in its queues at once, each with its managed fields. kopf has
-no setting for that. Here each chunk is passed on when the one before it was handled.
+no setting for that. Here each chunk is passed on when the one before it was handled. That replaces
+one function inside kopf, so kopf's version is pinned, and a test names what is relied on.
 
 A listing also means that kopf missed what happened before it: at the start, and silently in
 between, when the server no longer has the version from which a watch would continue. A listing

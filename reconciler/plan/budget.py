@@ -21,7 +21,10 @@ from reconciler.plan.schedule import last_start, next_start
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """per_seconds or schedule (with duration_seconds); limits in bytes and CPU seconds."""
+    """per_seconds or schedule (with duration_seconds); limits in bytes and CPU seconds.
+
+    title: what messages call it, "" for its name.
+    """
 
     name: str
     per_seconds: int | None = None
@@ -30,6 +33,11 @@ class Budget:
     duration_seconds: int | None = None
     max_rewrite_bytes: int | None = None
     max_cpu_seconds: int | None = None
+    title: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.title or f'budget "{self.name}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +178,12 @@ def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:
 
 
 def _why(state: BudgetState) -> tuple[str, str]:
-    name = state.budget.name
+    name = state.budget.text
     if state.error:
-        return "OverBudget", f'budget "{name}": {state.error}'
+        return "OverBudget", f"{name}: {state.error}"
     if state.closed:
         until = (
             state.boundary.strftime("%Y-%m-%dT%H:%M:%SZ") if state.boundary else "further notice"
         )
-        return "OutsideWindow", f'budget "{name}" allows nothing until {until}'
-    return "OverBudget", f'budget "{name}" has too little left for the next action'
+        return "OutsideWindow", f"{name} allows nothing until {until}"
+    return "OverBudget", f"{name} has too little left for the next action"

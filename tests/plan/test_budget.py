@@ -106,3 +106,10 @@ def test_a_message_quotes_the_name_of_its_budget():
     none = Budget("none", per_seconds=86_400, max_rewrite_bytes=0)
     assert admit([Charge(1, 1.0)], [none], (), NOON).message.startswith('budget "none" has too')
     assert admit([Charge(1, 1.0)], [OFFICE], (), NOON).message.startswith('budget "office" allows')
+
+
+def test_a_message_uses_the_title_of_a_budget_that_has_one():
+    cap = Budget("cluster", per_seconds=86_400, max_rewrite_bytes=1, title="the operator's cap")
+    found = admit([Charge(2, 0.0)], [cap], (), at(12))
+    assert found.message.startswith("the operator's cap ")
+    assert "cluster" not in found.message
