@@ -1,10 +1,10 @@
-"""Writes what is generated about the installation: the chart's CRD templates, then manifests/.
+"""Writes the generated files of the installation: the chart's CRD templates, then manifests/.
 
     make manifests                     # or, with HELM=path/to/helm: python -m charts.sync
     python -m charts.sync --crds       # the CRD templates alone, which need no helm
 
-crds/ is the only source of the CRDs, the chart of manifests/base and the code of the settings page;
-tests hold all of them equal to what this writes.
+The CRDs are written from crds/, manifests/base from the chart, and the settings page from the code.
+Tests compare all of them with the output of this module.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ _SETTINGS_HEAD = """\
 
 <!-- Written by `make manifests` from reconciler/operator/settings.py. -->
 
-The chart sets what its values say; anything else goes through `extraEnv`. A flag of the operator's
-command wins over its variable. Sizes and durations are written as in policies (`1Ti`, `10m`).
+The chart sets the variables that its values cover; set others with `extraEnv`. A flag of
+`layoutctl operator` takes precedence over its variable. Sizes and durations are written as in
+policies (`1Ti`, `10m`).
 
 | Variable | Flag | Meaning |
 |---|---|---|"""

@@ -1,7 +1,7 @@
-"""Exact versions out of requirements.lock, as a constraints file for pip.
+"""Prints the exact versions in requirements.lock as a constraints file for pip.
 
-The lock holds every extra with hashes; an image installs one extra. pip takes hashes only for
-everything at once, the project itself included, so versions alone are passed on.
+The lock file has every extra with hashes; an image installs one extra. pip accepts hashes only if
+every package has one, the project itself included, so only the versions are passed on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Entry point of the job image: the driver of a Job, or an executor that Spark started.
 
-PyPI's pyspark ships no entry point for Kubernetes: what Spark puts into an executor's environment
-(SPARK_*) becomes Java's command line here, as in Spark's own image. Anything else is a command.
+PyPI's pyspark ships no entry point for Kubernetes. As in Spark's own image, this one builds Java's
+command line from the executor's environment (SPARK_*). It runs any other arguments as a command.
 """
 
 from __future__ import annotations

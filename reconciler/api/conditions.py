@@ -117,7 +117,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.UNKNOWN_VALUE: Explanation(
         (_READY, _STALLED),
-        "The stored object holds a value that this version does not know, of a newer one perhaps.",
+        "The stored object has a value that this version does not know, perhaps from a newer one.",
         "Upgrade the operator, or set a value that the CRD of its version lists.",
     ),
     Reason.CATALOG_NOT_FOUND: Explanation(
@@ -138,11 +138,11 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.NO_TABLE_MATCHES: Explanation(
         (_READY,),
         "The catalog answers, and no table matches spec.tables.",
-        "Compare the patterns with layoutctl observe; names have no catalog in front.",
+        "Compare the patterns with layoutctl observe; names do not start with the catalog.",
     ),
     Reason.NEW_GENERATION: Explanation(
         (ConditionType.RECONCILING, _CONVERGED),
-        "A new generation of the spec is being taken in; nothing is known about it yet.",
+        "The operator has not yet evaluated the new generation of the spec.",
     ),
     Reason.SUSPENDED: Explanation(
         (_CONVERGED,),
@@ -151,18 +151,18 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.CATALOG_UNAVAILABLE: Explanation(
         (_READY, _CONVERGED),
-        "The catalog does not answer; what was last known is not trusted.",
-        "Check that it runs and can be reached; it is tried again by itself.",
+        "The catalog does not answer, so the last observation is not trusted.",
+        "Check that it runs and can be reached; the operator retries.",
     ),
     Reason.OWNED_ELSEWHERE: Explanation(
         (_CONVERGED, _STALLED),
         "Another reconciler has claimed the table, or another policy matches it first.",
-        "Take the table out of one of the two. If the owner in the message is gone for good, "
+        "Remove the table from one of the two. If the owner in the message no longer exists, "
         "annotate the IcebergCatalog with layout.lakehouse.dev/takeOver=OWNER.",
     ),
     Reason.AWAITING_APPROVAL: Explanation(
         (_CONVERGED, _APPROVED),
-        "A plan stands and waits for a person.",
+        "A plan is waiting for approval.",
         "Read it with layoutctl plan TABLE; approve it with layoutctl approve PLAN, or without "
         "the operator run it with layoutctl apply TABLE.",
     ),
@@ -173,19 +173,19 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.OVER_BUDGET: Explanation(
         (_CONVERGED, _BUDGET),
-        "The next action does not fit what is left of a budget, or the ledger cannot be read.",
+        "The next action exceeds the rest of a budget, or the ledger cannot be read.",
         "Wait until past work leaves the rolling window, or raise the budget.",
     ),
     Reason.CONCURRENCY_LIMIT: Explanation(
         (_CONVERGED,),
-        "As many jobs run as spec.engine.maxConcurrentJobs of the policy, or the operator's own "
-        "limit, allows.",
+        "The number of running jobs has reached spec.engine.maxConcurrentJobs of the policy, or "
+        "the operator's own limit.",
         "Wait, or raise the limit.",
     ),
     Reason.BACK_OFF: Explanation(
         (_CONVERGED,),
-        "The last attempt failed or met a conflict; the next one waits.",
-        "Wait; the message says until when and why.",
+        "The last attempt failed or met a conflict; the operator waits before the next one.",
+        "Wait; the message has the time and the cause.",
     ),
     Reason.REWRITE_RUNNING: Explanation((_CONVERGED,), "A rewrite is running."),
     Reason.TABLES_PENDING: Explanation(
@@ -199,8 +199,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.NOTHING_TO_DO: Explanation(
         (_CONVERGED,),
-        "No action is worth its cost now and every objective is met. Work that only waits for the "
-        "quiet period is named with until when; the operator looks again then.",
+        "No action is worth its cost now and every objective is met. The message has the end of "
+        "the quiet period if work waits for it; the operator plans again then.",
     ),
     Reason.VERIFICATION_FAILED: Explanation(
         (_STALLED,),
@@ -215,7 +215,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.CONFLICT_LOOP: Explanation(
         (_STALLED,),
         "Other writers keep replacing the files of the plan.",
-        "Raise spec.layout.files.quietPeriod, or run in a window in which they rest.",
+        "Raise spec.layout.files.quietPeriod, or run in a window without other writers.",
     ),
     Reason.NO_EFFECT: Explanation(
         (_STALLED,),
@@ -224,18 +224,19 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.LIVE_BRANCHES: Explanation(
         (_STALLED,),
-        "The table has branches besides main that a rewrite could upset.",
-        "Drop them, or set spec.safety.allowLiveBranches.",
+        "The table has unpublished branches or staged snapshots. After a rewrite of main they "
+        "could not be fast-forwarded.",
+        "Publish or drop them, or set spec.safety.allowLiveBranches.",
     ),
     Reason.UNSUPPORTED_TABLE: Explanation(
         (_STALLED,),
-        "The table holds what this version does not rewrite: equality deletes, files other than "
+        "This version does not rewrite what the table has: equality deletes, files other than "
         "Parquet, or encryption.",
         "Exclude it, or remove what the message names.",
     ),
     Reason.KEY_NOT_FOUND: Explanation(
         (_STALLED,),
-        "A declared key is no column of the table, or cannot be ordered.",
+        "A declared key is not a column of the table, or its type cannot be ordered.",
         "Correct spec.layout.clustering.keys; layoutctl observe TABLE lists the columns.",
     ),
     Reason.NOT_ACTED_ON: Explanation(
@@ -244,7 +245,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Remove the field that layoutctl validate names, or use Manual approval.",
     ),
     Reason.TABLE_NOT_FOUND: Explanation(
-        (_STALLED,), "The table is gone.", "Restore it, or take it out of the policy."
+        (_STALLED,), "The table no longer exists.", "Restore it, or remove it from the policy."
     ),
     Reason.TABLE_DAMAGED: Explanation(
         (_STALLED,),
@@ -253,52 +254,52 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.FOREIGN_JOB: Explanation(
         (_STALLED,),
-        "A Job under this table's name or label was not made by this TableLayout for its plan.",
-        "Find out who made the Job that the message names, and delete it.",
+        "A Job with this table's name or label was not created for this TableLayout's plan.",
+        "Find out who created the Job that the message names, and delete it.",
     ),
     Reason.JOB_NOT_STARTED: Explanation(
         (_CONVERGED, _STALLED),
-        "The job's pod does not start: its image, its configuration, its service account or the "
-        "room for it.",
-        "Correct spec.jobs of the IcebergCatalog or spec.engine of the policy; kubectl describe "
-        "the Job that the message names. A change of either starts the work again at once; "
-        "without one, an image is tried again every hour.",
+        "The job's pod does not start because of its image, its configuration, its service account "
+        "or missing capacity.",
+        "Run kubectl describe on the Job that the message names, and correct spec.jobs of the "
+        "IcebergCatalog or spec.engine of the policy. A change of either restarts the work at "
+        "once; otherwise an image is retried every hour.",
     ),
     Reason.JOB_FAILED: Explanation(
         (_STALLED,),
-        "The job ended with an error that trying again does not mend.",
-        "Do what the message says; a change of policy, secret or table starts it again.",
+        "The job failed with an error that a retry does not fix.",
+        "Do what the message says; a change of the policy, Secret or table restarts the work.",
     ),
     Reason.OUT_OF_MEMORY: Explanation(
         (_STALLED,),
-        "The job ran out of memory, and again with one and a half times as much.",
+        "The job ran out of memory twice, the second time with 1.5 times the memory.",
         "Raise the memory of spec.engine.driver and spec.engine.executors.",
     ),
     Reason.APPROVED_BY_DOCUMENT: Explanation(
         (_APPROVED,), "The plan's id is in spec.approval.approvedPlans."
     ),
-    Reason.APPROVED_BY_PERSON: Explanation((_APPROVED,), "A person approved this very plan."),
+    Reason.APPROVED_BY_PERSON: Explanation((_APPROVED,), "A person approved this plan."),
     Reason.APPROVED_BY_SIZE: Explanation(
         (_APPROVED,), "The plan is below spec.approval.automaticUpTo."
     ),
     Reason.AUTOMATIC: Explanation((_APPROVED,), "spec.approval.mode is Automatic."),
     Reason.PLAN_CHANGED: Explanation(
         (_APPROVED,),
-        "The approved plan no longer stands; a new one is proposed.",
+        "The approved plan is no longer valid; a new one is proposed.",
         "Read the difference in the message, then approve the new plan: layoutctl approve PLAN.",
     ),
     Reason.PLAN_EXPIRED: Explanation(
         (_APPROVED,),
         "The approved plan is older than spec.approval.planTTL.",
-        "Read the plan that stands now, then layoutctl approve PLAN.",
+        "Read the current plan, then run layoutctl approve PLAN.",
     ),
     Reason.FITS: Explanation((_BUDGET,), "The plan fits all active budgets."),
     Reason.INVALID_BUDGET: Explanation(
         (_BUDGET,),
-        "A budget has an invalid schedule or time zone, and so allows nothing.",
+        "A budget has an invalid schedule or time zone, and therefore allows nothing.",
         "Run layoutctl validate on the policy and correct what it names.",
     ),
-    Reason.FRESH: Explanation((_WORKLOAD,), "Queries were recorded lately."),
+    Reason.FRESH: Explanation((_WORKLOAD,), "The last recorded query is at most 30 days old."),
     Reason.STALE: Explanation(
         (_WORKLOAD,),
         "The last recorded query is older than 30 days.",
@@ -321,7 +322,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.NO_SOURCES: Explanation(
         (_WORKLOAD,),
-        "The catalog names no query logs; nothing is done on account of queries.",
+        "The catalog names no query logs, so plans do not take queries into account.",
         "Add spec.workload.sources to the IcebergCatalog.",
     ),
 }

@@ -33,9 +33,9 @@ _HEAD = f"""\
 
 <!-- Written by `python -m reconciler.api.reference` from crds/. Change those, not this page. -->
 
-The documents of `{API_VERSION}`: what each field means, its default and its bounds. The CRDs in
-`crds/` are the only source of this page, of `kubectl explain`, of `layoutctl schema` and of
-`layoutctl validate`.
+Every field of the `{API_VERSION}` documents, with its meaning, default and bounds. This page,
+`kubectl explain`, `layoutctl schema` and `layoutctl validate` are all generated from the CRDs in
+`crds/`.
 
 **How values are written.** A *size* is a whole number of bytes, or one with Ki, Mi, Gi, Ti or Pi
 (`512Mi`). A *duration* is hours, minutes and seconds (`1h30m`, `168h`). A *decimal* is text in
@@ -53,11 +53,11 @@ _RESULT = """\
 |---|---|
 | `valid` | false if any problem is an error; the exit code is then 1 |
 | `files` | YAML files read |
-| `skipped` | documents of other kinds, which were left alone |
+| `skipped` | documents of other kinds, which are not checked |
 | `documents[]` | each valid document: `kind`, `namespace`, `name`, `file`, `line` |
 | `problems[]` | `severity` (error, warning), `file`, `line`, `column`, `field`, `message`, `hint` |
 
-`line` and `column` count from 1 and are null where a problem has no place. `hint` may be empty.
+`line` and `column` count from 1 and are null if a problem has no position. `hint` may be empty.
 """
 
 
@@ -180,14 +180,14 @@ def _ignored(kind: str) -> str:
         return "\n".join(f"- `{path}`: {instead}." for path, instead in chosen)
 
     parts = [
-        "### The operator's\n\nThe operator acts on these fields, layoutctl does not; `plan` and "
-        f"`validate` name them where they are not at their default.\n\n{lines(True)}"
+        "### Only for the operator\n\nThe operator acts on these fields; layoutctl does not. "
+        f"`plan` and `validate` name each one that differs from its default.\n\n{lines(True)}"
     ]
     if lines(False):
         parts.insert(
             0,
-            "### Not acted on yet\n\nThese fields are checked and kept. This version does not act "
-            "on them; `plan` and `validate` name them where they are not at their default, and "
+            "### Not acted on yet\n\nThese fields are checked and kept, but this version does not "
+            "act on them. `plan` and `validate` name each one that differs from its default, and "
             f"Automatic approval refuses a policy that sets one.\n\n{lines(False)}",
         )
     return "\n\n".join(parts) + "\n"
@@ -201,8 +201,8 @@ def _properties() -> str:
         for entry in CATALOG_PROPERTIES
     ]
     return (
-        "## Catalog properties\n\nWhat `spec.properties` of an IcebergCatalog may hold, and what "
-        "the Secret may hold that `spec.secretRef` names. Nothing else is let through.\n\n"
+        "## Catalog properties\n\nThe properties that are allowed in `spec.properties` of an "
+        "IcebergCatalog, and in the Secret that `spec.secretRef` names. All others are refused.\n\n"
         "| Property | Types | Belongs in | Meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

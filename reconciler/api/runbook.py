@@ -17,18 +17,18 @@ _HEAD = """\
 
 <!-- Written by `python -m reconciler.api.runbook` from reconciler/api/conditions.py. -->
 
-`kubectl describe tl NAME` and `layoutctl status` show a reason for each condition; the message
-beside it names the object, the time or the number. The [policy reference](../reference/policy.md)
-has the same reasons by condition.
+`kubectl describe tl NAME` and `layoutctl status` show a reason for each condition; its message has
+the object, the time or the number. The [policy reference](../reference/policy.md) lists the same
+reasons by condition.
 
-- `Ready` is about the spec, its references and the catalog. Waiting for approval, for budget or for
-  a window is ready: nothing is wrong.
-- `Stalled` is true only where this object, or one that it refers to, must change before anything
-  goes on. A policy is stalled as soon as one of its tables is, with that table's reason; it stays
+- `Ready` is about the spec, its references and the catalog. An object that waits for approval, for
+  budget or for a window is ready.
+- `Stalled` is true only if this object, or one that it refers to, must change before work can go
+  on. A policy is stalled as soon as one of its tables is, with that table's reason; it stays
   ready, and its other tables go on.
-- `Reconciling` lasts the seconds in which a new generation is taken in.
-- `Converged` is the goal. While it is not true it carries one reason, the first that applies of the
-  list below. A reason of `Stalled` comes right after `OwnedElsewhere`:
+- `Reconciling` is true for the seconds in which the operator evaluates a new generation.
+- `Converged` is the goal. While it is not true, its reason is the first that applies in this list;
+  a reason of `Stalled` comes right after `OwnedElsewhere`:
 """
 
 
@@ -51,7 +51,8 @@ def _section(reason: Reason) -> str:
     entry = EXPLANATIONS[reason]
     types = ", ".join(f"`{kind.value}`" for kind in entry.types)
     remedy = entry.remedy or "Nothing to do."
-    return f"## {reason.value}\n\nOf {types}.\n\n**Cause.** {entry.cause}\n\n**Remedy.** {remedy}\n"
+    head = f"## {reason.value}\n\nReason of {types}."
+    return f"{head}\n\n**Cause.** {entry.cause}\n\n**Remedy.** {remedy}\n"
 
 
 if __name__ == "__main__":

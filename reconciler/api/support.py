@@ -24,23 +24,23 @@ from reconciler.api.source import Path
 
 NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
     POLICY: (
-        ("spec.interval", "the operator observes by interval; layoutctl when it is called"),
-        ("spec.layout.partitioning", "partition specs are not evolved"),
+        ("spec.interval", "layoutctl observes a table when a command needs it"),
+        ("spec.layout.partitioning", "partition specs are not changed"),
         ("spec.deletes.mode", "write modes are not set"),
-        ("spec.deletes.compaction", "delete files are not compacted on their own"),
+        ("spec.deletes.compaction", "delete files are not compacted separately"),
         ("spec.engine", "plans run in layoutctl's own Spark session"),
     ),
     TABLE_LAYOUT: (
-        ("spec.suspend", "TableLayouts are the operator's"),
-        ("spec.approvedPlan", "TableLayouts are the operator's"),
+        ("spec.suspend", "only the operator reads TableLayouts"),
+        ("spec.approvedPlan", "only the operator reads TableLayouts"),
     ),
     CATALOG: (
         ("spec.secretRef", "credentials come from pyiceberg's configuration and environment"),
         ("spec.interval", "catalogs are listed when layoutctl is called"),
-        ("spec.timeout", "--timeout says how long a call may take"),
-        ("spec.system.plans.retention", "published plans are removed by the operator only"),
+        ("spec.timeout", "--timeout limits a call to the catalog"),
+        ("spec.system.plans.retention", "only the operator removes published plans"),
         ("spec.jobs", "plans run in layoutctl's own Spark session"),
-        ("spec.workload", "queries are read by layoutctl workload import"),
+        ("spec.workload", "layoutctl workload import reads queries"),
     ),
 }
 """Kind -> (field, what applies instead). A field includes everything below it."""

@@ -71,43 +71,45 @@ class Settings:
     """See the help texts; durations in seconds, sizes in bytes."""
 
     namespaces: tuple[str, ...] = _option(
-        _names, (), "Namespaces that are watched, by comma. Empty: the operator's own."
+        _names, (), "Comma-separated namespaces to watch. Empty: the operator's own."
     )
     cluster_wide: bool = _option(_flag, False, "Watch every namespace.")
     namespace: str = _option(
-        _text, "", "The operator's own namespace, where its Lease is. Default: the pod's."
+        _text, "", "The operator's own namespace, which holds its Lease. Default: the pod's."
     )
     identity: str = _option(_text, "", "Name in the Lease and in events. Default: the pod's name.")
     lease: str = _option(_text, "layout-reconciler", "Name of the Lease.")
     max_rewrite_bytes: int = _option(
-        parse_bytes, 1 << 40, "Bytes rewritten in 24 h over all policies, on top of their budgets."
+        parse_bytes,
+        1 << 40,
+        "Most bytes rewritten in 24 h by all policies together, besides their budgets.",
     )
-    max_jobs: int = _option(_whole, 4, "Jobs at once over all policies.")
+    max_jobs: int = _option(_whole, 4, "Most jobs that run at once, for all policies together.")
     ambient_credentials: bool = _option(
         _flag, False, "Let catalogs use the identity of the operator's own pod or node."
     )
     local_files: bool = _option(
-        _flag, False, "Let catalogs name files of this machine: only where all run on one."
+        _flag, False, "Let catalogs name local files. Only for everything on one machine."
     )
     allowed_networks: tuple[Network, ...] = _option(
         _networks,
         (),
-        "Addresses and networks, by comma, that catalogs may name although they are loopback, "
+        "Comma-separated addresses and networks that catalogs may use although they are loopback, "
         "link-local or those of a metadata service.",
     )
     driver_service_account: str = _option(
-        _text, "layout-spark", "Service account of jobs whose catalog names none."
+        _text, "layout-spark", "Service account of jobs if the catalog names none."
     )
     executor_service_account: str = _option(
-        _text, "layout-spark-executor", "Service account of Spark executors; it needs no right."
+        _text, "layout-spark-executor", "Service account of Spark executors; it needs no rights."
     )
-    image: str = _option(_text, "", "Image of jobs whose catalog names none.")
+    image: str = _option(_text, "", "Image of jobs if the catalog names none.")
     catalog_deadline: float = _option(
-        _seconds, 300.0, "Time for all calls of one reconcile to one catalog and its storage."
+        _seconds, 300.0, "Time limit for all calls of one reconcile to a catalog and its storage."
     )
-    workers: int = _option(_whole, 8, "Reconciles at once.")
+    workers: int = _option(_whole, 8, "Most reconciles that run at once.")
     layout_workers: int = _option(
-        _whole, 4, "Of these, how many may observe and plan a table: what takes memory and CPU."
+        _whole, 4, "How many of these may observe and plan a table, which takes memory and CPU."
     )
     relist: float = _option(
         _seconds, 600.0, "How often all objects are listed and reconciled, as a safety net."
@@ -185,7 +187,7 @@ def from_environment(
     settings = Settings(**values)
     if settings.cluster_wide and settings.namespaces:
         raise UserError(
-            "both namespaces and every namespace are to be watched",
+            "the settings name namespaces to watch and also ask to watch every namespace",
             do=f"set one of {PREFIX}NAMESPACES and {PREFIX}CLUSTER_WIDE",
         )
     return settings

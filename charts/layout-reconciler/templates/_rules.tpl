@@ -1,4 +1,4 @@
-{{/* What the operator does with the objects of a watched namespace, and nothing besides. */}}
+{{/* All rights of the operator in a watched namespace. */}}
 {{- define "layout.operatorRules" -}}
 - apiGroups: [layout.lakehouse.dev]
   resources: [tablelayoutpolicies, icebergcatalogs]
@@ -9,11 +9,11 @@
 - apiGroups: [layout.lakehouse.dev]
   resources: [tablelayoutpolicies/status, icebergcatalogs/status, tablelayouts/status]
   verbs: [update]
-# Owner references that block deletion need it where that admission check is on.
+# Needed to set owner references that block deletion, if the cluster checks this right.
 - apiGroups: [layout.lakehouse.dev]
   resources: [tablelayoutpolicies/finalizers, tablelayouts/finalizers]
   verbs: [update]
-# The credentials of the catalogs, read by the name that the catalog gives.
+# The credentials of catalogs, read by the name in the catalog's spec.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get]
@@ -21,7 +21,7 @@
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, delete]
-# Whether a pod of a table still lives, and the driver's last words.
+# Whether a pod of a table still runs, and the driver's termination message.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
@@ -30,7 +30,7 @@
   verbs: [create, patch]
 {{- end -}}
 
-{{/* What a Spark driver in client mode calls for its executors; settings keep it from all else. */}}
+{{/* Rights of a Spark driver in client mode; its settings turn off all other calls. */}}
 {{- define "layout.driverRules" -}}
 - apiGroups: [""]
   resources: [pods]

@@ -1,9 +1,9 @@
 #!/bin/sh
 # comment.sh FILE: put the text of FILE on a pull request, as the one comment that starts with the
-# marker of `layoutctl plan -o markdown`. The comment of an earlier run is replaced, never doubled.
+# marker of `layoutctl plan -o markdown`. A later run replaces the comment of an earlier one.
 #
 # Needs curl and jq, and in the environment: GITHUB_TOKEN (pull-requests: write), GITHUB_REPOSITORY
-# (owner/name), PULL_REQUEST (its number); GITHUB_API_URL for a server of your own.
+# (owner/name), PULL_REQUEST (its number); GITHUB_API_URL for your own server.
 set -eu
 
 file=$1
@@ -16,7 +16,7 @@ case $(head -c 19 "$file") in
 *) echo "comment.sh: $file does not begin with $marker" >&2; exit 1 ;;
 esac
 
-# The token comes by standard input: arguments can be read by every process of the machine.
+# curl reads the token from standard input: every process on the machine can read arguments.
 call() {
   method=$1 url=$2
   shift 2

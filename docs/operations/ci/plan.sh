@@ -1,10 +1,10 @@
 #!/bin/sh
 # plan.sh DIRECTORY OUT [BASE]: check the documents below DIRECTORY, plan them, and write OUT/plan.md,
-# the text for reviewers. BASE is the same directory before the change: its plans are compared with,
-# and nothing is stored of them. With PUBLISH=yes each plan of DIRECTORY is also stored under its
-# digest, so that the plan that is approved by its id is the one that runs.
+# the text for reviewers. BASE is the same directory before the change: its plans are only compared,
+# never stored. With PUBLISH=yes each plan of DIRECTORY is also stored under its digest, so that the
+# plan that is approved by its id is the one that runs.
 #
-# Ends with layoutctl's exit codes: 1 for a document that is wrong, 5 for a catalog that is down.
+# Exits with layoutctl's codes: 1 if a document is invalid, 5 if a catalog does not answer.
 set -eu
 
 layouts=$1
