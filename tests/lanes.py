@@ -1,51 +1,56 @@
 """`python -m tests.lanes test|check [ARGUMENT ...]`: the tests in two pytest processes at a time.
 
 Of the whole suite, one lane has the shared Spark session and every JVM that tests start on this
-machine; the other has the test cluster and all the rest. Lines are printed as they come, each after
-its lane's name. Ends with the first lane's exit code that is not 0. An argument may hold "{lane}",
-as in --junitxml=build/{lane}.xml.
+machine; the other has the test cluster. They share the rest (see `sharing`), as the two lanes of
+"check" share all tests. Lines are printed as they come, each after its lane's name. Ends with the
+first lane's exit code that is not 0. An argument may hold "{lane}", as in
+--junitxml=build/{lane}.xml.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-Lane = tuple[str, ...]
-"""Pytest's arguments."""
-
-_HERE = Path(__file__).parent
-_QUICK = "not spark and not cluster and not s3 and not faults"
-_DECISIONS = ("advisor", "api", "plan", "queries", "table", "workload_log")
+_SHARED = "not spark and not cluster"
+_QUICK = f"{_SHARED} and not s3 and not faults"
 
 
-def lanes(part: str) -> dict[str, Lane]:
-    """The lanes of "test" or "check" by name; together they have each of its tests once."""
+def lanes(part: str) -> dict[str, str]:
+    """The marker expressions of the lanes of "test" or "check", by the lane's name."""
     if part == "test":
         return {
-            "spark": ("-m", "spark and not cluster and not faults"),
-            "cluster": ("-m", "(cluster or not spark) and not faults"),
+            "spark": "not cluster and not faults",
+            "cluster": f"(cluster or ({_SHARED})) and not faults",
         }
-    first = [str(_HERE / name) for name in _DECISIONS]
-    return {
-        "decide": ("-m", _QUICK, *first),
-        "rest": ("-m", _QUICK, *(f"--ignore={path}" for path in first)),
-    }
+    return {"first": _QUICK, "second": _QUICK}
 
 
 def main(arguments: Sequence[str]) -> int:
     part, *more = arguments
-    running = {
-        lane: subprocess.Popen(
-            [sys.executable, "-u", "-m", "pytest", *chosen,
-             *(argument.replace("{lane}", lane) for argument in more)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        )
-        for lane, chosen in lanes(part).items()
-    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="lanes-") as claims:
+        running = {
+            lane: _start(["-m", marks, "--claims", claims, *_named(more, lane)])
+            for lane, marks in lanes(part).items()
+        }
+        return _follow(running)
+
+
+def _named(arguments: Sequence[str], lane: str) -> list[str]:
+    return [argument.replace("{lane}", lane) for argument in arguments]
+
+
+def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "pytest", "-p", "tests.sharing", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+
+
+def _follow(running: Mapping[str, subprocess.Popen[str]]) -> int:
     printers = [
         threading.Thread(target=_print, args=(lane, process)) for lane, process in running.items()
     ]

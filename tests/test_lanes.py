@@ -1,22 +1,27 @@
-"""Each test of the suite is in one lane, and the quick part starts nothing heavy."""
+"""Each test of the suite runs in one lane, and the quick part starts nothing heavy."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
 
 from tests.lanes import lanes
+from tests.sharing import OWN, in_turn
+
+pytest_plugins = ["pytester"]
 
 MARKERS = ("spark", "cluster", "s3", "faults")
 
 
 def chosen(part: str, marks: frozenset[str]) -> int:
-    """How many lanes of the part run a test with these markers."""
-    expressions = [lane[lane.index("-m") + 1] for lane in lanes(part).values()]
+    """How many lanes of the part have a test with these markers."""
     return sum(
-        Expression.compile(text).evaluate(lambda name, **_: name in marks) for text in expressions
+        Expression.compile(text).evaluate(lambda name, **_: name in marks)
+        for text in lanes(part).values()
     )
 
 
@@ -25,11 +30,64 @@ def chosen(part: str, marks: frozenset[str]) -> int:
     [frozenset(c) for n in range(len(MARKERS) + 1) for c in itertools.combinations(MARKERS, n)],
     ids=lambda marks: "+".join(sorted(marks)) or "plain",
 )
-def test_each_test_is_in_one_lane(marks: frozenset[str]) -> None:
-    assert chosen("test", marks) == (0 if "faults" in marks else 1)
-    assert chosen("check", marks) == (0 if marks else 2)  # by directory, then
+def test_a_test_is_in_the_lane_that_owns_it_or_shared_by_both(marks: frozenset[str]) -> None:
+    expected = 1 if marks & OWN else 2
+    assert chosen("test", marks) == (0 if "faults" in marks else expected)
+    assert chosen("check", marks) == (0 if marks else 2)
 
 
-def test_the_quick_part_splits_by_directory() -> None:
-    first, second = lanes("check").values()
-    assert {f"--ignore={path}" for path in first[2:]} == set(second[2:])
+class Queue:
+    """What two lanes have claimed, and which files still wait for their programs."""
+
+    def __init__(self, waiting: str = "") -> None:
+        self.claimed: set[str] = set()
+        self.waiting = set(waiting)
+
+    def lane(self, own: str) -> Iterator[str]:
+        return in_turn(own, "abc", lambda file: file in self.waiting, self._claim)
+
+    def _claim(self, file: str) -> bool:
+        free = file not in self.claimed
+        self.claimed.add(file)
+        return free
+
+
+def test_the_lane_that_has_time_takes_the_next_shared_file() -> None:
+    queue = Queue()
+    one, other = queue.lane("X"), queue.lane("YZ")
+    taken = [next(one), next(other), next(one), next(other), next(other), next(one)]
+    assert taken == ["X", "Y", "a", "Z", "b", "c"]
+    assert (list(one), list(other)) == ([], [])
+
+
+def test_shared_files_come_first_while_programs_are_built() -> None:
+    queue = Queue(waiting="YZ")
+    lane = queue.lane("YZ")
+    taken = [next(lane), next(lane)]
+    queue.waiting.clear()
+    assert [*taken, *lane] == ["a", "b", "Y", "Z", "c"]
+
+
+def test_with_nothing_else_to_do_a_lane_waits_for_its_programs() -> None:
+    queue = Queue(waiting="Yc")
+    assert list(queue.lane("Y")) == ["a", "b", "Y", "c"]
+
+
+def test_lanes_of_one_run_have_each_test_once(pytester: pytest.Pytester) -> None:
+    for name in ("one", "two", "three"):
+        pytester.makepyfile(**{f"test_{name}": "def test_a(): ...\ndef test_b(): ..."})
+    (pytester.path / "claims").mkdir()
+    arguments = ("-p", "tests.cluster.fixtures", "-p", "tests.sharing", "--claims", "claims")
+    first = pytester.runpytest_inprocess(*arguments, "test_one.py", "test_two.py")
+    second = pytester.runpytest_inprocess(*arguments)
+    first.assert_outcomes(passed=4)
+    second.assert_outcomes(passed=2)
+
+
+def test_a_lane_ends_as_pytest_does(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_a(): ...\ndef test_b(): assert 0\ndef test_c(): ...")
+    claims = Path(pytester.mkdir("claims"))
+    arguments = ("-p", "tests.cluster.fixtures", "-p", "tests.sharing", "--claims", str(claims))
+    result = pytester.runpytest_inprocess("-x", *arguments)
+    result.assert_outcomes(passed=1, failed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED

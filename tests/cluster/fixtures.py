@@ -43,22 +43,22 @@ class Kubectl(Protocol):
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need a program that is built come after the others, each in their own order."""
-    items.sort(key=lambda item: bool(_modules(item)))
+    items.sort(key=lambda item: bool(modules(item)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begins to build what the chosen tests need."""
-    asked = {module for item in session.items for module in _modules(item)}
-    modules = [module for module in MODULES if module in asked]
-    if not modules or session.config.option.collectonly:
+    asked = {module for item in session.items for module in modules(item)}
+    needed = [module for module in MODULES if module in asked]
+    if not needed or session.config.option.collectonly:
         return
-    _builds.update({module: Future() for module in modules})
-    threading.Thread(target=_build, args=(modules,), name="go build").start()
+    _builds.update({module: Future() for module in needed})
+    threading.Thread(target=_build, args=(needed,), name="go build").start()
 
 
-def _build(modules: list[str]) -> None:
+def _build(needed: list[str]) -> None:
     try:
-        for module, directory in binaries.each(modules):
+        for module, directory in binaries.each(needed):
             _builds[module].set_result(directory)
     except Exception as error:
         for build in _builds.values():
@@ -69,8 +69,8 @@ def _build(modules: list[str]) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Waits for the programs before the clock of the test starts."""
-    modules = _modules(item)
-    for module in modules:
+    needed = modules(item)
+    for module in needed:
         if not _builds[module].done():
             _say(item.config, f"waiting for Go to build {module} (minutes, once) ...")
         wait([_builds[module]])
@@ -82,9 +82,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"some tests did not run: {text}", yellow=True)
 
 
-def _modules(item: pytest.Item) -> list[str]:
+def modules(item: pytest.Item) -> list[str]:
+    """Names of the modules whose programs the test needs."""
     asked = getattr(item, "fixturenames", ())
     return [module for module, fixture in MODULES.items() if fixture in asked]
+
+
+def is_waiting(item: pytest.Item) -> bool:
+    """Whether a program that the test needs is still being built."""
+    return not all(_builds[module].done() for module in modules(item))
 
 
 def _obstacle(module: str) -> str:

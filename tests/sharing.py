@@ -1,0 +1,94 @@
+"""A pytest plugin (`-p tests.sharing --claims=DIRECTORY`): lanes that share a queue of tests.
+
+A test that needs a JVM or the test cluster belongs to one lane. The others belong to all lanes, and
+each lane takes the next file of them when it has time, so that the lanes end together. A lane has a
+file when it was the first to create the file's claim in the directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests.cluster.fixtures import is_waiting, modules
+
+OWN = frozenset({"spark", "cluster"})
+"""Markers of the tests that belong to one lane."""
+
+File = TypeVar("File")
+Tests = list[pytest.Item]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--claims", type=Path, help="directory that the lanes of one run share")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Pytest's own loop, except that each file is chosen when the one before it ends."""
+    claims: Path | None = session.config.option.claims
+    if claims is None or session.config.option.collectonly or session.testsfailed:
+        return None
+    own, shared = split(session.items)
+    chosen = in_turn(own, shared, _waits, lambda tests: claim(claims, tests))
+    items = itertools.chain.from_iterable(chosen)
+    item = next(items, None)
+    while item is not None:
+        following = next(items, None)
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+        item = following
+    return True
+
+
+def split(items: Sequence[pytest.Item]) -> tuple[list[Tests], list[Tests]]:
+    """The lane's own tests and the shared ones, by file and by the programs that they need."""
+    own: dict[tuple[Path, tuple[str, ...]], Tests] = {}
+    shared: dict[tuple[Path, tuple[str, ...]], Tests] = {}
+    for item in items:
+        marks = {marker.name for marker in item.iter_markers()}
+        part = own if marks & OWN else shared
+        part.setdefault((item.path, tuple(modules(item))), []).append(item)
+    return list(own.values()), list(shared.values())
+
+
+def in_turn(
+    own: Sequence[File],
+    shared: Sequence[File],
+    waits: Callable[[File], bool],
+    claim: Callable[[File], bool],
+) -> Iterator[File]:
+    """Own files first. While the programs of all own files are being built, shared ones."""
+    own, shared = list(own), list(shared)
+    while own or shared:
+        ready = [file for file in (*own, *shared) if not waits(file)]
+        file = (ready or own or shared)[0]
+        if file in own:
+            own.remove(file)
+            yield file
+        else:
+            shared.remove(file)
+            if claim(file):
+                yield file
+
+
+def claim(claims: Path, tests: Tests) -> bool:
+    """Whether no lane has claimed these tests before."""
+    name = hashlib.sha256(tests[0].nodeid.encode()).hexdigest()
+    try:
+        (claims / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _waits(tests: Tests) -> bool:
+    return is_waiting(tests[0])
