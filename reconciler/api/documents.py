@@ -477,7 +477,8 @@ Field = tuple[str, str, str, Any]
 """(attribute, key, quantity, type) of one field of a dataclass."""
 
 
-def _fields(cls: Any) -> tuple[Field, ...]:
+def document_fields(cls: Any) -> tuple[Field, ...]:
+    """Return the fields of one of the dataclasses above, in the order of its document."""
     return _read_fields(cls)
 
 
@@ -494,11 +495,6 @@ def _field(name: str, hint: Any) -> Field:
     return name, key, quantity[0] if quantity else "", bare
 
 
-def document_keys(cls: type[Any]) -> dict[str, Any]:
-    """Key in the document -> type of the field, for one dataclass."""
-    return {key: hint for _, key, _, hint in _fields(cls)}
-
-
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
@@ -507,7 +503,7 @@ def _camel(name: str) -> str:
 def _build(cls: type[T], body: Mapping[str, Any]) -> T:
     given = {
         attribute: _QUANTITIES[quantity][0](body[key]) if quantity else _value(hint, body[key])
-        for attribute, key, quantity, hint in _fields(cls)
+        for attribute, key, quantity, hint in document_fields(cls)
         if key in body
     }
     return cls(**given)
@@ -531,7 +527,7 @@ def _value(hint: Any, value: Any) -> Any:
 def _print(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         body = {}
-        for attribute, key, quantity, _ in _fields(type(value)):
+        for attribute, key, quantity, _ in document_fields(type(value)):
             item = getattr(value, attribute)
             absent = item == () or item == {} or (item is None and quantity != "size")
             if not absent:

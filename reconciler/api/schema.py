@@ -1,7 +1,7 @@
 """The documents' schema, read from the CRDs: the only source of fields, defaults and bounds.
 
-`validate` checks against `validation_schema`, editors read `editor_schema`, parsing applies
-`with_defaults`. The CRDs are beside this module in an installed wheel and in crds/ in a checkout.
+Validation reads `structural_schema`, editors read `editor_schema`, parsing applies `with_defaults`.
+The CRDs are beside this module in an installed wheel and in crds/ in a checkout.
 """
 
 from __future__ import annotations
@@ -120,51 +120,30 @@ _KEPT = frozenset(
 )
 
 
-def _json_schema(node: Mapping[str, Any], *, closed: bool, anchor: str) -> dict[str, Any]:
-    """Return the JSON Schema of a structural schema.
-
-    closed: unknown fields fail; anchor: end of a pattern.
-    """
+def _json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the standard JSON Schema of a structural schema. Unknown fields fail."""
     out: dict[str, Any] = {key: value for key, value in node.items() if key in _KEPT}
     if node.get("x-kubernetes-int-or-string"):
         out["type"] = ["integer", "string"]
-    for part in [out, *out.get("allOf", [])]:
-        if str(part.get("pattern", "")).endswith("$"):
-            part["pattern"] = part["pattern"][:-1] + anchor
     if node.get("x-kubernetes-list-type") == "set":
         out["uniqueItems"] = True
     if "items" in node:
-        out["items"] = _json_schema(node["items"], closed=closed, anchor=anchor)
+        out["items"] = _json_schema(node["items"])
     if "properties" in node:
         out["properties"] = {
-            name: _json_schema(child, closed=closed, anchor=anchor)
-            for name, child in node["properties"].items()
+            name: _json_schema(child) for name, child in node["properties"].items()
         }
-        if closed:
-            out["additionalProperties"] = False
+        out["additionalProperties"] = False
     if isinstance(node.get("additionalProperties"), dict):
         child = node["additionalProperties"]
-        out["additionalProperties"] = _json_schema(child, closed=closed, anchor=anchor)
+        out["additionalProperties"] = _json_schema(child)
     return out
-
-
-@cache
-def validation_schema(kind: str) -> dict[str, Any]:
-    r"""Return the schema for the jsonschema library, without a check of unknown fields, which the
-    walk does.
-
-    Patterns end in \Z, because Python's $ would also match before a last newline, unlike
-    Kubernetes'.
-    """
-    schema = _json_schema(copy.deepcopy(structural_schema(kind)), closed=False, anchor=r"\Z")
-    schema["properties"].pop("status", None)
-    return schema
 
 
 def editor_schema(kind: str) -> dict[str, Any]:
     """Return the schema for editors and other tools: standard JSON Schema that also refuses unknown
     fields."""
-    schema = _json_schema(copy.deepcopy(structural_schema(kind)), closed=True, anchor="$")
+    schema = _json_schema(copy.deepcopy(structural_schema(kind)))
     for name in sorted(SERVER_METADATA):
         schema["properties"]["metadata"]["properties"][name] = {}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind}

@@ -1,37 +1,27 @@
-"""Mutated documents: the checks never fail themselves, and judge structure as jsonschema does."""
+"""Mutated documents: the checks never fail themselves, and judge structure as plain JSON Schema."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.checks import broken_paths, check, structural_findings
+from reconciler.api.checks import broken_paths, check
 from reconciler.api.cross_checks import cross_checks, sight
 from reconciler.api.documents import from_document, to_document
-from reconciler.api.schema import KINDS, validation_schema
 from reconciler.api.source import RawDocument, Unclear, parse_yaml
+from reconciler.api.structure import structural_findings
 from reconciler.api.support import ignored_of
 from reconciler.errors import Problem
 from tests.api.corpus_reader import cases
+from tests.api.plain_schema import plain_validator, without_nulls
 
 GOOD = {case.name: yaml.safe_load(case.path.read_text(encoding="utf-8")) for case in cases("good")}
 
-
-def _is_integer(checker: Any, value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-Validator = jsonschema.validators.extend(
-    jsonschema.Draft202012Validator,
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
-)
-VALIDATORS = {kind: Validator(validation_schema(kind)) for kind in KINDS}
 
 LIST_MAPS = (("budgets",), ("sources",))
 """Lists whose items differ by name, of which JSON Schema knows nothing."""
@@ -89,29 +79,23 @@ def mutated(draw: Any) -> tuple[str, Any]:
 
 @settings(max_examples=250, deadline=None)
 @given(mutated())
-def test_structure_is_judged_as_jsonschema_does(case: tuple[str, Any]) -> None:
+def test_structure_is_judged_as_plain_json_schema_does(case: tuple[str, Any]) -> None:
     kind, body = case
     document = RawDocument("f", 1, body)
     repeated_or_worse = [f for f in structural_findings(document, kind) if not _unknown(f.message)]
-    theirs = VALIDATORS[kind].is_valid(_without_nulls(body))
+    theirs = plain_validator(kind).is_valid(without_nulls(body))
     map_keys = [f for f in repeated_or_worse if f.path[-2:-1] in LIST_MAPS and "twice" in f.message]
     assert (len(repeated_or_worse) > len(map_keys)) == (not theirs), repeated_or_worse
     problems = check(document, kind)
     assert not cross_checks([sight(document, kind)])
     ignored_of(kind, body, broken_paths(document, kind))
     if not [problem for problem in problems if problem.severity == "error"]:
-        value = from_document(_without_nulls(body))
+        value = from_document(without_nulls(body))
         assert from_document(to_document(value)) == value
 
 
 def _unknown(message: str) -> bool:
     return message.startswith("is not a field of")
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def problems_of(spec: str) -> list[Problem]:

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 import reconciler
-from reconciler.api.documents import CatalogSpec, PolicySpec, TableLayoutSpec, document_keys
+from reconciler.api.documents import CatalogSpec, PolicySpec, TableLayoutSpec, document_fields
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT
 from reconciler.api.support import OPERATORS, instead
 from reconciler.cli.main import build
@@ -52,9 +52,8 @@ def names_read(tree: ast.AST) -> Iterator[str]:
 
 def fields(cls: Any, path: str = "spec") -> Iterator[tuple[str, str]]:
     """(path in the document, attribute) of every field, those inside others after them."""
-    keys = document_keys(cls)
-    for item, (key, hint) in zip(dataclasses.fields(cls), keys.items(), strict=True):
-        yield f"{path}.{key}", item.name
+    for attribute, key, _, hint in document_fields(cls):
+        yield f"{path}.{key}", attribute
         for inner in (hint, *typing.get_args(hint)):
             if dataclasses.is_dataclass(inner):
                 yield from fields(inner, f"{path}.{key}")

@@ -18,7 +18,7 @@ import pytest
 
 from reconciler.api import documents
 from reconciler.api.conditions import CONVERGED_ORDER, EXPLANATIONS, Reason, explain, first_reason
-from reconciler.api.documents import document_keys
+from reconciler.api.documents import document_fields
 from reconciler.api.reference import reference
 from reconciler.api.rules import RULES
 from reconciler.api.schema import (
@@ -31,7 +31,6 @@ from reconciler.api.schema import (
     editor_schema,
     editor_schema_of_all,
     spec_schema,
-    validation_schema,
     version_of,
     walk_schema,
     with_defaults,
@@ -118,7 +117,7 @@ def test_patterns_are_understood_by_go_and_javascript_too() -> None:
 
 def test_defaults_are_valid() -> None:
     for kind in KINDS:
-        schema = validation_schema(kind)["properties"]["spec"]
+        schema = editor_schema(kind)["properties"]["spec"]
         for path, node in walk_schema(schema, "spec"):
             if "default" in node:
                 value = with_defaults(node["default"], node)
@@ -188,7 +187,7 @@ SPECS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_typed_values_hold_every_field_and_no_other(kind: str) -> None:
     def compare(cls: Any, schema: Node, path: str) -> None:
-        hints = document_keys(cls)
+        hints = {key: hint for _, key, _, hint in document_fields(cls)}
         assert hints.keys() == schema["properties"].keys(), path
         for key, hint in hints.items():
             child = schema["properties"][key]
@@ -214,7 +213,7 @@ def _dataclass_of(hint: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_enums_of_the_typed_values_are_those_of_the_schema(kind: str) -> None:
     def compare(cls: Any, schema: Node) -> None:
-        for key, hint in document_keys(cls).items():
+        for _, key, _, hint in document_fields(cls):
             child = schema["properties"][key]
             target = child["items"] if child.get("type") == "array" else child
             if "properties" in target:
