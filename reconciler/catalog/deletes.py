@@ -179,4 +179,5 @@ def _totals(deletes: DeleteFiles, vector: Array) -> DeleteLoad:
         equality_files=int(equality.sum()),
         equality_rows=int(entries.records[equality].sum()),
         bytes=int(_delete_bytes(deletes).sum()),
+        paths=frozenset(entries.path),
     )

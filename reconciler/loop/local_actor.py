@@ -54,7 +54,7 @@ class LocalActor(Reader):
         should_stop: Callable[[], bool],
     ) -> ExecutionResult:
         from reconciler.catalog.load import refuse_read_only
-        from reconciler.spark.rewrite import execute
+        from reconciler.spark.execute import execute
 
         refuse_read_only(request.catalog)
         read = next((path for action in request.actions for path in action.inputs), "")
@@ -70,7 +70,7 @@ class LocalActor(Reader):
         """
         if not self.store.open_intents(observation.uuid):
             return 0
-        from reconciler.spark.rewrite import resume
+        from reconciler.spark.execute import resume
 
         return resume(
             target.catalog,

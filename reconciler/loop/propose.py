@@ -210,6 +210,7 @@ def head_of(observation: Observation) -> Head:
     return Head(
         uuid=observation.uuid,
         files=observation.files,
+        deletes=observation.deletes.paths,
         done=done_actions(observation),
         properties=observation.properties,
         sort_terms=observation.sort_terms,

@@ -362,10 +362,11 @@ def _by_type(pending: Sequence[PlannedAction]) -> dict[str, list[PlannedAction]]
 
 def _extent(items: Sequence[PlannedAction]) -> Body:
     """Return the input files of actions of one type and their size, {} for metadata changes."""
-    if not items[0].action.work:
+    files = sum(len(item.action.inputs) for item in items)
+    if not files:
         return {}
     return {
-        "files": sum(len(item.action.inputs) for item in items),
+        "files": files,
         "rewriteBytes": short_bytes(sum(_bytes_in(item) for item in items)),
     }
 

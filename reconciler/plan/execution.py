@@ -60,7 +60,8 @@ _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")
 
 
 def plan_of_file(path: str) -> str:
-    """Return the plan whose attempt wrote a data file, "" for another writer's (Intent.prefix)."""
+    """Return the plan whose attempt wrote a content file, "" for another writer's
+    (Intent.prefix)."""
     found = _PREFIX.search(path)
     return found.group(1) if found else ""
 
@@ -70,10 +71,11 @@ class Intent:
     """Write-ahead record of one commit batch, in the ledger before the commit is sent.
 
     attempt_id: planId + attempt number + read snapshot, never used twice. prefix: the output
-    directory of the attempt; every file below it is ours. outputs: data files to be added,
-    verbatim. Batch 0 is the attempt itself: recorded before its first file is written, without
-    inputs and outputs, and given its outcome (ATTEMPT_CLOSED) once its prefix holds nothing that no
-    snapshot references. writer: the processes that may still send the commit, opaque.
+    directory of the attempt; every file below it is ours. inputs, outputs: content files (data
+    files, delete files) to be replaced and added, verbatim. Batch 0 is the attempt itself: recorded
+    before its first file is written, without inputs and outputs, and given its outcome
+    (ATTEMPT_CLOSED) once its prefix holds nothing that no snapshot references. writer: the
+    processes that may still send the commit, opaque.
     commits: UUIDs in the names of the metadata files that its commits write.
     """
 
@@ -104,7 +106,8 @@ class Outcome:
     """The outcome of one action of one commit batch.
 
     state: COMMITTED | CONFLICT | FAILED | UNKNOWN_OUTCOME (ATTEMPT_CLOSED for batch 0).
-    read_bytes/written_bytes: data file bytes; cpu_seconds: task CPU of read, sort, write and
+    read_bytes/written_bytes: of content files; rows: in the files written, rows or deleted
+    positions; cpu_seconds: task CPU of read, sort, write and
     verification; verify_cpu_seconds: the part of it that read the written files back; seconds: wall
     clock.
     """

@@ -56,6 +56,7 @@ def base_text(fallen: Fallen, base: int | None) -> str:
 class Head:
     """What a plan is judged against, from a fresh observation.
 
+    files: its data files. deletes: paths of its delete files.
     done: (plan id, action id) pairs that the head's ancestors carry. properties: the table's.
     sort_terms: its sort order (actions.sort_term). history: the sequence number of each of the
     head's ancestors by its id. retained: ids of all snapshots that the table still has.
@@ -63,6 +64,7 @@ class Head:
 
     uuid: str
     files: FileTable
+    deletes: frozenset[str] = frozenset()
     done: frozenset[tuple[str, str]] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
     sort_terms: tuple[str, ...] = ()
@@ -117,11 +119,13 @@ def judge_actions(plan: Plan, head: Head) -> dict[str, ActionState]:
     known = head.history.get(plan.base_snapshot_id or 0, -1)
     rows = np.flatnonzero(head.files.newest_delete > known)
     changed = frozenset(head.files.path[rows])
+    data = head.files.row_of
+    live = data.keys() | head.deletes if head.deletes else data
     return {
         item.id: item.action.judge(
             Facts(
                 done=(plan.id, item.id) in head.done,
-                live=head.files.row_of,
+                live=live,
                 changed=changed,
                 properties=head.properties,
                 sort_terms=head.sort_terms,

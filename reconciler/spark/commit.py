@@ -1,10 +1,11 @@
-"""Commits one batch exactly once, on a table that is still the one the rewrite was made from.
+"""Commits one batch exactly once, on a table that is still the one the work was made from.
 
-Our checks run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through
-py4j's callback server. A commit counts as failed only if the error is a CleanableFailure and
-history does not hold the batch: a request that was sent twice gets a conflict with itself. Any
-other failure leaves the outcome unknown (design: "Unknown is not failure"). Iceberg deletes no file
-of our commits by itself; that is done after the search (`metadata_files`).
+What is committed is an `operations.Operation`; the protocol is the same for all of them. Our checks
+run inside Iceberg's commit loop, on every attempt with the refreshed ancestry, through py4j's
+callback server. A commit counts as failed only if the error is a CleanableFailure and history does
+not hold the batch: a request that was sent twice gets a conflict with itself. Any other failure
+leaves the outcome unknown (design: "Unknown is not failure"). Iceberg deletes no file of our
+commits by itself; that is done after the search (`metadata_files`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from reconciler.spark import history, iceberg, metadata_files, standing
 from reconciler.spark.history import Committed
 from reconciler.spark.iceberg import LiveTable, SnapshotInfo
 from reconciler.spark.metadata_files import Prepared
-from reconciler.spark.scan import ScanTasks, scan_tasks
+from reconciler.spark.operations import Operation
 from reconciler.spark.translate import (
     CLEANABLE,
     is_unwritable,
@@ -46,14 +47,12 @@ RESEND_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """The basis of a batch. tasks: its inputs, with the deletes that were applied to them."""
+class Base:
+    """The table as it was when the work of a batch was read."""
 
     table_uuid: str
     schema_id: int
-    base_snapshot_id: int
-    sequence_number: int
-    tasks: ScanTasks
+    snapshot_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +100,13 @@ Sent = Committed | Refused | Unknown
 class Batch:
     """The content of one commit.
 
-    files: the data files to be added; own: snapshots that this attempt committed, which must not
-    have been rolled back; allow_live_branches: as in the policy.
+    own: snapshots that this attempt committed, which must not have been rolled back;
+    allow_live_branches: as in the policy.
     """
 
-    staged: Staged
+    operation: Operation
+    base: Base
     intent: Intent
-    files: Sequence[Any]
     own: Collection[int]
     allow_live_branches: bool = False
 
@@ -143,7 +142,7 @@ class Guard:
             self.already = self._arrived()
             if self.already is not None:
                 return None
-            line = _until(snapshots, self.batch.staged.base_snapshot_id)
+            line = _until(snapshots, self.batch.base.snapshot_id)
             self.asserted = line[0].id if line else None
             self.refusal = self._check(line)
         except Exception as error:
@@ -152,7 +151,7 @@ class Guard:
 
     def explain(self) -> str:
         """Return what our checks find about a conflict that Iceberg found first; "" if nothing."""
-        table, base_id = self.live.table, self.batch.staged.base_snapshot_id
+        table, base_id = self.live.table, self.batch.base.snapshot_id
         table.refresh()
         newer, _ = iceberg.ancestors_until(table, base_id)
         base = table.snapshot(base_id)
@@ -175,8 +174,8 @@ class Guard:
     def _check(self, line: Sequence[SnapshotInfo]) -> str:
         """Return why the commit is refused. line: from the head back to the base, included if
         reached."""
-        table, staged, intent = self.live.table, self.batch.staged, self.batch.intent
-        newer = [s for s in line if s.id != staged.base_snapshot_id]
+        table, base, intent = self.live.table, self.batch.base, self.batch.intent
+        newer = [s for s in line if s.id != base.snapshot_id]
         if any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer):
             self.fenced = True
             return "another run took this attempt for dead, and has removed its files"
@@ -187,9 +186,9 @@ class Guard:
             self.rolled_back = True
             return f"commit {iceberg.short(missing.pop())} of this plan was rolled back"
         metadata = table.operations().current()
-        if metadata.uuid() != staged.table_uuid:
+        if metadata.uuid() != base.table_uuid:
             return "the table was dropped and created again"
-        if int(metadata.currentSchemaId()) != staged.schema_id:
+        if int(metadata.currentSchemaId()) != base.schema_id:
             return "the table's schema was changed"
         if not self.batch.allow_live_branches:
             self.live_branch = standing.live_branch(self.live.spark, table)
@@ -199,7 +198,7 @@ class Guard:
         changing = [s for s in foreign if s.operation != "append"]
         if not changing:
             return ""
-        return changed_inputs(self.live.spark, table, line[0].id, staged, intent.inputs, changing)
+        return self.batch.operation.conflict(self.live.spark, table, line[0].id, changing)
 
 
 def _until(snapshots: Any, base: int) -> list[SnapshotInfo]:
@@ -214,51 +213,13 @@ def _until(snapshots: Any, base: int) -> list[SnapshotInfo]:
     return found
 
 
-def changed_inputs(
-    spark: Any,
-    table: Any,
-    head: int,
-    staged: Staged,
-    inputs: Sequence[str],
-    changing: Sequence[SnapshotInfo],
-) -> str:
-    """Return why the inputs have changed since they were read, "" if they have not.
-
-    Equality deletes added since do not count: the outputs keep the inputs' sequence number, so that
-    they apply to the outputs too.
-    """
-    live = scan_tasks(spark, table, head, inputs)
-    gone = [path for path in inputs if path not in live]
-    deleted = [
-        path
-        for path, file in live.items()
-        if (
-            file.deletes.positions != staged.tasks[path].deletes.positions
-            or staged.tasks[path].deletes.equality - file.deletes.equality
-        )
-    ]
-    by = describe(changing[0])
-    if gone:
-        return f"{by} replaced {len(gone)} of its files"
-    if deleted:
-        return f"{by} changed the deletes of {len(deleted)} of its files"
-    return ""
-
-
-def describe(snapshot: SnapshotInfo) -> str:
-    """Return a short description of another writer's snapshot."""
-    verb = {"overwrite": "an overwrite or MERGE", "delete": "a DELETE", "replace": "a rewrite"}
-    what = verb.get(snapshot.operation, snapshot.operation)
-    return f"{what} (snapshot {iceberg.short(snapshot.id)})"
-
-
-def prepare(live: LiveTable) -> tuple[Prepared, ...]:
+def prepare(live: LiveTable, operation: Operation) -> tuple[Prepared, ...]:
     """Return the commits that may be sent for one batch, one after the other.
 
     Their UUIDs are recorded before the first of them writes a file.
     """
     return tuple(
-        metadata_files.prepare(live.spark, live.table.newRewrite()) for _ in range(RESENDS)
+        metadata_files.prepare(live.spark, operation.begin(live.table)) for _ in range(RESENDS)
     )
 
 
@@ -307,13 +268,9 @@ def _send_once(live: LiveTable, batch: Batch, prepared: Prepared) -> Sent:
 
 
 def _fill(update: Any, batch: Batch, guard: Guard) -> Any:
-    """Fill newRewrite() with every input, every file-scoped delete of it, and our checks."""
-    staged, intent = batch.staged, batch.intent
-    update.validateFromSnapshot(staged.base_snapshot_id)
-    update.dataSequenceNumber(staged.sequence_number)
-    staged.tasks.remove_in(update)
-    for file in batch.files:
-        update.addFile(file)
+    """Fill the update with the batch's files, our summary and our checks."""
+    intent = batch.intent
+    batch.operation.fill(update, batch.base.snapshot_id)
     update.set(iceberg.PLAN_ID, intent.plan_id)
     update.set(iceberg.ACTION_IDS, ",".join(intent.action_ids))
     update.set(iceberg.ATTEMPT_ID, intent.attempt_id)

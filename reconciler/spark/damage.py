@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
 from reconciler.spark import stage
+from reconciler.spark.attempt import Attempt
 from reconciler.spark.scan import NO_DELETES, ScanTasks
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
-from reconciler.spark.write import Attempt
 
 
 def pinpointed(

@@ -286,8 +286,8 @@ class _MarkGuard:
 
 
 def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Outcome, ...]:
-    """Return outcomes from the snapshot's summary, for a batch whose executor died before recording
-    them.
+    """Return outcomes from the intent and the snapshot's summary, for a batch whose executor died
+    before recording them.
 
     A batch of several actions has one summary: its sums are given to the first of them.
     """
@@ -305,9 +305,9 @@ def committed_outcomes(table: Any, intent: Intent, found: Committed) -> tuple[Ou
         found.snapshot_id,
         number("removed-files-size"),
         number("added-files-size"),
-        number("added-records"),
-        number("deleted-data-files"),
-        number("added-data-files"),
+        number("added-records") + number("added-position-deletes"),
+        len(intent.inputs),
+        len(intent.outputs),
         0.0,
         0.0,
         "from the snapshot's summary",

@@ -27,8 +27,8 @@ MOST_STATISTICS = 500_000
 """Maximum files x columns whose statistics are transferred from the JVM."""
 
 
-def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: str) -> None:
-    """Raise UnsupportedError for inputs that a rewrite cannot reproduce faithfully yet."""
+def refuse_table(spark: Any, table: Any, name: str) -> None:
+    """Raise UnsupportedError for a table that cannot be changed faithfully yet."""
     supported = (1, 2, 3)
     version = int(spark._jvm.org.apache.iceberg.TableUtil.formatVersion(table))
     if version not in supported:
@@ -57,6 +57,10 @@ def refuse_unsafe(spark: Any, table: Any, files: Mapping[str, TaskFile], name: s
             f"has columns of types that Spark cannot write: {', '.join(foreign)}",
             "leave it out of the policy (tables.exclude)",
         )
+
+
+def refuse_files(table: Any, files: Mapping[str, TaskFile], name: str) -> None:
+    """Raise UnsupportedError for inputs that a rewrite cannot reproduce faithfully yet."""
     broken = _specs_without_their_columns(table)
     for path, file in files.items():
         if file.spec_id in broken:

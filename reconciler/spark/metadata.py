@@ -1,18 +1,14 @@
-"""Carries out actions that change only metadata: table properties and the sort order.
-
-Each records the value it replaces; the table's present value decides if it is done, pending or
-lost.
-"""
+"""Commits a change of the table's metadata on exactly the metadata that it was judged against."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.errors import UnavailableError, UnknownCommitError
-from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.set_properties import SetProperties
-from reconciler.plan.actions.set_sort_order import SetSortOrder, sort_term
+from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.spark import commit, iceberg
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
@@ -23,9 +19,19 @@ PAUSE_SECONDS = 0.5
 """Pause before a commit is sent again that was neither accepted nor refused."""
 
 
-def judge(table: Any, action: Action) -> ActionState:
-    """Return the validity of a metadata action on the present table."""
-    return action.judge(Facts(properties=dict(table.properties()), sort_terms=sort_terms(table)))
+@dataclass(frozen=True, slots=True)
+class Change:
+    """judge: whether the change is pending. on: the metadata after it, from those before it.
+    values: what it changes, by name, as people write it."""
+
+    judge: Callable[[Facts], ActionState]
+    on: Callable[[Any], Any]
+    values: Callable[[Any], Mapping[str, str]]
+
+
+def facts(table: Any) -> Facts:
+    """Return what actions that change metadata are judged by, from the table as last refreshed."""
+    return Facts(properties=dict(table.properties()), sort_terms=sort_terms(table))
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:
@@ -41,7 +47,7 @@ def sort_terms(table: Any) -> tuple[str, ...]:
     )
 
 
-def apply(spark: Any, table: Any, action: Action) -> tuple[ActionState, str]:
+def apply(spark: Any, table: Any, change: Change) -> tuple[ActionState, str]:
     """Commit the change if it is still pending on the metadata that it replaces.
 
     Iceberg's own updates would be repeated on whatever another writer committed meanwhile. Here the
@@ -50,29 +56,31 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[ActionState, str]:
     ours. Returns the state found, and after a commit "name: old -> new" for the ledger and for
     people.
     """
-    before, unknown = _shown(table), ""
+    detail = unknown = ""
     for number in range(RESENDS):
         table.refresh()
-        state = judge(table, action)
+        state = change.judge(facts(table))
         if state.validity is Validity.DONE and number:
-            return ActionState(Validity.PENDING), _detail(table, action, before)
+            return ActionState(Validity.PENDING), detail
         if state.validity is not Validity.PENDING:
             return state, ""
         operations = table.operations()
-        base, before = operations.current(), _shown(table)
+        base = operations.current()
+        wanted = change.on(base)
+        detail = _detail(change.values(base), change.values(wanted))
         try:
-            operations.commit(base, _changed(spark, table, base, action))
+            operations.commit(base, wanted)
         except Exception as error:
             if _is_final(spark, table, error):
                 table.refresh()
-                if judge(table, action).validity is not Validity.DONE:
+                if change.judge(facts(table)).validity is not Validity.DONE:
                     raise _refused(spark, table, error) from error
             unknown = _why_unknown(spark, error)
             if unknown:
                 time.sleep(PAUSE_SECONDS)
             continue
         table.refresh()
-        return ActionState(Validity.PENDING), _detail(table, action, before)
+        return ActionState(Validity.PENDING), detail
     if unknown:
         raise _unknown(table, unknown, "The table does not show it so far.")
     raise UnavailableError(
@@ -80,6 +88,10 @@ def apply(spark: Any, table: Any, action: Action) -> tuple[ActionState, str]:
         details=(f"{RESENDS} commits in a row lost against other writers.",),
         do="run the command again when the writers are quieter",
     )
+
+
+def _detail(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {before[name]} -> {value}" for name, value in after.items())
 
 
 def _is_final(spark: Any, table: Any, error: Exception) -> bool:
@@ -112,43 +124,3 @@ def _unknown(table: Any, *details: str) -> UnknownCommitError:
         details=details,
         do="run the command again: it finds out, and does it only if it is not done",
     )
-
-
-def _changed(spark: Any, table: Any, base: Any, action: Action) -> Any:
-    """Return the metadata after the action."""
-    if isinstance(action, SetProperties):
-        wanted = spark._jvm.java.util.HashMap(base.properties())
-        for name, value in action.new:
-            wanted.put(name, value)
-        return base.replaceProperties(wanted)
-    assert isinstance(action, SetSortOrder)
-    nulls = spark._jvm.org.apache.iceberg.NullOrder
-    order = spark._jvm.org.apache.iceberg.SortOrder.builderFor(base.schema())
-    for part in action.key:
-        name = base.schema().findColumnName(part.field_id)
-        if part.direction == "desc":
-            order.desc(name, nulls.NULLS_LAST)
-        else:
-            order.asc(name, nulls.NULLS_FIRST)
-    return base.replaceSortOrder(order.build())
-
-
-def _detail(table: Any, action: Action, before: str) -> str:
-    if isinstance(action, SetSortOrder):
-        return f"sort order: {before} -> {_shown(table)}"
-    assert isinstance(action, SetProperties)
-    old = dict(action.old)
-    return "; ".join(
-        f"{name}: {old.get(name) or '(unset)'} -> {value}" for name, value in action.new
-    )
-
-
-def _shown(table: Any) -> str:
-    """Return the sort order as people write it."""
-    schema, parts = table.schema(), []
-    for part in table.sortOrder().fields():
-        column = str(schema.findColumnName(part.sourceId()))
-        transform = str(part.transform().toString())
-        name = column if transform == "identity" else f"{transform}({column})"
-        parts.append(f"{name} {str(part.direction().name()).lower()}")
-    return ", ".join(parts) or "unsorted"

@@ -88,6 +88,10 @@ class ScanTasks(Mapping[str, TaskFile]):
         of_path = _function(self._spark, lookup.bindTo(self._tasks))
         return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
 
+    def require_in(self, update: Any) -> None:
+        """Let a RowDelta fail if one of the files is not in the table any more."""
+        update.validateDataFilesExist(iceberg.java_set(self._spark, self._files))
+
     def remove_in(self, update: Any) -> None:
         """Name every file, and every delete file of it alone, as replaced by a RewriteFiles."""
         spark = self._spark
@@ -141,17 +145,41 @@ def scan_tasks(
     names = [name for name in map(schema.findColumnName, sorted(columns)) if name is not None]
     if names:
         scan = scan.includeColumnStats(iceberg.java_list(spark, names))
+    return _with_files(spark, _planned(spark, scan), paths)
+
+
+def tasks_under(spark: Any, table: Any, snapshot_id: int, deletes: Iterable[str]) -> ScanTasks:
+    """Return the tasks of the live data files to which one of these delete files applies."""
+    tasks = _planned(spark, table.newScan().useSnapshot(snapshot_id))
+    bare = iceberg.as_lambda(spark, _PREDICATE, _task_is_bare(spark))
+    tasks.removeIf(bare)
+    deleted = _with_files(spark, tasks)
+    wanted = frozenset(deletes)
+    return deleted.subset(
+        path
+        for path, file in deleted.items()
+        if wanted & file.deletes.equality or wanted & {at for at, _ in file.deletes.positions}
+    )
+
+
+def _planned(spark: Any, scan: Any) -> Any:
+    """Return a java.util.List of a scan's tasks, one per file."""
     planned = scan.planFiles()
     try:
         lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
-        tasks = lists.newArrayList(planned.iterator())
+        return lists.newArrayList(planned.iterator())
     finally:
         planned.close()
+
+
+def _with_files(spark: Any, tasks: Any, paths: Iterable[str] | None = None) -> ScanTasks:
+    """Return the tasks with their files' manifest entries; paths: of which files, None for all."""
     collectors = spark._jvm.java.util.stream.Collectors
     identity = spark._jvm.java.util.function.Function.identity()
     path_of = iceberg.once(spark, "path", lambda: _function(spark, _task_path(spark)))
     by_path = tasks.stream().collect(collectors.toMap(path_of, identity))
-    by_path.keySet().retainAll(iceberg.java_set(spark, paths))
+    if paths is not None:
+        by_path.keySet().retainAll(iceberg.java_set(spark, paths))
     files = {file.path: file for file in _described(spark, by_path)}
     return ScanTasks(spark, by_path, {path: files[path] for path in sorted(files)})
 
@@ -262,13 +290,18 @@ def _copy_json(spark: Any) -> Any:
     return handles.filterReturnValue(copy_of, to_json.asType(_type(spark, _STRING, data_file)))
 
 
-def _task_has_no_deletes(spark: Any) -> Any:
-    """Return FileScanTask -> "true" or "false"."""
-    handles = spark._jvm.java.lang.invoke.MethodHandles
+def _task_is_bare(spark: Any) -> Any:
+    """Return FileScanTask -> whether no delete file applies to it."""
     list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
     is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
+    return spark._jvm.java.lang.invoke.MethodHandles.filterReturnValue(list_of, is_empty)
+
+
+def _task_has_no_deletes(spark: Any) -> Any:
+    """Return FileScanTask -> "true" or "false"."""
     text_of = iceberg.static_method(spark, _STRING, "valueOf", _STRING, "boolean")
-    return handles.filterReturnValue(handles.filterReturnValue(list_of, is_empty), text_of)
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    return handles.filterReturnValue(_task_is_bare(spark), text_of)
 
 
 def _task_sequence(spark: Any) -> Any:
@@ -314,9 +347,7 @@ def _task_json(spark: Any) -> Any:
     both = handles.filterArguments(file_json, 0, filters)
     order = spark.sparkContext._gateway.new_array(spark._jvm.int, 2)  # the task, twice
     short = handles.permuteArguments(both, _type(spark, _STRING, _FILE_TASK), order)
-    list_of = iceberg.method(spark, _FILE_TASK, "deletes", "java.util.List")
-    is_empty = iceberg.method(spark, "java.util.List", "isEmpty", "boolean")
-    return handles.guardWithTest(handles.filterReturnValue(list_of, is_empty), short, whole)
+    return handles.guardWithTest(_task_is_bare(spark), short, whole)
 
 
 def _task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile:

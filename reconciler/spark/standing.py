@@ -7,12 +7,12 @@ approval covers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from reconciler.errors import LiveBranchesError, RolledBackError, StalePlanError
-from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.actions.state import ActionState, Facts
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.spark import iceberg
@@ -44,6 +44,11 @@ def fallen_on(table: Any, request: ExecutionRequest) -> Fallen | None:
         return None
     history = {base} if iceberg.ancestors_until(table, base)[1] else set()
     return fallen_base(base, history, {base} if table.snapshot(base) is not None else set())
+
+
+def fallen_state(fallen: Fallen, request: ExecutionRequest) -> ActionState:
+    """Return the state of what is not done once the plan's snapshot has left the history."""
+    return ActionState(Validity.LOST, why=base_text(fallen, request.base_snapshot_id))
 
 
 def refuse_rolled_back(table: Any, plan_id: str, name: str) -> None:
@@ -116,29 +121,38 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
     )
 
 
-def judged_tasks(spark: Any, table: Any, request: ExecutionRequest, name: str) -> ScanTasks:
-    """Return the tasks of the inputs that were live on the snapshot judged last."""
+def judged_tasks(
+    spark: Any, table: Any, request: ExecutionRequest, paths: Collection[str], name: str
+) -> ScanTasks:
+    """Return the tasks of those paths that were live on the snapshot judged last."""
     judged = request.judged_snapshot_id or request.base_snapshot_id
-    wanted = [path for action in request.actions for path in action.inputs]
     if judged is None or table.snapshot(judged) is None:
         raise StalePlanError(
             f"the snapshot {judged} on which plan {request.plan_id} of {name} was found to stand "
             "has expired",
             do=AGAIN,
         )
-    return scan_tasks(spark, table, judged, wanted)
+    return scan_tasks(spark, table, judged, paths)
 
 
-def check_inputs(table: Any, request: ExecutionRequest, tasks: ScanTasks, name: str) -> None:
-    """Raise if an action without commits has inputs that are not in the snapshot."""
+def check_inputs(
+    table: Any,
+    request: ExecutionRequest,
+    items: Sequence[tuple[str, Action]],
+    known: Collection[str],
+    name: str,
+) -> None:
+    """Raise if an action without commits has inputs that are not in the snapshot judged last.
+
+    items: actions by id. known: files of that snapshot.
+    """
     begun = actions_in_history(table, request)
-    actions = zip(request.action_ids, request.actions, strict=True)
     foreign = [
         path
-        for action_id, action in actions
+        for action_id, action in items
         if action_id not in begun
         for path in action.inputs
-        if path not in tasks
+        if path not in known
     ]
     if foreign:
         raise StalePlanError(
@@ -150,9 +164,9 @@ def check_inputs(table: Any, request: ExecutionRequest, tasks: ScanTasks, name: 
 
 
 def judge(
-    action: Rewrite, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
+    action: Action, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
 ) -> ActionState:
-    """Judge one rewriting action. done: the head's ancestors carry its id. known: the deletes on
+    """Judge an action on data files. done: the head's ancestors carry its id. known: the deletes on
     its inputs when it was judged last. live: the head's files."""
     changed = {p for p in action.inputs if p in live and live[p].deletes != known.get(p)}
     return action.judge(Facts(done=done, live=live, changed=changed))

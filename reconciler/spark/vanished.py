@@ -6,12 +6,25 @@ table is healthy then: its head, loaded again, needs none of the files that are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 from reconciler.errors import ReconcilerError, TableDamagedError
 from reconciler.spark.scan import TaskFile, scan_tasks
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, java_text, lost_jvm
+
+Result = TypeVar("Result")
+
+
+def again(read: Callable[[], Result]) -> Result:
+    """The result of reading the current metadata. What was removed while it was read, because
+    another writer moved the head on, is read once more from the new head."""
+    try:
+        return read()
+    except Exception as error:
+        if not may_have_vanished(error):
+            raise
+        return read()
 
 
 def may_have_vanished(error: BaseException) -> bool:

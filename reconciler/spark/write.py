@@ -1,6 +1,6 @@
 """Rewrites one group: read, arrange, write, read back, compare. Nothing is committed here.
 
-Runs in its own thread beside other groups (see `rewrite`); rows never leave the JVM.
+Runs in its own thread beside other groups (see `actions.rewrite`); rows never leave the JVM.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
 from reconciler.format import count
 from reconciler.spark import arrange, balance, iceberg, metrics, pilot, stage, verify
+from reconciler.spark.attempt import Attempt
 from reconciler.spark.group import Group
 from reconciler.spark.metrics import TaskMetrics
 from reconciler.spark.scan import ScanTasks
@@ -30,24 +31,6 @@ OPEN_BYTES = 64 << 20
 """Maximum bytes of the open pages of all columns: 20,000 rows of 3 KiB."""
 BUFFERED_VALUE = 8
 """Bytes of a buffered value before compression, on average over encodings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Values that all groups of an attempt share.
-
-    id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
-    table as of the read snapshot. prefix: directory of all output. verify: the mode.
-    """
-
-    spark: Any
-    id: str
-    name: str
-    table: Any
-    snapshot_id: int
-    sequence_number: int
-    prefix: str
-    verify: str
 
 
 @dataclass(frozen=True, slots=True)

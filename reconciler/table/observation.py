@@ -55,7 +55,10 @@ class RecentWrite:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLoad:
-    """Live delete files of the snapshot, as counts, bytes and deleted rows (vectors apart)."""
+    """Live delete files of the snapshot, as counts, bytes and deleted rows (vectors apart).
+
+    paths: of the files; several vectors may share one.
+    """
 
     position_files: int = 0
     position_rows: int = 0
@@ -64,6 +67,7 @@ class DeleteLoad:
     equality_files: int = 0
     equality_rows: int = 0
     bytes: int = 0
+    paths: frozenset[str] = frozenset()
 
     @property
     def files(self) -> int:

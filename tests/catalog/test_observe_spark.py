@@ -115,6 +115,7 @@ def test_v2_position_deletes_are_loaded_onto_their_files(spark: Any, see: Any) -
     assert_same(table, seen)
     assert seen.files.position_deleted.sum() == 5
     assert seen.deletes.position_rows == 5 and seen.deletes.vectors == 0
+    assert len(seen.deletes.paths) == seen.deletes.files
     assert (seen.files.delete_files > 0).sum() == 3
     ids, flags = seen.files.columns[1], seen.files.columns[12]
     for row in range(len(seen.files)):

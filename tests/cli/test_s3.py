@@ -24,7 +24,7 @@ from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, 
 from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
 from reconciler.plan.actions.cluster import Cluster
-from reconciler.spark import commit, fence, processes, rewrite
+from reconciler.spark import commit, execute, fence, processes
 from reconciler.spark.translate import translated
 from tests.loop.runs import prepared
 from tests.rest_server import RestServer
@@ -215,7 +215,7 @@ def test_what_a_crash_left_on_s3_is_removed(
         with pytest.raises(UnknownCommitError):
             bench.run(request)
     assert unreferenced(table, s3_store)
-    settled = rewrite.resume(
+    settled = execute.resume(
         config, request.table, on_s3, bench.ledger, bench.lease, bench.events.append
     )
     assert settled == 1

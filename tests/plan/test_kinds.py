@@ -3,44 +3,89 @@
 from __future__ import annotations
 
 import ast
+import inspect
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import reconciler
 from reconciler.plan.actions import KINDS, action_from_canonical
+from reconciler.plan.actions.base import Action
 from reconciler.plan.ordering import ORDERINGS, Hilbert, Lexicographic
 
 PACKAGE = Path(reconciler.__file__).parent
-NAMES = {*KINDS, *ORDERINGS, "Arrival"}
-HOME = ("plan/actions/", "plan/ordering.py", "spark/")
+FAMILIES = {
+    parent.__name__
+    for kind in KINDS.values()
+    for parent in inspect.getmro(kind)
+    if issubclass(parent, Action) and parent is not Action
+}
+NAMES = {*KINDS, *ORDERINGS, *FAMILIES, "Arrival"}
+HOME = ("plan/actions/", "plan/ordering.py", "spark/actions/__init__.py", "spark/arrange.py")
 DECLARES = ("api/",)
 """Documents spell the orderings that a policy may name."""
 
 
 def modules() -> list[Path]:
     every = sorted(PACKAGE.rglob("*.py"))
-    return [p for p in every if not p.relative_to(PACKAGE).as_posix().startswith(HOME + DECLARES)]
+    known = (*HOME, *DECLARES, "loop/evidence.py")
+    return [p for p in every if not p.relative_to(PACKAGE).as_posix().startswith(known)]
+
+
+def orders(key: ast.expr) -> bool:
+    """Whether the key of a table is the class of an ordering: who sorts registers by it."""
+    return isinstance(key, ast.Name) and key.id in {one.__name__ for one in ORDERINGS.values()}
+
+
+def sides(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node compares, or looks up by text or by class."""
+    if isinstance(node, ast.Compare):
+        yield from (node.left, *node.comparators)
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+        "isinstance",
+        "issubclass",
+    ):
+        yield node.args[1]
+    elif isinstance(node, ast.match_case):
+        yield node.pattern
+    elif isinstance(node, ast.Dict):
+        yield from (key for key in node.keys if key is not None and not orders(key))
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        yield node.slice
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("get", "register"):
+        yield from node.args[:1]
+
+
+def decided_by(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node decides by."""
+    if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+        yield node.test
+    elif isinstance(node, ast.comprehension):
+        yield from node.ifs
+    elif isinstance(node, ast.BoolOp):
+        yield from node.values
+    elif isinstance(node, ast.UnaryOp):
+        yield node.operand
+    elif isinstance(node, ast.Compare):
+        yield from (node.left, *node.comparators)
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("any", "all", "bool"):
+        yield from (getattr(part, "elt", part) for part in node.args)
 
 
 def asked(tree: ast.AST) -> list[tuple[int, str]]:
-    """Where a module compares something with the name or the class of a kind."""
+    """Where a module switches on the name, the class or the work of a kind."""
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
-            sides = [node.args[1]]
-        elif isinstance(node, ast.match_case):
-            sides = [node.pattern]
-        else:
-            continue
-        for side in sides:
+        for side in sides(node):
             for part in ast.walk(side):
                 name = getattr(part, "id", None) or getattr(part, "value", None)
                 if isinstance(name, str) and name in NAMES:
-                    found.append((node.lineno if hasattr(node, "lineno") else 0, name))
-    return found
+                    found.append((getattr(part, "lineno", 0), name))
+        for test in decided_by(node):
+            if isinstance(test, ast.Attribute) and test.attr == "work":
+                found.append((test.lineno, "work"))
+    return sorted(set(found))
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
@@ -49,8 +94,22 @@ def test_no_module_asks_of_which_kind_an_action_is(path: Path) -> None:
 
 
 def test_the_search_finds_what_it_looks_for() -> None:
-    code = "if a.kind == 'BinPack': ...\nif isinstance(a, (Cluster, Hilbert)): ..."
-    assert asked(ast.parse(code)) == [(1, "BinPack"), (2, "Cluster"), (2, "Hilbert")]
+    code = "\n".join(
+        (
+            "if a.kind == 'BinPack': ...",
+            "if isinstance(a, (Cluster, Hilbert)): ...",
+            "x = {SetProperties: 1}['Recluster']",
+            "if a.work: ...",
+            "y = [a for a in b if not a.work]",
+            "z = any(a.work for a in b) or a.work == 'sort'",
+            "issubclass(a, Rewrite)",
+            "run.register(SetSortOrder)",
+        )
+    )
+    assert asked(ast.parse(code)) == [
+        (1, "BinPack"), (2, "Cluster"), (2, "Hilbert"), (3, "Recluster"), (3, "SetProperties"),
+        (4, "work"), (5, "work"), (6, "work"), (7, "Rewrite"), (8, "SetSortOrder"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -60,6 +119,13 @@ def test_every_kind_is_listed_under_its_name_and_survives_its_canonical_form(kin
     action = action_from_canonical(body)
     assert type(action) is kind
     assert action_from_canonical(action.canonical()) == action
+
+
+def test_every_kind_has_an_executor() -> None:
+    from reconciler.spark.actions import EXECUTORS
+
+    assert set(EXECUTORS) == set(KINDS.values())
+    assert not any(inspect.isabstract(executor) for executor in EXECUTORS.values())
 
 
 def test_every_ordering_is_arranged_by_spark() -> None:

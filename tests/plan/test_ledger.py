@@ -94,13 +94,13 @@ def test_charges_are_never_below_what_was_read_nor_above_read_and_reserved(
 
 
 def test_the_id_of_an_attempt_tells_when_it_began():
-    from reconciler.spark.rewrite import _attempt_id
+    from reconciler.spark.attempt import new_id
 
     class Table:
         def currentSnapshot(self) -> None:  # as Iceberg names it
             return None
 
-    began = attempt_started_ms(_attempt_id("p-00000000000000000000", Table()))
+    began = attempt_started_ms(new_id("p-00000000000000000000", Table()))
     assert began is not None
     assert 0 <= began - attempt_started_ms(f"p-x-{began * 1000:x}-0") < 1
     assert began > 1_700_000_000_000

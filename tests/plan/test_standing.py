@@ -202,3 +202,12 @@ def test_a_sort_order_that_is_neither_the_old_nor_the_wanted_one_loses_the_actio
     assert action_from_canonical(action.canonical()) == action
     found = judged(plan_of(action), table(""), sort_terms=now)
     assert found.states["a01"].validity is validity
+
+
+def test_inputs_may_be_delete_files() -> None:
+    plan = plan_of(rewrite("de"))
+    found = judged(plan, table("ab"), deletes=frozenset("cde"))
+    assert found.states["a01"].validity is Validity.PENDING
+    found = judged(plan, table("ab"), deletes=frozenset("c"), done=["a01"])
+    assert found.states["a01"].validity is Validity.DONE
+    assert judged(plan, table("ab")).fallen is Fallen.LOST

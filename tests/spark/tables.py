@@ -14,7 +14,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
-from reconciler.spark import iceberg, rewrite
+from reconciler.spark import execute, iceberg
 from reconciler.table.schema import SortColumn
 from tests.spark.ledger import FileLease, FileLedger
 
@@ -97,7 +97,7 @@ class Bench:
             self.events.append(event)
             on_event(event)
 
-        return rewrite.execute(request, self.spark, self.ledger, self.lease, note, should_stop)
+        return execute.execute(request, self.spark, self.ledger, self.lease, note, should_stop)
 
     def leftovers(self, name: str) -> list[str]:
         """Files below prefixes of ours that no snapshot references, by listing the directory."""

@@ -14,7 +14,8 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
-from reconciler.spark import commit, rewrite
+from reconciler.spark import commit
+from reconciler.spark.actions.rewrite import RewriteExecutor
 from tests.spark.tables import Bench, intact
 
 pytestmark = pytest.mark.spark
@@ -243,7 +244,7 @@ def test_stopping_also_keeps_jobs_from_starting(
     """A write is of several jobs: one that is between two of them starts no other."""
     name = _table(bench)
     request = bench.request(name, bench.action(name, Cluster, "id"))
-    cancel, cancelled, stop = rewrite._Execution._cancel_jobs, threading.Event(), []
+    cancel, cancelled, stop = RewriteExecutor._cancel_jobs, threading.Event(), []
     attempts: list[str] = []
 
     def cancelling(execution: Any, attempt: Any, running: list[int]) -> None:
@@ -256,7 +257,7 @@ def test_stopping_also_keeps_jobs_from_starting(
         stop.append(1)
         assert cancelled.wait(60)
 
-    monkeypatch.setattr(rewrite._Execution, "_cancel_jobs", cancelling)
+    monkeypatch.setattr(RewriteExecutor, "_cancel_jobs", cancelling)
     assert bench.run(request, _once("start", between_two_jobs), lambda: bool(stop)).stopped
     tracker = bench.spark.sparkContext.statusTracker()
     assert list(tracker.getJobIdsForGroup(f"{attempts[0]}/0/write")) == []

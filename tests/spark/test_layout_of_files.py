@@ -18,7 +18,8 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.spark import arrange, metrics, rewrite
+from reconciler.spark import arrange, metrics
+from reconciler.spark.actions import rewrite
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Validity
 from reconciler.spark import metadata
+from reconciler.spark.actions.metadata_change import MetadataExecutor
+from reconciler.spark.actions.set_properties import PropertiesExecutor
+from reconciler.spark.actions.set_sort_order import SortOrderExecutor
 from reconciler.table.schema import SortColumn
 from tests.spark.tables import Bench
 
@@ -86,22 +90,28 @@ def test_a_sort_order_that_someone_else_set_is_left_alone(
     assert bench.run(bench.request(name, _order(term))).done
 
 
+def _slip_in(
+    monkeypatch: pytest.MonkeyPatch, executor: type[MetadataExecutor[Any]], act: Callable[[], Any]
+) -> None:
+    """Let another writer act once, after ours has read the metadata that it changes."""
+    original, slipped = executor.changed, []
+
+    def changed(self: MetadataExecutor[Any], base: Any, action: Any) -> Any:
+        wanted = original(self, base, action)
+        if not slipped:
+            slipped.append(act())
+        return wanted
+
+    monkeypatch.setattr(executor, "changed", changed)
+
+
 def test_a_change_that_slips_in_before_the_commit_is_not_overwritten(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = _table(bench)
-    original, slipped = metadata._changed, []
-
-    def slip_in(*arguments: Any) -> Any:
-        changed = original(*arguments)
-        if not slipped:
-            slipped.append(True)
-            bench.sql(f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY id")
-        return changed
-
-    monkeypatch.setattr(metadata, "_changed", slip_in)
+    order = f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY id"
+    _slip_in(monkeypatch, SortOrderExecutor, lambda: bench.sql(order))
     result = bench.run(bench.request(name, _order()))
-    assert slipped
     assert result.actions[0].state is Validity.LOST
     assert metadata.sort_terms(bench.table(name)) == ("identity(1) asc nulls-first",)
 
@@ -110,16 +120,8 @@ def test_a_harmless_change_before_the_commit_is_kept_and_ours_made_on_top(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = _table(bench)
-    original, slipped = metadata._changed, []
-
-    def slip_in(*arguments: Any) -> Any:
-        changed = original(*arguments)
-        if not slipped:
-            slipped.append(True)
-            bench.sql(f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('theirs'='kept')")
-        return changed
-
-    monkeypatch.setattr(metadata, "_changed", slip_in)
+    theirs = f"ALTER TABLE {bench.full(name)} SET TBLPROPERTIES ('theirs'='kept')"
+    _slip_in(monkeypatch, PropertiesExecutor, lambda: bench.sql(theirs))
     result = bench.run(bench.request(name, _set("1000", "2000"), _order()))
     assert result.done
     assert bench.table(name).properties().get("theirs") == "kept"

@@ -19,7 +19,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import COMMITTED
-from reconciler.spark import fence, iceberg, rewrite
+from reconciler.spark import execute, fence, iceberg
 from reconciler.spark.iceberg import LiveTable
 from reconciler.table.schema import SortColumn
 from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
@@ -230,7 +230,7 @@ def test_a_jvm_that_is_killed_while_its_request_hangs_leaves_nothing(
         os.kill(int(jvm), signal.SIGKILL)
         last = process.stdout.read().splitlines()[-1]
     assert process.returncode != 0 and "nothing of this" not in last
-    settled = rewrite.resume(
+    settled = execute.resume(
         bench.config, ("jobs", name), bench.spark, bench.ledger, bench.lease, bench.events.append
     )
     assert settled == 1

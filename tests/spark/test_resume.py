@@ -16,7 +16,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest, Intent
-from reconciler.spark import cleanup, commit, fence, processes, rewrite, write
+from reconciler.spark import cleanup, commit, execute, fence, lease, processes, write
 from reconciler.spark.iceberg import LiveTable
 from tests.conftest import rest_spark_conf
 from tests.rest_server import RestServer
@@ -67,7 +67,7 @@ def _lost_after(act: Callable[..., Any]) -> Callable[..., commit.Sent]:
 
 
 def _resume(bench: Bench, request: ExecutionRequest) -> int:
-    return rewrite.resume(
+    return execute.resume(
         bench.config, request.table, bench.spark, bench.ledger, bench.lease, bench.events.append
     )
 
@@ -244,8 +244,8 @@ def test_a_lease_that_cannot_be_renewed_is_lost_whatever_the_error(
         return real(*arguments)
 
     real = write.rewrite_group
-    monkeypatch.setattr(rewrite, "RENEW_SECONDS", 0.05)
-    monkeypatch.setattr(rewrite, "LEASE_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.1)
     monkeypatch.setattr(bench.lease, "renew", renew)
     threading.Timer(1.0, lost.set).start()
     monkeypatch.setattr(write, "rewrite_group", waits)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.rewrite import Rewrite, as_rewrite
 from reconciler.plan.grouping import extents, output_files
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.read_cost import type_width
@@ -146,21 +146,22 @@ class SimulatedTable:
 
     def apply(self, action: Action, now_ms: int) -> SimulatedTable:
         """Return the table after a rewrite. Rows are moved, never changed."""
-        if not isinstance(action, Rewrite):
+        rewrite = as_rewrite(action)
+        if rewrite is None:
             return self
-        inputs = set(action.inputs)
+        inputs = set(rewrite.inputs)
         table = self.file_table()
         chosen = np.array([f.path in inputs for f in self.files], dtype=np.bool_)
         members = np.flatnonzero(chosen)
         files = table.take(members)
-        groups = action.ordering.groups(
-            extents(files, action.ordering.key), target_bytes=action.target_bytes
+        groups = rewrite.ordering.groups(
+            extents(files, rewrite.ordering.key), target_bytes=rewrite.target_bytes
         )
         written: list[SimulatedFile] = []
         for group in groups.members:
             rows = np.concatenate([self.files[int(members[i])].rows for i in group])
-            ordered = rows[self._order(rows, action.ordering)]
-            written += self._cut(ordered, action, now_ms, self.written + len(written))
+            ordered = rows[self._order(rows, rewrite.ordering)]
+            written += self._cut(ordered, rewrite, now_ms, self.written + len(written))
         kept = tuple(f for f, gone in zip(self.files, chosen, strict=True) if not gone)
         return replace(self, files=kept + tuple(written), written=self.written + len(written))
 

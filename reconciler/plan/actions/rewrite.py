@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.state import PARTLY, ActionState, Facts, Validity
+from reconciler.plan.actions.content import ContentAction
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
 from reconciler.table.schema import PartitionSpec, Schema
@@ -18,7 +18,7 @@ from reconciler.table.values import Scalar, decode_partition_value, encode_parti
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite(Action, ABC):
+class Rewrite(ContentAction, ABC):
     """partition: values of the spec's fields in their domain, () when unpartitioned.
     target_bytes, row_group_bytes: data file and row group size to write; 0 = the table's own.
     """
@@ -28,12 +28,9 @@ class Rewrite(Action, ABC):
     ordering: Ordering = ARRIVAL
     target_bytes: int = 0
     row_group_bytes: int = 0
-    inputs: tuple[str, ...] = ()
 
     work: ClassVar[str | None] = "sort"
     by: ClassVar[str] = " by "
-    least_inputs: ClassVar[int] = 1
-    """Files without which nothing is left to do."""
 
     def without_files(self) -> Self:
         return type(self)(spec_id=self.spec_id)
@@ -61,24 +58,6 @@ class Rewrite(Action, ABC):
             inputs=tuple(body.get("inputs", [])),
         )
 
-    def judge(self, facts: Facts) -> ActionState:
-        standing = tuple(
-            sorted(p for p in self.inputs if p in facts.live and p not in facts.changed)
-        )
-        gone = sum(path not in facts.live for path in self.inputs)
-        touched = len(self.inputs) - gone - len(standing)
-        too_few = len(standing) < self.least_inputs
-        if len(standing) == len(self.inputs):
-            return ActionState(Validity.PENDING, standing)
-        if facts.done and not touched:
-            if too_few:
-                return ActionState(Validity.DONE, why="committed")
-            return ActionState(Validity.PENDING, standing, PARTLY)
-        replaced = gone and not facts.done
-        why = [f"{gone} of {len(self.inputs)} inputs were replaced"] if replaced else []
-        why += [f"rows of {touched} inputs were deleted since"] if touched else []
-        return ActionState(Validity.LOST, () if too_few else standing, ", ".join(why))
-
     @classmethod
     def title(cls, ordering: Ordering, schema: Schema) -> str:
         """`recluster by l_shipdate`, `bin-pack in order of a`, `bin-pack`."""
@@ -100,3 +79,8 @@ class Rewrite(Action, ABC):
         del body["type"], body["inputs"]
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def as_rewrite(action: Action) -> Rewrite | None:
+    """Return the action if it rewrites data files, else None."""
+    return action if isinstance(action, Rewrite) else None

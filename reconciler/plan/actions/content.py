@@ -1,0 +1,38 @@
+"""Actions that replace content files (data files, delete files): the common part."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import ClassVar
+
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import PARTLY, ActionState, Facts, Validity
+
+
+@dataclass(frozen=True, slots=True)
+class ContentAction(Action, ABC):
+    """inputs: the manifests' strings verbatim, sorted."""
+
+    inputs: tuple[str, ...] = ()
+
+    least_inputs: ClassVar[int] = 1
+    """Files without which nothing is left to do."""
+
+    def judge(self, facts: Facts) -> ActionState:
+        standing = tuple(
+            sorted(p for p in self.inputs if p in facts.live and p not in facts.changed)
+        )
+        gone = sum(path not in facts.live for path in self.inputs)
+        touched = len(self.inputs) - gone - len(standing)
+        too_few = len(standing) < self.least_inputs
+        if len(standing) == len(self.inputs):
+            return ActionState(Validity.PENDING, standing)
+        if facts.done and not touched:
+            if too_few:
+                return ActionState(Validity.DONE, why="committed")
+            return ActionState(Validity.PENDING, standing, PARTLY)
+        replaced = gone and not facts.done
+        why = [f"{gone} of {len(self.inputs)} inputs were replaced"] if replaced else []
+        why += [f"rows of {touched} inputs were deleted since"] if touched else []
+        return ActionState(Validity.LOST, () if too_few else standing, ", ".join(why))

@@ -1,0 +1,38 @@
+"""Who carries out which kind of action. The only place where Spark asks for an action's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.set_properties import SetProperties
+from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.spark.actions.base import Executor
+from reconciler.spark.actions.rewrite import RewriteExecutor
+from reconciler.spark.actions.set_properties import PropertiesExecutor
+from reconciler.spark.actions.set_sort_order import SortOrderExecutor
+from reconciler.spark.run import Run
+
+EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
+    SetProperties: PropertiesExecutor,
+    SetSortOrder: SortOrderExecutor,
+    BinPack: RewriteExecutor,
+    Cluster: RewriteExecutor,
+    Recluster: RewriteExecutor,
+}
+"""In this order they run: writers and rewrites follow the properties that are set first."""
+
+
+def executors_of(run: Run) -> list[Executor[Any]]:
+    """Return the executors of the request's actions, each with its own actions."""
+    request = run.request
+    items = list(zip(request.action_ids, request.actions, strict=True))
+    own = {
+        executor: [item for item in items if EXECUTORS[type(item[1])] is executor]
+        for executor in EXECUTORS.values()
+    }
+    return [executor(run, found) for executor, found in own.items() if found]

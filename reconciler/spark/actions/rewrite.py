@@ -1,0 +1,282 @@
+"""Carries out the kinds that rewrite data files: groups of inputs, written side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+
+from reconciler.format import count, iec
+from reconciler.plan.actions.rewrite import Rewrite
+from reconciler.plan.actions.state import ActionState, Validity
+from reconciler.plan.execution import FAILED, Event, Outcome
+from reconciler.plan.standing import Fallen
+from reconciler.spark import batch, damage, inputs, session, stage, standing, vanished, write
+from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.batch import Part
+from reconciler.spark.group import Compression, Group, batches, make_groups, task_bytes
+from reconciler.spark.operations import RewriteFiles
+from reconciler.spark.run import Run
+from reconciler.spark.scan import Deletes, ScanTasks, scan_tasks
+from reconciler.spark.write import Written
+
+COMPARABLE = 4
+"""A group up to this factor smaller predicts how another one compresses."""
+
+
+class RewriteExecutor(ContentExecutor[Rewrite]):
+    """tasks: the inputs on the head judged last. known_deletes: by input, on the snapshot on which
+    the planner last found that the plan stands. started: the attempt's groups that were begun, by
+    number. sent: those whose batch was sent. written: groups of all attempts."""
+
+    tasks: ScanTasks
+
+    def __init__(self, run: Run, items: Sequence[tuple[str, Rewrite]]) -> None:
+        super().__init__(run, items)
+        self.known_deletes: dict[str, Deletes] = {}
+        self.started: dict[int, Group] = {}
+        self.sent: set[int] = set()
+        self.written: list[_Compressed] = []
+        self.cores = max(1, int(run.spark.sparkContext.defaultParallelism))
+
+    # Judging
+
+    def check(self) -> None:
+        run = self.run
+        paths = [path for _, action in self.items for path in action.inputs]
+        tasks = standing.judged_tasks(run.spark, run.table, run.request, paths, run.shown)
+        standing.check_inputs(run.table, run.request, self.items, tasks, run.shown)
+        self.known_deletes = {path: file.deletes for path, file in tasks.items()}
+        inputs.refuse_files(run.table, tasks, run.shown)
+
+    def judge(self) -> dict[str, ActionState]:
+        """Once the plan's snapshot has left the history, what is not done is lost."""
+        run = self.run
+        run.table.refresh()
+        snapshot = run.table.currentSnapshot()
+        if snapshot is None:
+            lost = standing.fallen_state(Fallen.ROLLED_BACK, run.request)
+            return {key: lost for key, _ in self.items}
+        wanted = [path for _, action in self.items for path in action.inputs]
+        keys = [action.ordering.key for _, action in self.items]
+        columns = inputs.columns_to_describe(run.table, keys, len(wanted))
+        self.tasks = scan_tasks(run.spark, run.table, int(snapshot.snapshotId()), wanted, columns)
+        done = standing.actions_in_history(run.table, run.request) | run.done_ids
+        states = {
+            key: standing.judge(action, key in done, self.known_deletes, self.tasks)
+            for key, action in self.items
+        }
+        fallen = standing.fallen_on(run.table, run.request)
+        if fallen is None:
+            return states
+        lost = standing.fallen_state(fallen, run.request)
+        return {
+            key: state if state.validity is Validity.DONE else lost for key, state in states.items()
+        }
+
+    def input_bytes(self, paths: Sequence[str]) -> int:
+        return sum(self.tasks[path].size for path in paths)
+
+    # One attempt
+
+    def work(self, attempt: Attempt, pending: Sequence[tuple[str, Rewrite]]) -> bool:
+        self.started, self.sent = {}, set()
+        groups = [group for item in pending for group in self._groups(*item)]
+        conflicts = False
+        pool = ThreadPoolExecutor(self.cores, thread_name_prefix="group")
+        futures = [
+            pool.submit(self._rewrite, attempt, number, len(groups), group)
+            for number, group in enumerate(groups)
+        ]
+        try:
+            commits = batches(groups, self.run.request.max_commits)
+            for number, members in enumerate(commits, start=1):
+                written = self._collect([futures[i] for i in members], groups, members)
+                if self.run.stopped:
+                    break
+                if written is None or not self._commit(attempt, number, written, len(groups)):
+                    conflicts = True
+        finally:
+            for future in futures:
+                future.cancel()
+            self._cancel_jobs(attempt, [i for i, future in enumerate(futures) if not future.done()])
+            pool.shutdown(wait=True)
+        return conflicts
+
+    def dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
+        """A group that was begun is charged in full, because how far it came is unknown."""
+        begun = [group for number, group in self.started.items() if number not in self.sent]
+        return tuple(
+            Outcome(
+                attempt.id, 0, action_id, FAILED, None,
+                sum(group.bytes for group in begun if group.action_id == action_id),
+                0, 0, 0, 0, 0.0, 0.0, "dropped before its commit",
+            )
+            for action_id in sorted({group.action_id for group in begun})
+        )  # fmt: skip
+
+    def _groups(self, action_id: str, action: Rewrite) -> list[Group]:
+        run = self.run
+        own = {path: self.tasks[path] for path in action.inputs}
+        files = inputs.describe(run.table, own, action.ordering.key)
+        target = action.target_bytes or int(
+            run.table.properties().get(stage.TARGET_SIZE) or stage.DEFAULT_TARGET
+        )
+        merge = run.request.group_bytes or None
+        shares = dict(zip(run.request.action_ids, run.request.written_shares, strict=False))
+        return make_groups(
+            action_id, action, files, target, self._task_bytes(), self.cores, merge,
+            shares.get(action_id, 1.0),
+        )  # fmt: skip
+
+    def _task_bytes(self) -> int:
+        return self.run.request.group_bytes or task_bytes(*session.task_memory(self.run.spark))
+
+    # Groups
+
+    def _rewrite(self, attempt: Attempt, number: int, groups: int, group: Group) -> Written:
+        title = _title(group, number, groups)
+        event = Event(
+            "start", f"{title}  reading", group.action_id, number + 1, groups, group.bytes
+        )
+        self.run.on_event(event)
+        group = replace(group, expected=self._expected(group))
+        self.started[number] = group
+        own = self.tasks.subset(file.path for file in group.inputs)
+        try:
+            written = write.rewrite_group(attempt, number, group, own)
+        except Exception as error:
+            named = damage.pinpointed(attempt, number, own, error)
+            if named is None:
+                raise
+            raise named from error
+        self.written.append(_Compressed.of(written))
+        self.run.on_event(_verified(written, groups))
+        return written
+
+    def _expected(self, group: Group) -> Compression | None:
+        """Return the compression measured in earlier groups of the action.
+
+        Rows of one table in the same order compress alike, if they come from files of similar size.
+        """
+        live = group.live_bytes
+        known = [
+            done
+            for done in self.written
+            if done.action_id == group.action_id and done.live_bytes * COMPARABLE >= live
+        ]
+        read, written = sum(done.live_bytes for done in known), sum(done.bytes for done in known)
+        if not read or not written:
+            return None
+        pages = (done.page_bytes for done in known if done.page_bytes is not None)
+        return Compression(written / read, next(pages, None))
+
+    def _collect(
+        self,
+        futures: Sequence[Future[Written]],
+        groups: Sequence[Group],
+        members: Sequence[int],
+    ) -> list[Written] | None:
+        """Return the batch's groups when all are written; None if another writer replaced their
+        inputs."""
+        waiting = set(futures)
+        while waiting:
+            if self.run.stopping():
+                return []
+            finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
+            for future in finished:
+                error = future.exception()
+                if error is not None and not self._is_conflict(groups, members, error):
+                    raise error
+        failed = [i for i, f in zip(members, futures, strict=True) if f.exception() is not None]
+        if not failed:
+            return [future.result() for future in futures]
+        self.run.conflicts += 1
+        title = _title(groups[failed[0]], failed[0], len(groups))
+        self.run.say("conflict", f"{title}  CONFLICT: its files were removed while it was read")
+        return None
+
+    def _is_conflict(
+        self, groups: Sequence[Group], members: Sequence[int], error: BaseException
+    ) -> bool:
+        """Return whether other writers removed the unreadable file. Raises if the head needs it."""
+        if not vanished.may_have_vanished(error):
+            return False
+        paths = [file.path for i in members for file in groups[i].inputs]
+        vanished.require_files(self.run.spark, self.run.table, paths, error, self.run.shown)
+        return True
+
+    def _cancel_jobs(self, attempt: Attempt, running: Sequence[int]) -> None:
+        """Cancel the jobs of running groups, and those that their threads are about to start.
+
+        A write has several jobs. Spark remembers only a thousand cancelled names, so other groups
+        are left out.
+        """
+        context = self.run.spark.sparkContext._jsc.sc()
+        for number in running:
+            for step in ("write", "verify"):
+                context.cancelJobGroupAndFutureJobs(f"{attempt.id}/{number}/{step}")
+
+    # Commits
+
+    def _commit(
+        self, attempt: Attempt, number: int, written: Sequence[Written], groups: int
+    ) -> bool:
+        """Send one batch; return False if it was refused and its files were dropped."""
+        self.run.require_lease()
+        paths = [file.path for part in written for file in part.group.inputs]
+        tasks = scan_tasks(self.run.spark, attempt.table, attempt.snapshot_id, paths)
+        files = [file for part in written for file in part.files]
+        self.sent.update(part.number for part in written)
+        operation = RewriteFiles(tasks, files, attempt.sequence_number)
+        return batch.send(
+            self.run, attempt, number, operation, [_part(one, groups) for one in written]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Compressed:
+    """A written group: its action, and how it compressed."""
+
+    action_id: str
+    live_bytes: int
+    bytes: int
+    page_bytes: float | None
+
+    @staticmethod
+    def of(written: Written) -> _Compressed:
+        group = written.group
+        pages = None if group.expected is None else group.expected.page_bytes
+        return _Compressed(group.action_id, group.live_bytes, written.bytes, pages)
+
+
+def _part(written: Written, groups: int) -> Part:
+    group, verify_cpu = written.group, written.verify_metrics.cpu_seconds
+    return Part(
+        action_id=group.action_id,
+        title=_title(group, written.number, groups),
+        verified=_verified(written, groups),
+        inputs=tuple(file.path for file in group.inputs),
+        outputs=written.paths,
+        read_bytes=group.bytes,
+        written_bytes=written.bytes,
+        rows=written.rows,
+        cpu_seconds=written.metrics.cpu_seconds,
+        verify_cpu_seconds=verify_cpu,
+        seconds=written.seconds,
+    )
+
+
+def _title(group: Group, number: int, groups: int) -> str:
+    files = count(len(group.inputs))
+    return f"{group.action.verb} {number + 1}/{groups}  {files} files {iec(group.bytes)}"
+
+
+def _verified(written: Written, groups: int) -> Event:
+    group = written.group
+    done = "read ok  sort ok" if group.action.ordering.key else "read ok"
+    rows = count(written.rows)
+    compared = ", hash equal" if written.hashed else " (counts only)"
+    text = f"{_title(group, written.number, groups)}  {done}  verify rows {rows} = {rows}{compared}"
+    return Event("verified", text, group.action_id, written.number + 1, groups, group.bytes)

@@ -1,0 +1,198 @@
+"""Sends one batch of verified work, and records what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
+from reconciler.format import count, iec
+from reconciler.plan.execution import (
+    COMMITTED,
+    CONFLICT,
+    FAILED,
+    UNKNOWN_OUTCOME,
+    Event,
+    Intent,
+    Outcome,
+)
+from reconciler.spark import commit, fence, iceberg, metadata_files, standing, write
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.history import Committed
+from reconciler.spark.operations import Operation
+from reconciler.spark.run import Run
+from reconciler.spark.translate import java_message, translate
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one action, or one group of it, has in a batch.
+
+    title: as progress calls it. verified: the event that said that it is ready. inputs, outputs:
+    content files that it replaces and adds.
+    """
+
+    action_id: str
+    title: str
+    verified: Event
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    read_bytes: int
+    written_bytes: int
+    rows: int
+    cpu_seconds: float
+    verify_cpu_seconds: float
+    seconds: float
+
+
+def send(
+    run: Run, attempt: Attempt, number: int, operation: Operation, parts: Sequence[Part]
+) -> bool:
+    """Send one batch; return False if it was refused and its files were dropped."""
+    run.require_lease()
+    commits = commit.prepare(run.live, operation)
+    intent = run.intent(
+        attempt.id,
+        number,
+        tuple(dict.fromkeys(part.action_id for part in parts)),
+        attempt.snapshot_id,
+        attempt.prefix,
+        tuple(sorted(path for part in parts for path in part.inputs)),
+        tuple(path for part in parts for path in part.outputs),
+        tuple(prepared.uuid for prepared in commits),
+    )
+    run.ledger.record_intent(intent)
+    run.in_doubt = True
+    text = f"committing batch {number}: {count(len(intent.inputs))} files"
+    run.say("commit", text, intent.action_ids[0])
+    batch = commit.Batch(
+        operation, _base(run, attempt), intent, run.own_since_read, run.request.allow_live_branches
+    )
+    sent = commit.send(run.live, batch, commits)
+    if isinstance(sent, commit.Unknown):
+        sent = _settle(run, intent, sent, parts)
+    if isinstance(sent, Committed):
+        _committed(run, intent, sent.snapshot_id, parts)
+        return True
+    assert isinstance(sent, commit.Refused)
+    _refused(run, attempt, intent, sent, parts)
+    return False
+
+
+def _base(run: Run, attempt: Attempt) -> commit.Base:
+    schema_id = int(attempt.table.operations().current().currentSchemaId())
+    return commit.Base(run.request.table_uuid, schema_id, attempt.snapshot_id)
+
+
+def _committed(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part]) -> None:
+    run.own.add(snapshot_id)
+    run.own_since_read.add(snapshot_id)
+    run.committed.update(intent.outputs)
+    run.done_ids.update(intent.action_ids)
+    run.record(intent, _outcomes(intent, parts, COMMITTED, snapshot_id, ""))
+    for part in parts:
+        text = f"{part.verified.text}  commit {iceberg.short(snapshot_id)}"
+        run.on_event(replace(part.verified, phase="committed", text=text, snapshot_id=snapshot_id))
+
+
+def _settle(
+    run: Run, intent: Intent, sent: commit.Unknown, parts: Sequence[Part]
+) -> Committed | commit.Refused:
+    """Settle a commit whose call failed with an unknown outcome."""
+    again = "run the command again: it finds out, cleans up and goes on"
+    if sent.lost:
+        raise UnknownCommitError(
+            f"the Spark process ended while it committed to {run.shown}",
+            details=("Whether the commit arrived is not known; its files were left alone.",),
+            do=again,
+        )
+    run.record(intent, _outcomes(intent, parts, UNKNOWN_OUTCOME, None, sent.why))
+    run.say("unknown", f"the commit's outcome is unknown ({sent.why}); finding out")
+    try:
+        outcomes = fence.settle(
+            run.request.catalog, run.live, intent, True, run.on_event, sent.asserted
+        )
+    except ReconcilerError:
+        raise
+    except Exception as error:
+        why = java_message(error)
+        raise UnknownCommitError(
+            f"whether a commit to {run.shown} arrived could not be found out",
+            details=(f"{sent.why}; then: {why}", "Its files were left alone."),
+            do=again,
+        ) from error
+    committed = outcomes[0].snapshot_id
+    _remove_metadata(run, intent, committed)
+    if committed is not None:
+        return Committed(committed)
+    return commit.Refused(sent.why, conflict=False, unwritable=sent.unwritable)
+
+
+def _remove_metadata(run: Run, intent: Intent, committed: int | None) -> None:
+    """Remove what the commits of a settled batch wrote, except the files of the successful one."""
+    try:
+        metadata_files.remove_of_commits(run.live, intent.commits, committed)
+    except Exception as error:
+        run.say("left", f"metadata files of a commit stay: {java_message(error)}")
+
+
+def _refused(
+    run: Run, attempt: Attempt, intent: Intent, sent: commit.Refused, parts: Sequence[Part]
+) -> None:
+    """Drop the batch's files, and raise if the attempt cannot go on."""
+    write.discard(attempt.table, intent.outputs)
+    state = CONFLICT if sent.conflict else FAILED
+    run.record(intent, _outcomes(intent, parts, state, None, sent.why))
+    run.conflicts += sent.conflict
+    word = "CONFLICT" if sent.conflict else "REFUSED"
+    for part in parts:
+        run.say("conflict", f"{part.title}  {word}: {sent.why}", part.action_id)
+    size = sum(part.written_bytes for part in parts)
+    run.say(
+        "removed",
+        f"removed {count(len(intent.outputs))} files this run wrote ({iec(size)}); "
+        "nothing of this batch was committed",
+    )
+    if sent.denied:
+        raise commit.denied(run.shown, sent.why)
+    if sent.unwritable is not None:
+        raise translate(sent.unwritable, f"commit to {run.shown}") from sent.unwritable
+    if sent.fenced:
+        raise BlockedError(
+            f"{run.shown}: {sent.why}",
+            details=("Nothing more was committed by this one.",),
+            do="see who else works on the table, then run the command again",
+        )
+    if sent.live:
+        raise standing.live_branch_error(run.shown, sent.live)
+    if sent.rolled_back:
+        standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
+
+
+def _outcomes(
+    intent: Intent, parts: Sequence[Part], state: str, snapshot_id: int | None, detail: str
+) -> tuple[Outcome, ...]:
+    """Return one outcome per action of the batch: sums over its parts."""
+    outcomes = []
+    for action_id in intent.action_ids:
+        own = [part for part in parts if part.action_id == action_id]
+        verify_cpu = sum(part.verify_cpu_seconds for part in own)
+        outcomes.append(
+            Outcome(
+                intent.attempt_id,
+                intent.batch,
+                action_id,
+                state,
+                snapshot_id,
+                sum(part.read_bytes for part in own),
+                sum(part.written_bytes for part in own),
+                sum(part.rows for part in own),
+                sum(len(part.inputs) for part in own),
+                sum(len(part.outputs) for part in own),
+                sum(part.cpu_seconds for part in own) + verify_cpu,
+                sum(part.seconds for part in own),
+                detail,
+                verify_cpu,
+            )
+        )
+    return tuple(outcomes)

@@ -1,0 +1,97 @@
+"""Carries out a plan on one table: settles what is open, runs each kind's executor, judges again.
+
+The CLI, the demo and the driver call `execute`; `resume` settles what a crash left. The priorities:
+never lose or duplicate a row, never leave files behind, continue after conflicts. Contract: design
+section 5 (safety) and the definitions of plan, group, batch, lease and fence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reconciler.api.catalog_config import CatalogConfig
+from reconciler.plan.execution import (
+    ActionResult,
+    ExecutionRequest,
+    ExecutionResult,
+    Lease,
+    Ledger,
+)
+from reconciler.spark import attempt, fence, iceberg, inputs, standing, vanished
+from reconciler.spark.actions import executors_of
+from reconciler.spark.actions.base import Executor
+from reconciler.spark.lease import holding
+from reconciler.spark.run import OnEvent, Run
+from reconciler.spark.translate import translated
+
+
+def execute(
+    request: ExecutionRequest,
+    spark: Any,
+    ledger: Ledger,
+    lease: Lease,
+    on_event: OnEvent,
+    should_stop: Callable[[], bool],
+) -> ExecutionResult:
+    """Run the request's actions; return their results.
+
+    Conflicts are handled within the request's bounds. Raises if nothing more can be done:
+    BlockedError (lease, veto, live branch), VerificationError, UnknownCommitError, UserError,
+    UnavailableError. Whatever is raised, the table holds only whole verified commits.
+    """
+    with translated(f"rewrite {'.'.join(request.table)}"):
+        started = time.monotonic()
+        run = Run(request, spark, ledger, on_event, should_stop)
+        with holding(lease, request.table_uuid, run.attempt_id()) as run.lease_lost:
+            fence.resolve(spark, request.catalog, run.table, run.name, ledger, lease, on_event)
+            executors = executors_of(run)
+            vanished.again(lambda: _check(run, executors))
+            for executor in executors:
+                executor.carry_out()
+            results = _results(request, executors)
+        return ExecutionResult(
+            tuple(run.attempts), results, tuple(run.outcomes), len(run.own), run.conflicts,
+            run.stopped, time.monotonic() - started,
+        )  # fmt: skip
+
+
+def resume(
+    catalog: CatalogConfig,
+    table: tuple[str, ...],
+    spark: Any,
+    ledger: Ledger,
+    lease: Lease,
+    on_event: OnEvent,
+) -> int:
+    """Settle what earlier attempts on the table left open; return their number."""
+    with translated(f"resume work on {'.'.join(table)}"):
+        name = iceberg.qualified(catalog, table)
+        loaded = iceberg.load(spark, name)
+        uuid = str(loaded.operations().current().uuid())
+        with holding(lease, uuid, attempt.new_id("resume", loaded)):
+            return fence.resolve(spark, catalog, loaded, name, ledger, lease, on_event)
+
+
+def _check(run: Run, executors: Sequence[Executor[Any]]) -> None:
+    """Raise for reasons that apply to the whole request, before anything is written."""
+    run.table.refresh()
+    standing.require_plan(run.table, run.request, run.shown)
+    standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
+    if not run.request.allow_live_branches:
+        standing.refuse_live_branches(run.spark, run.table, run.shown)
+    inputs.refuse_table(run.spark, run.table, run.shown)
+    for executor in executors:
+        executor.check()
+
+
+def _results(
+    request: ExecutionRequest, executors: Sequence[Executor[Any]]
+) -> tuple[ActionResult, ...]:
+    """Return the state of every action on the resulting head."""
+    states = {key: state for one in executors for key, state in vanished.again(one.judge).items()}
+    return tuple(
+        ActionResult(key, states[key].validity, states[key].standing, states[key].why)
+        for key in request.action_ids
+    )

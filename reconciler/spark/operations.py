@@ -1,0 +1,119 @@
+"""The Iceberg operations that commit our work, each as a value: its content and its own checks.
+
+`commit` sends them, guards every request, and searches for them afterwards. What applies to all of
+them (the table, its schema, its history) is checked there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reconciler.spark import iceberg
+from reconciler.spark.iceberg import SnapshotInfo
+from reconciler.spark.scan import ScanTasks, scan_tasks, tasks_under
+
+
+class Operation(Protocol):
+    def begin(self, table: Any) -> Any:
+        """Return the empty org.apache.iceberg.SnapshotUpdate."""
+        ...
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        """Name every file that it adds and removes, and what Iceberg is to check.
+
+        base_snapshot_id: the snapshot that the work was made from.
+        """
+        ...
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """Return why it does not fit the head any more, "" if it does.
+
+        changing: other writers' snapshots since, without appends; not empty.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteFiles:
+    """Data files with the same rows take the place of others.
+
+    tasks: the inputs, with the deletes that were applied to them. sequence_number: of the snapshot
+    that was read; the outputs keep it, so that later deletes apply to them too.
+    """
+
+    tasks: ScanTasks
+    added: Sequence[Any]
+    sequence_number: int
+
+    def begin(self, table: Any) -> Any:
+        return table.newRewrite()
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        update.validateFromSnapshot(base_snapshot_id)
+        update.dataSequenceNumber(self.sequence_number)
+        self.tasks.remove_in(update)
+        for file in self.added:
+            update.addFile(file)
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """Equality deletes added since do not count: they apply to the outputs too."""
+        live = scan_tasks(spark, table, head, self.tasks)
+        gone = len(self.tasks) - len(live)
+        deleted = sum(
+            file.deletes.positions != self.tasks[path].deletes.positions
+            or bool(self.tasks[path].deletes.equality - file.deletes.equality)
+            for path, file in live.items()
+        )
+        by = describe(changing[0])
+        if gone:
+            return f"{by} replaced {gone} of its files"
+        return f"{by} changed the deletes of {deleted} of its files" if deleted else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowDelta:
+    """Delete files are added or removed; the data files stay.
+
+    tasks: every data file that a delete file of `added` or `removed` applies to. added, removed:
+    org.apache.iceberg.DeleteFile objects. The rows that readers see must stay the same: what
+    `removed` deletes, `added` deletes too.
+
+    Never a RewriteFiles, which would let another writer's rewrite of the same data files bring
+    deleted rows back. Rows and deletes that others add meanwhile are no conflict: their sequence
+    number is higher, so that no removed delete applied to them.
+    """
+
+    tasks: ScanTasks
+    added: Sequence[Any] = ()
+    removed: Sequence[Any] = ()
+
+    def begin(self, table: Any) -> Any:
+        return table.newRowDelta()
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        update.validateFromSnapshot(base_snapshot_id)
+        update.validateDeletedFiles()  # a delete file to be removed must still be there
+        self.tasks.require_in(update)
+        for file in self.added:
+            update.addDeletes(file)
+        for file in self.removed:
+            update.removeDeletes(file)
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """A rewrite may keep a sequence number to which a delete file still applies."""
+        by = describe(changing[0])
+        gone = len(self.tasks) - len(scan_tasks(spark, table, head, self.tasks))
+        if gone:
+            return f"{by} replaced {gone} of its files"
+        removed = [str(file.location()) for file in self.removed]
+        under = set(tasks_under(spark, table, head, removed)) - set(self.tasks)
+        return f"{by} added {len(under)} files to which its deletes apply" if under else ""
+
+
+def describe(snapshot: SnapshotInfo) -> str:
+    """Return a short description of another writer's snapshot."""
+    verb = {"overwrite": "an overwrite or MERGE", "delete": "a DELETE", "replace": "a rewrite"}
+    what = verb.get(snapshot.operation, snapshot.operation)
+    return f"{what} (snapshot {iceberg.short(snapshot.id)})"
