@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.queries.calendar import Cut
 from reconciler.queries.predicate import Literal, Predicate, slots_of
 
 HALF_LIFE_MS = 7 * 86_400_000
@@ -33,6 +34,8 @@ class Fragment:
     weight: how many executions it represents. event_ms: epoch milliseconds.
     recorded_bytes, duration_ms: what the engine measured, None if it recorded nothing.
     full_scan: the query could not be understood and counts as an unexplained full scan.
+    cuts: per slot the clock that a detected offset counts from, in its periods (literal = start of
+    the event's period + offset periods), None for event time; () if no offset was detected so.
     unbound: for a prepared statement whose values the log does not hold, its whole predicate;
     `predicate` then keeps only the conditions whose literals are known.
     """
@@ -51,6 +54,7 @@ class Fragment:
     duration_ms: int | None = None
     full_scan: bool = False
     unbound: Predicate | None = None
+    cuts: tuple[Cut | None, ...] = ()
 
     @property
     def shape_id(self) -> str:
@@ -77,7 +81,8 @@ class ShapeBatch:
 
     literals[slot]: int64/float64/S<w>[queries] for scalar slots, for In slots a tuple of tuples.
     Byte strings come as an object array if one of them ends in NUL.
-    moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed.
+    moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed; or,
+    if the slot has a clock in `cuts`, the offset in its periods.
     rate: executions per millisecond, decayed to the workload's end (definitions: Rate).
     weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
     """
@@ -94,6 +99,7 @@ class ShapeBatch:
     duration_ms: npt.NDArray[np.float64]
     full_scan: bool
     unbound: Predicate | None = None
+    cuts: tuple[Cut | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -173,6 +179,7 @@ def _shape_batch(key: str, members: list[Fragment], since: int, until: int) -> S
         duration_ms=np.array([_nan(m.duration_ms) for m in members], dtype=np.float64),
         full_scan=first.full_scan,
         unbound=first.unbound,
+        cuts=first.cuts,
     )
 
 

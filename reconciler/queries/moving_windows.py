@@ -2,28 +2,35 @@
 
 `now()`-relative SQL comes from its reader with exact offsets. This module finds the other case:
 constants that an application computes for each query and that keep their distance to the query's
-event time over days. Such literals form a moving window, which is replayed at future times.
+event time over days: exactly (`t - 24 h`), or to the start of its hour, day, week or month
+(`[yesterday, today)`). One shape may have a few windows (last day, last week). Such literals form
+a moving window, which is replayed at future times.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.queries.calendar import DAY_MS, PERIODS, Cut, cut_of
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, In, Predicate, StartsWith, walk
+from reconciler.table.filetable import Int64
 from reconciler.table.schema import Schema
 
 MIN_EVENTS = 8
 MIN_DAYS = 3
 MAX_SPREAD = 0.05
 MAX_SLOPE_ERROR = 0.1
-_DAY_MS = 86_400_000
-_UNIT_MS = {"date": _DAY_MS, "timestamp": 1e-3, "timestamptz": 1e-3,
+MAX_WINDOWS = 4
+"""Windows of different length that one shape may have."""
+MOST_EVENTS = 0.8
+"""Share of a shape's queries that must be in such windows; the others stay fixed."""
+_UNIT_MS = {"date": DAY_MS, "timestamp": 1e-3, "timestamptz": 1e-3,
             "timestamp_ns": 1e-6, "timestamptz_ns": 1e-6}  # fmt: skip
 """Milliseconds in one unit of a time type's domain."""
 
@@ -36,12 +43,12 @@ def moves(iceberg_type: str) -> bool:
 def event_in_domain(iceberg_type: str, event_ms: int) -> int:
     """Return event time as a value of a date or timestamp column: the day in UTC, us or ns."""
     if iceberg_type == "date":
-        return event_ms // _DAY_MS
+        return event_ms // DAY_MS
     return event_ms * (1_000_000 if iceberg_type.endswith("_ns") else 1000)
 
 
 def with_detected_movement(fragments: Iterable[Fragment], schema: Schema) -> list[Fragment]:
-    """Return the fragments, with an offset on each literal of a shape that keeps its distance.
+    """Return the fragments, with an offset on each literal that keeps its distance.
 
     A slot for which a reader found any exact offset is not changed.
     """
@@ -52,39 +59,122 @@ def with_detected_movement(fragments: Iterable[Fragment], schema: Schema) -> lis
     for members in by_shape.values():
         moving = _moving_slots([items[i] for i in members], schema)
         if moving:
-            for i in members:
-                items[i] = _with_offsets(items[i], moving)
+            for number, i in enumerate(members):
+                items[i] = _with_offsets(items[i], moving, number)
     return items
 
 
-def _with_offsets(fragment: Fragment, types: dict[int, str]) -> Fragment:
+@dataclass(frozen=True, slots=True)
+class _Movement:
+    """How one slot of a shape moves. offsets: int64[queries]; moves: bool[queries], false for the
+    few queries whose literal is fixed. cut: the clock that the offsets count from, None for event
+    time itself."""
+
+    offsets: Int64
+    moves: npt.NDArray[np.bool_]
+    cut: Cut | None = None
+
+
+def _with_offsets(fragment: Fragment, moving: Mapping[int, _Movement], number: int) -> Fragment:
     offsets = list(fragment.moving)
-    for slot, iceberg_type in types.items():
-        event = event_in_domain(iceberg_type, fragment.event_ms)
-        offsets[slot] = int(fragment.literals[slot]) - event  # type: ignore[arg-type]
-    return replace(fragment, moving=tuple(offsets))
+    cuts: list[Cut | None] = [None] * len(offsets)
+    for slot, movement in moving.items():
+        cuts[slot] = movement.cut
+        if movement.moves[number]:
+            offsets[slot] = int(movement.offsets[number])
+    return replace(fragment, moving=tuple(offsets), cuts=tuple(cuts))
 
 
-def _moving_slots(members: Sequence[Fragment], schema: Schema) -> dict[int, str]:
-    """Return the slots of one shape that move, with their column's type."""
+def _moving_slots(members: Sequence[Fragment], schema: Schema) -> dict[int, _Movement]:
+    """Return the slots of one shape that move."""
     if len(members) < MIN_EVENTS:
         return {}
-    days = {member.event_ms // _DAY_MS for member in members}
-    if len(days) < MIN_DAYS:
+    events = np.array([member.event_ms for member in members], dtype=np.int64)
+    if len(np.unique(events // DAY_MS)) < MIN_DAYS:
         return {}
     predicate = members[0].predicate
-    event = np.array([member.event_ms for member in members], dtype=np.float64)
     widths = _range_widths(predicate, members)
-    found: dict[int, str] = {}
+    found: dict[int, _Movement] = {}
     for slot, field_id in _time_slots(predicate, schema):
         if any(member.moving[slot] is not None for member in members):
             continue
-        iceberg_type = schema.by_id[field_id].type
-        values = np.array([member.literals[slot] for member in members], dtype=np.float64)
-        unit_ms = _UNIT_MS[iceberg_type]
-        if keeps_distance(values, event / unit_ms, widths.get(slot, 0.0), iceberg_type == "date"):
-            found[slot] = iceberg_type
+        values = np.array([member.literals[slot] for member in members], dtype=np.int64)
+        movement = _movement(values, events, widths.get(slot, 0.0), schema.by_id[field_id].type)
+        if movement is not None:
+            found[slot] = movement
     return found
+
+
+def _movement(values: Int64, events: Int64, width: float, iceberg_type: str) -> _Movement | None:
+    """Return how one slot's literals follow their events, None if they do not.
+
+    values: in the column's unit; events: epoch milliseconds; width: of the range, 0 if open.
+    """
+    exact = _exact(values, events, width, iceberg_type)
+    if exact is not None:
+        return exact
+    unit_ms = _UNIT_MS[iceberg_type]
+    at = np.floor(values * unit_ms).astype(np.int64)
+    if (iceberg_type != "date" and (at / unit_ms != values).any()) or not len(at):
+        return None
+    for period in PERIODS:
+        cut = cut_of(period, at)
+        on_it = cut.start(cut.number(at)) == at
+        distance = cut.number(at) - cut.number(events)
+        moves = on_it & _frequent(distance, on_it, events, cut)
+        if moves.mean() >= MOST_EVENTS:
+            return _Movement(distance, moves, cut)
+    return None
+
+
+def _frequent(
+    distance: Int64, on_it: npt.NDArray[np.bool_], events: Int64, cut: Cut
+) -> npt.NDArray[np.bool_]:
+    """Return which queries have one of the few distances in periods that recur."""
+    numbers, counts = np.unique(distance[on_it], return_counts=True)
+    kept = [
+        number
+        for number in numbers[np.argsort(-counts, kind="stable")][:MAX_WINDOWS]
+        if _recurs(events[on_it & (distance == number)], cut)
+    ]
+    return np.isin(distance, kept)
+
+
+def _recurs(events: Int64, cut: Cut | None) -> bool:
+    """Whether a window is asked for often enough, on several days and in more than one period."""
+    if len(events) < MIN_EVENTS or len(np.unique(events // DAY_MS)) < MIN_DAYS:
+        return False
+    return cut is None or len(np.unique(cut.number(events))) > 1
+
+
+def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> _Movement | None:
+    """Return the movement of literals at fixed distances from the event time itself."""
+    clock = events / _UNIT_MS[iceberg_type]
+    whole_days = iceberg_type == "date"
+    distance = values.astype(np.float64) - (np.floor(clock) if whole_days else clock)
+    near = float(np.median(np.abs(distance)))
+    label = _clustered(distance, max(MAX_SPREAD * (width or near), _tolerance(clock, whole_days)))
+    moves = np.zeros(len(values), dtype=bool)
+    for number in range(int(label.max()) + 1):
+        mine = label == number
+        span = width or float(np.median(np.abs(distance[mine])))
+        if _recurs(events[mine], None) and keeps_distance(
+            values[mine].astype(np.float64), clock[mine], span, whole_days
+        ):
+            moves |= mine
+    if int(label.max()) >= MAX_WINDOWS or moves.mean() < MOST_EVENTS:
+        return None
+    starts = np.array([event_in_domain(iceberg_type, int(at)) for at in events], dtype=np.int64)
+    return _Movement(values - starts, moves)
+
+
+def _clustered(distance: npt.NDArray[np.float64], gap: float) -> Int64:
+    """Return a cluster number per value: neighbours further apart than `gap` are in different
+    ones."""
+    order = np.argsort(distance, kind="stable")
+    label = np.zeros(len(distance), dtype=np.int64)
+    label[order] = np.concatenate(([0], np.cumsum(np.diff(distance[order]) > gap)))
+    return label
 
 
 def keeps_distance(
@@ -103,8 +193,7 @@ def keeps_distance(
     clock = np.floor(event) if whole_days else event
     distance = values - clock
     spread = float(np.median(np.abs(distance - np.median(distance))))
-    unit = 1.0 if whole_days else (1e9 if float(np.max(np.abs(event))) > 1e17 else 1e6)
-    if spread > max(MAX_SPREAD * width, unit):
+    if spread > max(MAX_SPREAD * width, _tolerance(event, whole_days)):
         return False
     centred = event - event.mean()
     variance = float(centred @ centred)
@@ -112,6 +201,11 @@ def keeps_distance(
         return False
     slope = float(centred @ (values - values.mean())) / variance
     return math.isfinite(slope) and abs(slope - 1.0) <= MAX_SLOPE_ERROR
+
+
+def _tolerance(event: npt.NDArray[np.float64], whole_days: bool) -> float:
+    """Return one day, or one second of clock skew in microseconds or nanoseconds."""
+    return 1.0 if whole_days else (1e9 if float(np.max(np.abs(event))) > 1e17 else 1e6)
 
 
 def _time_slots(predicate: Predicate, schema: Schema) -> list[tuple[int, int]]:

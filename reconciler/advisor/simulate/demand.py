@@ -9,6 +9,7 @@ Judgement).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,19 @@ from reconciler.queries.predicate import Predicate, fields_of
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import resolve_moving, simplify
 from reconciler.queries.read_cost import Demand
+from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import Schema
 
 REPLAY_TIMES = 7
-"""Future instants per horizon at which a moving window is evaluated: one a day by default."""
+"""Most future instants per horizon at which one query of a moving window is evaluated."""
+
+REPLAY_PHASES = 8
+"""Places within its share of the horizon at which an instant of a query may lie. They differ from
+query to query: a window of one day leaves the files of today within the first of seven days, and
+that day must not count as a whole."""
+
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, modulo one, cover the unit interval evenly, however many there are."""
 
 MAX_QUERIES = 2_000
 """Maximum distinct queries per table that decisions evaluate; similar ones are merged beyond
@@ -34,36 +44,71 @@ def demands(workload: Workload, schema: Schema, horizon_ms: int) -> tuple[Demand
         return ()
     total = sum(len(batch) for batch in workload.shapes)
     return tuple(
-        _thin(
-            _merge(_replayed(batch, workload.until_ms, schema, horizon_ms)),
-            max(8, MAX_QUERIES * len(batch) // max(total, 1)),
-        )
+        _demand(batch, workload.until_ms, schema, horizon_ms, MAX_QUERIES * len(batch) // total)
         for batch in workload.shapes
     )
 
 
-def _replayed(batch: ShapeBatch, until_ms: int, schema: Schema, horizon_ms: int) -> Demand:
+def _demand(
+    batch: ShapeBatch, until_ms: int, schema: Schema, horizon_ms: int, limit: int
+) -> Demand:
+    """Return the demand of one shape, with at most `limit` queries, or the few that are needed."""
     moving = _moving_rows(batch)
     executions = batch.rate * float(horizon_ms)
-    parts = [(batch.literals, batch.weight, np.where(moving, 0.0, executions))]
-    if moving.any():
-        rows = np.flatnonzero(moving)
-        for number in range(REPLAY_TIMES):
-            at = until_ms + int((number + 0.5) * horizon_ms / REPLAY_TIMES)
-            resolved = resolve_moving(batch, schema, at)
-            literals = tuple(_rows(values, rows) for values in resolved)
-            parts.append((literals, np.zeros(len(rows)), executions[rows] / REPLAY_TIMES))
+    recorded = _like(batch, schema, batch.literals, batch.weight, np.where(moving, 0.0, executions))
+    if not moving.any():
+        return _thin(_merge(recorded), max(8, limit))
+    half = max(8, limit // 2)
+    rows = np.flatnonzero(moving)
+    times = min(REPLAY_TIMES, max(1, half // len(rows)))
+    literals = _replayed(batch, rows, times, until_ms, schema, horizon_ms)
+    expected = np.tile(executions[rows] / times, times)
+    replayed = _like(batch, schema, literals, np.zeros(len(expected)), expected)
+    # Apart: a merged query would take over the executions of one at another time.
+    return _joined(_thin(_merge(recorded), half), _thin(_merge(replayed), half))
+
+
+def _replayed(
+    batch: ShapeBatch, rows: Int64, times: int, until_ms: int, schema: Schema, horizon_ms: int
+) -> tuple[SlotLiterals, ...]:
+    """Return the literals of these queries at `times` future instants each, one after the other."""
+    phase = np.floor((rows + 0.5) * _GOLDEN % 1.0 * REPLAY_PHASES) + 0.5
+    parts = []
+    for number in range(times):
+        at = np.full(len(batch), until_ms, dtype=np.int64)
+        place = (number + phase / REPLAY_PHASES) / times
+        at[rows] += (place * horizon_ms).astype(np.int64)
+        parts.append([_rows(values, rows) for values in resolve_moving(batch, schema, at)])
+    return tuple(_join(pieces) for pieces in zip(*parts, strict=True))
+
+
+def _like(
+    batch: ShapeBatch,
+    schema: Schema,
+    literals: tuple[SlotLiterals, ...],
+    weight: Float64,
+    executions: Float64,
+) -> Demand:
     return Demand(
         shape_id=batch.shape_id,
         predicate=simplify(batch.predicate, schema),
         projection=batch.projection,
-        literals=tuple(
-            _join([part[0][slot] for part in parts]) for slot in range(len(batch.literals))
-        ),
-        weight=np.concatenate([part[1] for part in parts]),
-        executions=np.concatenate([part[2] for part in parts]),
-        moving=bool(moving.any()),
+        literals=literals,
+        weight=weight,
+        executions=executions,
+        moving=bool(_moving_rows(batch).any()),
         full_scan=batch.full_scan,
+    )
+
+
+def _joined(first: Demand, second: Demand) -> Demand:
+    return replace(
+        first,
+        literals=tuple(
+            _join(pieces) for pieces in zip(first.literals, second.literals, strict=True)
+        ),
+        weight=np.concatenate((first.weight, second.weight)),
+        executions=np.concatenate((first.executions, second.executions)),
     )
 
 
@@ -115,21 +160,21 @@ def _codes(values: SlotLiterals) -> npt.NDArray[np.int64]:
 
 
 def _thin(demand: Demand, limit: int) -> Demand:
-    """Keep at most `limit` queries: the heaviest of each run of neighbours in literal order."""
+    """Keep at most `limit` queries: of each run of neighbours in literal order one that stands for
+    all, the heaviest and of equals the middle one."""
     count = len(demand)
     if count <= limit:
         return demand
     run = np.arange(count) * limit // count
-    weight = np.bincount(run, demand.weight, limit).astype(np.float64)
-    executions = np.bincount(run, demand.executions, limit).astype(np.float64)
     heavy = demand.weight + demand.executions
-    order = np.lexsort((-heavy, run))
+    middle = (np.bincount(run, np.arange(count), limit) / np.bincount(run, minlength=limit))[run]
+    order = np.lexsort((np.abs(np.arange(count) - middle), -heavy, run))
     chosen = order[np.searchsorted(run[order], np.arange(limit))]
-    kept = demand.take(chosen)
-    return Demand(
-        kept.shape_id, kept.predicate, kept.projection, kept.literals, weight, executions,
-        kept.moving, kept.full_scan,
-    )  # fmt: skip
+    return replace(
+        demand.take(chosen),
+        weight=np.bincount(run, demand.weight, limit).astype(np.float64),
+        executions=np.bincount(run, demand.executions, limit).astype(np.float64),
+    )
 
 
 def predicate_columns(predicate: Predicate, schema: Schema) -> tuple[int, ...]:

@@ -1,0 +1,104 @@
+"""Moving windows: what a plan rewrites is read by windows to come, and saves what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reconciler.advisor.advice import AdviceInput, Settings
+from reconciler.advisor.decide import decide
+from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.table import SimulatedTable, empty_table
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.table.schema import Field, Schema
+
+HOUR, DAY = 3_600_000, 86_400_000
+DEVICE, TIME, VALUE = 1, 2, 3
+SCHEMA = Schema(
+    1,
+    (
+        Field(DEVICE, "device", "long"),
+        Field(TIME, "ts", "timestamp"),
+        Field(VALUE, "value", "double"),
+    ),
+)
+DAYS, ROWS, FILES, ROW_BYTES, DEVICES = 14, 16_000, 8, 24, 100
+SINCE = And((Comparison(Ref(DEVICE), "=", 0), Comparison(Ref(TIME), ">=", 1)))
+SETTINGS = Settings(
+    target_bytes=ROW_BYTES * ROWS // FILES,
+    row_group_bytes=ROW_BYTES * ROWS // FILES,
+    open_bytes=2_000,
+    now_ms=DAYS * DAY,
+)
+OLDEST = {  # of a window that begins now, in milliseconds before now
+    "exact": (lambda at: at - DAY, DAY),
+    "hour": (lambda at: at // HOUR * HOUR - DAY, DAY + HOUR),
+    "day": (lambda at: at // DAY * DAY - DAY, DAY),
+    "five days": (lambda at: at - 5 * DAY, 5 * DAY),
+}
+
+
+def sensors(random: np.random.Generator) -> SimulatedTable:
+    """Daily files in order of arrival; devices are anywhere."""
+    table = empty_table(SCHEMA)
+    for day in range(DAYS):
+        rows = {
+            DEVICE: random.integers(0, DEVICES, ROWS),
+            TIME: (np.sort(random.integers(0, DAY * 1000, ROWS)) + day * DAY * 1000),
+            VALUE: random.random(ROWS),
+        }
+        table = table.append(rows, ROWS // FILES, (day + 1) * DAY, ROWS // FILES)
+    return table
+
+
+def asked(random: np.random.Generator, form: str, since: int, until: int, count: int) -> Workload:
+    low, _ = OLDEST[form]
+    events = np.sort(random.integers(since, until, count))
+    return batch_fragments(
+        with_detected_movement(
+            [
+                Fragment(
+                    "log", number, "u", SINCE, (int(random.integers(DEVICES)), int(low(at)) * 1000),
+                    (None, None), (DEVICE, TIME, VALUE), 1.0, int(at), "x",
+                )
+                for number, at in enumerate(events)
+            ],
+            SCHEMA,
+        )
+    )  # fmt: skip
+
+
+def cost(table: SimulatedTable, workload: Workload) -> float:
+    view = table_view(
+        table.file_table(), table.row_groups(), None, SETTINGS.row_group_bytes, SETTINGS.open_bytes
+    )
+    wanted = demands(workload, SCHEMA, SETTINGS.horizon_ms)
+    return sum(float(d.weight @ read_shape(view, d).cost) for d in wanted)
+
+
+@pytest.mark.parametrize("form", OLDEST)
+def test_only_rows_of_windows_to_come_are_rewritten(form: str) -> None:
+    random = np.random.default_rng(7)
+    table = sensors(random)
+    files = table.file_table()
+    past = asked(random, form, 0, DAYS * DAY, 400)
+    sample = table.sample(np.arange(len(files)), 256)
+    advice = decide(AdviceInput(files, past, SETTINGS, table.row_groups(), sample))
+    future = asked(random, form, DAYS * DAY, (DAYS + 7) * DAY, 200)
+    before = cost(table, future)
+    outside = rewritten = 0
+    for item in advice.actions:
+        for file in table.files:
+            if file.path in item.action.inputs:
+                age = DAYS * DAY - table.values[TIME][file.rows] // 1000
+                rewritten += len(file.rows)
+                outside += int((age > OLDEST[form][1]).sum())
+        table = table.apply(item.action, SETTINGS.now_ms)
+    claimed = sum(item.saving for item in advice.actions)
+    assert rewritten > 0
+    assert outside <= 0.1 * rewritten
+    assert 0.7 * claimed <= before - cost(table, future) <= 1.4 * claimed
+    assert claimed <= 1.1 * before

@@ -1,0 +1,115 @@
+"""Windows that an application cuts to the hour, day, week or month, and several at once."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from reconciler.queries.calendar import PERIODS, Cut, Period
+from reconciler.queries.fragments import Fragment, batch_fragments
+from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.queries.predicate import Comparison, Ref
+from reconciler.queries.pruning import resolve_moving
+from reconciler.table.schema import Field, Schema
+
+HOUR, DAY = 3_600_000, 86_400_000
+SCHEMA = Schema(0, (Field(1, "ts", "timestamptz"), Field(2, "day", "date")))
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+SINCE = Comparison(Ref(1), ">=", 0)
+
+Rule = Callable[[dt.datetime], dt.datetime]
+
+
+def midnight(at: dt.datetime) -> dt.datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+RULES: dict[str, Rule] = {
+    "hour": lambda at: at.replace(minute=0, second=0, microsecond=0) - dt.timedelta(hours=2),
+    "day": lambda at: midnight(at) - dt.timedelta(days=1),
+    "week": lambda at: midnight(at) - dt.timedelta(days=at.weekday() + 7),
+    "month": lambda at: midnight(at).replace(day=1),
+}
+
+
+def moments(days: int, count: int = 200) -> list[dt.datetime]:
+    seconds = np.sort(np.random.default_rng(1).integers(0, days * 86_400, count))
+    return [START + dt.timedelta(seconds=int(second)) for second in seconds]
+
+
+def asked(at: dt.datetime, since: dt.datetime) -> Fragment:
+    event, literal = round(at.timestamp() * 1000), round(since.timestamp() * 1_000_000)
+    return Fragment("log", event, "u", SINCE, (literal,), (None,), (1,), 1.0, event, "x")
+
+
+def replayed(found: list[Fragment], at: dt.datetime) -> set[dt.datetime]:
+    """The literals that these queries would have at another time."""
+    (batch,) = batch_fragments(found).shapes
+    (values,) = resolve_moving(batch, SCHEMA, round(at.timestamp() * 1000))
+    return {dt.datetime.fromtimestamp(int(v) / 1e6, dt.UTC) for v in values}
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_a_cut_window_moves_from_period_to_period(period: Period) -> None:
+    rule = RULES[period]
+    found = with_detected_movement([asked(at, rule(at)) for at in moments(70)], SCHEMA)
+    assert {f.cuts for f in found} == {(Cut(period),)}
+    for days in (75.3, 83.9, 120.5):
+        later = START + dt.timedelta(days=days)
+        assert replayed(found, later) == {rule(later)}
+
+
+def test_local_midnight_is_a_day_that_starts_later() -> None:
+    zone = dt.timezone(dt.timedelta(hours=-5))
+    found = with_detected_movement(
+        [asked(at, midnight(at.astimezone(zone))) for at in moments(10)], SCHEMA
+    )
+    assert {f.cuts for f in found} == {(Cut("day", 5 * HOUR),)}
+    for hour in (2, 7):
+        later = START + dt.timedelta(days=20, hours=hour)
+        assert replayed(found, later) == {midnight(later.astimezone(zone))}
+
+
+def test_one_shape_may_have_several_windows() -> None:
+    spans = (1, 7, 30)
+    cut = [asked(at, midnight(at) - dt.timedelta(spans[i % 3])) for i, at in enumerate(moments(20))]
+    exact = [asked(at, at - dt.timedelta(spans[i % 3])) for i, at in enumerate(moments(20))]
+    later = START + dt.timedelta(days=40, hours=9)
+    ends = {span: dt.timedelta(days=span) for span in spans}
+    cut, exact = (with_detected_movement(items, SCHEMA) for items in (cut, exact))
+    assert replayed(cut, later) == {midnight(later) - back for back in ends.values()}
+    assert replayed(exact, later) == {later - back for back in ends.values()}
+
+
+def test_a_few_fixed_literals_stay_fixed_among_moving_ones() -> None:
+    still = START - dt.timedelta(days=400)
+    items = [asked(at, still if i % 10 == 0 else midnight(at)) for i, at in enumerate(moments(20))]
+    found = with_detected_movement(items, SCHEMA)
+    later = START + dt.timedelta(days=40, hours=9)
+    assert replayed(found, later) == {still, midnight(later)}
+
+
+def test_days_that_people_pick_at_random_do_not_move() -> None:
+    random = np.random.default_rng(3)
+    items = [
+        asked(at, midnight(at) - dt.timedelta(days=int(random.integers(0, 30))))
+        for at in moments(30, 900)
+    ]
+    assert {f.moving for f in with_detected_movement(items, SCHEMA)} == {(None,)}
+
+
+def test_the_first_of_a_month_within_one_month_may_be_fixed() -> None:
+    items = [asked(at, RULES["month"](at)) for at in moments(25)]
+    assert {f.moving for f in with_detected_movement(items, SCHEMA)} == {(None,)}
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_times_on_a_cut_are_their_own_start(period: Period) -> None:
+    cut = Cut(period, 0 if period == "month" else 5 * HOUR)
+    at = np.random.default_rng(2).integers(-(10**13), 10**13, 500)
+    number = cut.number(at)
+    assert (cut.start(number) <= at).all() and (at < cut.start(number + 1)).all()
+    assert (cut.number(cut.start(number)) == number).all()
