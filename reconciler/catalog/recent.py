@@ -8,19 +8,16 @@ removed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reconciler.catalog.assemble import partition_values
 from reconciler.catalog.manifest import NULL
+from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.table.filetable import Partition
 from reconciler.table.observation import RecentWrite, SnapshotInfo
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.values import partition_identity
-
-if TYPE_CHECKING:
-    from reconciler.catalog.observe import ManifestReader
 
 
 def recent_writes(

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from reconciler.cli.system_namespace import system_of
+
 if TYPE_CHECKING:
     from reconciler.api.catalog_config import CatalogConfig
     from reconciler.api.documents import IcebergCatalog
@@ -90,26 +92,6 @@ def plan_store(
 
     namespace, uri = system_of(config, documents)
     return PlanStore(config, uri, namespace=namespace, timeout=timeout, on_created=_say)
-
-
-def system_of(
-    config: CatalogConfig, documents: Sequence[IcebergCatalog]
-) -> tuple[tuple[str, ...], str | None]:
-    """Return (namespace of the shared state, URI of the plans) from the catalog's document."""
-    from reconciler.state.shared_backend import DEFAULT_NAMESPACE
-
-    for document in documents:
-        if document.spec.catalog_name == config.name:
-            return document.spec.system.namespace, document.spec.system.plans.uri
-    return DEFAULT_NAMESPACE, None
-
-
-def is_state(
-    config: CatalogConfig, documents: Sequence[IcebergCatalog], namespace: tuple[str, ...]
-) -> bool:
-    """Whether a namespace holds the reconciler's own state, which no policy governs."""
-    levels, _ = system_of(config, documents)
-    return namespace[: len(levels)] == levels
 
 
 def publish(chosen: Selection, plans: Sequence[Plan], timeout: float) -> dict[str, str]:

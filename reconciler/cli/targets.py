@@ -22,6 +22,7 @@ from reconciler.api.support import not_acted_on, unheld
 from reconciler.api.table_patterns import choose_policy, matches
 from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
 from reconciler.catalog.load import connect, list_namespaces, list_tables
+from reconciler.cli.system_namespace import is_state
 from reconciler.errors import UserError
 from reconciler.loop.propose import Target
 from reconciler.loop.step import Step
@@ -122,8 +123,6 @@ def _tables(
     config: CatalogConfig, documents: Documents, timeout: float
 ) -> Iterable[tuple[str, ...]]:
     """Return every table except those of the reconciler's own shared state."""
-    from reconciler.cli.shared import is_state
-
     connection = connect(config, timeout)
     for namespace in list_namespaces(connection, config, timeout):
         if not is_state(config, documents.catalogs, tuple(namespace)):

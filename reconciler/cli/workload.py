@@ -192,7 +192,7 @@ class CatalogTables:
         documents: Sequence[Any] = (),
     ):
         from reconciler.catalog.load import connect, list_namespaces, list_tables
-        from reconciler.cli.shared import is_state
+        from reconciler.cli.system_namespace import is_state
         from reconciler.workload_log.tables import NameIndex
 
         self._config, self._timeout = config, timeout

@@ -20,7 +20,7 @@ from typing import Any
 from reconciler.demo.data import CATALOG, NAMESPACE, Place
 from reconciler.demo.tpch import Query
 from reconciler.errors import UnavailableError
-from reconciler.spark import class_data, runtime
+from reconciler.spark import class_archive, runtime
 
 MARK = "demo-result "
 AFTERWARDS = "afterwards"
@@ -116,7 +116,7 @@ def spark_conf(place: Place, title: str, log: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": HEAP,
-        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} {class_data.options((), HEAP)}".strip(),
+        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} {class_archive.options((), HEAP)}".strip(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",

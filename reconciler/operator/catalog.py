@@ -23,9 +23,10 @@ from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.importing import Imports
 from reconciler.operator.plans import PlanRetention, plans_in_use
 from reconciler.operator.ports import CatalogProblem, Identifier
+from reconciler.operator.runtime import Runtime
 from reconciler.operator.status import CatalogView, catalog_status, changed
 from reconciler.operator.watch import spread
-from reconciler.operator.work import Key, Result, Runtime, Work
+from reconciler.operator.work import Key, Result, Work
 
 log = logging.getLogger(__name__)
 

@@ -57,6 +57,7 @@ from reconciler.operator.ports import (
     Glance,
     Look,
 )
+from reconciler.operator.runtime import Runtime
 from reconciler.operator.seen import jobs_seen, pods_of, pods_seen
 from reconciler.operator.status import (
     Body,
@@ -78,7 +79,7 @@ from reconciler.operator.status import (
 )
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.operator.watch import GATHER_SECONDS
-from reconciler.operator.work import Key, Result, Runtime, Work
+from reconciler.operator.work import Key, Result, Work
 from reconciler.plan.budget import Budget, Spent
 from reconciler.plan.gate import AUTOMATIC_WINDOW, Gate, GateInput, charge_of, gate
 from reconciler.plan.ledger import Reservation

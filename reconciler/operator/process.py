@@ -27,9 +27,10 @@ from reconciler.operator.index import Index
 from reconciler.operator.metrics import Metrics
 from reconciler.operator.queue import DueQueue
 from reconciler.operator.relist import Relist
+from reconciler.operator.runtime import Build, Runtime
 from reconciler.operator.settings import Settings
 from reconciler.operator.watch import WATCHED, Watch
-from reconciler.operator.work import Build, Key, Reconcilers, Result, Runtime, Work
+from reconciler.operator.work import Key, Reconcilers, Result, Work
 
 log = logging.getLogger(__name__)
 

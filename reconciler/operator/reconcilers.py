@@ -12,8 +12,9 @@ from reconciler.operator.importing import Imports
 from reconciler.operator.launcher import assemble
 from reconciler.operator.layout import Layouts
 from reconciler.operator.policy import Policies
+from reconciler.operator.runtime import Runtime
 from reconciler.operator.stored import StoredDocuments
-from reconciler.operator.work import Reconcilers, Runtime
+from reconciler.operator.work import Reconcilers
 from reconciler.state.state import cache_directory
 
 

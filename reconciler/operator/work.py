@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from reconciler.kube.api import Api
-    from reconciler.operator.index import Index
-    from reconciler.operator.metrics import Metrics
-    from reconciler.operator.settings import Settings
+from typing import NamedTuple
 
 
 class Work(StrEnum):
@@ -67,24 +61,3 @@ class Reconcilers:
             Work.CATALOG: self.catalog,
             Work.LAUNCH: self.launch,
         }[kind]
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """The services that reconciles are built with.
-
-    enqueue(key, due): from any thread; due is Unix time, None for now; the earlier time wins.
-    held(): whether this process leads at this moment; called right before each launch. stopping():
-    the process is about to end; start nothing long.
-    """
-
-    api: Api
-    index: Index
-    settings: Settings
-    metrics: Metrics
-    enqueue: Callable[[Key, float | None], None]
-    held: Callable[[], bool]
-    stopping: Callable[[], bool]
-
-
-Build = Callable[[Runtime], Reconcilers]

@@ -23,7 +23,7 @@ from typing import Any
 
 from reconciler.errors import InternalError, ReconcilerError, UnavailableError, UserError
 from reconciler.plan.execution import SPARK_APP_PREFIX
-from reconciler.spark import class_data, rest_filter, runtime
+from reconciler.spark import class_archive, rest_filter, runtime
 from reconciler.spark.translate import java_exception, translate
 
 CATALOG_PREFIX = "spark.sql.catalog."
@@ -227,7 +227,7 @@ def _share_classes(settings: dict[str, str]) -> None:
     """Use the archive of Spark's classes for the JVM that is launched here, if one was made."""
     ours, theirs = (f"spark.driver.{kind}JavaOptions" for kind in ("default", "extra"))
     chosen = [settings.get(ours, ""), settings.get(theirs, "")]
-    shared = class_data.options(chosen, settings["spark.driver.memory"])
+    shared = class_archive.options(chosen, settings["spark.driver.memory"])
     if shared:
         settings[ours] = f"{chosen[0]} {shared}".strip()
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from reconciler.operator.process import run
+from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import Settings
-from reconciler.operator.work import Key, Reconcilers, Result, Runtime
+from reconciler.operator.work import Key, Reconcilers, Result
 
 
 def catalog(name: str = "warehouse", **spec: Any) -> dict[str, Any]:

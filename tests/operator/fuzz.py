@@ -24,8 +24,9 @@ from reconciler.api.schema import KINDS, spec_schema
 from reconciler.kube.api import CATALOG, POLICY, TABLE_LAYOUT, Api, ApiError, Kind
 from reconciler.operator.process import run
 from reconciler.operator.reconcilers import build
+from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import Settings
-from reconciler.operator.work import Key, Reconcile, Reconcilers, Result, Runtime
+from reconciler.operator.work import Key, Reconcile, Reconcilers, Result
 from tests.operator.cluster_objects import catalog
 from tests.operator.simulated import SimulatedCatalogs, SimulatedLake
 

@@ -14,8 +14,9 @@ from typing import Any
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api, Kind
 from reconciler.operator.process import run
 from reconciler.operator.reconcilers import build
+from reconciler.operator.runtime import Runtime
 from reconciler.operator.settings import Settings
-from reconciler.operator.work import Reconcilers, Runtime
+from reconciler.operator.work import Reconcilers
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl, eventually
 from tests.operator.cluster_objects import catalog

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.spark import class_data, session
+from reconciler.spark import class_archive, class_data, session
 
 
 @pytest.fixture
@@ -26,15 +26,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def archive(home: Path, size: int = 7) -> Path:
-    path = home / f"{class_data._stem()}-{size}.jsa"
+    path = home / f"{class_archive.stem()}-{size}.jsa"
     path.write_bytes(b"x" * 7)
     return path
 
 
 def test_a_session_takes_the_archive_beside_the_collector(home: Path) -> None:
-    assert class_data.options((), "8g") == ""
+    assert class_archive.options((), "8g") == ""
     option = f"-XX:SharedArchiveFile={archive(home)}"
-    assert option in class_data.options(["-Xss2m"], "8g")
+    assert option in class_archive.options(["-Xss2m"], "8g")
     made = session.launch_settings({}, "test", "local[2]")["spark.driver.defaultJavaOptions"]
     assert made.startswith("-XX:+UseParallelGC ") and option in made
     made = session.launch_settings({}, "test", "k8s://https://10.0.0.1:443")
@@ -45,14 +45,14 @@ def test_a_session_takes_the_archive_beside_the_collector(home: Path) -> None:
 def test_one_that_was_cut_short_is_none(home: Path) -> None:
     """A JVM that maps it would crash."""
     archive(home, size=8)
-    assert class_data.options((), "8g") == ""
+    assert class_archive.options((), "8g") == ""
 
 
 def test_one_that_goes_away_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = archive(home)
     monkeypatch.setattr(Path, "glob", lambda self, pattern: [path])
     path.unlink()
-    assert class_data.options((), "8g") == ""
+    assert class_archive.options((), "8g") == ""
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_one_that_goes_away_is_none(home: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_heap_without_compressed_references_has_none(home: Path, heap: str, fits: bool) -> None:
     """It would lose Java's own archive, too."""
     archive(home)
-    assert bool(class_data.options((), heap)) is fits
+    assert bool(class_archive.options((), heap)) is fits
     made = session.launch_settings({"spark.driver.memory": heap}, "test", "local[2]")
     assert ("SharedArchiveFile" in made["spark.driver.defaultJavaOptions"]) is fits
 
@@ -72,7 +72,7 @@ def test_a_heap_without_compressed_references_has_none(home: Path, heap: str, fi
 def test_one_of_another_spark_or_java_is_none(home: Path, changed: str) -> None:
     archive(home)
     os.utime(home.parent / changed, (1, 1))
-    assert class_data.options((), "8g") == ""
+    assert class_archive.options((), "8g") == ""
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_a_new_one_replaces_the_old_one_of_its_java_only(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = archive(home)
-    others = home / f"{class_data.PREFIX}01234567-0123456789abcdef-7.jsa"
+    others = home / f"{class_archive.PREFIX}01234567-0123456789abcdef-7.jsa"
     others.write_bytes(b"x" * 7)
     (home / "jars" / "c.jar").write_text("c")
-    assert class_data.options((), "8g") == ""
+    assert class_archive.options((), "8g") == ""
 
     def load(scratch: Path, option: str) -> None:
         Path(option.partition("=")[2]).write_bytes(b"y" * 9)
@@ -131,7 +131,7 @@ def test_a_new_one_replaces_the_old_one_of_its_java_only(
     path = class_data.make()
     assert path.read_bytes() == b"y" * 9
     assert (old.exists(), others.exists()) == (False, True)
-    assert str(path) in class_data.options((), "8g")
+    assert str(path) in class_archive.options((), "8g")
     assert sorted(each.name for each in home.iterdir()) == sorted(["jars", path.name, others.name])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.spark import class_data
+from reconciler.spark import class_archive
 from reconciler.spark.session import _same_sigint, launch_settings
 
 pytestmark = pytest.mark.spark
@@ -76,7 +76,7 @@ print("sent", len(sent))
 
 def collectors(conf: dict[str, str], master: str = "local[2]") -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(class_data, "_archive", lambda: None)  # it stands beside the collector
+        patch.setattr(class_archive, "archive", lambda: None)  # it stands beside the collector
         made = launch_settings(conf, "test", master)
     return {key: value for key, value in made.items() if "GC" in value}
 
