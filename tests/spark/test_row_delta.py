@@ -1,0 +1,310 @@
+"""Delete files are replaced by the protocol that commits rewrites: sent once, guarded, settled.
+
+The kind of action is the test's own: it merges position delete files into one. It goes through the
+whole execution, as a kind of the product would.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from reconciler.errors import UnknownCommitError
+from reconciler.plan.actions.content import ContentAction
+from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.plan.execution import Event, ExecutionRequest, Intent, Outcome
+from reconciler.spark import actions, batch, commit, execute, history, iceberg, processes, standing
+from reconciler.spark.actions.content import ContentExecutor
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.batch import Part
+from reconciler.spark.iceberg import LiveTable
+from reconciler.spark.operations import RowDelta
+from reconciler.spark.scan import ScanTasks, tasks_under
+from tests.spark.tables import Bench
+from tests.spark.test_resume import _dead_writer
+
+pytestmark = pytest.mark.spark
+
+PROPERTIES = (
+    "'format-version'='2', 'write.delete.mode'='merge-on-read', "
+    "'write.delete.granularity'='partition'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDeletes(ContentAction):
+    """inputs: position delete files."""
+
+    kind: ClassVar[str] = "MergeDeletes"
+    verb: ClassVar[str] = "merge deletes"
+    least_inputs: ClassVar[int] = 2
+
+    def canonical(self) -> dict[str, Any]:
+        return {"type": self.kind, "inputs": list(self.inputs)}
+
+    @classmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        return cls(inputs=tuple(body["inputs"]))
+
+    def label(self, schema: Any, specs: Any) -> str:
+        return self.verb
+
+
+class MergeExecutor(ContentExecutor[MergeDeletes]):
+    tasks: ScanTasks
+
+    def judge(self) -> dict[str, ActionState]:
+        run = self.run
+        run.table.refresh()
+        head = int(run.table.currentSnapshot().snapshotId())
+        inputs = [path for _, action in self.items for path in action.inputs]
+        self.tasks = tasks_under(run.spark, run.table, head, inputs)
+        live = {path for file in self.tasks.values() for path, _ in file.deletes.positions}
+        done = standing.actions_in_history(run.table, run.request) | run.done_ids
+        return {key: one.judge(Facts(done=key in done, live=live)) for key, one in self.items}
+
+    def input_bytes(self, paths: Sequence[str]) -> int:
+        return 0
+
+    def work(self, attempt: Attempt, pending: Sequence[tuple[str, MergeDeletes]]) -> bool:
+        ((key, action),) = pending
+        tasks = iceberg.each(self.tasks.java_tasks(list(self.tasks)))
+        every = {str(file.location()): file for task in tasks for file in task.deletes()}
+        removed = [file for path, file in every.items() if path in action.inputs]
+        file = _written(attempt, action.inputs)
+        path, size = str(file.location()), int(file.fileSizeInBytes())
+        event = Event("verified", action.verb, key)
+        part = Part(
+            key, action.verb, event, action.inputs, (path,), 0, size, int(file.recordCount()),
+            0.0, 0.0, 0.0,
+        )  # fmt: skip
+        return not batch.send(self.run, attempt, 1, RowDelta(self.tasks, [file], removed), [part])
+
+    def dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
+        return ()
+
+
+def _written(attempt: Attempt, paths: Sequence[str]) -> Any:
+    """One position delete file with the positions of several, written by Iceberg."""
+    core = attempt.spark._jvm.org.apache.iceberg
+    out = attempt.table.io().newOutputFile(f"{attempt.prefix}/deletes.parquet")
+    builder = core.parquet.Parquet.writeDeletes(out).forTable(attempt.table).rowSchema(None)
+    writer = builder.withSpec(attempt.table.spec()).overwrite().buildPositionWriter()
+    position = core.deletes.PositionDelete.create()
+    rows = attempt.spark.read.parquet(*paths).select("file_path", "pos").distinct()
+    for row in rows.orderBy("file_path", "pos").collect():
+        writer.write(position.set(row.file_path, row.pos))
+    writer.close()
+    return writer.toDeleteFile()
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    executors = {**actions.EXECUTORS, MergeDeletes: MergeExecutor}
+    monkeypatch.setattr(actions, "EXECUTORS", executors)
+
+
+def _deletes(bench: Bench, name: str) -> tuple[str, ...]:
+    files = bench.sql(f"SELECT file_path FROM {bench.full(name)}.delete_files")
+    return tuple(sorted({row.file_path for row in files}))
+
+
+def _request(bench: Bench, properties: str = PROPERTIES) -> ExecutionRequest:
+    """Two files of 100 rows, and two delete files, each on rows of both."""
+    name = bench.create("id bigint, s string", properties)
+    for start in (0, 100):
+        rows = f"SELECT /*+ COALESCE(1) */ id + {start}, 'x' FROM range(100)"
+        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    for number in range(2):
+        bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = {number}")
+    return bench.request(name, MergeDeletes(inputs=_deletes(bench, name)))
+
+
+def _once(phase: str, act: Callable[[], Any]) -> Callable[[Event], None]:
+    left = [act]
+
+    def on_event(event: Event) -> None:
+        if event.phase == phase and left:
+            left.pop()()
+
+    return on_event
+
+
+def test_delete_files_are_replaced_and_no_row_changes(bench: Bench) -> None:
+    request = _request(bench)
+    (action,), name = request.actions, request.table[-1]
+    before, data = bench.rows(name), [file.file_path for file in bench.files(name)]
+    assert len(action.inputs) == 2
+    result = bench.run(request)
+    assert (result.done, result.commits, result.conflicts) == (True, 1, 0)
+    (merged,) = _deletes(bench, name)
+    assert f"/layout-{result.attempts[0]}/" in merged
+    assert bench.rows(name) == before and sum(before.values()) == 160
+    assert [file.file_path for file in bench.files(name)] == data
+    head = bench.table(name).currentSnapshot()
+    assert dict(head.summary())["layout.action-ids"] == "a01"
+    (outcome,) = bench.ledger.outcomes()
+    assert (outcome.files_in, outcome.files_out, outcome.rows) == (2, 1, 40)
+    assert bench.leftovers(name) == []
+    assert bench.ledger.open_intents(request.table_uuid) == ()
+    again = bench.run(request)
+    assert (again.commits, again.done) == (0, True)
+
+
+def test_an_append_within_the_commit_loop_is_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    honest, calls = commit.Guard.validate, []
+
+    def validate(guard: commit.Guard, snapshots: Any) -> bool | None:
+        calls.append(honest(guard, snapshots))
+        if len(calls) == 1:
+            bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1000, 'theirs')")
+        return calls[-1]
+
+    monkeypatch.setattr(commit.Guard, "validate", validate)
+    before = bench.rows(name)
+    result = bench.run(request)
+    assert calls == [True, True]
+    assert (result.commits, result.conflicts) == (1, 0)
+    assert sum((bench.rows(name) - before).values()) == 1
+    assert len(_deletes(bench, name)) == 1
+
+
+def test_a_delete_that_comes_between_stays(bench: Bench) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    delete = f"DELETE FROM {bench.full(name)} WHERE id = 55"
+    result = bench.run(request, _once("commit", lambda: bench.sql(delete)))
+    assert (result.commits, result.conflicts) == (1, 0)
+    assert sum(bench.rows(name).values()) == 159
+    assert len(_deletes(bench, name)) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))", "replaced"),
+        ("rewrite_position_delete_files(table => '{t}', options => map('rewrite-all', 'true'))",
+         ""),
+    ],
+)  # fmt: skip
+def test_another_rewrite_of_the_files_wins(bench: Bench, call: str, why: str) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    before = bench.rows(name)
+    theirs = f"CALL {bench.config.name}.system.{call.format(t=f'jobs.{name}')}"
+    result = bench.run(request, _once("commit", lambda: bench.sql(theirs)))
+    assert (result.commits, result.conflicts) == (0, 1)
+    assert result.actions[0].state is Validity.LOST
+    conflict = next(event.text for event in bench.events if event.phase == "conflict")
+    assert why in conflict
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+
+
+def test_a_file_to_which_a_removed_delete_applies_from_now_on_is_a_conflict(bench: Bench) -> None:
+    """Another writer gives a file that was added after the deletes a lower sequence number."""
+    request = _request(bench)
+    name = request.table[-1]
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1000, 'later')")
+    request = replace(request, base_snapshot_id=bench.table(name).currentSnapshot().snapshotId())
+    (later,) = [f.file_path for f in bench.files(name) if f.record_count == 1]
+
+    def lowered() -> None:
+        table, core = bench.table(name), bench.spark._jvm.org.apache.iceberg
+        tasks = iceberg.each(table.newScan().planFiles())
+        (file,) = [one.file() for one in tasks if str(one.file().location()) == later]
+        shutil.copy(_on_disk(later), _on_disk(f"{later}.moved"))
+        moved = core.DataFiles.builder(table.spec()).copy(file).withPath(f"{later}.moved").build()
+        rewrite = table.newRewrite().dataSequenceNumber(1)
+        rewrite.deleteFile(file).addFile(moved).commit()
+
+    result = bench.run(request, _once("commit", lowered))
+    conflict = next(event.text for event in bench.events if event.phase == "conflict")
+    assert "added 1 files to which its deletes apply" in conflict
+    assert sum(bench.rows(name).values()) == 161
+    assert result.done and result.conflicts == 1  # the second attempt covers that file too
+
+
+def _on_disk(location: str) -> str:
+    return "/" + location.removeprefix("file:").lstrip("/")
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_crash_is_settled(bench: Bench, monkeypatch: pytest.MonkeyPatch, arrived: bool) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    before, send, writer = bench.rows(name), commit.send, _dead_writer()
+
+    def lost(*arguments: Any) -> commit.Sent:
+        if arrived:
+            send(*arguments)
+        return commit.Unknown("connection lost", lost=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "send", lost)
+        patch.setattr(processes, "own_identity", lambda jvm: writer)
+        with pytest.raises(UnknownCommitError):
+            bench.run(request)
+    settled = execute.resume(
+        bench.config, request.table, bench.spark, bench.ledger, bench.lease, bench.events.append
+    )
+    assert settled == 1
+    (outcome,) = bench.ledger.outcomes()
+    counts = (outcome.state, outcome.files_in, outcome.files_out, outcome.rows)
+    assert counts == (("committed", 2, 1, 40) if arrived else ("failed", 0, 0, 0))
+    assert bench.rows(name) == before
+    assert bench.leftovers(name) == []
+    result = bench.run(request)
+    assert (result.done, result.commits) == (True, 1 - arrived)
+    assert bench.rows(name) == before
+
+
+def test_a_commit_whose_snapshot_expired_is_found_by_its_files(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(bench)
+    name = request.table[-1]
+    intents: list[Intent] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.ledger, "record_intent", intents.append)
+        bench.run(request)
+    ours = bench.table(name).currentSnapshot().snapshotId()
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1000, 'later')")
+    table = bench.table(name)
+    head = table.currentSnapshot().snapshotId()
+    table.expireSnapshots().expireOlderThan(1 << 60).retainLast(1).commit()
+    live = LiveTable(bench.spark, bench.full(name), bench.table(name))
+    assert [int(s.snapshotId()) for s in iceberg.each(live.table.snapshots())] == [head]
+    found = history.search(live, next(intent for intent in intents if intent.batch == 1))
+    assert found == history.Committed(ours)
+
+
+def test_a_request_that_loses_the_race_is_sent_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg's own loop gives up at once; ours sends a new commit with the same content."""
+    request = _request(bench, f"{PROPERTIES}, 'commit.retry.num-retries'='0'")
+    name = request.table[-1]
+    honest, slipped = commit.Guard.validate, []
+
+    def validate(guard: commit.Guard, snapshots: Any) -> bool | None:
+        verdict = honest(guard, snapshots)
+        if not slipped:
+            slipped.append(bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1000, 'theirs')"))
+        return verdict
+
+    before = bench.rows(name)
+    monkeypatch.setattr(commit.Guard, "validate", validate)
+    monkeypatch.setattr(commit, "RESEND_SECONDS", 0.0)
+    result = bench.run(request)
+    assert (result.commits, result.conflicts) == (1, 0)
+    assert sum((bench.rows(name) - before).values()) == 1
+    assert len(_deletes(bench, name)) == 1
