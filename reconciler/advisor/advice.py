@@ -76,6 +76,8 @@ class Settings:
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
     open_bytes: cost of opening a file, in bytes read.
+    most_bytes, most_cpu_seconds: the largest action that the tightest budget can ever admit, None
+    without a limit.
     debt_share: limit of the debt of reclustering, as a share of a year's reading (Eq. 2's
     cost_limit).
     retention_ms: rows' remaining life from now, None where unlimited.
@@ -102,6 +104,8 @@ class Settings:
     rho: Rho = PRIOR_RHO
     open_bytes: int = OPEN_BYTES
     throughput: Throughput = PRIOR_THROUGHPUT
+    most_bytes: int | None = None
+    most_cpu_seconds: float | None = None
     debt: Debt = NO_DEBT
     debt_share: float = 0.02
     objectives: Objectives = NO_OBJECTIVES

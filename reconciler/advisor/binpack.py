@@ -25,6 +25,7 @@ from reconciler.advisor.recluster import allowed, wanted_columns
 from reconciler.advisor.simulate.stored import stored_columns, written_share
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite, merged_whole
 from reconciler.advisor.situation import Situation
+from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.plan.grouping import Grouping, arrival_order, output_file_of, places
@@ -54,13 +55,17 @@ def bin_pack_candidates(
     for decision in decisions:
         if not decision.rewrite:
             continue
-        candidate, why_not = _best(situation, decision.files, ordering, forced, spent)
-        if why_not is None:
-            found.append((candidate, decision.reason))
-            spent += candidate.cost
-        else:
-            title = f"bin-pack {len(decision.files)} files"
-            turned.append(rejected(situation, title, *why_not, decision.files, candidate))
+        lead = [column.field_id for column in ordering.key]
+        parts = slices(situation, decision.files, lead, min(2, len(decision.files)))
+        turned += oversized(situation, decision.files, parts, "bin-pack")
+        for part in parts:
+            candidate, why_not = _best(situation, np.sort(part), ordering, forced, spent)
+            if why_not is None:
+                found.append((candidate, decision.reason))
+                spent += candidate.cost
+            else:
+                title = f"bin-pack {len(part)} files"
+                turned.append(rejected(situation, title, *why_not, part, candidate))
     turned += _left_alone(situation, [d for d in decisions if not d.rewrite])
     return found, turned
 

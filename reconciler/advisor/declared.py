@@ -6,12 +6,15 @@ sets were sorted together, output files could span the range between them.
 
 from __future__ import annotations
 
+import numpy as np
+
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge import Candidate, plan_rewrite, readings_of, rejected, simulate, weigh
 from reconciler.advisor.recluster import FULL_ROWS, allowed, is_quiet, wanted_columns
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
+from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.grouping import output_files
@@ -40,7 +43,12 @@ def declared_candidates(
                 reason = reasons.NOT_REWRITABLE
                 turned.append(rejected(situation, title, reason, "", decision.files))
         else:
-            found.append((declared_what_if(situation, rows, settings.ordering), decision.reason))
+            lead = [column.field_id for column in settings.ordering.key]
+            parts = slices(situation, rows, lead, MIN_FILES)
+            turned += oversized(situation, rows, parts, title)
+            for part in parts:
+                made = declared_what_if(situation, np.sort(part), settings.ordering)
+                found.append((made, decision.reason))
     return found, turned
 
 

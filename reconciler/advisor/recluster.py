@@ -29,6 +29,7 @@ from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
+from reconciler.advisor.slices import oversized, slices
 from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
@@ -47,7 +48,8 @@ SERVED = 1.25
 QUICK_ROWS, FULL_ROWS = 4_096, 32_768
 FINALISTS = 2
 MAX_PARTITIONS = 48
-"""Maximum partitions judged once an action was found; the next plan judges the others."""
+"""Maximum partitions, or slices of them, that are judged once an action was found; the next plan
+judges the others."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,19 @@ def recluster(situation: Situation) -> Proposals:
     candidates: list[Candidate] = []
     turned: list[Rejected] = []
     spent = 0.0
-    for count, rows in enumerate(_partitions(situation, chosen.chosen, saving)):
+    parts = [
+        part
+        for rows in _partitions(situation, chosen.chosen, saving)
+        for part in slices(situation, rows)
+    ]
+    for count, rows in enumerate(parts):
         if candidates and count >= MAX_PARTITIONS:
             break
         found, refused = _partition(situation, rows, saving, spent)
         candidates += found
         spent += sum(candidate.cost for candidate in found)
         turned += refused
+    turned += oversized(situation, chosen.chosen, parts, "recluster")
     turned += _left_out(situation, chosen, saving)
     if not candidates:
         turned = _nothing_to_gain(situation, turned)

@@ -5,6 +5,7 @@ Pure: the caller has done the reading. Errors name the field of the policy that 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.advisor.advice import AGGRESSIVENESS, Debt, Objectives, Settings
@@ -70,6 +71,8 @@ def settings_for(
         now_ms=now_ms,
         rho=rho,
         throughput=throughput(history.entries),
+        most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
+        most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),
         debt=debt(history, rho),
         written=written_layouts(history.entries),
         objectives=_objectives(spec),
@@ -141,6 +144,11 @@ def budgets_of(spec: PolicySpec) -> tuple[Budget, ...]:
         )
         for budget in spec.budgets
     )
+
+
+def _tightest(limits: Iterable[int | None]) -> int | None:
+    """Return the least limit; a budget of 0 closes its window, and says nothing about size."""
+    return min((limit for limit in limits if limit), default=None)
 
 
 def done_actions(observation: Observation) -> frozenset[tuple[str, str]]:

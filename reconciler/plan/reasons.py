@@ -30,6 +30,7 @@ DRIFT_WAITS = "DriftWaits"
 NOT_REWRITABLE = "NotRewritable"
 ALREADY_CHOSEN = "InputsAlreadyChosen"
 SAME_AGAIN = "SameAgain"
+LARGER_THAN_BUDGET = "LargerThanBudget"
 
 SENTENCES = {
     NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
@@ -50,6 +51,7 @@ SENTENCES = {
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
     NOT_REWRITABLE: "holds equality deletes, encryption, a type or a format not rewritten yet",
     SAME_AGAIN: "its files were written by this very rewrite: again, it would write the same",
+    LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
 }
 

@@ -266,6 +266,21 @@ def test_explain_reads_a_query_and_shows_its_values_only_when_asked(cli, scatter
         assert says in err and "do: " in err
 
 
+def test_a_table_larger_than_its_budget_is_planned_in_slices(cli, scattered, tmp_path):
+    assert cli("workload", "import", write_log(tmp_path / "q.jsonl", scattered))[0] == 0
+    most = max(task.file.file_size_in_bytes for task in scattered.scan().plan_files()) * 3
+    day = {"per": "24h", "maxRewriteBytes": str(most)}
+    night = {"schedule": "0 0 * * *", "duration": "6h", "maxRewriteBytes": "0"}
+    wide = {"per": "720h", "maxRewriteBytes": "1Ti"}
+    budgets = [{"name": f"b{n}", **limit} for n, limit in enumerate((day, night, wide))]
+    documents = ("-f", policy_file(tmp_path / "p.yaml", scattered, budgets=budgets))
+    code, body, err = cli("plan", name_of(scattered), *documents, "-o", "json")
+    assert code == 0, err
+    plan = json.loads(body)
+    sizes = [action["predicted"]["bytesIn"] for action in plan["actions"]]
+    assert len(sizes) == 3 and max(sizes) <= most < sum(sizes)
+
+
 def test_explain_prints_one_document_of_the_file_the_query_and_the_recorded_shapes(
     cli, scattered, tmp_path
 ):
