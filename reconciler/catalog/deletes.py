@@ -177,7 +177,6 @@ def _totals(deletes: DeleteFiles, vector: Array) -> DeleteLoad:
         vectors=int(vector.sum()),
         vector_rows=int(entries.records[vector].sum()),
         equality_files=int(equality.sum()),
-        equality_rows=int(entries.records[equality].sum()),
         bytes=int(_delete_bytes(deletes).sum()),
         paths=frozenset(entries.path),
     )

@@ -17,7 +17,6 @@ from reconciler.table.schema import (
     PartitionField,
     PartitionSpec,
     Schema,
-    SortColumn,
     names_alike,
 )
 
@@ -88,17 +87,11 @@ def specs_of(metadata: Any) -> dict[int, PartitionSpec]:
     }
 
 
-def sort_order_of(metadata: Any, schema: Schema) -> tuple[tuple[SortColumn, ...], str]:
-    """Return the default sort order: identity columns up to the first transform, and the whole as
-    text."""
+def sort_order_text(metadata: Any, schema: Schema) -> str:
+    """Return the default sort order as people write it, "" when unsorted."""
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)
     fields = order.fields if order is not None else []
-    columns: list[SortColumn] = []
-    for field in fields:
-        if str(field.transform) != "identity":
-            break
-        columns.append(SortColumn(field.source_id, field.direction.name.lower()))
-    return tuple(columns), ", ".join(_sort_text(field, schema) for field in fields)
+    return ", ".join(_sort_text(field, schema) for field in fields)
 
 
 def sort_terms_of(metadata: Any) -> tuple[str, ...]:
@@ -155,7 +148,6 @@ def _snapshot(snapshot: Any) -> SnapshotInfo:
     summary = snapshot.summary
     return SnapshotInfo(
         snapshot_id=snapshot.snapshot_id,
-        parent_id=snapshot.parent_snapshot_id,
         sequence_number=int(snapshot.sequence_number or 0),
         timestamp_ms=int(snapshot.timestamp_ms),
         operation=summary.operation.value if summary is not None else "",

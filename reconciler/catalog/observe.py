@@ -20,7 +20,7 @@ from reconciler.catalog.metadata import (
     ancestry_of,
     refs_of,
     schema_of,
-    sort_order_of,
+    sort_order_text,
     sort_terms_of,
     specs_of,
 )
@@ -118,7 +118,6 @@ def observe_loaded(
     since = (int(time.time() * 1000) if now_ms is None else now_ms) - recent_ms
     writes = recent_writes(reader, ancestry, specs, since)
     reader.tidy()
-    order, order_text = sort_order_of(metadata, schema)
     snapshot = ancestry[0] if ancestry else None
     return Observation(
         catalog=catalog,
@@ -132,8 +131,7 @@ def observe_loaded(
         snapshot_ms=snapshot.timestamp_ms if snapshot else int(metadata.last_updated_ms),
         sequence_number=int(getattr(metadata, "last_sequence_number", 0) or 0),
         sort_order_id=metadata.default_sort_order_id,
-        sort_order=order,
-        sort_order_text=order_text,
+        sort_order_text=sort_order_text(metadata, schema),
         sort_terms=sort_terms_of(metadata),
         refs=refs_of(metadata),
         ancestry=ancestry,

@@ -30,7 +30,6 @@ from reconciler.table.schema import SortColumn
 
 MIB = 1 << 20
 TARGET_PROPERTY = "write.target-file-size-bytes"
-ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
 
 UNSORTED_SHARE = 0.25
 """Unsorted data is merged with its key neighbours if it is at least this share of both."""
@@ -51,9 +50,7 @@ HILBERT_SLACK = 2.0
 class Decision:
     """Files of one (spec, partition) to rewrite together, or to leave alone, with the reason.
 
-    files: rows of the file table, ascending. rewrite: False for a refusal. depth, depth_after: mean
-    depth of these files in the deciding key, before and predicted; 0 for sizes and refusals without
-    a measure.
+    files: rows of the file table, ascending. rewrite: False for a refusal.
     """
 
     spec_id: int
@@ -61,12 +58,10 @@ class Decision:
     files: Int64
     rewrite: bool
     reason: str
-    depth: float = 0.0
-    depth_after: float = 0.0
 
 
-Found = tuple[Int64, bool, str, float, float]
-"""files, rewrite, reason, depth, depth after."""
+Found = tuple[Int64, bool, str]
+"""files, rewrite, reason."""
 
 
 def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
@@ -86,18 +81,6 @@ def auto_target_bytes(table: FileTable, properties: Mapping[str, str]) -> int:
 def declared_target_bytes(properties: Mapping[str, str]) -> int:
     """Return the table's own target, 0 if it has none that is valid."""
     return _positive(properties.get(TARGET_PROPERTY))
-
-
-def auto_row_group_bytes(table: FileTable, properties: Mapping[str, str], target_bytes: int) -> int:
-    """Return the row-group size for Auto: the table's property, else PTO Algorithm 4.
-
-    RGS = min(128 MiB, TFS / 4, max(8 MiB, bytes of 100,000 rows)).
-    """
-    declared = _positive(properties.get(ROW_GROUP_PROPERTY))
-    if declared:
-        return declared
-    row_bytes = table.total_bytes / max(table.total_records, 1)
-    return min(128 * MIB, target_bytes // 4, max(8 * MIB, int(100_000 * row_bytes)))
 
 
 def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -> list[Decision]:
@@ -200,7 +183,7 @@ def _judgeable(
     if not len(unknown):
         return members[known], []
     why = f"no bounds of {table.schema.name_of(key[0].field_id)}, which a rewrite need not give"
-    return members[known], [(unknown, False, why, 0.0, 0.0)]
+    return members[known], [(unknown, False, why)]
 
 
 def _merged(found: list[Found]) -> list[Found]:
@@ -210,7 +193,7 @@ def _merged(found: list[Found]) -> list[Found]:
         if not one[1]:
             refused.setdefault(one[2], []).append(one)
     joined = [
-        (np.unique(np.concatenate([o[0] for o in same])), False, why, max(o[3] for o in same), 0.0)
+        (np.unique(np.concatenate([o[0] for o in same])), False, why)
         for why, same in refused.items()
     ]
     return [one for one in found if one[1]] + joined
@@ -299,10 +282,10 @@ def _tiers(
     share = float(table.bytes[rest].sum()) / max(float(size.sum()), 1.0)
     depth = _unit_depth(table, component)
     if depth - 1.0 < MIN_GAIN * depth:
-        return [(files, False, f"a gain under {MIN_GAIN:.0%} in depth", depth, depth)]
+        return [(files, False, f"a gain under {MIN_GAIN:.0%} in depth")]
     if share >= UNSORTED_SHARE:
         reason = f"depth {depth:.1f} in {len(files)} overlapping files"
-        return [(files, True, reason, depth, 1.0)]
+        return [(files, True, reason)]
     if len(rest) >= min_input_files:
         lower = [
             one
@@ -311,7 +294,7 @@ def _tiers(
         ]
         if any(one[1] for one in lower):
             return lower
-    return [(rest, False, _too_little(min_input_files), depth, depth)]
+    return [(rest, False, _too_little(min_input_files))]
 
 
 def _too_little(min_input_files: int) -> str:
@@ -357,7 +340,7 @@ def _curve_drift(
     if known.all():
         return drifted
     why = "no bounds of some key column, so its place on the curve is not known"
-    return [(files[~known], False, why, 0.0, 0.0), *drifted]
+    return [(files[~known], False, why), *drifted]
 
 
 def _hilbert_drift(
@@ -383,12 +366,12 @@ def _hilbert_drift(
     share = float(table.bytes[wide].sum()) / max(float(table.bytes[files].sum()), 1.0)
     if share >= UNSORTED_SHARE:
         reason = f"depth {depth:.1f}, a Hilbert curve of {count} files has about {limit:.1f}"
-        return [(files, True, reason, depth, limit)]
+        return [(files, True, reason)]
     if min_input_files <= len(wide) < count:
         below = _hilbert_drift(table, ranges, wide, min_input_files)
         if below:
             return below
-    return [(wide, False, _too_little(min_input_files), depth, depth)]
+    return [(wide, False, _too_little(min_input_files))]
 
 
 def _spread_depth(table: FileTable, ranges: Ranges, files: Int64) -> float:

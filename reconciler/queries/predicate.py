@@ -17,8 +17,6 @@ from reconciler.table.values import Scalar, show
 Literal = Scalar | tuple[Scalar, ...]
 """The value of a slot: a scalar, or for In a tuple of distinct scalars."""
 
-COMPARISONS = ("<", "<=", "=", "!=", ">", ">=")
-
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -30,7 +28,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """ref op slot; op is one of COMPARISONS. NULL and NaN never match, except NaN under "!="."""
+    """ref op slot; op is one of < <= = != > >=. NULL and NaN never match, except NaN under "!="."""
 
     ref: Ref
     op: str

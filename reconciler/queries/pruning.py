@@ -122,23 +122,6 @@ def prune(
     )
 
 
-def inside(
-    batch: ShapeBatch, table: FileTable, literals: Sequence[SlotLiterals] | None = None
-) -> Bool:
-    """Return bool[queries, files]: every row of the file matches, so a rewrite would gain
-    nothing."""
-    if batch.full_scan:
-        return np.ones((len(batch), len(table)), dtype=np.bool_)
-    return contained(
-        simplify(batch.predicate, table.schema),
-        batch.literals if literals is None else literals,
-        table.columns,
-        table.records,
-        schema=table.schema,
-        queries=len(batch),
-    )
-
-
 def may_match(
     predicate: Predicate,
     literals: Sequence[SlotLiterals],

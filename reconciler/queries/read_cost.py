@@ -41,7 +41,6 @@ class Rho:
 
     value: float = 4.0
     label: str = "model"
-    measurements: int = 0
 
 
 PRIOR_RHO = Rho()
@@ -53,7 +52,7 @@ def rho_from(measured: Sequence[float]) -> Rho:
     if not usable:
         return PRIOR_RHO
     logs = np.log(np.array([PRIOR_RHO.value, *usable]))
-    return Rho(float(np.exp(logs.mean())), "measured", len(usable))
+    return Rho(float(np.exp(logs.mean())), "measured")
 
 
 @dataclass(frozen=True, slots=True)

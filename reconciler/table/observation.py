@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.table.filetable import FileTable, Partition
-from reconciler.table.schema import Schema, SortColumn
+from reconciler.table.schema import Schema
 
 PLAN_ID = "layout.plan-id"
 ACTION_IDS = "layout.action-ids"
@@ -23,7 +23,6 @@ class SnapshotInfo:
     """One snapshot. operation: append | overwrite | replace | delete, "" if missing."""
 
     snapshot_id: int
-    parent_id: int | None
     sequence_number: int
     timestamp_ms: int
     operation: str
@@ -65,7 +64,6 @@ class DeleteLoad:
     vectors: int = 0
     vector_rows: int = 0
     equality_files: int = 0
-    equality_rows: int = 0
     bytes: int = 0
     paths: frozenset[str] = frozenset()
 
@@ -79,9 +77,8 @@ class Observation:
     """One table at one snapshot.
 
     identifier: levels, the last one is the table's name. snapshot_id is None for an empty table.
-    sort_order: identity columns of the default sort order up to the first transform;
-    sort_order_text: the whole order as people write it, "" when unsorted; sort_terms: the whole
-    order in canonical form (actions.sort_term).
+    sort_order_text: the default sort order as people write it, "" when unsorted; sort_terms: the
+    same in canonical form (actions.sort_term).
     ancestry: the retained snapshots from the head back, newest first.
     other_snapshots: retained snapshots outside the ancestry (branches, staged commits).
     manifests: live manifests; manifests_read of them were decoded now, the others came from the
@@ -99,7 +96,6 @@ class Observation:
     snapshot_ms: int
     sequence_number: int
     sort_order_id: int
-    sort_order: tuple[SortColumn, ...]
     sort_order_text: str
     refs: tuple[RefInfo, ...]
     ancestry: tuple[SnapshotInfo, ...]

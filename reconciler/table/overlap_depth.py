@@ -105,12 +105,6 @@ def rank_columns(table: FileTable) -> list[ColumnDepth]:
     return sorted(lines, key=lambda line: (not line.judged, line.mean, line.name))
 
 
-def column_depth(column: ColumnBounds, rows: Int64) -> Depth:
-    """Return the depth over the files with bounds. rows: the weights, int64[files]."""
-    ranges = value_ranges(column)
-    return depth_of(ranges, ranges.known, rows)
-
-
 def depth_of(ranges: Ranges, chosen: Bool | Int64, rows: Int64) -> Depth:
     """Return the depth among the chosen files (a mask or row indexes)."""
     return sweep(elementary(ranges.first[chosen], ranges.last[chosen], ranges.place), rows[chosen])

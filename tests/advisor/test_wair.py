@@ -1,4 +1,4 @@
-"""WAIR's parts, one by one: boundary files, utilization, the cut, the window, signatures."""
+"""WAIR's parts, one by one: utilization, the cut, the window, signatures."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.wair.boundary import boundary_files, greedy_boundaries
 from reconciler.advisor.wair.cut import allowance_credit, cut, spending_limit
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
-from reconciler.advisor.wair.utilization import file_savings, utilization
-from reconciler.queries.read_cost import table_view
+from reconciler.advisor.wair.utilization import file_savings
+from reconciler.queries.read_cost import exposures, projected_bytes, table_view
 from reconciler.queries.row_filter import matches
 from tests.advisor.worlds import (
     DAY,
-    KEY,
     PART,
     SCHEMA,
     arrived,
@@ -31,24 +29,6 @@ def _single(column: int, low: int, high: int):
     return demand
 
 
-def test_files_wholly_inside_or_outside_a_range_are_no_boundary_files():
-    table = arrived(np.random.default_rng(0), rows=1_000, rows_per_file=100, jitter=1)
-    boundary = boundary_files(table.file_table(), _single(KEY, 150, 449))
-    assert np.flatnonzero(boundary[0]).tolist() == [1, 4]
-
-
-def test_algorithm_1_takes_files_over_each_end_once_and_skips_degenerate_ones():
-    table = arrived(np.random.default_rng(0), rows=1_000, rows_per_file=100, jitter=1)
-    column = table.file_table().columns[KEY]
-    left, right = greedy_boundaries(column, 150, 449)
-    assert (left.tolist(), right.tolist()) == ([1], [4])
-    left, right = greedy_boundaries(column, 150, 160)
-    assert (left.tolist(), right.tolist()) == ([1], [])
-    flat = column.take(np.array([3]))
-    flat.upper[:] = flat.lower
-    assert [len(side) for side in greedy_boundaries(flat, 300, 300)] == [0, 0]
-
-
 def test_utilization_is_the_share_of_rows_that_a_query_needs_of_what_it_reads():
     random = np.random.default_rng(1)
     table = arrived(random, rows=2_000, rows_per_file=500)
@@ -56,7 +36,8 @@ def test_utilization_is_the_share_of_rows_that_a_query_needs_of_what_it_reads():
     demand = _single(PART, 10_000, 30_000)
     rows = matches(demand.predicate, demand.literals, table.values, {})[0]
     exact = [float(rows[file.rows].mean()) for file in table.files]
-    assert utilization(view, demand)[0].tolist() == pytest.approx(exact, abs=0.01)
+    ((_, read, used),) = exposures(view, demand, projected_bytes(view.files, demand.projection))
+    assert (used / read)[0].tolist() == pytest.approx(exact, abs=0.01)
 
 
 def test_savings_sum_what_was_read_in_vain_over_the_expected_executions():

@@ -77,7 +77,7 @@ def lineitem(files: int = 1184, partitions: int = 36) -> Observation:
         },
         column_sizes={1: zeros + 100, 4: zeros + 900},
     )
-    snapshot = SnapshotInfo(7312000000000000984, None, 9, NOW_MS - 360_000, "append", {})
+    snapshot = SnapshotInfo(7312000000000000984, 9, NOW_MS - 360_000, "append", {})
     return Observation(
         catalog="warehouse",
         identifier=("sales", "lineitem"),
@@ -90,7 +90,6 @@ def lineitem(files: int = 1184, partitions: int = 36) -> Observation:
         snapshot_ms=snapshot.timestamp_ms,
         sequence_number=9,
         sort_order_id=0,
-        sort_order=(),
         sort_order_text="",
         refs=(),
         ancestry=(snapshot,),

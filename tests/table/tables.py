@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from reconciler.table.filetable import ColumnBounds, FileTable
+from reconciler.table.filetable import ColumnBounds, FileTable, Int64
+from reconciler.table.overlap_depth import Depth, depth_of, value_ranges
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Kind
 
@@ -110,3 +111,9 @@ def single_column(bounds: Sequence[tuple[int, int]], rows: int = 10) -> FileTabl
     """Files of equal size whose one column has the given bounds."""
     files = [File(tuple((v,) for v in np.linspace(a, b, rows).astype(int))) for a, b in bounds]
     return table_of(files, ("long",))
+
+
+def column_depth(column: ColumnBounds, rows: Int64) -> Depth:
+    """Return the depth over the files with bounds. rows: the weights, int64[files]."""
+    ranges = value_ranges(column)
+    return depth_of(ranges, ranges.known, rows)

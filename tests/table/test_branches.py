@@ -16,7 +16,7 @@ SEEN = lineitem(2, 1)
 
 
 def _snapshot(number: int, **summary: str) -> SnapshotInfo:
-    return SnapshotInfo(number, None, number, number, "append", summary)
+    return SnapshotInfo(number, number, number, "append", summary)
 
 
 HISTORY = (_snapshot(3), _snapshot(2, **{"published-wap-id": "q1"}), _snapshot(1))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.table.overlap_depth import column_depth, rank_columns
+from reconciler.table.overlap_depth import rank_columns
 from reconciler.table.schema import Field, Schema
-from tests.table.tables import File, single_column, table_of
+from tests.table.tables import File, column_depth, single_column, table_of
 
 RANGE = st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda p: (p[0], p[0] + p[1]))
 

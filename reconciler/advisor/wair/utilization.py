@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.queries.read_cost import (
     Demand,
     ShapeReading,
     TableView,
-    exposures,
-    projected_bytes,
     read_shape,
 )
 from reconciler.table.filetable import Float64
@@ -38,14 +35,3 @@ def file_savings(view: TableView, demands: Sequence[Demand]) -> FileSavings:
     readings = tuple(read_shape(view, demand) for demand in demands)
     by_shape = np.stack([reading.saving for reading in readings] or [np.zeros(len(view.files))])
     return FileSavings(by_shape.sum(axis=0), by_shape, readings)
-
-
-def utilization(view: TableView, demand: Demand) -> npt.NDArray[np.float32]:
-    """Return u per query and file, float32[queries, files]; NaN if the query does not read the
-    file."""
-    size = projected_bytes(view.files, demand.projection)
-    blocks = []
-    for _, share, used in exposures(view, demand, size):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            blocks.append(np.where(share > 0, used / share, np.float32("nan")))
-    return np.concatenate(blocks).astype(np.float32)
