@@ -28,7 +28,7 @@ from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_mask
-from reconciler.plan.grouping import Grouping, arrival_order, output_file_of, places
+from reconciler.plan.grouping import Grouping, arrivals, output_file_of
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.queries.read_cost import TableView, read_shape
 from reconciler.table.filetable import Bool, Int64
@@ -127,12 +127,11 @@ def _veto(
 def _merged(situation: Situation, rows: Int64) -> Candidate:
     """Concatenate whole files in order of arrival."""
     rewrite = plan_rewrite(situation, rows, ARRIVAL)
-    files = situation.table.take(rows)
-    arrival = places(arrival_order(files.path, files.sequence))
-    order = np.lexsort((arrival, rewrite.chunk_of_file))
+    now = situation.part(rows)
+    order = np.lexsort((arrivals(now.files), rewrite.chunk_of_file))
     starts = np.flatnonzero(np.diff(rewrite.chunk_of_file[order], prepend=-1))
     runs = Grouping(order, starts)
-    view, count, share = _as_merged(situation.view.take(rows), runs, rewrite)
+    view, count, share = _as_merged(now, runs, rewrite)
     readings = tuple(read_shape(view, demand) for demand in situation.demands)
     outcome = Outcome(readings, count, "bound", view, written_share=share)
     return weigh(situation, rows, rewrite, readings_of(situation, rows), outcome)

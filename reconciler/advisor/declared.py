@@ -66,11 +66,11 @@ def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:
     if not situation.demands:
         return None
     columns = sorted({*wanted_columns(situation), *(column.field_id for column in ordering.key)})
-    return build_pool(situation.view.take(rows), columns, FULL_ROWS)
+    return build_pool(situation.part(rows), columns, FULL_ROWS)
 
 
 def _unchanged(situation: Situation, rows: Int64, rewrite: Rewrite) -> Outcome:
     """Assume unchanged reads and files by size alone, because nothing shows the order of rows."""
-    part: TableView = situation.view.take(rows)
+    part: TableView = situation.part(rows)
     count = int(output_files(part.files.live_bytes.sum(), rewrite.target_bytes))
     return Outcome(readings_of(situation, rows), count, "none", part)

@@ -72,14 +72,14 @@ def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     """Return what each shape reads from these files now."""
     if len(rows) == len(situation.table):
         return situation.savings.readings
-    part = situation.view.take(rows)
+    part = situation.part(rows)
     return tuple(read_shape(part, demand) for demand in situation.demands)
 
 
 def plan_rewrite(situation: Situation, rows: Int64, ordering: Ordering) -> Rewrite:
     """Return the rewrite as the execution will run it: the same groups, in key order."""
     settings = situation.settings
-    files = situation.table.take(rows)
+    files = situation.part(rows).files
     groups = ordering.groups(extents(files, ordering.key), target_bytes=settings.target_bytes)
     return Rewrite(
         ordering, settings.target_bytes, situation.stored_row_group, groups.number,
@@ -94,7 +94,7 @@ def simulate(
     keyed = all(c.field_id in pool.columns for c in rewrite.ordering.key) if pool else False
     if pool is not None and keyed:
         return what_if(pool, rewrite, situation.demands)
-    return bound_what_if(situation.table.take(rows), rewrite, situation.demands)
+    return bound_what_if(situation.part(rows).files, rewrite, situation.demands)
 
 
 def weigh(

@@ -143,7 +143,7 @@ def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
     used = [
         predicate_columns(demand.predicate, situation.table.schema) for demand in situation.demands
     ]
-    files = situation.table.take(rows)
+    files = situation.part(rows).files
     columns = sorted(
         column
         for column in {c for shape in used for c in shape}
@@ -199,7 +199,7 @@ def _ranked(
     """Return all candidate keys by what-if, best first; the finalists are judged on the full
     sample.
     """
-    part = situation.view.take(rows)
+    part = situation.part(rows)
     wanted = wanted_columns(situation)
     quick = build_pool(part, wanted, QUICK_ROWS)
     tried = [
@@ -268,7 +268,7 @@ def _key_text(situation: Situation, candidate: Candidate) -> str:
 
 def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Rejected]:
     """Return the boundary files beyond the cut, with their saving relative to their cost."""
-    rest = np.setdiff1d(chosen.order, chosen.chosen)
+    rest = np.sort(chosen.order[len(chosen.chosen) :])
     if not len(rest):
         return []
     total, cost = float(saving[rest].sum()), float(situation.cost[rest].sum())

@@ -53,6 +53,10 @@ class Situation:
     def settings(self) -> Settings:
         return self.given.settings
 
+    def part(self, rows: Int64) -> TableView:
+        """Return the files at `rows` as scans see them."""
+        return self.view.part(rows)
+
     @property
     def life(self) -> float:
         """Share of the horizon for which rows of this table live (retention)."""

@@ -140,7 +140,11 @@ def small_files(
         for files in packed:
             reason = f"{len(files)} files below {SMALL_SHARE:.2f} of the target size"
             decisions.append(Decision(spec_id, partition, np.sort(files), True, reason))
-        rest = np.setdiff1d(small, np.concatenate(packed)) if packed else small
+        left = np.zeros(len(table), dtype=np.bool_)
+        left[small] = True
+        for files in packed:
+            left[files] = False
+        rest = np.flatnonzero(left) if packed else small
         if len(rest) > 1:
             why = _why_not_packed(len(rest), min_input_files)
             decisions.append(Decision(spec_id, partition, rest, False, why))

@@ -57,12 +57,23 @@ class Extents:
 def extents(table: FileTable, key: tuple[SortColumn, ...]) -> Extents:
     """Return the files of a table by the first column of the key; without a key all are equal."""
     column = table.columns.get(key[0].field_id) if key else None
-    arrival = places(arrival_order(table.path, table.sequence))
     if column is None:
-        return unbounded(arrival, table.bytes)
-    ranks = np.unique(np.concatenate((column.lower, column.upper)), return_inverse=True)[1]
-    low, high = np.split(ranks.reshape(-1).astype(np.int64), 2)
-    return Extents(arrival, table.bytes, low, high, column.bounded)
+        return unbounded(arrivals(table), table.bytes)
+    known: dict[int, Extents] = table.derived.setdefault("extents", {})
+    if column.field_id not in known:
+        ranks = np.unique(np.concatenate((column.lower, column.upper)), return_inverse=True)[1]
+        low, high = np.split(ranks.reshape(-1).astype(np.int64), 2)
+        bounded = column.bounded
+        known[column.field_id] = Extents(arrivals(table), table.bytes, low, high, bounded)
+    return known[column.field_id]
+
+
+def arrivals(table: FileTable) -> Int64:
+    """Return the position of each file in order of arrival, computed once per table."""
+    if "arrivals" not in table.derived:
+        table.derived["arrivals"] = places(arrival_order(table.path, table.sequence))
+    found: Int64 = table.derived["arrivals"]
+    return found
 
 
 def unbounded(arrival: Int64, size: Int64) -> Extents:

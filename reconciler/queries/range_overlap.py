@@ -8,7 +8,8 @@ saving.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,124 +29,226 @@ from reconciler.queries.predicate import (
     push_not,
 )
 from reconciler.queries.predicate_batch import SlotLiterals
-from reconciler.table.filetable import ColumnBounds, FileTable, Float64
+from reconciler.table.filetable import Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.values import Kind
 
 Float32 = npt.NDArray[np.float32]
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
-def covered_share(
-    table: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals], queries: int
-) -> Float32:
-    """Return the estimated share of each file's rows that match, float32[queries, files] in [0, 1].
+Index = slice | Int64
+"""Which files: a run of them, or their rows in the file table."""
+
+Shares = Callable[[slice, Index], Float32]
+"""The estimated share of the files' rows that match the queries, float32[queries, files] in [0, 1].
+"""
+
+
+def covered_shares(
+    table: FileTable, predicate: Predicate, literals: Sequence[SlotLiterals]
+) -> Shares:
+    """Return the estimate for any of the queries and files.
 
     What cannot be estimated (no bounds, a transform) counts as 1: no saving is claimed for it.
     """
-    share = _share(push_not(predicate), table, literals, queries)
-    np.minimum(share, np.float32(1.0), out=share)
-    return np.maximum(share, np.float32(0.0), out=share)
+    return _compiled(push_not(predicate), table, literals)
 
 
-def _share(
-    node: Predicate, table: FileTable, literals: Sequence[SlotLiterals], queries: int
-) -> Float32:
+def _compiled(node: Predicate, table: FileTable, literals: Sequence[SlotLiterals]) -> Shares:
     if isinstance(node, And):
-        return _conjunction(node, table, literals, queries)
+        return _conjunction(node, table, literals)
     if isinstance(node, Or):
-        total = np.zeros((queries, len(table)), dtype=np.float32)
-        for child in node.children:
-            total += _share(child, table, literals, queries)
-        return np.minimum(total, 1.0, out=total)
+        return _disjunction([_compiled(child, table, literals) for child in node.children])
     if isinstance(node, Always):
-        return np.full((queries, len(table)), float(node.value), dtype=np.float32)
+        return _constant(table, float(node.value))
     if isinstance(node, Not):
-        inner = _share(node.child, table, literals, queries)
-        return np.subtract(1.0, inner, out=inner)
-    return _leaf(node, table, literals, queries)
+        inner = _compiled(node.child, table, literals)
+        return lambda queries, files: np.subtract(1.0, inner(queries, files))
+    return _leaf(node, table, literals)
 
 
-def _conjunction(
-    node: And, table: FileTable, literals: Sequence[SlotLiterals], queries: int
-) -> Float32:
+def _disjunction(parts: Sequence[Shares]) -> Shares:
+    def shares(queries: slice, files: Index) -> Float32:
+        total = parts[0](queries, files)
+        for part in parts[1:]:
+            total += part(queries, files)
+        return np.minimum(total, np.float32(1.0), out=total)
+
+    return shares
+
+
+def _constant(table: FileTable, value: float) -> Shares:
+    every = np.full(len(table), value, dtype=np.float32)
+
+    def shares(queries: slice, files: Index) -> Float32:
+        row = every[files]
+        return np.broadcast_to(row, (queries.stop - queries.start, len(row))).copy()
+
+    return shares
+
+
+def _conjunction(node: And, table: FileTable, literals: Sequence[SlotLiterals]) -> Shares:
     """Combine conditions: on one column they intersect as intervals; different columns are
     independent."""
-    by_column: dict[int, list[Predicate]] = defaultdict(list)
-    other: list[Predicate] = []
+    by_column: dict[int, list[Shares]] = defaultdict(list)
+    other: list[Shares] = []
     for child in node.children:
+        compiled = _compiled(child, table, literals)
         if isinstance(child, Comparison):
-            by_column[child.ref.field_id].append(child)
+            by_column[child.ref.field_id].append(compiled)
         else:
-            other.append(child)
-    product: Float32 | None = None
-    for members in by_column.values():
-        joint = _share(members[0], table, literals, queries)
-        for member in members[1:]:
-            joint += _share(member, table, literals, queries)
-        if len(members) > 1:
-            joint -= np.float32(len(members) - 1)
-            np.maximum(joint, 0.0, out=joint)
-        product = joint if product is None else np.multiply(product, joint, out=product)
-    for child in other:
-        share = _share(child, table, literals, queries)
-        product = share if product is None else np.multiply(product, share, out=product)
-    if product is None:
-        return np.ones((queries, len(table)), dtype=np.float32)
-    return product
+            other.append(compiled)
+    factors = [*map(_intersection, by_column.values()), *other]
+    if not factors:
+        return _constant(table, 1.0)
+
+    def shares(queries: slice, files: Index) -> Float32:
+        product = factors[0](queries, files)
+        for factor in factors[1:]:
+            product *= factor(queries, files)
+        return product
+
+    return shares
+
+
+def _intersection(parts: Sequence[Shares]) -> Shares:
+    """Return the joint share of conditions on one column."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def shares(queries: slice, files: Index) -> Float32:
+        joint = parts[0](queries, files)
+        for part in parts[1:]:
+            joint += part(queries, files)
+        joint -= np.float32(len(parts) - 1)
+        return np.maximum(joint, np.float32(0.0), out=joint)
+
+    return shares
 
 
 def _leaf(
     leaf: Comparison | In | StartsWith | IsNull | IsNaN,
     table: FileTable,
     literals: Sequence[SlotLiterals],
-    queries: int,
-) -> Float32:
-    shape = (queries, len(table))
+) -> Shares:
     column = table.columns.get(leaf.ref.field_id)
     if column is None or leaf.ref.transform != "identity":
-        return np.ones(shape, dtype=np.float32)
+        return _constant(table, 1.0)
     records = np.maximum(table.records, 1)
-    if isinstance(leaf, IsNull):
-        nulls = np.where(column.nulls >= 0, column.nulls / records, 1.0)
-        return np.broadcast_to(nulls.astype(np.float32), shape).copy()
-    if isinstance(leaf, IsNaN):
-        nans = np.where(column.nans >= 0, column.nans / records, 1.0)
-        return np.broadcast_to(nans.astype(np.float32), shape).copy()
-    scale = Scale(column)
+    if isinstance(leaf, (IsNull, IsNaN)):
+        counts = column.nulls if isinstance(leaf, IsNull) else column.nans
+        share = np.where(counts >= 0, counts / records, 1.0).astype(np.float32)
+        row = np.minimum(share, np.float32(1.0))[None, :]
+        return lambda queries, files: np.repeat(row[:, files], queries.stop - queries.start, 0)
+    return _corrected(_compared(leaf, _scale_of(table, column), literals), column, records)
+
+
+def _scale_of(table: FileTable, column: ColumnBounds) -> Scale:
+    """Return the column's scale, computed once per table."""
+    scales: dict[int, Scale] = table.derived.setdefault("scales", {})
+    if column.field_id not in scales:
+        scales[column.field_id] = Scale(column)
+    return scales[column.field_id]
+
+
+def _compared(
+    leaf: Comparison | In | StartsWith, scale: Scale, literals: Sequence[SlotLiterals]
+) -> Shares:
+    """Return the share of each file's range."""
     values = literals[leaf.slot]
     if isinstance(leaf, In):
-        share = _in_share(scale, values, shape)
-    elif isinstance(leaf, StartsWith):
-        share = _prefix_share(scale, np.asarray(values))
-    else:
-        share = scale.compare(leaf.op, np.asarray(values))
-    if not column.bounded.all():
-        share[:, ~column.bounded] = 1.0
-    if (column.nulls > 0).any():
-        present = np.where(column.nulls >= 0, 1.0 - column.nulls / records, 1.0)
-        share *= np.clip(present, 0.0, 1.0).astype(np.float32)
-    return share
+        assert isinstance(values, tuple)
+        return _in_shares(scale, values)
+    if isinstance(leaf, StartsWith):
+        prefixes = np.asarray(values)
+        successors = np.array([_successor(bytes(p)) for p in prefixes.tolist()])
+        low, high = scale.points(prefixes), scale.points(successors)
+        return lambda queries, files: _prefix_share(scale.take(files), low[queries], high[queries])
+    op, points = leaf.op, scale.points(np.asarray(values))
+    return lambda queries, files: scale.take(files).compare(op, points[queries])
 
 
-def _in_share(scale: Scale, values: object, shape: tuple[int, int]) -> Float32:
-    share = np.zeros(shape, dtype=np.float32)
-    assert isinstance(values, tuple)
-    for row, members in enumerate(values):
-        if members:
-            share[row] = scale.compare("=", scale.array(members)).sum(axis=0)
-    return np.minimum(share, 1.0, out=share)
+def _in_shares(scale: Scale, values: Sequence[Sequence[Literal]]) -> Shares:
+    members = [scale.points(scale.array(row)) if row else None for row in values]
+
+    def shares(queries: slice, files: Index) -> Float32:
+        mine = scale.take(files)
+        share = np.zeros((queries.stop - queries.start, len(mine)), dtype=np.float32)
+        for row, points in enumerate(members[queries]):
+            if points is not None:
+                share[row] = mine.compare("=", points).sum(axis=0)
+        return np.minimum(share, np.float32(1.0), out=share)
+
+    return shares
 
 
-def _prefix_share(scale: Scale, prefixes: npt.NDArray[np.generic]) -> Float32:
-    successors = np.array([_successor(bytes(p)) for p in prefixes.tolist()])
-    share = scale.compare("<", successors) - scale.compare("<", prefixes)
+def _prefix_share(line: Line, low: Float32, high: Float32) -> Float32:
+    share = line.compare("<", high) - line.compare("<", low)
     return np.maximum(share, np.float32(0.0))
+
+
+def _corrected(shares: Shares, column: ColumnBounds, records: Int64) -> Shares:
+    """Return the shares with files without bounds counted as 1, and NULLs not counted."""
+    unbounded = None if column.bounded.all() else ~column.bounded
+    valued = None
+    if (column.nulls > 0).any():
+        share = np.where(column.nulls >= 0, 1.0 - column.nulls / records, 1.0)
+        valued = np.clip(share, 0.0, 1.0).astype(np.float32)
+    if unbounded is None and valued is None:
+        return shares
+
+    def corrected(queries: slice, files: Index) -> Float32:
+        share = shares(queries, files)
+        if unbounded is not None:
+            share[:, unbounded[files]] = 1.0
+        if valued is not None:
+            share *= valued[files]
+        return share
+
+    return corrected
 
 
 def _successor(prefix: bytes) -> bytes:
     """Return the least byte string above every string that begins with the prefix."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b"\xff" * 16
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Files on the scale of one column, float32[files] and bool[files].
+
+    low, high: the bounds. inverse: of the width. point: the share of one value. step: 1 for
+    integers, else 0. constant: of no width.
+    """
+
+    low: Float32
+    high: Float32
+    inverse: Float32
+    point: Float32
+    step: np.float32
+    constant: Bool
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def compare(self, op: str, points: Float32) -> Float32:
+        """Return the share of each file's range that satisfies `column op point`, float32[points,
+        files]."""
+        point = points[:, None]
+        if op in ("=", "!="):
+            inside = (point >= self.low) & (point <= self.high)
+            share = inside * self.point
+            return share if op == "=" else np.float32(1.0) - share
+        upto = op in ("<=", ">")
+        below = ((point + self.step) if upto else point) - self.low
+        below *= self.inverse
+        np.minimum(below, np.float32(1.0), out=below)
+        np.maximum(below, np.float32(0.0), out=below)
+        if self.constant.any():
+            full = point >= self.low if upto else point > self.low
+            below[:, self.constant] = full[:, self.constant]
+        return below if op in ("<", "<=") else np.subtract(1.0, below, out=below)
 
 
 class Scale:
@@ -166,37 +269,29 @@ class Scale:
         step = 1.0 if column.kind is Kind.INT else 0.0
         width = high - low + step
         rows = np.where(column.values > 0, column.values, 1000).astype(np.float64)
-        self._point = np.where(
+        point = np.where(
             width > 0, np.minimum(1.0, np.where(step > 0, step, width / rows) / _safe(width)), 1.0
-        ).astype(np.float32)
-        self._low = _narrow(low)
-        self._high = _narrow(high)
-        self._inverse = (1.0 / _safe(width)).astype(np.float32)
-        self._step = np.float32(step)
-        self._constant = (width <= 0).astype(bool)
+        )
+        self._line = Line(
+            _narrow(low), _narrow(high), (1.0 / _safe(width)).astype(np.float32),
+            point.astype(np.float32), np.float32(step), width <= 0,
+        )  # fmt: skip
+
+    def take(self, files: Index) -> Line:
+        line = self._line
+        return Line(
+            line.low[files], line.high[files], line.inverse[files], line.point[files], line.step,
+            line.constant[files],
+        )  # fmt: skip
+
+    def points(self, values: npt.NDArray[np.generic]) -> Float32:
+        """Return literals as places on the scale."""
+        return _narrow(self._plain(values) - self._origin)
 
     def array(self, members: Sequence[Literal]) -> npt.NDArray[np.generic]:
         if self.kind is Kind.BYTES:
             return np.array(members, dtype=np.bytes_)
         return np.array(members, dtype=np.int64 if self.kind is Kind.INT else np.float64)
-
-    def compare(self, op: str, values: npt.NDArray[np.generic]) -> Float32:
-        """Return the share of each file's range that satisfies `column op value`, float32[values,
-        files]."""
-        point = _narrow(self._plain(values) - self._origin)[:, None]
-        if op in ("=", "!="):
-            inside = (point >= self._low) & (point <= self._high)
-            share = inside * self._point
-            return share if op == "=" else np.float32(1.0) - share
-        upto = op in ("<=", ">")
-        below = ((point + self._step) if upto else point) - self._low
-        below *= self._inverse
-        np.minimum(below, np.float32(1.0), out=below)
-        np.maximum(below, np.float32(0.0), out=below)
-        if self._constant.any():
-            full = point >= self._low if upto else point > self._low
-            below[:, self._constant] = full[:, self._constant]
-        return below if op in ("<", "<=") else np.subtract(1.0, below, out=below)
 
     def _plain(self, values: npt.NDArray[np.generic]) -> Float64:
         if self.kind is not Kind.BYTES:

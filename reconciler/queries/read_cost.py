@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,7 @@ import numpy.typing as npt
 from reconciler.queries.predicate import TRUE, Predicate
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import may_match, partitions_of
-from reconciler.queries.range_overlap import covered_share
+from reconciler.queries.range_overlap import Index, Shares, covered_shares
 from reconciler.queries.row_filter import matches
 from reconciler.table.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
 from reconciler.table.sample import RowGroups, RowSample
@@ -33,6 +35,15 @@ PROBE_ROWS = 16_384
 
 BLOCK_CELLS = 2_000_000
 """Queries x files evaluated at once: bounds the memory, does not change the result."""
+
+MATCH_CELLS = 16 * BLOCK_CELLS
+"""Queries x files pruned at once, one byte each."""
+
+TILE_CELLS = 1 << 16
+"""Queries x files whose shares are computed at once: temporaries of this size stay in the cache."""
+
+SPARSE = 0.5
+"""If fewer files of a tile than this share are read by any query, only those are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +227,18 @@ class TableView:
             probe=_sample_of(self.probe, position),
         )
 
+    def part(self, index: Int64) -> TableView:
+        """Return `take(index)`, which is kept while the same files are asked for."""
+        key = index.tobytes()
+        if self._part.get("key") != key:
+            self._part.update(key=key, view=self.take(index))
+        found: TableView = self._part["view"]
+        return found
+
+    @cached_property
+    def _part(self) -> dict[str, Any]:
+        return {}
+
     @property
     def label(self) -> str:
         """Source of read costs: "exact" from footers, "bound" if a footer was not read."""
@@ -351,15 +374,23 @@ def read_shape(view: TableView, demand: Demand) -> ShapeReading:
     laden = bool(overhead.any() or deletes.any())
     out = [np.zeros(queries) for _ in range(4)]
     saving, read = np.zeros(files), np.zeros(files)
-    for block, share, used in exposures(view, demand, size):
+    buffer = np.empty((2, 0, files), dtype=np.float32)
+    for block, tiles in exposures(view, demand):
         weights = demand.executions[block].astype(np.float32)
+        if buffer.shape[1] != len(weights):
+            buffer = np.empty((2, len(weights), files), dtype=np.float32)
+        share, used = buffer
+        buffer.fill(0.0)
+        for tile in tiles:
+            mine = tile.files
+            share[:, mine], used[:, mine] = tile.share, tile.used
+            out[1][block] += [np.count_nonzero(row) for row in tile.share > 0]
+            shared = _columns_dot(weights, tile.share)
+            saving[mine] += (shared - _columns_dot(weights, tile.used)) * size[mine]
+            read[mine] += shared * size[mine]
         out[0][block] = _rows_dot(share, width)
-        out[1][block] = [np.count_nonzero(row) for row in share > 0]
         out[2][block] = _rows_dot(used, width)
         out[3][block] = view.open_bytes * out[1][block]
-        shared = _columns_dot(weights, share)
-        saving += (shared - _columns_dot(weights, used)) * size
-        read += shared * size
         if laden:
             opened = (share > 0).astype(np.float32)
             out[0][block] += _rows_dot(opened, extra)
@@ -415,37 +446,106 @@ def _overhead(view: TableView) -> Float64:
     return footer + np.maximum(view.files.delete_bytes, 0)
 
 
-def exposures(
-    view: TableView, demand: Demand, size: Float64
-) -> Iterator[tuple[slice, Float32, Float32]]:
-    """Yield, per block of queries, the share of projected bytes read and the share of rows needed.
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Some files under the queries of a block. share, used: float32[queries, files]; the share of
+    projected bytes read, and of rows needed, which is never more."""
 
-    Both are float32[queries of the block, files]; needed <= read. A file of several row groups
-    without a known footer counts as read in proportion to the overlap with its bounds, and at least
-    one row group (definitions: labelled bound). Rows needed come from the sample if there is one,
-    else from the overlap with the bounds.
+    files: Index
+    share: Float32
+    used: Float32
+
+
+def exposures(view: TableView, demand: Demand) -> Iterator[tuple[slice, Iterator[Tile]]]:
+    """Yield, per block of queries, the files that they read, as tiles without a common file.
+
+    A file of several row groups without a known footer counts as read in proportion to the overlap
+    with its bounds, and at least one row group (definitions: labelled bound). Rows needed come from
+    the sample if there is one, else from the overlap with the bounds.
     """
     files = len(view.files)
     wide = max(files, 0 if view.row_groups is None else len(view.row_groups), 1)
     step = max(1, BLOCK_CELLS // wide)
+    every = range(0, len(demand), step)
+    blocks = [slice(start, min(start + step, len(demand))) for start in every]
+    if not demand.prunable:
+        for block in blocks:
+            ones = np.ones((block.stop - block.start, files), dtype=np.float32)
+            yield block, iter([Tile(slice(0, files), ones, ones)])
+        return
+    shares = covered_shares(view.files, demand.predicate, demand.literals)
     one_group = np.minimum(1.0, view.row_group_bytes / np.maximum(view.files.bytes, 1)).astype(
         np.float32
     )
-    for start in range(0, len(demand), step):
-        block = slice(start, min(start + step, len(demand)))
+    for block, match in zip(blocks, _matches(view.files, demand, blocks), strict=True):
         part = demand.take(block)
-        if not part.prunable:
-            ones = np.ones((len(part), files), dtype=np.float32)
-            yield block, ones, ones
+        known = _row_group_shares(view, part), _sampled_shares(view, part)
+        yield block, _tiles(block, match, shares, one_group, *known)
+
+
+def _matches(files: FileTable, demand: Demand, blocks: Sequence[slice]) -> Iterator[Bool]:
+    """Yield `files_to_read` per block. Many blocks are evaluated together, because every bound is
+    placed among all of the literals each time."""
+    step = max(1, MATCH_CELLS // max(blocks[0].stop * len(files), 1)) if blocks else 1
+    for first in range(0, len(blocks), step):
+        some = blocks[first : first + step]
+        start = some[0].start
+        match = files_to_read(files, demand.take(slice(start, some[-1].stop)))
+        for block in some:
+            yield match[block.start - start : block.stop - start]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Shares that are known better than from bounds: of the files at `rows` (ascending),
+    float32[queries, rows]."""
+
+    rows: Int64
+    share: Float32
+
+    def replace(self, share: Float32, files: Index, first: int, last: int) -> None:
+        """Set the shares of these files, all of them between the rows `first` and `last`."""
+        start, stop = np.searchsorted(self.rows, (first, last))
+        if start == stop:
+            return
+        rows = self.rows[start:stop]
+        if isinstance(files, slice):
+            share[:, rows - first] = self.share[:, start:stop]
+            return
+        place = np.minimum(np.searchsorted(files, rows), len(files) - 1)
+        here = np.flatnonzero(files[place] == rows)
+        share[:, place[here]] = self.share[:, start + here]
+
+
+def _tiles(
+    block: slice,
+    match: Bool,
+    shares: Shares,
+    one_group: Float32,
+    of_row_groups: _Known | None,
+    of_sample: _Known | None,
+) -> Iterator[Tile]:
+    """Yield the files that some query of the block reads, as many at once as stay in the CPU's
+    cache."""
+    width = max(1, TILE_CELLS // max(len(match), 1))
+    for first in range(0, match.shape[1], width):
+        last = min(first + width, match.shape[1])
+        mine, files = match[:, first:last], slice(first, last)
+        near = np.flatnonzero(mine.any(axis=0))
+        if not len(near):
             continue
-        match = files_to_read(view.files, part)
-        used = covered_share(view.files, part.predicate, part.literals, len(part))
-        share = np.maximum(used, one_group)
-        _row_group_shares(view, part, share)
-        _sampled_shares(view, part, used)
-        share *= match
+        index: Index = files
+        if len(near) < SPARSE * (last - first):
+            index, mine = near + first, mine[:, near]
+        used = shares(block, index)
+        share = np.maximum(used, one_group[index])
+        if of_row_groups is not None:
+            of_row_groups.replace(share, index, first, last)
+        if of_sample is not None:
+            of_sample.replace(used, index, first, last)
+        share *= mine
         np.minimum(used, share, out=used)
-        yield block, share, used
+        yield Tile(index, share, used)
 
 
 def files_to_read(files: FileTable, demand: Demand) -> Bool:
@@ -462,11 +562,12 @@ def files_to_read(files: FileTable, demand: Demand) -> Bool:
     )
 
 
-def _row_group_shares(view: TableView, part: Demand, share: Float32) -> None:
-    """Set the share of projected bytes in surviving row groups, for files with a known footer."""
+def _row_group_shares(view: TableView, part: Demand) -> _Known | None:
+    """Return the share of projected bytes in surviving row groups, for files with a known
+    footer."""
     groups, owner = view.row_groups, view.group_file
     if groups is None or owner is None or not len(owner):
-        return
+        return None
     alive = may_match(
         part.predicate, part.literals, groups.columns, groups.records,
         schema=groups.schema, queries=len(part),
@@ -474,14 +575,15 @@ def _row_group_shares(view: TableView, part: Demand, share: Float32) -> None:
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
     chunk = projected_bytes(groups, part.projection).astype(np.float32) + np.float32(1e-3)
     whole = np.add.reduceat(chunk, starts)
-    share[:, owner[starts]] = np.add.reduceat(alive * chunk, starts, axis=1) / whole
+    share = np.add.reduceat(alive * chunk, starts, axis=1) / whole
+    return _Known(owner[starts], share.astype(np.float32, copy=False))
 
 
-def _sampled_shares(view: TableView, part: Demand, used: Float32) -> None:
-    """Set the matching share of the sampled rows, for files with a sample."""
+def _sampled_shares(view: TableView, part: Demand) -> _Known | None:
+    """Return the matching share of the sampled rows, for files with a sample."""
     sample = view.probe
     if sample is None or not len(sample):
-        return
+        return None
     starts = np.flatnonzero(np.diff(sample.file, prepend=-1))
     weight = sample.weight.astype(np.float32)
     whole = np.maximum(np.add.reduceat(weight, starts), np.float32(1e-9))
@@ -489,7 +591,8 @@ def _sampled_shares(view: TableView, part: Demand, used: Float32) -> None:
         part.predicate, part.literals, sample.values, sample.null,
         schema=view.files.schema, queries=len(part),
     )  # fmt: skip
-    used[:, sample.file[starts]] = np.add.reduceat(hit * weight, starts, axis=1) / whole
+    share = np.add.reduceat(hit * weight, starts, axis=1) / whole
+    return _Known(sample.file[starts], share.astype(np.float32, copy=False))
 
 
 def scan_amplification(

@@ -11,7 +11,7 @@ from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.wair.cut import allowance_credit, cut, spending_limit
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
 from reconciler.advisor.wair.utilization import file_savings
-from reconciler.queries.read_cost import exposures, projected_bytes, table_view
+from reconciler.queries.read_cost import exposures, table_view
 from reconciler.queries.row_filter import matches
 from tests.advisor.worlds import (
     DAY,
@@ -36,8 +36,9 @@ def test_utilization_is_the_share_of_rows_that_a_query_needs_of_what_it_reads():
     demand = _single(PART, 10_000, 30_000)
     rows = matches(demand.predicate, demand.literals, table.values, {})[0]
     exact = [float(rows[file.rows].mean()) for file in table.files]
-    ((_, read, used),) = exposures(view, demand, projected_bytes(view.files, demand.projection))
-    assert (used / read)[0].tolist() == pytest.approx(exact, abs=0.01)
+    ((_, tiles),) = exposures(view, demand)
+    (tile,) = tiles
+    assert (tile.used / tile.share)[0].tolist() == pytest.approx(exact, abs=0.01)
 
 
 def test_savings_sum_what_was_read_in_vain_over_the_expected_executions():

@@ -8,6 +8,7 @@ class that no input holds is in no output either.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,12 @@ class Missing:
     share: Float64
     possible: Bool
     own: Bool
+
+    @cached_property
+    def only_values(self) -> bool:
+        """Whether every file surely holds values, and neither NULL nor NaN."""
+        none = not self.possible[NULL].any() and not self.possible[NAN].any()
+        return none and bool(self.possible[VALUE].all()) and bool((self.of == VALUE).all())
 
 
 def missing(
@@ -88,6 +95,9 @@ def held(
     chunk: execution group per ordered row. sorted_by: "asc" or "desc" if this column leads the
     sort, "" if the slices are not in its order.
     """
+    if rows.only_values:
+        none = np.zeros(len(starts), dtype=np.int64)
+        return Held(np.stack((none > 0, none == 0, none > 0)), np.stack((none, records, none)))
     of, possible = rows.of[order], rows.possible[:, order]
     mine = np.stack([of == wanted for wanted in CLASSES]) & possible
     seen = np.logical_or.reduceat(mine, starts, axis=1)

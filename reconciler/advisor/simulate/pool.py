@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, stored_columns
-from reconciler.plan.grouping import arrival_order, places
+from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.read_cost import TableView
 from reconciler.table.borrowed_rows import moved, nearest
@@ -135,6 +135,6 @@ def _pool_column(
 
 def row_order(pool: Pool, ordering: Ordering, chunk: Int64) -> Int64:
     """Row numbers in the order a rewrite would write them; chunk: execution group per row."""
-    arrival = places(arrival_order(pool.files.path, pool.files.sequence))[pool.file]
+    arrival = arrivals(pool.files)[pool.file]
     ranks = [pool.columns[c.field_id].places for c in ordering.key]
     return order_rows(ordering, ranks, arrival, chunk)
