@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.ordering import ARRIVAL, Ordering
+from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.queries.fragments import Workload
 from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
@@ -147,39 +148,10 @@ class ShapeEffect:
 
 @dataclass(frozen=True, slots=True)
 class ScoredAction:
-    """An action with its what-if. Bytes and seconds are estimates unless `label` is "exact".
-
-    saving: bytes-equivalent of reading saved over the horizon (files opened included); saving_low:
-    its 10th percentile, which the gate compares. cost: rho x input bytes.
-    written_share: bytes_out per live byte of its inputs.
-    evidence: "drift" (needs no workload), "objective" or "workload". label: of the what-if, "exact"
-    | "sampled" | "bound" | "none" (no fragments).
-    payback_hours: None if it never pays back or no workload is known.
-    """
+    """An action with what it is predicted to cost and to save."""
 
     action: Action
-    files_in: int
-    files_out: int
-    groups: int
-    bytes_in: int
-    bytes_out: int
-    rows: int
-    cost: float
-    saving: float
-    saving_low: float
-    cpu_seconds: float
-    seconds: float
-    read_now: float
-    read_after: float
-    shapes: tuple[ShapeEffect, ...]
-    evidence: str
-    label: str
-    reason: str
-    written_share: float = 1.0
-
-    @property
-    def net_per_cost(self) -> float:
-        return (self.saving - self.cost) / self.cost if self.cost else float("inf")
+    predicted: Prediction
 
 
 @dataclass(frozen=True, slots=True)

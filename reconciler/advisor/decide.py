@@ -40,7 +40,8 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import plan_of_file
-from reconciler.plan.prediction_interval import FilesTold, Interval, files_after
+from reconciler.plan.prediction import Prediction, millis, total, whole
+from reconciler.plan.prediction_interval import Interval, files_after
 
 HOUR_MS = 3_600_000
 
@@ -197,13 +198,9 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
     sums = totals(situation, candidates)
     read_now = window_bytes(situation, sums.bytes_now)
     read_after = window_bytes(situation, sums.bytes_after)
-    files = _files_after(situation, candidates)
-    scored = sorted(
-        (_scored(situation, item) for item in chosen),
-        key=lambda s: (-s.net_per_cost, s.action.kind, s.action.inputs),
-    )
-    scored = _timed(situation, scored)
-    actions = (*_metadata(situation), *scored)
+    scored, cpu_seconds, seconds = _scored(situation, chosen)
+    predicted = [item.predicted for item in scored]
+    files = files_after(len(situation.table), predicted)
     amplification_now = amplification(situation, sums.bytes_now)
     amplified = _around(
         amplification_now,
@@ -214,7 +211,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
     cost = sum(c.cost for c in candidates)
     saving = sum(c.saving for c in candidates)
     return Advice(
-        actions=actions,
+        actions=(*_metadata(situation), *scored),
         rejected=tuple(turned),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
@@ -222,7 +219,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         files_now=len(situation.table),
         files_after=files,
         storage_now=situation.table.total_bytes,
-        storage_after=situation.table.total_bytes + sum(s.bytes_out for s in scored),
+        storage_after=situation.table.total_bytes + total(predicted).bytes_out,
         amplification_now=amplification_now,
         amplification_after=amplified,
         amplification_label=amplification_label(situation),
@@ -235,8 +232,8 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         ),
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
-        cpu_seconds=sum(s.cpu_seconds for s in scored),
-        seconds=sum(s.seconds for s in scored),
+        cpu_seconds=cpu_seconds,
+        seconds=seconds,
         yearly_read=situation.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
     )
@@ -259,73 +256,71 @@ def _around(now: float, after: float, changed: bool, situation: Situation) -> In
     return situation.settings.calibration.around(after)
 
 
-def _files_after(situation: Situation, candidates: Sequence[Candidate]) -> Interval:
-    told = [
-        FilesTold(len(c.rows), c.files_out, c.groups, by_size=c.written_share == 1.0)
-        for c in candidates
-    ]
-    return files_after(len(situation.table), told)
-
-
 def _metadata(situation: Situation) -> tuple[ScoredAction, ...]:
     settings = situation.settings
     if situation.refused:
         return ()
     declared = set_properties(settings) + set_sort_order(settings)
-    return tuple(_unscored(action) for action in declared)
+    return tuple(
+        ScoredAction(action, _in_words(situation, action, "declared by the policy"))
+        for action in declared
+    )
 
 
-def _unscored(action: Action) -> ScoredAction:
-    return ScoredAction(
-        action=action, files_in=0, files_out=0, groups=0, bytes_in=0, bytes_out=0, rows=0,
-        cost=0.0, saving=0.0, saving_low=0.0, cpu_seconds=0.0, seconds=0.0, read_now=0.0,
-        read_after=0.0, shapes=(), evidence="drift", label="none", reason="declared by the policy",
-    )  # fmt: skip
+def _in_words(situation: Situation, action: Action, reason: str) -> Prediction:
+    """Return the part of a prediction that every kind of action has."""
+    label = action.label(situation.table.schema, situation.table.specs)
+    return Prediction(label=label, reason=reason, kind=action.kind)
 
 
-def _timed(situation: Situation, scored: Sequence[ScoredAction]) -> list[ScoredAction]:
-    """Set the actions' times in this order: the first of a kind also warms up the JVM."""
-    model, seen = situation.settings.throughput, set[str]()
-    timed = []
-    for item in scored:
-        kind = item.action.work
-        assert kind is not None
-        work = (kind, item.bytes_in, item.files_in, kind not in seen)
-        seen.add(kind)
-        timed.append(
-            replace(item, cpu_seconds=model.cpu_seconds(*work), seconds=model.seconds(*work))
-        )
-    return timed
+def _scored(
+    situation: Situation, chosen: Sequence[Chosen]
+) -> tuple[tuple[ScoredAction, ...], float, float]:
+    """Return the actions by net saving per cost, and the CPU seconds and seconds of all.
+
+    Times depend on the place in the plan: the first action of a kind of work also warms up the JVM.
+    """
+    pairs = sorted(
+        ((_action(situation, item), item) for item in chosen),
+        key=lambda pair: (-pair[1].candidate.net_per_cost, pair[0].kind, pair[0].inputs),
+    )
+    model, begun = situation.settings.throughput, set[str | None]()
+    scored, cpu_seconds, seconds = [], 0.0, 0.0
+    for action, item in pairs:
+        predicted = _predicted(situation, action, item)
+        assert action.work is not None
+        size = int(situation.table.bytes[item.candidate.rows].sum())
+        work = (action.work, size, len(action.inputs), action.work not in begun)
+        begun.add(action.work)
+        cpu, time = model.cpu_seconds(*work), model.seconds(*work)
+        cpu_seconds, seconds = cpu_seconds + cpu, seconds + time
+        predicted = replace(predicted, cpu_millis=millis(cpu), millis=millis(time))
+        scored.append(ScoredAction(action, predicted))
+    return tuple(scored), cpu_seconds, seconds
 
 
-def _scored(situation: Situation, item: Chosen) -> ScoredAction:
-    """Return the scored action without its times, which depend on its place in the plan
-    (`_timed`)."""
-    table, candidate = situation.table, item.candidate
-    rows = candidate.rows
-    live = table.records[rows] - table.position_deleted[rows]
-    bytes_in = int(table.bytes[rows].sum())
-    sums = totals(situation, [candidate])
-    return ScoredAction(
-        action=_action(situation, item),
+def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Prediction:
+    """Return the prediction without its times."""
+    table, made = situation.table, item.candidate
+    rows = made.rows
+    sums = totals(situation, [made])
+    return replace(
+        _in_words(situation, action, item.reason),
+        layout=action.layout(),
         files_in=len(rows),
-        files_out=candidate.files_out,
-        groups=candidate.groups,
-        bytes_in=bytes_in,
-        bytes_out=int(table.live_bytes[rows].sum() * candidate.written_share),
-        rows=int(live.sum()),
-        cost=candidate.cost,
-        saving=candidate.saving,
-        saving_low=candidate.saving_low,
-        cpu_seconds=0.0,
-        seconds=0.0,
-        read_now=window_bytes(situation, sums.bytes_now),
-        read_after=window_bytes(situation, sums.bytes_after),
-        shapes=shape_effects(situation, sums),
+        files_out=made.files_out,
+        groups=made.groups,
+        bytes_in=int(table.bytes[rows].sum()),
+        bytes_out=int(table.live_bytes[rows].sum() * made.written_share),
+        written_milli=whole(made.written_share * 1000),
+        rows=int((table.records[rows] - table.position_deleted[rows]).sum()),
+        read_now=whole(window_bytes(situation, sums.bytes_now)),
+        read_after=whole(window_bytes(situation, sums.bytes_after)),
+        saving=whole(made.saving),
+        saving_low=whole(made.saving_low),
+        cost=whole(made.cost),
+        estimate=made.label if situation.demands else "none",
         evidence=item.evidence,
-        label=candidate.label if situation.demands else "none",
-        reason=item.reason,
-        written_share=candidate.written_share,
     )
 
 

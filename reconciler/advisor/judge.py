@@ -67,6 +67,10 @@ class Candidate:
     def net(self) -> float:
         return self.saving - self.cost
 
+    @property
+    def net_per_cost(self) -> float:
+        return self.net / self.cost if self.cost else float("inf")
+
 
 def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     """Return what each shape reads from these files now."""

@@ -383,9 +383,10 @@ def _made_under_another(proposal: Proposal, step: Step) -> str:
 
 def _confirmed(proposal: Proposal) -> bool:
     from reconciler.format import iec
+    from reconciler.plan.prediction import total
     from reconciler.spark.stop import interruptible
 
-    size = sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)
+    size = total(a.predicted for a in proposal.pending).bytes_in
     sys.stderr.write(
         f'Rewrite {iec(size)} on this machine? Rows do not change. Only "yes" continues: '
     )
@@ -505,7 +506,10 @@ def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str
 
 
 def _step_document(step: StepResult) -> dict[str, Any]:
+    from reconciler.plan.prediction import total
+
     done = step.result
+    admitted = total(item.predicted for item in step.before.pending[: step.gate.count])
     return {
         "planId": step.before.plan.id,
         "baseSnapshotId": _id(step.before.plan.base_snapshot_id),
@@ -518,9 +522,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
         "rewrittenBytes": done.read_bytes if done else 0,
         "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
         "seconds": round(done.seconds, 3) if done else 0.0,
-        "predictedBytes": sum(
-            int(a.predicted.get("bytesIn", 0)) for a in step.before.pending[: step.gate.count]
-        ),
+        "predictedBytes": admitted.bytes_in,
         "read": None
         if step.check is None
         else {
@@ -551,10 +553,11 @@ def _committed(done: ExecutionResult | None) -> list[str]:
 
 def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
     """Return the result of the run, as the values that `apply_text` prints."""
+    from reconciler.plan.prediction import total
     from reconciler.render.apply_text import Told, WindowRead
 
     done = [(s, s.result) for s in run.steps if s.result is not None]
-    admitted = [a.predicted for s, _ in done for a in s.before.pending[: s.gate.count]]
+    admitted = total(a.predicted for s, _ in done for a in s.before.pending[: s.gate.count])
     checks = [s.check for s, _ in done if s.check is not None]
     read = None
     if checks:
@@ -566,9 +569,9 @@ def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
         seconds=time.monotonic() - run.started,
         commits=sum(r.commits for _, r in done),
         conflicts=sum(r.conflicts for _, r in done),
-        predicted_bytes=sum(int(p.get("bytesIn", 0)) for p in admitted),
+        predicted_bytes=admitted.bytes_in,
         actual_bytes=sum(r.read_bytes for _, r in done),
-        predicted_cpu_seconds=sum(int(p.get("cpuMillis", 0)) for p in admitted) / 1000,
+        predicted_cpu_seconds=admitted.cpu_seconds,
         actual_cpu_seconds=sum(r.cpu_seconds for _, r in done),
         read=read,
         state=result.state.state + (f", {result.state.reason}" if result.state.reason else ""),

@@ -6,7 +6,6 @@ text of `explain_text` is made from it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,14 +114,14 @@ def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
     return {
         "chosen": [
             {
-                "label": item.action.label(files.schema, files.specs),
+                "label": item.predicted.label,
                 "type": item.action.kind,
-                "files": item.files_in,
-                "costBytes": _bytes(item.cost),
-                "savingBytes": _bytes(item.saving),
-                "savingLowBytes": _bytes(item.saving_low),
-                "estimate": item.label,
-                "message": item.reason,
+                "files": item.predicted.files_in or 0,
+                "costBytes": item.predicted.cost or 0,
+                "savingBytes": item.predicted.saving or 0,
+                "savingLowBytes": item.predicted.saving_low or 0,
+                "estimate": item.predicted.estimate or "none",
+                "message": item.predicted.reason,
             }
             for item in advice.actions
         ],
@@ -138,10 +137,6 @@ def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
             for item in rejected_documents(advice, files)
         ],
     }
-
-
-def _bytes(value: float) -> int | None:
-    return round(value) if math.isfinite(value) else None
 
 
 def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, Any]:
@@ -177,10 +172,10 @@ def _decision(files: FileTable, advice: Advice, path: str) -> dict[str, Any]:
         if path in item.action.inputs:
             return {
                 "rewritten": True,
-                "action": item.action.label(files.schema, files.specs),
+                "action": item.predicted.label,
                 "type": item.action.kind,
-                "files": item.files_in,
-                "message": item.reason,
+                "files": item.predicted.files_in or 0,
+                "message": item.predicted.reason,
             }
     return {
         "rewritten": False,

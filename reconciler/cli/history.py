@@ -151,25 +151,26 @@ def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
 
 def _plan_row(plan: PastPlan) -> list[str]:
     from reconciler.format import iec, utc
+    from reconciler.plan.prediction import total
 
-    predicted = {e.outcome.action_id: e.predicted for e in plan.entries}.values()
-    saving = sum(int(p.get("saving", 0)) for p in predicted)
-    cpu = sum(int(p.get("cpuMillis", 0)) for p in predicted) / 1000
+    predicted = total({e.outcome.action_id: e.predicted for e in plan.entries}.values())
     spent = sum(e.outcome.cpu_seconds for e in plan.entries)
     return [
-        f"{utc(plan.at_ms)} {plan.plan_id[:10]}", "", iec(plan.read_bytes), _cpu(cpu, spent),
-        iec(saving) if saving else "-", _realised_text(plan),
+        f"{utc(plan.at_ms)} {plan.plan_id[:10]}", "", iec(plan.read_bytes),
+        _cpu(predicted.cpu_seconds, spent),
+        iec(predicted.saving) if predicted.saving else "-", _realised_text(plan),
     ]  # fmt: skip
 
 
 def _action_row(entry: LedgerEntry) -> list[str]:
     from reconciler.format import iec
 
-    label = str(entry.predicted.get("label", entry.action_type))
+    label = entry.predicted.label
     return [
-        f"  {entry.outcome.action_id} {label}", entry.outcome.state,
+        f"  {entry.outcome.action_id} {entry.action_type if label is None else label}",
+        entry.outcome.state,
         iec(entry.outcome.read_bytes),
-        _cpu(entry.predicted.get("cpuMillis", 0) / 1000, entry.outcome.cpu_seconds),
+        _cpu(entry.predicted.cpu_seconds, entry.outcome.cpu_seconds),
         "", "",
     ]  # fmt: skip
 
@@ -235,7 +236,7 @@ def _item(entry: LedgerEntry) -> dict[str, Any]:
         "type": entry.action_type,
         "state": outcome.state,
         "snapshotId": None if outcome.snapshot_id is None else str(outcome.snapshot_id),
-        "predicted": dict(entry.predicted),
+        "predicted": entry.predicted.document(),
         "rewrittenBytes": outcome.read_bytes,
         "writtenBytes": outcome.written_bytes,
         "rows": outcome.rows,

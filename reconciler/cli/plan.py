@@ -374,11 +374,11 @@ def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
     """Return the present state of the plan, with a line per budget; neither is part of its
     identity."""
     from reconciler.loop.remaining import shown_document
+    from reconciler.plan.prediction import total
 
     document = shown_document(proposal)
-    asked = sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending)
-    cpu_seconds = sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending) / 1000
-    lines = [budget_line(state, asked, cpu_seconds) for state in gate.budgets]
+    asked = total(a.predicted for a in proposal.pending)
+    lines = [budget_line(state, asked.bytes_in, asked.cpu_seconds) for state in gate.budgets]
     if gate.reason in ("OverBudget", "OutsideWindow"):
         lines.append(f"{gate.count} of {len(proposal.pending)} actions may start: {gate.message}")
     document["evidence"] = {**document["evidence"], "budgets": lines}
@@ -421,6 +421,7 @@ def _lines(planned: list[Planned], *, wide: bool) -> str:
     """Return one line per table, those with work first by saving, converged ones as one count."""
     from reconciler.loop.remaining import shown_document
     from reconciler.loop.step import CONVERGED, state_of
+    from reconciler.plan.prediction import total
     from reconciler.render import terminal
     from reconciler.render.plan_text import TableLine, render_lines
 
@@ -434,12 +435,13 @@ def _lines(planned: list[Planned], *, wide: bool) -> str:
             converged += 1
             continue
         payback = evidence.get("cost", {}).get("paybackMillis")
+        left = total(a.predicted for a in proposal.pending)
         lines.append(
             TableLine(
                 name=proposal.observation.name,
                 actions=len(proposal.pending),
-                rewrite_bytes=sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending),
-                cpu_millis=sum(int(a.predicted.get("cpuMillis", 0)) for a in proposal.pending),
+                rewrite_bytes=left.bytes_in,
+                cpu_millis=left.cpu_millis,
                 saved_per_day=saved_per_day(proposal),
                 payback_millis=payback if proposal.pending else None,
                 state=_told_state(state, proposal, waits),

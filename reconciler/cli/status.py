@@ -124,6 +124,7 @@ def _row(
 ) -> dict[str, Any]:
     from reconciler.loop.local_actor import spent_since
     from reconciler.loop.waiting import refused, waiting
+    from reconciler.plan.prediction import total
 
     now = step.clock()
     waits = waiting(proposal.advice, proposal.observation, step.policy)
@@ -140,7 +141,7 @@ def _row(
         "scanAmplificationObjective": None if limit is None else str(limit),
         "waiting": waits.document() if waits else None,
         "refused": refused(proposal.observation, step.policy) if proposal.pending else "",
-        "pendingBytes": sum(int(a.predicted.get("bytesIn", 0)) for a in proposal.pending),
+        "pendingBytes": total(a.predicted for a in proposal.pending).bytes_in,
         "spentBytes": spent_since(proposal.history.entries, now - DAY),
         "budgetBytes": _budget_limit(gate),
         "since": since(proposal, state),

@@ -15,15 +15,14 @@ from typing import Any, cast
 from reconciler.advisor.advice import (
     Advice,
     ObjectiveJudgement,
-    ScoredAction,
     Settings,
     ShapeEffect,
 )
 from reconciler.api.documents import TableLayoutPolicy, to_document
 from reconciler.format import utc
 from reconciler.loop.waiting import quiet_ends, waiting
-from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.plan import WRITTEN, Plan
+from reconciler.plan.plan import Plan
+from reconciler.plan.prediction import millis, whole
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of
@@ -43,37 +42,6 @@ class CoverageInfo:
 
     share: float
     basis: str
-
-
-def predicted(scored: ScoredAction, files: FileTable) -> dict[str, Any]:
-    """Return the plan's prediction for one action; the ledger compares it with the outcome."""
-    action = scored.action
-    body: dict[str, Any] = {
-        "label": action.label(files.schema, files.specs),
-        "reason": scored.reason,
-    }
-    if not isinstance(action, Rewrite):
-        return body
-    body |= {
-        "layout": action.layout(),
-        "filesIn": scored.files_in,
-        "filesOut": scored.files_out,
-        "groups": scored.groups,
-        "bytesIn": scored.bytes_in,
-        "bytesOut": scored.bytes_out,
-        WRITTEN: whole(scored.written_share * 1000),
-        "rows": scored.rows,
-        "cpuMillis": millis(scored.cpu_seconds),
-        "millis": millis(scored.seconds),
-        "readNow": whole(scored.read_now),
-        "readAfter": whole(scored.read_after),
-        "saving": whole(scored.saving),
-        "savingLow": whole(scored.saving_low),
-        "cost": whole(scored.cost),
-        "estimate": scored.label,
-        "evidence": scored.evidence,
-    }
-    return body
 
 
 def under_policy(
@@ -164,16 +132,6 @@ def rejected_documents(
         }
         for item, place, why in zip(advice.rejected, places, whys, strict=True)
     ]
-
-
-def millis(seconds: float) -> int:
-    return whole(seconds * 1000)
-
-
-def whole(value: float) -> int:
-    """Return the value rounded to an integer; non-finite values become -1, which prints as
-    unknown."""
-    return round(value) if math.isfinite(value) else -1
 
 
 def _payback(hours: float | None) -> int | None:

@@ -22,7 +22,6 @@ from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
     CoverageInfo,
     evidence_document,
-    predicted,
 )
 from reconciler.loop.settings import History, done_actions, settings_for
 from reconciler.plan.actions.state import ActionState, Validity
@@ -311,10 +310,7 @@ def _freeze(
         base_snapshot_id=observation.snapshot_id,
         created=now,
         time_to_live=dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds),
-        actions=[
-            (item.action, {**predicted(item, observation.files), "type": item.action.kind})
-            for item in advice.actions
-        ],
+        actions=[(item.action, item.predicted) for item in advice.actions],
         files=observation.files,
         evidence=document,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.catalog.claim import OWNER_PROPERTY
@@ -124,7 +124,7 @@ class Reader:
     def record_start(
         self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
     ) -> None:
-        self.store.record_prediction(plan.id, action.id, {**action.predicted, "policy": policy})
+        self.store.record_prediction(plan.id, action.id, replace(action.predicted, policy=policy))
         if len(files):
             self.store.record_old_zone_maps(plan.id, action.id, files)
 

@@ -6,20 +6,18 @@ after a part of the plan was carried out, and a budget or a signal ended the run
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from reconciler.loop.evidence import change, total_lines, whole, workload_document
+from reconciler.loop.evidence import change, total_lines, workload_document
 from reconciler.loop.propose import Proposal, files_of
 from reconciler.loop.waiting import refused, waiting
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.ledger import trust
-from reconciler.plan.plan import PlannedAction, written_share
-from reconciler.plan.prediction_interval import FilesTold, files_after
-
-SUMS = ("filesOut", "groups", "bytesOut", "rows", "cpuMillis", "millis", "saving", "cost")
-"""Predictions of an action that shrink with its inputs."""
+from reconciler.plan.plan import PlannedAction, action_document
+from reconciler.plan.prediction import Prediction, Total, total, whole
+from reconciler.plan.prediction_interval import files_after
 
 
 def shown_document(proposal: Proposal) -> dict[str, Any]:
@@ -44,14 +42,13 @@ def shown_document(proposal: Proposal) -> dict[str, Any]:
     states = proposal.states
     if not begun(states):
         return document
-    pairs = list(zip(proposal.plan.actions, document["actions"], strict=True))
-    document["done"] = [body for item, body in pairs if states[item.id].validity is Validity.DONE]
-    document["actions"] = [
-        left_of(proposal, item, body, states[item.id])
-        for item, body in pairs
-        if states[item.id].validity is Validity.PENDING
+    actions = proposal.plan.actions
+    left = [left_of(proposal, item, states[item.id]) for item in proposal.pending]
+    document["done"] = [
+        action_document(item) for item in actions if states[item.id].validity is Validity.DONE
     ]
-    evidence |= _evidence_left(proposal, evidence, document["actions"])
+    document["actions"] = [action_document(item) for item in left]
+    evidence |= _evidence_left(proposal, evidence, [item.predicted for item in left])
     return document
 
 
@@ -72,43 +69,36 @@ def begun(states: Mapping[str, ActionState]) -> bool:
     return any(state.begun for state in states.values())
 
 
-def left_of(
-    proposal: Proposal, item: PlannedAction, body: Mapping[str, Any], state: ActionState
-) -> dict[str, Any]:
+def left_of(proposal: Proposal, item: PlannedAction, state: ActionState) -> PlannedAction:
     """Return the action on those of its inputs that are still live."""
     inputs = item.action.inputs
     if len(state.standing) == len(inputs):
-        return dict(body)
+        return item
     live = files_of(item, proposal.observation.files)
-    told = dict(item.predicted)
-    share = live.total_bytes / max(int(told["bytesIn"]), 1)
-    told |= {key: math.ceil(told[key] * share) for key in SUMS if told.get(key, -1) >= 0}
-    told |= {
-        "label": f"{told['label']} ({len(live)} of its {len(inputs)} files are left)",
-        "filesIn": len(live),
-        "bytesIn": live.total_bytes,
-    }
-    return {**body, "inputs": sorted(str(path) for path in live.path), "predicted": told}
+    return replace(
+        item,
+        action=item.action.on(tuple(str(path) for path in live.path)),
+        predicted=item.predicted.left(len(live), live.total_bytes, of=len(inputs)),
+    )
 
 
 def _evidence_left(
-    proposal: Proposal, planned: Mapping[str, Any], left: Sequence[Mapping[str, Any]]
+    proposal: Proposal, planned: Mapping[str, Any], left: Sequence[Prediction]
 ) -> dict[str, Any]:
-    told = [item["predicted"] for item in left]
     now = workload_document(proposal.evidence.workload, proposal.evidence.coverage)
     same = all(now[key] == planned["workload"][key] for key in ("queries", "sinceMs", "untilMs"))
     return {
-        "totals": _totals(proposal, planned, told, same),
+        "totals": _totals(proposal, planned, left, same),
         "shapes": _shapes(proposal, planned, same),
         "shapesWhenPlanned": not same,
-        "cost": _cost(proposal, planned["cost"], told),
+        "cost": _cost(proposal, planned["cost"], total(left)),
     }
 
 
 def _totals(
     proposal: Proposal,
     planned: Mapping[str, Any],
-    told: Sequence[Mapping[str, Any]],
+    left: Sequence[Prediction],
     same: bool,
 ) -> list[dict[str, Any]]:
     """Return the totals. NOW is as observed; AFTER has files and storage of the remaining actions.
@@ -122,9 +112,9 @@ def _totals(
         before = was.get(line["name"], {})
         line = {key: line[key] for key in _known_now(line) if key in line}
         if line["name"] == "data files":
-            lines.append({**before, **line, **_files_after(line["now"], told)})
+            lines.append({**before, **line, **_files_after(line["now"], left)})
         elif line["name"] == "storage":
-            after = line["now"] + sum(int(item.get("bytesOut", 0)) for item in told)
+            after = line["now"] + total(left).bytes_out
             lines.append({**before, **line, "after": after})
         elif same and before:
             again = {**before, **line}
@@ -143,16 +133,8 @@ def _known_now(line: Mapping[str, Any]) -> tuple[str, ...]:
     return (*always, "atLeast", "objective", "after") if line.get("atLeast") else always
 
 
-def _files_after(now: int, told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    rewrites = [
-        FilesTold(
-            int(item["filesIn"]), int(item["filesOut"]), int(item["groups"]),
-            by_size=written_share(item) == 1.0,
-        )
-        for item in told
-        if "filesIn" in item
-    ]  # fmt: skip
-    found = files_after(now, rewrites)
+def _files_after(now: int, left: Sequence[Prediction]) -> dict[str, int]:
+    found = files_after(now, left)
     return {"after": int(found.mid), "low": int(found.low), "high": int(found.high)}
 
 
@@ -172,29 +154,20 @@ def _shapes(proposal: Proposal, planned: Mapping[str, Any], same: bool) -> list[
     return sorted(shapes, key=lambda shape: (-shape["bytesNow"], shape["shapeId"]))
 
 
-def _cost(
-    proposal: Proposal, planned: Mapping[str, Any], told: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _cost(proposal: Proposal, planned: Mapping[str, Any], left: Total) -> dict[str, Any]:
     return {
         **planned,
         "tableBytes": proposal.observation.files.total_bytes,
-        "cpuMillis": sum(int(item.get("cpuMillis", 0)) for item in told),
-        "millis": sum(int(item.get("millis", 0)) for item in told),
-        "paybackMillis": _payback(proposal, planned.get("paybackMillis"), told),
+        "cpuMillis": left.cpu_millis,
+        "millis": left.millis,
+        "paybackMillis": _payback(proposal, planned.get("paybackMillis"), left),
     }
 
 
-def _payback(
-    proposal: Proposal, planned: int | None, told: Sequence[Mapping[str, Any]]
-) -> int | None:
+def _payback(proposal: Proposal, planned: int | None, left: Total) -> int | None:
     """Return the payback time, from cost and saving of the remaining actions."""
-    cost, saving = (
-        sum(int(item.predicted.get(key, 0)) for item in proposal.plan.actions)
-        for key in ("cost", "saving")
-    )
-    cost_left, saving_left = (
-        sum(int(item.get(key, 0)) for item in told) for key in ("cost", "saving")
-    )
-    if planned is None or min(cost, saving, cost_left, saving_left) <= 0:
+    whole_plan = proposal.plan.predicted
+    sums = (whole_plan.cost, whole_plan.saving, left.cost, left.saving)
+    if planned is None or min(sums) <= 0:
         return None
-    return round(planned * (cost_left / saving_left) * (saving / cost))
+    return round(planned * (left.cost / left.saving) * (whole_plan.saving / whole_plan.cost))

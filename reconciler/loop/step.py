@@ -35,7 +35,8 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
 from reconciler.plan.ledger import ReadCheck, Reservation
-from reconciler.plan.plan import Plan, PlannedAction, written_share
+from reconciler.plan.plan import Plan, PlannedAction
+from reconciler.plan.prediction import total
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 
@@ -331,13 +332,14 @@ def reservation_for(
     proposal: Proposal, admitted: Sequence[PlannedAction], policy: str
 ) -> Reservation:
     """Return what the admitted actions are predicted to read and to compute."""
+    predicted = total(item.predicted for item in admitted)
     return Reservation(
         id=uuid.uuid4().hex,
         table_uuid=proposal.observation.uuid,
         plan_id=proposal.plan.id,
         policy=policy,
-        rewrite_bytes=sum(int(item.predicted.get("bytesIn", 0)) for item in admitted),
-        cpu_seconds=sum(int(item.predicted.get("cpuMillis", 0)) for item in admitted) / 1000,
+        rewrite_bytes=predicted.bytes_in,
+        cpu_seconds=predicted.cpu_seconds,
     )
 
 
@@ -361,7 +363,7 @@ def request_for(
         allow_live_branches=safety.allow_live_branches,
         bytes_limit=min(limits, default=None),
         cpu_limit_seconds=min(cpu, default=None),
-        written_shares=tuple(written_share(item.predicted) for item in admitted),
+        written_shares=tuple(item.predicted.written_share for item in admitted),
     )
 
 

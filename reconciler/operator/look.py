@@ -25,11 +25,11 @@ from reconciler.operator.decide import NOTHING_TO_DO, Rests
 from reconciler.operator.ports import EXPIRED, Look
 from reconciler.operator.status import plan_status, plan_summary, short_bytes
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
+from reconciler.plan.prediction import total
 from reconciler.plan.standing import Fallen, Judgement, judge
 
 MOST_APPROVED = 16
 """Maximum approved plans that are looked up for one table."""
-KEPT = ("bytesIn", "cpuMillis", "savingLow", "saving")
 
 
 def look_at(
@@ -108,9 +108,9 @@ def _fallen_text(found: Judgement) -> str:
 
 def _difference(old: Plan, proposal: Proposal) -> str:
     """Return what the new plan does in addition to the approved one, in bytes and by type."""
-    new = sum(int(item.predicted.get("bytesIn", 0)) for item in proposal.pending)
+    new = total(item.predicted for item in proposal.pending).bytes_in
     was, now = plan_summary(old.actions), plan_summary(proposal.pending)
-    sizes = f"{short_bytes(old.rewrite_bytes)} -> {short_bytes(new)}"
+    sizes = f"{short_bytes(old.predicted.bytes_in)} -> {short_bytes(new)}"
     return f"was {was}; is {now}; rewrites {sizes}"
 
 
@@ -123,8 +123,7 @@ def _kept(
 ) -> Look:
     seen = proposal.observation
     pending = tuple(_stripped(item) for item in proposal.pending)
-    plan, size = proposal.plan, sum(int(i.predicted.get("bytesIn", 0)) for i in pending)
-    saving = sum(int(item.predicted.get("saving", 0)) for item in pending)
+    plan, predicted = proposal.plan, total(item.predicted for item in pending)
     digest = plan.digest() if pending else ""
     return Look(
         fingerprint=fingerprint,
@@ -142,15 +141,14 @@ def _kept(
         rests_on_workload=any(i.action.rests_on_workload for i in pending),
         rests=NOTHING_TO_DO if pending else _rests(proposal),
         revisit=None if pending else _revisit(proposal),
-        saving_per_byte=saving / size if size else 0.0,
+        saving_per_byte=predicted.saving / predicted.bytes_in if predicted.bytes_in else 0.0,
         changed_from=changed,
     )
 
 
 def _stripped(item: PlannedAction) -> PlannedAction:
-    action = item.action.without_files()
-    predicted = {name: item.predicted[name] for name in KEPT if name in item.predicted}
-    return PlannedAction(item.id, action, item.deletes, predicted)
+    """Return the action with what decisions use: a process keeps many of them for long."""
+    return replace(item, action=item.action.without_files(), predicted=item.predicted.charged())
 
 
 def _rests(proposal: Proposal) -> Rests:

@@ -24,6 +24,7 @@ from reconciler.api.quantities import (
 from reconciler.operator.decide import Decision, Launch, Phase, Propose, Record, Retire, Stall, Wait
 from reconciler.plan.budget import BudgetState
 from reconciler.plan.plan import Plan, PlannedAction
+from reconciler.plan.prediction import total
 from reconciler.table.schema import Schema
 
 Body = dict[str, Any]
@@ -288,13 +289,14 @@ def plan_status(
     """Return status.plan of a plan with work: aggregated by type, at most ten lines, and the
     recorded shapes that read more afterwards, at most three. schema: names the key's columns."""
     amplification = _total(plan, "scan amplification")
+    predicted = total(item.predicted for item in pending)
     body: Body = {
         "id": plan.id,
         "digest": digest,
         "createdAt": utc(plan.created),
         "expiresAt": utc(plan.expires),
-        "rewriteBytes": short_bytes(sum(_bytes_in(item) for item in pending)),
-        "cpuTime": short_duration(sum(_cpu_seconds(item) for item in pending)),
+        "rewriteBytes": short_bytes(predicted.bytes_in),
+        "cpuTime": short_duration(predicted.cpu_seconds),
         "actions": plan_lines(pending, schema),
         "summary": cut(plan_summary(pending), 256),
     }
@@ -316,7 +318,7 @@ def plan_lines(pending: Sequence[PlannedAction], schema: Schema) -> list[Body]:
     for kind, items in _by_type(pending).items():
         line: Body = {"type": kind, "count": len(items), **_extent(items)}
         keys = _distinct(item.action.key_text(schema) for item in items)
-        reasons = _distinct(str(item.predicted.get("reason", "")) for item in items)
+        reasons = _distinct(item.predicted.reason or "" for item in items)
         line |= {"key": keys} if keys else {}
         line |= {"reason": reasons} if reasons else {}
         lines.append(line)
@@ -367,7 +369,7 @@ def _extent(items: Sequence[PlannedAction]) -> Body:
         return {}
     return {
         "files": files,
-        "rewriteBytes": short_bytes(sum(_bytes_in(item) for item in items)),
+        "rewriteBytes": short_bytes(total(item.predicted for item in items).bytes_in),
     }
 
 
@@ -376,14 +378,6 @@ def _distinct(texts: Iterable[str]) -> str:
     every = [text for text in dict.fromkeys(texts) if text]
     more = [f"{len(every) - MOST_TEXTS} more"] if len(every) > MOST_TEXTS else []
     return cut("; ".join([*every[:MOST_TEXTS], *more]), MOST_TEXT)
-
-
-def _bytes_in(item: PlannedAction) -> int:
-    return int(item.predicted.get("bytesIn", 0))
-
-
-def _cpu_seconds(item: PlannedAction) -> float:
-    return int(item.predicted.get("cpuMillis", 0)) / 1000
 
 
 def _total(plan: Plan, name: str) -> float | None:

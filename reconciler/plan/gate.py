@@ -79,8 +79,7 @@ def gate(given: GateInput) -> Gate:
 
 
 def charge_of(item: PlannedAction) -> Charge:
-    predicted = item.predicted
-    return Charge(int(predicted.get("bytesIn", 0)), int(predicted.get("cpuMillis", 0)) / 1000)
+    return Charge(item.predicted.rewrite_bytes, item.predicted.cpu_seconds)
 
 
 def _suspended(given: GateInput) -> Gate | None:

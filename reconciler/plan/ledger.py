@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from reconciler.plan.actions import KINDS
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome, attempt_started_ms
+from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Calibration, calibrate
 from reconciler.queries.read_cost import Throughput, ThroughputSample, throughput_from
 
@@ -26,19 +26,19 @@ them."""
 class LedgerEntry:
     """One outcome with the prediction that it is compared with.
 
-    at_ms: when it was recorded. predicted: the plan's prediction for this action
-    (plan.PlannedAction), empty if the plan is no longer known; "type" is the action's type.
+    at_ms: when it was recorded. predicted: the plan's prediction for this action, empty if the plan
+    is no longer known.
     """
 
     table_uuid: str
     plan_id: str
     at_ms: int
     outcome: Outcome
-    predicted: Mapping[str, Any] = field(default_factory=dict)
+    predicted: Prediction = field(default_factory=Prediction)
 
     @property
     def action_type(self) -> str:
-        return str(self.predicted.get("type", ""))
+        return self.predicted.kind or ""
 
     @property
     def committed(self) -> bool:
@@ -54,12 +54,12 @@ def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]
     """
     wrote: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in entries:
-        if entry.committed and "layout" in entry.predicted:
-            place = (entry.plan_id, str(entry.predicted["layout"]))
-            wrote.setdefault(place, []).append(entry)
+        layout = entry.predicted.layout
+        if entry.committed and layout is not None:
+            wrote.setdefault((entry.plan_id, layout), []).append(entry)
     found: dict[str, set[str]] = {}
-    for (plan, layout), told in wrote.items():
-        if len({entry.outcome.action_id for entry in told}) == 1 and not _shrank(told):
+    for (plan, layout), parts in wrote.items():
+        if len({entry.outcome.action_id for entry in parts}) == 1 and not _shrank(parts):
             found.setdefault(plan, set()).add(layout)
     return {plan: frozenset(layouts) for plan, layouts in found.items()}
 
@@ -73,9 +73,9 @@ def _shrank(entries: Sequence[LedgerEntry]) -> bool:
 
 def _expected_bytes(entry: LedgerEntry) -> float:
     """Return the bytes that the plan predicted to be written for the bytes that were read."""
-    read, told = entry.outcome.read_bytes, entry.predicted
-    size = int(told.get("bytesIn", 0))
-    return read * int(told.get("bytesOut", size)) / size if size > 0 else read
+    read, size = entry.outcome.read_bytes, entry.predicted.rewrite_bytes
+    written = entry.predicted.bytes_out
+    return read * (size if written is None else written) / size if size > 0 else read
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _charged_to(entry: LedgerEntry, made: Mapping[tuple[str, str], Sequence[Rese
         for held in made.get((entry.table_uuid, entry.plan_id), ())
         if began is not None and held.at_ms <= began
     ]
-    return before[-1] if before else str(entry.predicted.get("policy", ""))
+    return before[-1] if before else entry.predicted.policy or ""
 
 
 def _rest(
@@ -204,10 +204,10 @@ def _rest(
 def _charged_cpu(entry: LedgerEntry) -> float:
     """Return the measured CPU seconds; bytes read without a measurement count as predicted."""
     outcome = entry.outcome
-    size = int(entry.predicted.get("bytesIn", 0))
+    size = entry.predicted.rewrite_bytes
     if outcome.cpu_seconds > 0.0 or size <= 0:
         return outcome.cpu_seconds
-    return int(entry.predicted.get("cpuMillis", 0)) / 1000 * outcome.read_bytes / size
+    return entry.predicted.cpu_seconds * outcome.read_bytes / size
 
 
 def _moment(at_ms: int) -> dt.datetime:
@@ -257,9 +257,9 @@ def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
     """Return actual / predicted CPU of committed rewrites."""
     return calibrate(
         [
-            entry.outcome.cpu_seconds * 1000 / entry.predicted["cpuMillis"]
+            entry.outcome.cpu_seconds * 1000 / predicted
             for entry in entries
-            if entry.committed and entry.predicted.get("cpuMillis")
+            if entry.committed and (predicted := entry.predicted.cpu_millis)
         ]
     )
 

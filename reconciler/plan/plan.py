@@ -21,6 +21,7 @@ from reconciler.errors import UserError
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.base import Action
 from reconciler.plan.plan_schema import problem
+from reconciler.plan.prediction import PREDICTED, Prediction, Total, total
 from reconciler.table.filetable import FileTable
 
 KIND = "LayoutPlan"
@@ -67,29 +68,14 @@ class DeleteState:
     equality_files: int
 
 
-WRITTEN = "writtenMilli"
-"""Of an action's predictions: bytes it is to write, in thousandths of the live bytes it reads. The
-number of output files follows from it, for the plan as for the execution."""
-
-
-def written_share(predicted: Mapping[str, Any]) -> float:
-    """Return WRITTEN as a share; 1 where a plan has none, or one that is not positive."""
-    milli = predicted.get(WRITTEN)
-    return milli / 1000 if isinstance(milli, int) and milli > 0 else 1.0
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """An action within a plan. id: "a01", stable within the plan; predicted: integers only.
-
-    predicted keys: filesIn, filesOut, groups, bytesIn, bytesOut, writtenMilli (WRITTEN), cpuMillis,
-    millis, readNow, readAfter (of the window); labels are strings.
-    """
+    """An action within a plan. id: "a01", stable within the plan."""
 
     id: str
     action: Action
     deletes: DeleteState
-    predicted: Mapping[str, Any] = field(default_factory=dict)
+    predicted: Prediction = field(default_factory=Prediction)
 
 
 @dataclass(frozen=True)
@@ -113,12 +99,8 @@ class Plan:
         return not self.actions
 
     @property
-    def rewrite_bytes(self) -> int:
-        return sum(int(item.predicted.get("bytesIn", 0)) for item in self.actions)
-
-    @property
-    def cpu_millis(self) -> int:
-        return sum(int(item.predicted.get("cpuMillis", 0)) for item in self.actions)
+    def predicted(self) -> Total:
+        return total(item.predicted for item in self.actions)
 
     def document(self) -> dict[str, Any]:
         """The whole plan as a JSON-able document, without its digest."""
@@ -134,7 +116,7 @@ class Plan:
             "baseSnapshotId": None if self.base_snapshot_id is None else str(self.base_snapshot_id),
             "createdAt": _iso(self.created),
             "expiresAt": _iso(self.expires),
-            "actions": [_action_document(item) for item in self.actions],
+            "actions": [action_document(item) for item in self.actions],
             "evidence": dict(self.evidence),
         }
 
@@ -152,7 +134,7 @@ def freeze(
     base_snapshot_id: int | None,
     created: dt.datetime,
     time_to_live: dt.timedelta,
-    actions: Sequence[tuple[Action, Mapping[str, Any]]],
+    actions: Sequence[tuple[Action, Prediction]],
     files: FileTable,
     evidence: Mapping[str, Any],
 ) -> Plan:
@@ -236,7 +218,8 @@ def _parse(body: Any) -> Plan:
     )
 
 
-def _action_document(item: PlannedAction) -> dict[str, Any]:
+def action_document(item: PlannedAction) -> dict[str, Any]:
+    """An action as plan documents hold it."""
     return {
         "id": item.id,
         **item.action.canonical(),
@@ -245,7 +228,7 @@ def _action_document(item: PlannedAction) -> dict[str, Any]:
             "positionRows": item.deletes.position_rows,
             "equalityFiles": item.deletes.equality_files,
         },
-        "predicted": dict(item.predicted),
+        PREDICTED: item.predicted.document(),
     }
 
 
@@ -255,7 +238,7 @@ def _parse_action(body: Any) -> PlannedAction:
         body["id"],
         action_from_canonical(body),
         DeleteState(deletes["files"], deletes["positionRows"], deletes["equalityFiles"]),
-        dict(body["predicted"]),
+        Prediction.from_document(body[PREDICTED]),
     )
 
 

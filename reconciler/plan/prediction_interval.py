@@ -7,10 +7,12 @@ With fewer than five outcomes the interval is fixed and labelled uncalibrated.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from reconciler.plan.prediction import Prediction, total
 
 MIN_OUTCOMES = 5
 UNCALIBRATED = (0.8, 1.25)
@@ -49,37 +51,25 @@ FEWER, MORE = 0.1, 0.1
 """Fewer and more written files than predicted: in most rewrites of `bench.written_bytes` the bytes
 written are within a tenth of the estimate."""
 FEWER_BY_SIZE = 0.25
-"""The same if the number follows from the inputs' size: sorted files, and merged files that each
-have a dictionary, take fewer bytes."""
+"""The same if the number follows from the inputs' size only: sorted files, and merged files that
+each have a dictionary, take fewer bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilesTold:
-    """Number of files that one rewrite reads and is predicted to write, in how many groups.
-
-    by_size: the number follows from the inputs' size, not from how their columns are stored.
-    """
-
-    read: int
-    written: int
-    groups: int
-    by_size: bool
-
-
-def files_after(now: int, told: Sequence[FilesTold]) -> Interval:
-    """Return the interval of the number of files of a table of `now` files after these rewrites.
+def files_after(now: int, predictions: Iterable[Prediction]) -> Interval:
+    """Return the interval of the number of files of a table of `now` files after these actions.
 
     Each group may end in one more or less; each rewrite leaves at least one.
     """
-    if not told:
+    rewrites = [each for each in predictions if each.rewrites]
+    if not rewrites:
         return Interval(now, now, now, "exact")
-    kept = now - sum(each.read for each in told)
-    low = mid = high = float(kept)
-    for each in told:
-        fewer = FEWER_BY_SIZE if each.by_size else FEWER
-        low += max(1, each.written - max(each.groups, math.ceil(fewer * each.written)))
-        mid += each.written
-        high += each.written + max(each.groups, math.ceil(MORE * each.written))
+    low = mid = high = float(now - total(rewrites).files_in)
+    for each in rewrites:
+        written, groups = each.files_out or 0, each.groups or 0
+        fewer = FEWER if each.by_columns else FEWER_BY_SIZE
+        low += max(1, written - max(groups, math.ceil(fewer * written)))
+        mid += written
+        high += written + max(groups, math.ceil(MORE * written))
     return Interval(low, mid, high)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import UserError
+from reconciler.plan.prediction import PREDICTED, predictions_of, total
 
 Document = Mapping[str, Any]
 
@@ -57,7 +58,7 @@ class Against:
         busy = {_name(document) for document in documents if document["actions"]}
         unknown = set(failed)
         gone = [
-            (name, sum(_bytes(item) for item in document["actions"]))
+            (name, _rewritten(document))
             for name, document in self.plans.items()
             if document["actions"] and name not in busy
             and ".".join(document["table"]) not in unknown
@@ -89,7 +90,7 @@ def read_base(path: Path) -> Against:
         plans = {_name(item): item for item in items}
         for item in items:
             _work(item)
-            sum(_bytes(each) for each in item["actions"])
+            _rewritten(item)
         failed = {".".join(each["table"]) for each in (body["errors"] if many else ())}
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unfit(path, "it is not a LayoutPlan or a LayoutPlanList") from error
@@ -110,11 +111,11 @@ def _name(document: Document) -> str:
 def _work(document: Document) -> list[dict[str, Any]]:
     """Return what a plan does: its actions without their ids and predictions, in a fixed order."""
     actions = [
-        {key: value for key, value in item.items() if key not in ("id", "predicted")}
+        {key: value for key, value in item.items() if key not in ("id", PREDICTED)}
         for item in document["actions"]
     ]
     return sorted(actions, key=lambda item: json.dumps(item, sort_keys=True))
 
 
-def _bytes(item: Document) -> int:
-    return int(item["predicted"].get("bytesIn", 0))
+def _rewritten(document: Document) -> int:
+    return total(predictions_of(document["actions"])).bytes_in

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, cpu, duration, iec, percent
+from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.rejected import told_together
 from reconciler.render.against import Against, Change
 
@@ -157,13 +158,7 @@ def _against(busy: Sequence[Document], against: Against, limit: int) -> str:
 
 def _sums(busy: Sequence[Document], tables: int) -> str:
     """Return the totals over all plans. Reads are summed where recorded queries give them."""
-    files = [
-        sum(item["predicted"].get(key, 0) for document in busy for item in document["actions"])
-        for key in ("filesIn", "filesOut")
-    ]
-    cpu_millis = sum(
-        item["predicted"].get("cpuMillis", 0) for document in busy for item in document["actions"]
-    )
+    predicted = total(predictions_of(item for document in busy for item in document["actions"]))
     reads = [line for line in (_total(document, "read /") for document in busy) if line]
     known = [line for line in reads if line.get("after") is not None]
     read = "-"
@@ -172,11 +167,12 @@ def _sums(busy: Sequence[Document], tables: int) -> str:
         if len(known) < len(busy):
             read += f" (known for {count(len(known))} of {count(len(busy))} tables)"
     heads = ("Tables with changes", "Files", "Rewrite", "CPU", "Recorded queries read")
+    files = f"{count(predicted.files_in)} -> {count(predicted.files_out)}"
     row = [
         f"{count(len(busy))} of {count(tables)}",
-        f"{count(files[0])} -> {count(files[1])}" if files[0] else "-",
-        iec(sum(map(_rewritten, busy))) if files[0] else "metadata only",
-        cpu(cpu_millis / 1000),
+        files if predicted.files_in else "-",
+        iec(predicted.bytes_in) if predicted.files_in else "metadata only",
+        cpu(predicted.cpu_seconds),
         read,
     ]
     return _table(heads, "rrrrr", [row], 1)
@@ -216,7 +212,7 @@ def _labels(document: Document) -> list[str]:
     """Return what the plan does, each kind of action once, in plan order."""
     kinds: dict[str, int] = {}
     for item in document["actions"]:
-        label = str(item["predicted"].get("label", item["type"]))
+        label = label_of(item)
         kinds[label] = kinds.get(label, 0) + 1
     return [label if number == 1 else f"{label} ({number}x)" for label, number in kinds.items()]
 
@@ -258,10 +254,10 @@ def _begun(document: Document) -> str:
     done = document.get("done") or ()
     if not done:
         return ""
-    total = len(done) + len(document["actions"])
+    every = len(done) + len(document["actions"])
     return (
-        f"**Carried out in part:** {count(len(done))} of {count(total)} "
-        f"{_plural(total, 'action')} done; what follows is of what is left to do."
+        f"**Carried out in part:** {count(len(done))} of {count(every)} "
+        f"{_plural(every, 'action')} done; what follows is of what is left to do."
     )
 
 
@@ -278,16 +274,16 @@ def _refused(evidence: Mapping[str, Any]) -> str:
 
 
 def _actions(document: Document, limit: int) -> str:
-    rows = []
-    for item in document["actions"]:
-        told = item["predicted"]
-        label = _text(str(told.get("label", item["type"])))
-        if "filesIn" not in told:
+    rows, items = [], document["actions"]
+    for item, predicted in zip(items, predictions_of(items), strict=True):
+        label = _text(label_of(item))
+        if not predicted.rewrites:
             rows.append([item["id"], label, "metadata only", "", "", ""])
             continue
+        sums = total([predicted])
         rows.append([
-            item["id"], label, f"{count(told['filesIn'])} -> {count(told['filesOut'])}",
-            iec(told["bytesIn"]), cpu(told["cpuMillis"] / 1000), duration(told["millis"] / 1000),
+            item["id"], label, f"{count(sums.files_in)} -> {count(sums.files_out)}",
+            iec(sums.bytes_in), cpu(sums.cpu_seconds), duration(sums.millis / 1000),
         ])  # fmt: skip
     return _table(("", "Action", "Files", "Rewritten", "CPU", "Time"), "llrrrr", rows, limit)
 
@@ -446,7 +442,7 @@ def _provenance(document: Document) -> str:
 
 
 def _rewritten(document: Document) -> int:
-    return sum(item["predicted"].get("bytesIn", 0) for item in document["actions"])
+    return total(predictions_of(document["actions"])).bytes_in
 
 
 def _total(document: Document, prefix: str) -> Mapping[str, Any] | None:

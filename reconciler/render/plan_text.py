@@ -13,6 +13,7 @@ from typing import Any
 
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent
+from reconciler.plan.prediction import Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import told_together
 from reconciler.render.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
 
@@ -62,8 +63,8 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int)
     parts = [name, f"{title}{kind}", f"policy {document['policy']}"]
     lines = flow(parts, width, "      ")
     if done:
-        total = plural(done + len(document["actions"]), "action")
-        left = f"Carried out in part: {done} of {total} done; all below is of what is left to do"
+        every = plural(done + len(document["actions"]), "action")
+        left = f"Carried out in part: {done} of {every} done; all below is of what is left to do"
         lines += wrapped(left, width, indent=INDENT)
     if waits:
         lines += wrapped(f"Waiting: {waits}", width, indent=INDENT)
@@ -92,17 +93,18 @@ def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str
     """Return metadata changes as sentences, rewrites in columns below them; beyond a screen, a
     sum."""
     items = document["actions"]
-    metadata = [item for item in items if "filesIn" not in item["predicted"]]
-    rewrites = [item for item in items if "filesIn" in item["predicted"]]
+    pairs = list(zip(items, predictions_of(items), strict=True))
+    metadata = [item for item, predicted in pairs if not predicted.rewrites]
+    rewrites = [(label_of(item), predicted) for item, predicted in pairs if predicted.rewrites]
     lines = _done(document.get("done") or (), len(items), verbose, width)
     for item in metadata:
-        text = f"~ {_label(item)}   metadata only"
+        text = f"~ {label_of(item)}   metadata only"
         lines += wrapped(text, width, first=INDENT, indent=INDENT * 3)
     if not rewrites:
         return lines
     shown = rewrites if verbose or len(rewrites) <= MOST_ACTIONS else rewrites[: MOST_ACTIONS - 1]
-    rows = [_action_row(f"~ {_label(item)}", [item["predicted"]]) for item in shown]
-    rest = [item["predicted"] for item in rewrites[len(shown) :]]
+    rows = [_action_row(f"~ {label}", [predicted]) for label, predicted in shown]
+    rest = [predicted for _, predicted in rewrites[len(shown) :]]
     if rest:
         rows.append(_action_row(f"~ {plural(len(rest), 'more action')} (plan -v)", rest))
     return lines + tabulate(rows, "l" + "r" * 6, width, indent=INDENT)
@@ -115,7 +117,7 @@ def _done(items: Sequence[Mapping[str, Any]], left: int, verbose: bool, width: i
     if not verbose and len(items) + left > MOST_ACTIONS:
         texts = [plural(len(items), "action") + " (plan -v)"]
     else:
-        texts = [_label(item) for item in items]
+        texts = [label_of(item) for item in items]
     return [
         line
         for text in texts
@@ -123,24 +125,17 @@ def _done(items: Sequence[Mapping[str, Any]], left: int, verbose: bool, width: i
     ]
 
 
-def _label(item: Mapping[str, Any]) -> str:
-    return str(item["predicted"].get("label", item["type"]))
-
-
-def _action_row(label: str, predicted: Sequence[Mapping[str, Any]]) -> list[str]:
+def _action_row(label: str, predicted: Sequence[Prediction]) -> list[str]:
     """Return files, bytes, groups, CPU and time of one action, or of several together."""
-    total = {
-        key: sum(int(told[key]) for told in predicted)
-        for key in ("filesIn", "bytesIn", "filesOut", "groups", "cpuMillis", "millis")
-    }
+    sums = total(predicted)
     return [
         label,
-        plural(total["filesIn"], "file"),
-        iec(total["bytesIn"]),
-        f"-> {plural(total['filesOut'], 'file')}",
-        plural(total["groups"], "group"),
-        cpu(total["cpuMillis"] / 1000),
-        duration(total["millis"] / 1000),
+        plural(sums.files_in, "file"),
+        iec(sums.bytes_in),
+        f"-> {plural(sums.files_out, 'file')}",
+        plural(sums.groups, "group"),
+        cpu(sums.cpu_seconds),
+        duration(sums.millis / 1000),
     ]
 
 
@@ -239,7 +234,7 @@ def _files_per_query(shape: Mapping[str, Any]) -> str:
 
 def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) -> list[str]:
     cost = evidence.get("cost") or {}
-    rewritten = sum(item["predicted"].get("bytesIn", 0) for item in document["actions"])
+    rewritten = total(predictions_of(document["actions"])).bytes_in
     rows = [("Cost", text) for text in _cost_texts(cost, rewritten)]
     rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
     if rewritten and evidence.get("trust"):
@@ -257,8 +252,8 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
         return ["metadata only, no data file is rewritten"]
     if not cost:
         return [f"{iec(rewritten)} rewritten"]
-    total = cost.get("tableBytes") or 0
-    share = f" ({percent(rewritten / total, 1)} of the table)" if total else ""
+    table = cost.get("tableBytes") or 0
+    share = f" ({percent(rewritten / table, 1)} of the table)" if table else ""
     spent = (
         f"{iec(rewritten)} rewritten{share}, {cpu(cost['cpuMillis'] / 1000)}, "
         f"about {duration(cost['millis'] / 1000)} on {plural(cost['cores'], 'core')}"
@@ -330,9 +325,9 @@ def render_lines(lines: Sequence[TableLine], converged: int, width: int = WIDEST
     rows += [_table_row(line) for line in lines]
     text = tabulate(rows, "lrrrrrl", width) if lines else []
     if len(lines) > 1:
-        total = iec(sum(line.rewrite_bytes for line in lines))
+        size = iec(sum(line.rewrite_bytes for line in lines))
         actions = plural(sum(line.actions for line in lines), "action")
-        text += wrapped(f"{plural(len(lines), 'table')}, {actions}, {total} to rewrite.", width)
+        text += wrapped(f"{plural(len(lines), 'table')}, {actions}, {size} to rewrite.", width)
     if converged:
         text.append(f"{plural(converged, 'table is', 'tables are')} converged.")
     return "\n".join(text)

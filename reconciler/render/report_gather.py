@@ -18,6 +18,7 @@ from reconciler.advisor.situation import look
 from reconciler.advisor.wair.cut import cut
 from reconciler.format import count, iec, utc
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
+from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
 from reconciler.queries.fragments import MIN_SPAN_MS, ShapeBatch, Workload
@@ -361,15 +362,14 @@ def _forecasts(sources: Sources, missing: dict[str, str]) -> tuple[Forecast, ...
             name = f"bytes read, {check.plan_id[:8]}"
             found.append(Forecast(name, "bytes", check.predicted, low, high, check.actual))
     for plan_id, entries in _by_plan(sources.entries).items():
-        done = [e for e in entries if e.committed and e.predicted.get("cpuMillis")]
+        done = [e for e in entries if e.committed and e.predicted.cpu_millis]
         if not done:
             continue
-        for name, unit, key, actual in (
-            ("CPU", "cpu", "cpuMillis", sum(e.outcome.cpu_seconds for e in done)),
-            ("time", "seconds", "millis", sum(e.outcome.seconds for e in done)),
+        predicted = total({e.outcome.action_id: e.predicted for e in done}.values())
+        for name, unit, expected, actual in (
+            ("CPU", "cpu", predicted.cpu_seconds, sum(e.outcome.cpu_seconds for e in done)),
+            ("time", "seconds", predicted.millis / 1000, sum(e.outcome.seconds for e in done)),
         ):
-            distinct = {e.outcome.action_id: e.predicted[key] for e in done}
-            expected = sum(distinct.values()) / 1000.0
             low, high = (expected * factor for factor in UNCALIBRATED)
             found.append(Forecast(f"{name}, {plan_id[:8]}", unit, expected, low, high, actual))
     if not found:
@@ -402,9 +402,9 @@ def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
 
 def _candidates(sources: Sources) -> tuple[Candidate, ...]:
     chosen = [
-        Candidate(told["label"], told["filesIn"], told["saving"], told["cost"], True)
-        for told in (item["predicted"] for item in sources.plan["actions"])
-        if told.get("cost", 0) > 0
+        Candidate(label_of(item), sums.files_in, sums.saving, sums.cost, True)
+        for item in sources.plan["actions"]
+        if (sums := total(predictions_of([item]))).cost > 0
     ]
     return (*chosen, *_not_done(sources))
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.plan.execution import UNKNOWN_OUTCOME, Intent, Lease, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 from reconciler.plan.plan import Plan, plan_from_document
+from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragment_codec import ROW_TYPES, fragment_from_row, fragment_to_row
 from reconciler.queries.fragments import Fragment
 from reconciler.state.blobs import files_from_blob, files_to_blob
@@ -269,7 +270,7 @@ class Store(ABC):
         rows = self._ledger(table_uuid, (OUTCOME,))
         plans = None if table_uuid is None else tuple({row["plan_id"] for row in rows})
         predictions = {
-            (row["plan_id"], row["action_id"]): json.loads(row["body"])
+            (row["plan_id"], row["action_id"]): Prediction.from_document(json.loads(row["body"]))
             for row in (self._ledger(None, (PREDICTION,), plans) if rows else ())
         }
         latest = {(row["attempt_id"], row["batch"], row["action_id"]): row for row in rows}
@@ -279,7 +280,7 @@ class Store(ABC):
                 row["plan_id"],
                 row["at_ms"],
                 Outcome(**json.loads(row["body"])),
-                predictions.get((row["plan_id"], row["action_id"]), {}),
+                predictions.get((row["plan_id"], row["action_id"]), Prediction()),
             )
             for row in latest.values()
         )
@@ -313,8 +314,8 @@ class Store(ABC):
             if row["kind"] == RESERVED
         )
 
-    def record_prediction(self, plan_id: str, action_id: str, predicted: Mapping[str, Any]) -> None:
-        self._record([_plain_row(PREDICTION, plan_id, action_id, dict(predicted))])
+    def record_prediction(self, plan_id: str, action_id: str, predicted: Prediction) -> None:
+        self._record([_plain_row(PREDICTION, plan_id, action_id, predicted.document())])
 
     def record_read_check(self, table_uuid: str, check: ReadCheck) -> None:
         self._record([_plain_row(READ_CHECK, check.plan_id, "", asdict(check), table_uuid)])

@@ -13,6 +13,7 @@ from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
+from reconciler.plan.prediction import UNKNOWN
 from reconciler.queries.fragments import Fragment, Workload
 from reconciler.queries.read_cost import read_shape, table_view
 from reconciler.queries.row_filter import matches
@@ -73,8 +74,9 @@ def test_advice_is_finite_disjoint_and_within_one_partition(
         assert not seen & set(item.action.inputs)
         seen |= set(item.action.inputs)
         assert len(set(files.partition[rows].tolist())) == 1
-        assert item.files_out >= 1
-        assert all(map(np.isfinite, (item.saving, item.saving_low, item.cost, item.seconds)))
+        made = item.predicted
+        assert made.files_out and made.files_out >= 1
+        assert not {UNKNOWN, None} & {made.saving, made.saving_low, made.cost, made.millis}
     numbers: list[Any] = [advice.read_now, advice.read_after.mid, advice.files_after.mid]
     assert all(map(np.isfinite, numbers))
     assert advice.read_after.mid >= 0

@@ -69,7 +69,7 @@ def test_a_selective_workload_gets_a_recluster_that_pays_back_and_then_nothing()
     (scored,) = advice.actions
     assert isinstance(scored.action, Recluster)
     assert scored.action.ordering.key == (SortColumn(PART),)
-    assert scored.saving_low > scored.cost
+    assert scored.predicted.saving_low > scored.predicted.cost
     assert advice.payback_hours < 7 * 24
     after = apply(table, advice)
     assert window_read(after, work) == pytest.approx(advice.read_after.mid, rel=0.1)
@@ -139,9 +139,10 @@ def test_plan_and_execution_count_files_by_the_rows_that_are_left(deleted, mode)
         if files.path[i] in item.action.inputs
     ]  # fmt: skip
     run = make_groups("a01", item.action, inputs, item.action.target_bytes, 1 << 30, 2)
-    assert item.written_share == 1.0
-    assert (item.groups, item.files_out) == (len(run), sum(group.files for group in run))
-    assert item.bytes_out == pytest.approx(sum(group.live_bytes for group in run), rel=1e-3)
+    made = item.predicted
+    assert made.written_share == 1.0
+    assert (made.groups, made.files_out) == (len(run), sum(group.files for group in run))
+    assert made.bytes_out == pytest.approx(sum(group.live_bytes for group in run), rel=1e-3)
 
 
 def test_a_declared_key_is_clustered_whatever_the_queries_and_says_who_loses():
@@ -149,7 +150,7 @@ def test_a_declared_key_is_clustered_whatever_the_queries_and_says_who_loses():
     work = _selective(column=KEY)
     advice = advise(_table(), work, declared)
     assert {type(item.action) for item in advice.actions} == {Cluster}
-    assert all(item.evidence == "drift" for item in advice.actions)
+    assert all(item.predicted.evidence == "drift" for item in advice.actions)
     assert any(shape.worse for shape in advice.shapes)
 
 
@@ -321,7 +322,8 @@ def test_what_we_wrote_within_the_horizon_needs_twice_the_saving():
     base = advise(table, work)
     (scored,) = base.actions
     # A rho at which the saving is between once and twice the cost.
-    rho = replace(SETTINGS.rho, value=SETTINGS.rho.value * scored.saving_low / scored.cost / 1.5)
+    ratio = scored.predicted.saving_low / scored.predicted.cost
+    rho = replace(SETTINGS.rho, value=SETTINGS.rho.value * ratio / 1.5)
     strict = replace(SETTINGS, rho=rho)
     assert advise(table, work, strict).actions != ()
     ours = replace(
@@ -349,7 +351,7 @@ def test_the_floor_is_of_the_partition_or_a_table_of_many_days_was_never_laid_ou
     advice = _decided(table, spread, work)
     partitions = {item.action.partition for item in advice.actions}
     assert len(partitions) > 0.9 * days
-    each = max(item.saving_low for item in advice.actions)
+    each = max(item.predicted.saving_low for item in advice.actions)
     assert each < 0.001 * advice.yearly_read
 
 
@@ -434,7 +436,7 @@ def test_an_objective_on_small_files_forces_a_merge_that_does_not_pay_back():
     assert advise(table, work).actions == ()
     wanted = replace(SETTINGS, objectives=Objectives(max_small_file_percent=10.0))
     forced = advise(table, work, wanted)
-    assert {item.evidence for item in forced.actions} == {"objective"}
+    assert {item.predicted.evidence for item in forced.actions} == {"objective"}
     (judged,) = forced.objectives
     assert judged.now > 10.0
     assert judged.state == "met"

@@ -68,7 +68,7 @@ def test_what_needs_twice_the_saving_says_so_beside_the_number(short):
     table = _table()
     work = workload(range_workload(np.random.default_rng(0), PART, 40, 1_000, 100_000))
     (scored,) = advise(table, work).actions
-    value = SETTINGS.rho.value * scored.saving_low / scored.cost / short
+    value = SETTINGS.rho.value * scored.predicted.saving_low / scored.predicted.cost / short
     costly = replace(SETTINGS, rho=replace(SETTINGS.rho, value=value))
     written = tuple(replace(f, ours=True, added_ms=SETTINGS.now_ms) for f in table.files)
     told = _of(advise(replace(table, files=written), work, costly), reasons.RECENTLY_WRITTEN)

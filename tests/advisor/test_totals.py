@@ -50,7 +50,7 @@ def test_by_bounds_alone_the_foretold_amplification_is_at_least_what_is_found():
     table, work = _scattered(), _ranges(5, DATE, 1_000)
     declared = replace(SETTINGS, mode="Declared", ordering=Lexicographic((SortColumn(DATE),)))
     advice = advise(table, work, declared, rows_per_file=0)
-    assert {item.label for item in advice.actions} == {"bound"}
+    assert {item.predicted.estimate for item in advice.actions} == {"bound"}
     found = advise(apply(table, advice), work, declared, rows_per_file=0).amplification_now
     assert 1.0 <= found <= advice.amplification_after.mid < advice.amplification_now
 
@@ -74,7 +74,7 @@ def test_files_that_stay_keep_their_own_row_groups_in_the_amplification():
     kept = replace(files, encrypted=np.arange(len(files)) % 2 == 0)
     sample = table.sample(np.arange(len(files)), 256)
     advice = decide(AdviceInput(kept, work, SETTINGS, table.row_groups(), sample))
-    assert 0 < sum(item.files_in for item in advice.actions) <= len(files) // 2
+    assert 0 < sum(item.predicted.files_in for item in advice.actions) <= len(files) // 2
     found = advise(apply(table, advice), work).amplification_now
     assert advice.amplification_after.mid == pytest.approx(found, rel=0.2)
 

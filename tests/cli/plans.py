@@ -14,6 +14,7 @@ from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Outcome
 from reconciler.plan.ledger import LedgerEntry
 from reconciler.plan.ordering import Lexicographic
+from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
 from reconciler.render.apply_text import Told, WindowRead
 from reconciler.render.plan_text import TableLine
@@ -265,10 +266,12 @@ def past_plans() -> list[PastPlan]:
     def entry(plan: str, action: str, day: int, state: str, size: int, cpu: float) -> LedgerEntry:
         outcome = Outcome("x", 1, action, state, 1, size, size, 1000, 10, 2, cpu, 60.0)
         label = "recluster by Hilbert(l_shipdate, l_orderkey), ingested_at_month=2026-09"
-        told = {"type": "Recluster", "cpuMillis": 900_000, "saving": 3 * TIB, "bytesIn": 15 * GIB,
-                "label": label if action == "a01" else "bin-pack"}  # fmt: skip
+        predicted = Prediction(
+            kind="Recluster", cpu_millis=900_000, saving=3 * TIB, bytes_in=15 * GIB,
+            label=label if action == "a01" else "bin-pack",
+        )  # fmt: skip
         at = int(dt.datetime(2026, 11, day, 9, tzinfo=dt.UTC).timestamp() * 1000)
-        return LedgerEntry("uuid", plan, at, outcome, told)
+        return LedgerEntry("uuid", plan, at, outcome, predicted)
 
     first = (
         entry("p-71be09c2a0b1c2d3e4f5", "a01", 2, "committed", 15 * GIB, 980.0),
@@ -286,9 +289,13 @@ def advice(seen: Observation) -> Advice:
     """Two files are rewritten, one is refused, the others are not spoken of."""
     path = [str(name) for name in seen.files.path]
     action = Recluster(0, (600,), Lexicographic((SortColumn(2),)), inputs=tuple(path[:2]))
-    scored = ScoredAction(
-        action, 2, 1, 1, 18 << 20, 18 << 20, 6_098_000, 72.0 * (1 << 20), 1.5 * GIB, 1.1 * GIB,
-        3.0, 1.5, 9.0 * GIB, 7.5 * GIB, (), "workload", "sampled", "saves 21x of what it costs",
+    predicted = Prediction(
+        label=action.label(seen.files.schema, seen.files.specs),
+        reason="saves 21x of what it costs", files_in=2, files_out=1, groups=1, bytes_in=18 << 20,
+        bytes_out=18 << 20, rows=6_098_000, cpu_millis=3_000, millis=1_500, read_now=9 * GIB,
+        read_after=15 * GIB // 2, saving=3 * GIB // 2, saving_low=round(1.1 * GIB), cost=72 << 20,
+        estimate="sampled",
+        evidence="workload",
     )  # fmt: skip
     refused = Rejected(
         "recluster by l_partkey", "BelowCost",
@@ -296,8 +303,9 @@ def advice(seen: Observation) -> Advice:
     )  # fmt: skip
     nothing = Interval(0.0, 0.0, 0.0)
     return Advice(
-        (scored,), (refused,), (), 9.0 * GIB, nothing, len(path), nothing, 0, 0, 5.0, nothing,
-        "sampled", (), 3.0, scored.cost, 3.0, 1.5, 0.0, np.empty(0, dtype=np.int64),
+        (ScoredAction(action, predicted),), (refused,), (), 9.0 * GIB, nothing, len(path),
+        nothing, 0, 0, 5.0, nothing, "sampled", (), 3.0, 72.0 * (1 << 20), 3.0, 1.5, 0.0,
+        np.empty(0, dtype=np.int64),
     )  # fmt: skip
 
 

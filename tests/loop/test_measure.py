@@ -10,6 +10,7 @@ from reconciler.loop.measure import Realised, realised_saving, window_read
 from reconciler.loop.settings import History, debt
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
+from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import TRUE
 from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO
@@ -66,7 +67,7 @@ def test_a_merge_that_only_saves_opens_is_not_called_unpaid():
     seen = realised_saving([many], one, _queries(), 0)
     size = int(many.bytes.sum())
     outcome = Outcome("x", 1, "a01", COMMITTED, 1, size, size, 3_000, FILES, 1, 1.0, 1.0)
-    entry = LedgerEntry("u", "p-1", 0, outcome, {"type": "BinPack"})
+    entry = LedgerEntry("u", "p-1", 0, outcome, Prediction(kind="BinPack"))
     plan = PastPlan("p-1", (entry,), seen, PRIOR_RHO.value)
     assert seen.until_ms >= HORIZON_MS
     assert plan.saved is not None and plan.saved > plan.cost

@@ -13,7 +13,8 @@ from reconciler.loop.remaining import begun, left_of
 from reconciler.loop.waiting import quiet_ends, ripens_ms, waiting
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.state import PARTLY, ActionState, Validity
-from reconciler.plan.plan import DeleteState, PlannedAction
+from reconciler.plan.plan import DeleteState, PlannedAction, action_document
+from reconciler.plan.prediction import Prediction
 from reconciler.plan.reasons import BELOW_COST, QUIET_PERIOD, RECENTLY_WRITTEN
 from reconciler.table.observation import Observation, RecentWrite
 from tests.cli.observations import lineitem
@@ -82,19 +83,21 @@ def test_an_action_cut_short_counts_by_its_live_files() -> None:
     live = _paths(seen, 0)
     gone = tuple(f"{path}.gone" for path in live)
     total = 2 * int(seen.files.bytes[seen.files.partition == 0].sum())
-    told = {"label": "bin-pack", "filesIn": 2 * len(live), "bytesIn": total, "filesOut": 4,
-            "groups": 2, "cpuMillis": 1_000, "millis": 500, "saving": -1, "cost": 80}  # fmt: skip
+    planned = Prediction(
+        label="bin-pack", files_in=2 * len(live), bytes_in=total, files_out=4, groups=2,
+        cpu_millis=1_000, millis=500, saving=-1, cost=80,
+    )  # fmt: skip
     action = BinPack(inputs=tuple(sorted(live + gone)))
-    item = PlannedAction("a01", action, DeleteState(0, 0, 0), told)
+    item = PlannedAction("a01", action, DeleteState(0, 0, 0), planned)
     state = ActionState(Validity.PENDING, live, PARTLY)
     assert begun({"a01": state})
     assert not begun({"a01": ActionState(Validity.PENDING, action.inputs)})
     proposal: Any = SimpleNamespace(observation=seen)
-    left = left_of(proposal, item, {"id": "a01", "inputs": list(action.inputs)}, state)
-    assert left["inputs"] == sorted(live)
+    left = action_document(left_of(proposal, item, state))
+    assert left["id"] == "a01" and left["inputs"] == sorted(live)
     assert left["predicted"] == {
         "label": f"bin-pack ({len(live)} of its {2 * len(live)} files are left)",
         "filesIn": len(live), "bytesIn": total // 2, "filesOut": 2, "groups": 1,
         "cpuMillis": 500, "millis": 250, "saving": -1, "cost": 40,
     }  # fmt: skip
-    assert told["filesOut"] == 4
+    assert item.predicted == planned

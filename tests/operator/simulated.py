@@ -24,6 +24,7 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, Reservation
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
+from reconciler.plan.prediction import Prediction
 from reconciler.table.schema import Schema
 
 CREATED = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -79,7 +80,7 @@ class SimulatedHandle(LiveHandle):
         self.lake.calls["look"] += 1
         size, digest = self.lake.pending(table), policy_hash(hash_inputs(policy))
         action = BinPack(inputs=(f"s3://lake/{table}/0.parquet",))
-        predicted = {"bytesIn": size, "cpuMillis": 1000, "saving": size}
+        predicted = Prediction(bytes_in=size, cpu_millis=1000, saving=size)
         items = (PlannedAction("a01", action, DeleteState(0, 0, 0), predicted),) if size else ()
         plan = Plan(
             id=plan_id(_uuid(table), digest, [item.action for item in items]),
@@ -120,7 +121,7 @@ class SimulatedHandle(LiveHandle):
         size = self.lake.pending(table)
         self.lake.done.add(table)
         outcome = Outcome("attempt", 0, "a01", COMMITTED, None, size, size, 1, 1, 1, 1.0, 1.0)
-        return (LedgerEntry(uuid, plan_id, int(since.timestamp() * 1000), outcome, {}),)
+        return (LedgerEntry(uuid, plan_id, int(since.timestamp() * 1000), outcome),)
 
 
 @dataclass

@@ -45,6 +45,7 @@ from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.budget import Budget, BudgetState
 from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+from reconciler.plan.prediction import Prediction
 from reconciler.table.schema import Field, Schema, SortColumn
 
 NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
@@ -220,7 +221,7 @@ DAY, REGION = SortColumn(1, "asc"), SortColumn(2, "desc")
 
 def planned(action: Action, size: int = 0, reason: str = "") -> PlannedAction:
     label = "recluster by day, day=2026-10-01"
-    predicted = {"bytesIn": size, "label": label, "reason": reason}
+    predicted = Prediction(bytes_in=size, label=label, reason=reason)
     return PlannedAction("a", action, DeleteState(0, 0, 0), predicted)
 
 

@@ -28,6 +28,7 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import Charged, LedgerEntry, Reservation, charged
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction, plan_id, policy_hash
+from reconciler.plan.prediction import Prediction
 from reconciler.table.schema import Schema
 from tests.operator.fake_api import FakeApi, FakeServer
 
@@ -103,7 +104,7 @@ class FakeCatalog:
                 name,
                 BinPack(inputs=(f"{name}-in",)),
                 DeleteState(0, 0, 0),
-                {"bytesIn": size, "cpuMillis": size // (1 << 20)},
+                Prediction(bytes_in=size, cpu_millis=size // (1 << 20)),
             )
             for name, size in found.pending
             if found.revisit is None or now >= found.revisit
@@ -189,7 +190,7 @@ class FakeCatalog:
     ) -> None:  # fmt: skip
         outcome = Outcome(attempt, 0, action, state, None, size, size, 1, 1, 1, cpu, 1.0)
         at = int(self.world.now.timestamp() * 1000)
-        self.ledger.append(LedgerEntry(uuid, plan, at, outcome, {"policy": policy}))
+        self.ledger.append(LedgerEntry(uuid, plan, at, outcome, Prediction(policy=policy)))
 
 
 @dataclass

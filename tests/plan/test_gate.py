@@ -9,6 +9,7 @@ from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.budget import Budget, Spent
 from reconciler.plan.gate import GateInput, gate
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+from reconciler.plan.prediction import Prediction
 
 NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
 DAILY = Budget("daily", per_seconds=86_400, max_rewrite_bytes=250)
@@ -17,7 +18,7 @@ DAILY = Budget("daily", per_seconds=86_400, max_rewrite_bytes=250)
 def action(number: int, size: int) -> PlannedAction:
     body = Recluster(inputs=(f"f{number}",))
     return PlannedAction(
-        f"a{number:02d}", body, DeleteState(0, 0, 0), {"bytesIn": size, "cpuMillis": 1000}
+        f"a{number:02d}", body, DeleteState(0, 0, 0), Prediction(bytes_in=size, cpu_millis=1000)
     )
 
 

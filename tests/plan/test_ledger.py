@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from reconciler.plan.execution import COMMITTED, CONFLICT, Outcome, attempt_started_ms
 from reconciler.plan.ledger import LedgerEntry, Reservation, charged, throughput, written_layouts
+from reconciler.plan.prediction import Prediction
 from reconciler.queries.read_cost import Throughput
 
-PREDICTED = {"type": "Recluster", "policy": "team/facts", "bytesIn": 1_000, "cpuMillis": 50_000}
+PREDICTED = Prediction(kind="Recluster", policy="team/facts", bytes_in=1_000, cpu_millis=50_000)
 
 
 def entry(began_ms: int, size: int, cpu: float = 0.0, table: str = "t") -> LedgerEntry:
@@ -113,7 +114,7 @@ def test_a_layout_counts_as_written_by_a_plan_when_one_action_of_it_wrote_it():
         outcome = replace(
             made.outcome, action_id=action, state=state, written_bytes=made.outcome.read_bytes
         )
-        return replace(made, plan_id=plan, outcome=outcome, predicted={"layout": layout})
+        return replace(made, plan_id=plan, outcome=outcome, predicted=Prediction(layout=layout))
 
     entries = [
         wrote("p-1", "a01", "one"),
@@ -132,7 +133,7 @@ def test_a_rewrite_whose_files_came_out_much_smaller_may_be_done_again():
     def wrote(plan: str, read: int, written: int, files: int) -> LedgerEntry:
         made = entry(1_000, 10)
         outcome = replace(made.outcome, read_bytes=read, written_bytes=written, files_out=files)
-        return replace(made, plan_id=plan, outcome=outcome, predicted={"layout": "one"})
+        return replace(made, plan_id=plan, outcome=outcome, predicted=Prediction(layout="one"))
 
     entries = [
         wrote("p-1", 1_000, 100, 8),
@@ -140,7 +141,7 @@ def test_a_rewrite_whose_files_came_out_much_smaller_may_be_done_again():
         wrote("p-3", 1_000, 100, 1),  # no fewer than one
     ]
     assert written_layouts(entries) == {"p-2": frozenset({"one"}), "p-3": frozenset({"one"})}
-    foreseen = replace(entries[0], predicted={"layout": "one", "bytesIn": 10, "bytesOut": 1})
+    foreseen = replace(entries[0], predicted=Prediction(layout="one", bytes_in=10, bytes_out=1))
     assert written_layouts([foreseen]) == {"p-1": frozenset({"one"})}
 
 

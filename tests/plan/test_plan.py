@@ -18,6 +18,7 @@ from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.ordering import Lexicographic, ordering_of
 from reconciler.plan.plan import canonical_json, freeze, plan_from_document, plan_id, policy_hash
+from reconciler.plan.prediction import Prediction
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
@@ -46,7 +47,8 @@ def make(actions, files):
     return freeze(
         catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="built-in",
         base_snapshot_id=7, created=NOW, time_to_live=dt.timedelta(days=7),
-        actions=[(a, {"bytesIn": 100}) for a in actions], files=files, evidence={"queries": 3},
+        actions=[(a, Prediction(bytes_in=100)) for a in actions], files=files,
+        evidence={"queries": 3},
     )  # fmt: skip
 
 
@@ -93,7 +95,7 @@ def test_plan_id_ignores_predictions_clock_and_snapshot():
     later = freeze(
         catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="other",
         base_snapshot_id=8, created=NOW + dt.timedelta(days=1), time_to_live=dt.timedelta(hours=1),
-        actions=[(cluster(["a", "b"]), {})], files=files, evidence={},
+        actions=[(cluster(["a", "b"]), Prediction())], files=files, evidence={},
     )  # fmt: skip
     assert later.id == plan.id
     assert later.digest() != plan.digest()

@@ -76,7 +76,7 @@ def test_a_mutated_plan_is_parsed_or_refused(path: Any, value: Any, removed: boo
     except UserError as error:
         assert error.details and error.do
         return
-    assert plan.digest() and plan.rewrite_bytes is not None
+    assert plan.digest() and plan.predicted.bytes_in is not None
     with pytest.raises(UserError):  # the fixture's evidence holds no policy
         _policy_of(plan, Path("plan.json"))
 

@@ -19,6 +19,7 @@ from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Facts, Validity
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
 from reconciler.plan.plan import Plan, freeze
+from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import Fallen, Head, Judgement, judge
 from reconciler.table.filetable import FileTable
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
@@ -54,7 +55,7 @@ def plan_of(*actions: Action, base: int | None = BASE) -> Plan:
     return freeze(
         catalog="rec", table=("db", "t"), table_uuid="u", policy_digest="h", policy="built-in",
         base_snapshot_id=base, created=NOW, time_to_live=dt.timedelta(days=7),
-        actions=[(action, {"bytesIn": 100}) for action in actions], files=table(inputs),
+        actions=[(action, Prediction(bytes_in=100)) for action in actions], files=table(inputs),
         evidence={},
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UserError
 from reconciler.plan.execution import COMMITTED
 from reconciler.plan.ledger import ReadCheck
+from reconciler.plan.prediction import Prediction
 from reconciler.state import shared_records, state_tables
 from reconciler.state.shared_state import JobLease, SharedStore
 from tests.conftest import sqlite_catalog
@@ -76,7 +77,7 @@ def test_an_unwritten_state_reads_as_empty_and_makes_nothing(store: SharedStore)
 def test_everything_comes_back_in_another_process_s_store(store: SharedStore) -> None:
     store.append_fragments([fragment(3), fragment(1), fragment(2, uuid="other")])
     store.put_sketches(UUID, {"file:/a": b"1"})
-    store.record_prediction("p-1", "a01", {"type": "Cluster", "policy": "team/facts"})
+    store.record_prediction("p-1", "a01", Prediction(kind="Cluster", policy="team/facts"))
     first = intent()
     store.record_intent(first)
     store.record_read_check(UUID, ReadCheck("p-1", 5, 100, 50, 52, True))
@@ -88,8 +89,8 @@ def test_everything_comes_back_in_another_process_s_store(store: SharedStore) ->
     other.record_outcomes(first, (outcome(COMMITTED), outcome(COMMITTED, "a02")))
     assert store.open_intents(UUID) == ()
     entries = {entry.outcome.action_id: entry for entry in store.ledger(UUID)}
-    assert entries["a01"].predicted == {"type": "Cluster", "policy": "team/facts"}
-    assert entries["a02"].predicted == {}
+    assert entries["a01"].predicted == Prediction(kind="Cluster", policy="team/facts")
+    assert entries["a02"].predicted == Prediction()
     assert store.ledger("other") == ()
     assert store.ledger() == store.ledger(UUID)
 
@@ -209,7 +210,7 @@ def test_the_ledger_is_read_once_while_its_snapshot_stands(
     config: CatalogConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SharedStore(config)
-    store.record_prediction("p-1", "a01", {"policy": "team/facts"})
+    store.record_prediction("p-1", "a01", Prediction(policy="team/facts"))
     store.record_outcomes(intent(), (outcome(COMMITTED),))
     reads = [0]
     original = state_tables.StateTables.rows_of

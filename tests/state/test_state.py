@@ -20,6 +20,7 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import COMMITTED, UNKNOWN_OUTCOME, Intent, Outcome
 from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
+from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.state import state_tables
@@ -195,11 +196,11 @@ def test_intents_are_open_until_every_outcome_is_known(store: StateStore) -> Non
 
 
 def test_ledger_entries_carry_their_prediction(store: StateStore) -> None:
-    store.record_prediction("p-1", "a01", {"type": "Cluster", "cpuMillis": 1200})
+    store.record_prediction("p-1", "a01", Prediction(kind="Cluster", cpu_millis=1200))
     store.record_outcomes(intent(), (outcome(COMMITTED), outcome(COMMITTED, "a02")))
     entries = {entry.outcome.action_id: entry for entry in store.ledger(UUID)}
-    assert entries["a01"].predicted == {"type": "Cluster", "cpuMillis": 1200}
-    assert entries["a02"].predicted == {}
+    assert entries["a01"].predicted == Prediction(kind="Cluster", cpu_millis=1200)
+    assert entries["a02"].predicted == Prediction()
     assert entries["a01"].plan_id == "p-1"
     assert store.ledger("other") == ()
 
@@ -223,7 +224,7 @@ def plan(plan_id: str, policy: str = "hash") -> Plan:
         base_snapshot_id=2**60 + 1,
         created=dt.datetime(2026, 11, 20, tzinfo=dt.UTC),
         expires=dt.datetime(2026, 11, 27, tzinfo=dt.UTC),
-        actions=(PlannedAction("a01", action, DeleteState(0, 0, 0), {"bytesIn": 5}),),
+        actions=(PlannedAction("a01", action, DeleteState(0, 0, 0), Prediction(bytes_in=5)),),
     )
 
 

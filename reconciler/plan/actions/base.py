@@ -42,6 +42,10 @@ class Action(ABC):
         """The same kind of work, without what it takes to carry it out: kept for long."""
         return self
 
+    def on(self, inputs: tuple[str, ...]) -> Self:
+        """The same work on these of its inputs only; itself where it has none."""
+        return self
+
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
         """JSON-able form, fields equal to their default omitted, no floats."""
