@@ -16,6 +16,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
+from reconciler.plan.sentence import Sentence
 from reconciler.queries.fragments import Workload
 from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.table.filetable import FileTable
@@ -163,9 +164,9 @@ class Rejected:
     bytes read in the window with this candidate instead, NaN if not simulated.
     """
 
-    title: str
+    what: Sentence
     reason: str
-    message: str
+    why: Sentence
     files: int = 0
     bytes: int = 0
     saving: float = float("nan")

@@ -15,6 +15,7 @@ from reconciler.advisor.advice import Rejected
 from reconciler.advisor.declared import declared_what_if
 from reconciler.advisor.judge import (
     Candidate,
+    Refusal,
     plan_rewrite,
     readings_of,
     refusal,
@@ -30,6 +31,7 @@ from reconciler.plan import reasons
 from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_mask
 from reconciler.plan.grouping import Grouping, arrivals, output_file_of
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
+from reconciler.plan.sentence import sentence
 from reconciler.queries.read_cost import TableView, read_shape
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.overlap_depth import depth_of, value_ranges
@@ -64,7 +66,7 @@ def bin_pack_candidates(
                 found.append((candidate, decision.reason))
                 spent += candidate.cost
             else:
-                title = f"bin-pack {len(part)} files"
+                title = sentence("bin-pack ", str(len(part)), " files")
                 turned.append(rejected(situation, title, *why_not, part, candidate))
     turned += _left_alone(situation, [d for d in decisions if not d.rewrite])
     return found, turned
@@ -96,9 +98,9 @@ def _best(
     ordering: Ordering,
     forced: bool,
     spent: float,
-) -> tuple[Candidate, tuple[str, str] | None]:
+) -> tuple[Candidate, Refusal | None]:
     """Merge in key order, or in the files' own order if only that passes."""
-    first: tuple[Candidate, tuple[str, str] | None] | None = None
+    first: tuple[Candidate, Refusal | None] | None = None
     for wanted in dict.fromkeys((ordering, ARRIVAL)):
         candidate = (
             declared_what_if(situation, rows, wanted) if wanted.key else _merged(situation, rows)
@@ -111,14 +113,11 @@ def _best(
     return first
 
 
-def _veto(
-    situation: Situation, candidate: Candidate, forced: bool, spent: float
-) -> tuple[str, str] | None:
+def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float) -> Refusal | None:
     if not situation.demands:
         return None
     if candidate.saving < 0.0:
-        message = f"{reasons.SENTENCES[reasons.RAISES_READS]}"
-        return reasons.RAISES_READS, message
+        return reasons.RAISES_READS, sentence(reasons.SENTENCES[reasons.RAISES_READS])
     if situation.settings.mode != "WorkloadAware" or not situation.trusted or forced:
         return None
     return refusal(situation, candidate, spent)

@@ -42,6 +42,7 @@ from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.prediction import Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
+from reconciler.plan.sentence import sentence
 
 HOUR_MS = 3_600_000
 
@@ -123,8 +124,10 @@ def _held_back(situation: Situation) -> list[Rejected]:
 def _waits(situation: Situation, item: Chosen) -> Rejected:
     made = item.candidate
     text = item.kind.title(made.ordering, situation.table.schema)
-    title = f"{text}, {len(made.rows)} file" + "s" * (len(made.rows) != 1)
-    return rejected(situation, title, reasons.QUIET_PERIOD, "", made.rows, made)
+    what = sentence(f"{text}, 1 file")
+    if len(made.rows) != 1:
+        what = sentence(f"{text}, ", str(len(made.rows)), " files")
+    return rejected(situation, what, reasons.QUIET_PERIOD, "", made.rows, made)
 
 
 def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
@@ -165,7 +168,7 @@ def workload_aware(situation: Situation) -> Verdict:
         return Verdict((), (low,))
     found = recluster(situation)
     chosen = tuple(
-        Chosen(c, Recluster, "workload", reasons.times_cost(c.saving_low, c.cost))
+        Chosen(c, Recluster, "workload", str(reasons.times_cost(c.saving_low, c.cost)))
         for c in found.candidates
     )
     return Verdict(chosen, found.rejected)

@@ -25,8 +25,12 @@ from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Ordering
+from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape, rewrite_cost
 from reconciler.table.filetable import FileTable, Float64, Int64
+
+Refusal = tuple[str, Sentence]
+"""A reason constant and its sentence."""
 
 TENTH_PERCENTILE = 1.2816
 """Number of standard errors between a mean and its 10th percentile."""
@@ -167,8 +171,8 @@ def _rate_error(situation: Situation, gains: Float64) -> float:
     return float(np.sqrt((gains**2 / counts).sum())) if len(counts) else 0.0
 
 
-def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[str, str] | None:
-    """Return the reason constant and a message if the candidate does not pass, None if it does.
+def refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
+    """Return the reason and its sentence if the candidate does not pass, None if it does.
 
     spent: cost of the plan's actions already chosen.
     """
@@ -181,19 +185,15 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> tuple[s
         return reasons.BELOW_COST, reasons.short_of(low, cost, settings.alpha)
     if low <= alpha * cost:
         why = reasons.SENTENCES[reasons.RECENTLY_WRITTEN]
-        return reasons.RECENTLY_WRITTEN, f"{reasons.short_of(low, cost, alpha)}: {why}"
+        return reasons.RECENTLY_WRITTEN, reasons.short_of(low, cost, alpha) + f": {why}"
     yearly = _yearly_of_partition(situation, candidate.rows)
     if low < FLOOR * yearly:
-        share = 100.0 * low / max(yearly, 1.0)
-        whole = " of its partition" if yearly < situation.yearly else ""
-        return (
-            reasons.BELOW_FLOOR,
-            f"would save {share:.2f} % of a year's reading{whole}, and 0.1 % is needed",
-        )
+        whole = "a year's reading" + (" of its partition" if yearly < situation.yearly else "")
+        return reasons.BELOW_FLOOR, reasons.below_floor(100.0 * low / max(yearly, 1.0), whole)
     if cost > debt_room(situation) - spent:
-        return reasons.DEBT, reasons.SENTENCES[reasons.DEBT]
+        return reasons.DEBT, sentence(reasons.SENTENCES[reasons.DEBT])
     if cost > spending_room(situation) - spent:
-        return reasons.ALLOWANCE, reasons.SENTENCES[reasons.ALLOWANCE]
+        return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
     return None
 
 
@@ -254,18 +254,19 @@ def _file_reading(situation: Situation) -> float:
 
 def rejected(
     situation: Situation,
-    title: str,
+    what: Sentence | str,
     reason: str,
-    message: str,
+    why: Sentence | str,
     rows: Int64,
     candidate: Candidate | None = None,
 ) -> Rejected:
-    """Return the entry that "CONSIDERED, NOT DONE" shows for a candidate."""  # fmt: skip
+    """Return the entry that "CONSIDERED, NOT DONE" shows for a candidate. why: "" where the
+    reason's own sentence says all."""
     table = situation.table
     return Rejected(
-        title=title,
+        what=sentence(what) if isinstance(what, str) else what,
         reason=reason,
-        message=message or reasons.SENTENCES[reason],
+        why=sentence(why or reasons.SENTENCES[reason]) if isinstance(why, str) else why,
         files=len(rows),
         bytes=int(table.bytes[rows].sum()),
         saving=candidate.saving if candidate else float("nan"),

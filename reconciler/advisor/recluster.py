@@ -35,6 +35,7 @@ from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
 from reconciler.plan import reasons
 from reconciler.plan.ordering import best_of
+from reconciler.plan.sentence import sentence
 from reconciler.queries.read_cost import ShapeReading, projected_bytes
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import SortColumn
@@ -167,30 +168,25 @@ def _best_of(
         centroid = vectors[:count].mean(axis=0)
         ranked = _ranked(situation, part, centroid, columns, spent)
         if not ranked:
-            message = reasons.SENTENCES[reasons.NO_SAMPLE]
-            return [], [rejected(situation, "recluster", reasons.NO_SAMPLE, message, part)]
+            return [], [rejected(situation, "recluster", reasons.NO_SAMPLE, "", part)]
         verdict = refusal(situation, ranked[0], spent)
         if verdict is None:
             others = [
                 rejected(
                     situation, f"recluster by {_key_text(situation, other)}", reasons.OTHER_KEY,
-                    f"{reasons.times_cost(other.saving_low, other.cost)}; "
-                    f"{_key_text(situation, ranked[0])} saves more", other.rows, other,
+                    reasons.times_cost(other.saving_low, other.cost)
+                    + f"; {_key_text(situation, ranked[0])} saves more", other.rows, other,
                 )
                 for other in ranked[1:]
             ]  # fmt: skip
             return [ranked[0]], others
         if not refused:
-            reason, message = _no_sample(situation, ranked[0], part) or verdict
-            title = f"recluster by {_key_text(situation, ranked[0])}"
-            refused.append(rejected(situation, title, reason, message, part, ranked[0]))
+            reason, why = verdict
+            if ranked[0].label == "bound":
+                reason, why = reasons.NO_SAMPLE, sentence(reasons.SENTENCES[reasons.NO_SAMPLE])
+            what = f"recluster by {_key_text(situation, ranked[0])}"
+            refused.append(rejected(situation, what, reason, why, part, ranked[0]))
     return [], refused
-
-
-def _no_sample(situation: Situation, candidate: Candidate, rows: Int64) -> tuple[str, str] | None:
-    if candidate.label != "bound":
-        return None
-    return reasons.NO_SAMPLE, reasons.SENTENCES[reasons.NO_SAMPLE]
 
 
 def _ranked(
@@ -273,18 +269,17 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
         return []
     total, cost = float(saving[rest].sum()), float(situation.cost[rest].sum())
     alpha = situation.settings.alpha
-    message = (
-        f"{reasons.times_cost(total, cost)} at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
-    )
+    why = reasons.times_cost(total, cost)
+    why += f" at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
     if chosen.truncated:
         reason = reasons.DEBT
     else:  # beyond the cut a file saves more than this alpha only if its own alpha is twice that
         reason = reasons.RECENTLY_WRITTEN if total > alpha * cost else reasons.BELOW_COST
     if reason != reasons.BELOW_COST:
-        message += f"; {reasons.SENTENCES[reason]}"
+        why += f"; {reasons.SENTENCES[reason]}"
     more = "more " if len(chosen.chosen) else ""
     title = f"{len(rest)} {more}boundary file" + "s" * (len(rest) != 1)
-    return [rejected(situation, title, reason, message, np.sort(rest))]
+    return [rejected(situation, title, reason, why, np.sort(rest))]
 
 
 def _window_moved(situation: Situation) -> bool:

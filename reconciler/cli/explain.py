@@ -133,6 +133,7 @@ def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
                 "message": item["why"],
                 "files": item["files"],
                 "bytes": item["bytes"],
+                **({"parts": item["parts"]} if "parts" in item else {}),
             }
             for item in rejected_documents(advice, files)
         ],
@@ -180,7 +181,7 @@ def _decision(files: FileTable, advice: Advice, path: str) -> dict[str, Any]:
     return {
         "rewritten": False,
         "reasons": [
-            {"title": item.title, "reason": item.reason, "message": item.message}
+            {"title": str(item.what), "reason": item.reason, "message": str(item.why)}
             for item in advice.rejected
             if path in item.inputs
         ],

@@ -25,7 +25,7 @@ from reconciler.plan.plan import Plan
 from reconciler.plan.prediction import millis, whole
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.reasons import QUIET_PERIOD
-from reconciler.plan.rejected import partitions_of
+from reconciler.plan.rejected import partitions_of, parts
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Literal, render
 from reconciler.table.filetable import FileTable
@@ -118,17 +118,18 @@ def rejected_documents(
     """
     places = partitions_of(files, [item.inputs for item in advice.rejected])
     whys = [
-        item.message if end is None else f"{item.message}; it may run from {utc(end)}"
+        item.why if end is None else item.why + f"; it may run from {utc(end)}"
         for item, end in zip(advice.rejected, ends or [None] * len(places), strict=True)
     ]
     return [
         {
-            "what": item.title,
+            "what": str(item.what),
             "partition": place,
             "reason": item.reason,
-            "why": why,
+            "why": str(why),
             "files": item.files,
             "bytes": item.bytes,
+            **parts(item.what, why),
         }
         for item, place, why in zip(advice.rejected, places, whys, strict=True)
     ]

@@ -142,7 +142,8 @@ _EVIDENCE = {
         ),
         "rejected": _list(
             _row(("what", "why"), what=_TEXT, partition=_NOTE, reason=_TEXT, why=_TEXT,
-                 files=_MAYBE, bytes=_MAYBE)
+                 files=_MAYBE, bytes=_MAYBE,
+                 parts=_object(what=_list(_TEXT), why=_list(_TEXT)))
         ),
         "waiting": _object(text=_TEXT),
         "snapshot": _object(time=_NOTE, files=_MAYBE, bytes=_MAYBE),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reconciler.plan.sentence import Sentence, sentence
 from reconciler.table.schema import PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Scalar, show
 
@@ -83,36 +84,42 @@ def _partition_value(field: PartitionField, value: Scalar | None, schema: Schema
     return show("int" if bucketed or source is None else source.type, value)
 
 
-def times_cost(saving: float, cost: float) -> str:
+def times_cost(saving: float, cost: float) -> Sentence:
     """Return a saving relative to its cost, as plans print it: `0.4x of what it costs`."""
     if cost <= 0.0:
-        return "at no cost"
-    return f"would {'save' if saving >= 0.0 else 'lose'} {_times(saving, cost)} of what it costs"
+        return sentence("at no cost")
+    verb = "save" if saving >= 0.0 else "lose"
+    return sentence(f"would {verb} ", _times(saving, cost), "x of what it costs")
 
 
-def torn(low: float, expected: float, cost: float) -> str:
+def torn(low: float, expected: float, cost: float) -> Sentence:
     """Return the text for an expected saving that is too uncertain. low: its 10th percentile, which
     decides."""
     if cost <= 0.0:
-        return "at no cost"
-    return (
-        f"would save {_times(expected, cost)} of what it costs on average, and lose "
-        f"{_times(low, cost)} in one case of ten, which decides"
-    )
+        return sentence("at no cost")
+    return sentence(
+        "would save ", _times(expected, cost), "x of what it costs on average, and lose ",
+        _times(low, cost), "x in one case of ten, which decides",
+    )  # fmt: skip
+
+
+def below_floor(percent: float, whole: str) -> Sentence:
+    """Return the text for a saving below the floor. whole: what the percentage is of."""
+    return sentence("would save ", f"{percent:.2f}", f" % of {whole}, and 0.1 % is needed")
 
 
 def _times(saving: float, cost: float) -> str:
     ratio = abs(saving) / cost
-    return f"{ratio:.1f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
+    return f"{ratio:.1f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 
-def short_of(saving: float, cost: float, needed: float) -> str:
+def short_of(saving: float, cost: float, needed: float) -> Sentence:
     """Return `times_cost`, with the required multiple if the number alone does not show that it is
     too low.
 
     needed: the multiple of the cost that a saving has to exceed.
     """
-    told = times_cost(saving, cost)
+    short = times_cost(saving, cost)
     if needed == 1.0 and saving < 0.9 * cost:
-        return told
-    return f"{told}, and more than {needed:g}x is needed"
+        return short
+    return short + sentence(", and more than ", f"{needed:g}", "x is needed")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, iec
-from reconciler.plan.rejected import told_together
+from reconciler.plan.rejected import merged
 from reconciler.render.terminal import commands, flow, plural, tabulate, wrapped
 
 MOST_FILES = 12
@@ -52,7 +52,10 @@ def render_table(body: Document, width: int) -> str:
     else:
         lines += ["Nothing is planned.", ""]
     if body["considered"]:
-        refused = [list(line) for line in told_together(_entries(body["considered"]))]
+        refused = [
+            [line.what, f"{line.reason}: {line.why}"]
+            for line in merged(_entries(body["considered"]))
+        ]
         lines += [
             "CONSIDERED, NOT DONE",
             *tabulate(refused, "ll", width, indent="  ", least=36),
@@ -71,7 +74,8 @@ def _entries(considered: Sequence[Document]) -> list[dict[str, Any]]:
             "what": item["title"],
             "partition": item["partition"],
             "reason": item["reason"],
-            "why": f"{item['reason']}: {item['message']}",
+            "why": item["message"],
+            "parts": item.get("parts"),
         }
         for item in considered
     ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from reconciler.format import count, cpu, duration, iec, percent
 from reconciler.plan.prediction import label_of, predictions_of, total
-from reconciler.plan.rejected import told_together
+from reconciler.plan.rejected import merged
 from reconciler.render.against import Against, Change
 
 MAX_CHARACTERS = 60_000
@@ -425,10 +425,10 @@ def _workload(evidence: Mapping[str, Any]) -> str:
 
 
 def _rejected(evidence: Mapping[str, Any], limit: int) -> str:
-    told = told_together(evidence.get("rejected") or [])
-    if not told:
+    lines = merged(evidence.get("rejected") or [])
+    if not lines:
         return ""
-    rows = [[_text(what), _text(why)] for what, why in told]
+    rows = [[_text(line.what), _text(line.why)] for line in lines]
     return "**Considered, not done**\n\n" + _table(("What", "Why"), "ll", rows, limit)
 
 

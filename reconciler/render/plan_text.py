@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent
 from reconciler.plan.prediction import Prediction, label_of, predictions_of, total
-from reconciler.plan.rejected import told_together
+from reconciler.plan.rejected import merged
 from reconciler.render.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
 
 INDENT = "  "
@@ -267,14 +267,14 @@ def _cost_texts(cost: Mapping[str, Any], rewritten: int) -> list[str]:
 
 
 def _rejected(evidence: Mapping[str, Any], verbose: bool, width: int) -> list[str]:
-    told = told_together(evidence.get("rejected") or [])
-    if not told:
+    every = merged(evidence.get("rejected") or [])
+    if not every:
         return []
-    shown = told if verbose else told[:MOST_REJECTED]
-    rows = [[what, why if verbose else clip(why, 160)] for what, why in shown]
+    shown = every if verbose else every[:MOST_REJECTED]
+    rows = [[line.what, line.why if verbose else clip(line.why, 160)] for line in shown]
     lines = ["CONSIDERED, NOT DONE", *tabulate(rows, "ll", width, indent=INDENT, least=36)]
-    if len(told) > len(shown):
-        lines.append(f"{INDENT}{len(told) - len(shown)} more: plan -v")
+    if len(every) > len(shown):
+        lines.append(f"{INDENT}{len(every) - len(shown)} more: plan -v")
     return lines
 
 

@@ -418,7 +418,7 @@ def _not_done(sources: Sources) -> list[Candidate]:
     for number, (item, place) in enumerate(zip(turned, places, strict=True)):
         if item.files and item.cost > 0 and np.isfinite(item.saving):
             by_itself = "" if place else str(number)
-            alike.setdefault((item.title, item.reason, by_itself), []).append((item, place))
+            alike.setdefault((str(item.what), item.reason, by_itself), []).append((item, place))
     return [
         Candidate(
             in_partitions(title, {place for _, place in found if place}),

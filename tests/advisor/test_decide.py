@@ -209,7 +209,7 @@ def test_a_rate_too_low_to_pay_back_gets_nothing_with_the_number():
     advice = advise(_table(), _selective(count=20, weight=0.02))
     assert advice.actions == ()
     assert _reasons(advice)[0] == reasons.BELOW_COST
-    assert "of what it costs" in advice.rejected[0].message
+    assert "of what it costs" in str(advice.rejected[0].why)
 
 
 def test_a_window_that_has_moved_past_the_data_gets_nothing():
@@ -246,7 +246,7 @@ def test_without_queries_or_with_too_little_coverage_nothing_is_reclustered():
     low = advise(_table(), _selective(), replace(SETTINGS, coverage=0.4))
     assert low.actions == ()
     assert _reasons(low)[0] == reasons.LOW_COVERAGE
-    assert "40 %" in low.rejected[0].message
+    assert "40 %" in str(low.rejected[0].why)
 
 
 def test_partitions_in_their_quiet_period_are_left_alone():
@@ -287,7 +287,7 @@ def test_files_that_no_decision_looks_at_are_told_by_why():
     )
     sample = table.sample(np.arange(len(files)), 128)
     advice = decide(AdviceInput(marked, work, SETTINGS, table.row_groups(), sample))
-    told = {item.message: item.inputs for item in _of_reason(advice, reasons.NOT_REWRITABLE)}
+    told = {str(item.why): item.inputs for item in _of_reason(advice, reasons.NOT_REWRITABLE)}
     assert told == {
         "2 files of another format than Parquet: not supported yet": tuple(files.path[:2]),
         "1 file encrypted: not supported yet": (files.path[2],),
@@ -314,7 +314,7 @@ def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
     advice = _decided(table, files, work, settings)
     assert not advice.actions
     assert advice.rejected[0].reason == reasons.NOT_REWRITABLE
-    assert why in advice.rejected[0].message
+    assert why in str(advice.rejected[0].why)
 
 
 def test_what_we_wrote_within_the_horizon_needs_twice_the_saving():

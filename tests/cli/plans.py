@@ -16,6 +16,7 @@ from reconciler.plan.ledger import LedgerEntry
 from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
+from reconciler.plan.sentence import sentence
 from reconciler.render.apply_text import Told, WindowRead
 from reconciler.render.plan_text import TableLine
 from reconciler.table.observation import Observation
@@ -298,8 +299,9 @@ def advice(seen: Observation) -> Advice:
         evidence="workload",
     )  # fmt: skip
     refused = Rejected(
-        "recluster by l_partkey", "BelowCost",
-        "would save 0.4x of what it costs: 97 files, 31.0 GiB", 1, 9 << 20, inputs=(path[2],),
+        sentence("recluster by l_partkey"), "BelowCost",
+        sentence("would save 0.4x of what it costs: 97 files, 31.0 GiB"), 1, 9 << 20,
+        inputs=(path[2],),
     )  # fmt: skip
     nothing = Interval(0.0, 0.0, 0.0)
     return Advice(

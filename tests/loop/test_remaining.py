@@ -16,6 +16,7 @@ from reconciler.plan.actions.state import PARTLY, ActionState, Validity
 from reconciler.plan.plan import DeleteState, PlannedAction, action_document
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.reasons import BELOW_COST, QUIET_PERIOD, RECENTLY_WRITTEN
+from reconciler.plan.sentence import sentence
 from reconciler.table.observation import Observation, RecentWrite
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
@@ -31,7 +32,9 @@ def _paths(seen: Observation, partition: int) -> tuple[str, ...]:
 
 def _held(seen: Observation, partition: int, reason: str = QUIET_PERIOD) -> Rejected:
     paths = _paths(seen, partition)
-    return Rejected("bin-pack", reason, "why", len(paths), 1 << 20, inputs=paths)
+    return Rejected(
+        sentence("bin-pack"), reason, sentence("why"), len(paths), 1 << 20, inputs=paths
+    )
 
 
 def _written(seen: Observation, partition: int, at_ms: int) -> RecentWrite:

@@ -33,7 +33,7 @@ FULL = {
 }  # fmt: skip
 
 numbers = st.none() | st.integers(-1, 2**53 - 1)
-texts = st.none() | st.text(max_size=5)
+texts = st.none() | st.text("ab7 ", max_size=5)
 predictions = st.builds(
     Prediction,
     **{  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ predictions = st.builds(
         if name in KNOWN
     },
 )
-values = st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=5)
+values = st.integers(-(2**53) + 1, 2**53 - 1) | st.text("ab7 ", max_size=5)
 documents = st.dictionaries(st.sampled_from([*FULL, "policy", "later"]), values)
 
 
