@@ -117,9 +117,9 @@ def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
                 "label": item.predicted.label,
                 "type": item.action.kind,
                 "files": item.predicted.files_in or 0,
-                "costBytes": item.predicted.cost or 0,
-                "savingBytes": item.predicted.saving or 0,
-                "savingLowBytes": item.predicted.saving_low or 0,
+                "costBytes": _bytes(item.predicted.cost),
+                "savingBytes": _bytes(item.predicted.saving),
+                "savingLowBytes": _bytes(item.predicted.saving_low),
                 "estimate": item.predicted.estimate or "none",
                 "message": item.predicted.reason,
             }
@@ -138,6 +138,13 @@ def candidates(files: FileTable, advice: Advice) -> dict[str, Any]:
             for item in rejected_documents(advice, files)
         ],
     }
+
+
+def _bytes(value: int | None) -> int | None:
+    """Return 0 for a change of metadata, and None for what could not be estimated."""
+    from reconciler.plan.prediction import UNKNOWN
+
+    return None if value == UNKNOWN else value or 0
 
 
 def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, Any]:

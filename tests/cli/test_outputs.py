@@ -21,6 +21,7 @@ from reconciler.cli.history import render_history
 from reconciler.cli.plan import budget_line
 from reconciler.format import iec
 from reconciler.plan.budget import Budget, Spent, budget_state
+from reconciler.plan.prediction import whole
 from reconciler.queries.explain_scan import MOST_QUERIES, explain_scan
 from reconciler.queries.fragments import ShapeBatch, batch_fragments
 from reconciler.render import apply_text, explain_text, plan_text, terminal
@@ -294,7 +295,8 @@ def test_a_document_has_each_candidate_with_its_constant_and_raw_bytes() -> None
         "message": "saves 21x of what it costs",
     }  # fmt: skip
     assert (considered["reason"], considered["files"]) == ("BelowCost", 1)
-    unknown = replace(plans.advice(seen).actions[0], saving=float("nan"))
+    action = plans.advice(seen).actions[0]
+    unknown = replace(action, predicted=replace(action.predicted, saving=whole(float("nan"))))
     (chosen,) = explain.candidates(seen.files, replace(plans.advice(seen), actions=(unknown,)))[
         "chosen"
     ]

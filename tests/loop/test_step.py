@@ -409,7 +409,7 @@ def test_work_that_a_kill_cut_short_counts_in_full_until_its_window_has_passed(
     clock = {"clock": lambda: now + dt.timedelta(minutes=1)}
     step = dataclasses.replace(step_of(catalog_config, "killed", **DECLARED), **clock)
     planned = step.propose(actor).plan
-    size = planned.rewrite_bytes
+    size = planned.predicted.bytes_in
     assert size > 0
 
     def allowed(limit: int, hours: float = 0.0) -> str:
