@@ -287,14 +287,13 @@ def _scored(
         ((_action(situation, item), item) for item in chosen),
         key=lambda pair: (-pair[1].candidate.net_per_cost, pair[0].kind, pair[0].inputs),
     )
-    model, begun = situation.settings.throughput, set[str | None]()
+    model, begun = situation.settings.throughput, set[str]()
     scored, cpu_seconds, seconds = [], 0.0, 0.0
     for action, item in pairs:
-        predicted = _predicted(situation, action, item)
-        assert action.work is not None
-        size = int(situation.table.bytes[item.candidate.rows].sum())
-        work = (action.work, size, len(action.inputs), action.work not in begun)
-        begun.add(action.work)
+        predicted, kind = _predicted(situation, action, item), action.work
+        assert kind is not None
+        work = (kind, predicted.rewrite_bytes, len(action.inputs), kind not in begun)
+        begun.add(kind)
         cpu, time = model.cpu_seconds(*work), model.seconds(*work)
         cpu_seconds, seconds = cpu_seconds + cpu, seconds + time
         predicted = replace(predicted, cpu_millis=millis(cpu), millis=millis(time))

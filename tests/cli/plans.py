@@ -289,7 +289,9 @@ def past_plans() -> list[PastPlan]:
 def advice(seen: Observation) -> Advice:
     """Two files are rewritten, one is refused, the others are not spoken of."""
     path = [str(name) for name in seen.files.path]
-    action = Recluster(0, (600,), Lexicographic((SortColumn(2),)), inputs=tuple(path[:2]))
+    action = Recluster(
+        inputs=tuple(path[:2]), partition=(600,), ordering=Lexicographic((SortColumn(2),))
+    )
     predicted = Prediction(
         label=action.label(seen.files.schema, seen.files.specs),
         reason="saves 21x of what it costs", files_in=2, files_out=1, groups=1, bytes_in=18 << 20,

@@ -210,7 +210,8 @@ def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own(
     document = plans.empty()
     document["evidence"]["rejected"] = [
         {"what": what, "partition": f"day=2026-10-{day:02d}", "reason": "BelowFloor",
-         "why": f"would save 0.{day:02d} % of a year's reading"}
+         "why": f"would save 0.{day:02d} % of a year's reading",
+         "parts": {"why": ["would save ", f"0.{day:02d}", " % of a year's reading"]}}
         for what, days in (("recluster by device", range(1, 17)), ("recluster by site", [3]))
         for day in days
     ]  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import PARTLY, ActionState, Facts, Validity
@@ -18,6 +18,9 @@ class ContentAction(Action, ABC):
 
     least_inputs: ClassVar[int] = 1
     """Files without which nothing is left to do."""
+
+    def on(self, inputs: tuple[str, ...]) -> Self:
+        return replace(self, inputs=inputs)
 
     def judge(self, facts: Facts) -> ActionState:
         standing = tuple(

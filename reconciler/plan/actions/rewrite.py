@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
@@ -34,9 +34,6 @@ class Rewrite(ContentAction, ABC):
 
     def without_files(self) -> Self:
         return type(self)(spec_id=self.spec_id)
-
-    def on(self, inputs: tuple[str, ...]) -> Self:
-        return replace(self, inputs=inputs)
 
     def canonical(self) -> dict[str, Any]:
         body: dict[str, Any] = {"type": self.kind, "specId": self.spec_id}
