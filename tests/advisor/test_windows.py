@@ -97,7 +97,7 @@ def test_only_rows_of_windows_to_come_are_rewritten(form: str) -> None:
                 rewritten += len(file.rows)
                 outside += int((age > OLDEST[form][1]).sum())
         table = table.apply(item.action, SETTINGS.now_ms)
-    claimed = sum(item.saving for item in advice.actions)
+    claimed = sum(item.predicted.saving or 0 for item in advice.actions)
     assert rewritten > 0
     assert outside <= 0.1 * rewritten
     assert 0.7 * claimed <= before - cost(table, future) <= 1.4 * claimed
