@@ -2,9 +2,9 @@
 
 A manifest never changes, so decoded ones are kept, by path and length, below
 <cache>/manifests/<table uuid>/. One observation writes one segment for all manifests that were new
-to it, whole or not at all (atomic rename, checksum). An unreadable segment is ignored and removed,
-dead manifests are dropped when segments are merged, and the tables used longest ago are evicted
-when the cache is full.
+to it: an Arrow IPC stream behind a checksum, whole or not at all (atomic rename). An unreadable
+segment is ignored and removed, dead manifests are dropped when segments are merged, and the tables
+used longest ago are evicted when the cache is full.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.ipc
 
 from reconciler.catalog.manifest import (
     SCALARS,
@@ -38,8 +40,10 @@ Array = npt.NDArray[Any]
 Key = tuple[str, int]
 """A manifest: its path and its length in bytes."""
 
-MAGIC = b"LAYOUT\x00\x02"  # the last byte is the format's version
+MAGIC = b"LAYOUT\x00\x03"  # the last byte is the format's version
+COMPRESSION = "lz4"
 SUFFIX = ".segment"
+_HEADER = b"layout.segment"
 MAX_SEGMENTS = 8
 MAX_CACHE_BYTES = 4 << 30
 
@@ -136,20 +140,17 @@ def _with_manifests(entries: Entries, manifests: tuple[Key, ...], renumber: Arra
 
 def write_segment(path: Path, entries: Entries) -> None:
     """Write the segment beside its final name and rename it: readers see all or nothing."""
-    header, arrays = _flatten(entries)
-    blobs: list[bytes] = []
-    layout: list[tuple[str, str, list[int], int, int]] = []
-    at = 0
-    for name, array in arrays.items():
-        blob = np.ascontiguousarray(array).tobytes()
-        layout.append((name, array.dtype.str, list(array.shape), at, len(blob)))
-        blobs.append(blob)
-        at += len(blob)
-    head = json.dumps({**header, "arrays": layout}, separators=(",", ":")).encode()
-    body = len(head).to_bytes(8, "little") + head + b"".join(blobs)
+    table = to_arrow(entries)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=COMPRESSION)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    body = sink.getvalue()
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
-        partial.write_bytes(MAGIC + zlib.crc32(body).to_bytes(4, "little") + body)
+        with partial.open("wb") as file:
+            file.write(MAGIC + zlib.crc32(body).to_bytes(4, "little"))
+            file.write(body)
         partial.replace(path)
     except OSError:  # a full disk: remove the partial file
         partial.unlink(missing_ok=True)
@@ -157,7 +158,10 @@ def write_segment(path: Path, entries: Entries) -> None:
 
 
 def read_segment(path: Path) -> Entries | None:
-    """Return a segment's entries, None if the file is not a whole segment of this version."""
+    """Return a segment's entries, None if the file is not a whole segment of this version.
+
+    The checksum comes first: Arrow's own reader does not notice a changed byte.
+    """
     try:
         data = path.read_bytes()
     except OSError:
@@ -165,18 +169,18 @@ def read_segment(path: Path) -> Entries | None:
     body = memoryview(data)[12:]
     if data[:8] != MAGIC or zlib.crc32(body) != int.from_bytes(data[8:12], "little"):
         return None
-    size = int.from_bytes(body[:8], "little")
-    header = json.loads(bytes(body[8 : 8 + size]))
-    payload = body[8 + size :]
-    arrays = {
-        name: np.frombuffer(payload[at : at + length], dtype=np.dtype(dtype)).reshape(shape)
-        for name, dtype, shape, at, length in header["arrays"]
-    }
-    return _unflatten(header, arrays)
+    with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        return from_arrow(reader.read_all())
 
 
-def _flatten(entries: Entries) -> tuple[dict[str, Any], dict[str, Array]]:
-    header: dict[str, Any] = {
+_ARRAYS = ("manifest", "partition", *SCALARS)
+_BOUNDS = ("lower", "upper")
+_COUNTS = ("nulls", "nans", "values", "sizes")
+
+
+def to_arrow(entries: Entries) -> pa.Table:
+    """Return a row per entry; what is not per entry is JSON in the schema's metadata."""
+    header = {
         "manifests": entries.manifests,
         "partitions": [
             (ids, [encode_partition_value(value) for value in values])
@@ -184,85 +188,57 @@ def _flatten(entries: Entries) -> tuple[dict[str, Any], dict[str, Array]]:
         ],
         "equalityIds": sorted(entries.equality_ids.items()),
     }
-    arrays: dict[str, Array] = {"manifest": entries.manifest, "partition": entries.partition}
-    for name in SCALARS:
-        arrays[name] = _narrow(getattr(entries, name))
-    for name in TEXTS:
-        text = "\0".join(getattr(entries, name)).encode("utf-8", "surrogatepass")
-        arrays[name] = np.frombuffer(text, dtype=np.uint8)
+    columns = {name: pa.array(getattr(entries, name)) for name in _ARRAYS}
+    columns |= {name: pa.array(getattr(entries, name), pa.large_string()) for name in TEXTS}
     for field_id, stats in entries.stats.items():
-        for name in ("lower", "upper"):
+        for name in _BOUNDS:
             bounds = getattr(stats, name)
             if bounds is not None:
-                arrays[f"{field_id}.{name}.data"] = bounds.data
-                arrays[f"{field_id}.{name}.length"] = _narrow(bounds.length)
-        for name in ("nulls", "nans", "values", "sizes"):
+                columns[f"{field_id}.{name}"] = _fixed(bounds.data)
+                columns[f"{field_id}.{name}.length"] = pa.array(bounds.length)
+        for name in _COUNTS:
             counts = getattr(stats, name)
             if counts is not None:
-                arrays[f"{field_id}.{name}"] = _narrow(counts)
-    return header, arrays
+                columns[f"{field_id}.{name}"] = pa.array(counts)
+    return pa.table(columns).replace_schema_metadata({_HEADER: json.dumps(header)})
 
 
-_SMALL_NULL = -(2**31)
-_LARGE_NULL = -(2**63)
-
-
-def _narrow(array: Array) -> Array:
-    """Return int64 as int32 if every value fits; the marker of a missing value is converted too."""
-    if array.dtype != np.int64 or not len(array):
-        return array
-    missing = array == _LARGE_NULL
-    known = array[~missing] if missing.any() else array
-    if len(known) and (known.min() <= _SMALL_NULL or known.max() >= 2**31):
-        return array
-    return np.where(missing, _SMALL_NULL, array).astype(np.int32)
-
-
-def _widen(array: Array) -> Array:
-    wide = array.astype(np.int64)
-    if array.dtype == np.int32:
-        wide[array == _SMALL_NULL] = _LARGE_NULL
-    return wide
-
-
-_KEPT_NARROW = {"status", "content", "parquet", "encrypted", "sort_order_id"}
-
-
-def _unflatten(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Entries:
-    count = len(arrays["manifest"])
-    scalars = {
-        name: arrays[name] if name in _KEPT_NARROW else _widen(arrays[name]) for name in SCALARS
-    }
-    texts = {name: _split(arrays[name], count) for name in TEXTS}
+def from_arrow(table: pa.Table) -> Entries:
+    """Return the entries of a table: the inverse of `to_arrow`."""
+    header = json.loads(table.schema.metadata[_HEADER])
+    arrays = {name: _array(table.column(name)) for name in table.column_names}
     stats: dict[int, dict[str, Any]] = {}
     for name, array in arrays.items():
-        head, _, rest = name.partition(".")
-        if not head.isdecimal():
-            continue
-        found = stats.setdefault(int(head), {})
-        kind, _, part = rest.partition(".")
-        if part == "data":
-            length = arrays[f"{head}.{kind}.length"].astype(np.int32)
-            found[kind] = RawBounds(array, length)
-        elif not part:
-            found[kind] = _widen(array)
+        head, _, kind = name.partition(".")
+        if head.isdecimal() and not kind.endswith(".length"):
+            found = stats.setdefault(int(head), {})
+            found[kind] = array
+            if kind in _BOUNDS:
+                found[kind] = RawBounds(array, arrays[f"{name}.length"])
     return Entries(
         manifests=tuple((path, length) for path, length in header["manifests"]),
-        manifest=arrays["manifest"],
-        partition=arrays["partition"],
         partitions=tuple(
             (tuple(ids), tuple(decode_partition_value(value) for value in values))
             for ids, values in header["partitions"]
         ),
         equality_ids={row: tuple(ids) for row, ids in header["equalityIds"]},
         stats={field_id: FieldStats(**found) for field_id, found in sorted(stats.items())},
-        **scalars,
-        **texts,
+        **{name: arrays[name] for name in (*_ARRAYS, *TEXTS)},
     )
 
 
-def _split(blob: Array, count: int) -> Array:
-    out = np.empty(count, dtype=object)
-    if count:
-        out[:] = bytes(blob).decode("utf-8", "surrogatepass").split("\0")
-    return out
+def _fixed(data: Array) -> pa.Array:
+    """Return uint8[n, w] as n values of w bytes."""
+    count, width = data.shape
+    buffer = pa.py_buffer(np.ascontiguousarray(data))
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, buffer])
+
+
+def _array(column: pa.ChunkedArray) -> Array:
+    if not pa.types.is_fixed_size_binary(column.type):
+        plain: Array = column.to_numpy()
+        return plain
+    width = column.type.byte_width
+    joined = column.combine_chunks()
+    data = np.frombuffer(joined.buffers()[1] or b"", dtype=np.uint8, count=len(joined) * width)
+    return data.reshape(len(joined), width)
