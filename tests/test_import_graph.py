@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,3 +59,21 @@ def test_no_module_imports_one_that_imports_it() -> None:
 def test_a_circle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a", "d2"}, "d2": set()}
     assert circles(graph) == [{"b", "c"}]
+
+
+MODULE_OF = {"pyyaml": "yaml"}
+READ_AS_DATA = {"tzdata"}
+"""Dependencies without a module that anything imports: zoneinfo finds the files."""
+
+
+def test_each_base_dependency_is_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = {re.split(r"[^a-z0-9-]", text)[0] for text in project["dependencies"]}
+    tops = set()
+    for path in modules().values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                tops |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                tops.add(str(node.module).partition(".")[0])
+    assert {MODULE_OF.get(name, name) for name in names - READ_AS_DATA} <= tops
