@@ -30,8 +30,9 @@ lint: setup
 	$(BIN)/lint-imports
 
 golden: setup  ## rewrite the golden files of what is printed; read the difference
-	LAYOUTCTL_GOLDEN=write $(BIN)/pytest -q tests/cli/test_observe.py tests/cli/test_outputs.py
-	git diff --stat tests/cli/golden
+	LAYOUTCTL_GOLDEN=write $(BIN)/pytest -q -m "not spark and not cluster and not soak" \
+	  tests/cli/test_observe.py $$(grep -rlE "said\(|golden\(" --include="test_*.py" tests)
+	git diff --stat -- "tests/**/golden"
 
 demo: setup  ## the main job on generated data, in one command
 	$(BIN)/layoutctl demo

@@ -17,7 +17,7 @@ from tests.postgres import POSTGRES_JDBC
 from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
 
-pytest_plugins = ["tests.cluster.fixtures"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.said"]
 
 MARKED_BY_FIXTURE = {
     "spark": "spark",

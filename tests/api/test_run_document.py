@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy, from_document
 from reconciler.api.run_document import RunDocument, read_run
 from reconciler.errors import UserError
+from tests.said import Said
 
 
 def document(kind: str, **spec: Any) -> Any:
@@ -98,9 +99,10 @@ def edited(**changes: Any) -> str:
         (edited(policy={"kind": "Secret"}), "no TableLayoutPolicy"),
     ],
 )
-def test_anything_else_is_refused(text: str, why: str) -> None:
-    with pytest.raises(UserError, match="run document") as raised:
+def test_anything_else_is_refused(text: str, why: str, said: Said) -> None:
+    with pytest.raises(UserError) as raised:
         read_run(text)
+    said(raised.value)
     assert why in raised.value.what
 
 
@@ -119,12 +121,14 @@ def test_a_credential_among_the_properties_is_refused() -> None:
     assert "hunter2-planted" not in raised.value.render()
 
 
-def test_one_that_no_environment_takes_is_refused_when_it_is_written() -> None:
-    with pytest.raises(UserError, match="too large"):
+def test_one_that_no_environment_takes_is_refused_when_it_is_written(said: Said) -> None:
+    with pytest.raises(UserError) as refused:
         run_document(table=("x" * 200_000,)).text()
+    said(refused.value)
 
 
 @pytest.mark.parametrize("start", ["", '{"version":'])
-def test_a_document_that_is_nested_too_deeply_is_refused(start: str) -> None:
-    with pytest.raises(UserError, match="nested too deeply"):
+def test_a_document_that_is_nested_too_deeply_is_refused(start: str, said: Said) -> None:
+    with pytest.raises(UserError) as refused:
         read_run(start + "[" * 200_000)
+    said(refused.value)

@@ -20,6 +20,7 @@ from reconciler.api.table_patterns import (
 )
 from reconciler.api.version import API_VERSION
 from reconciler.errors import UserError
+from tests.said import Said
 
 
 @pytest.mark.parametrize(
@@ -146,10 +147,11 @@ def test_exclusion_and_the_catalog_hold() -> None:
     assert names(policy("a", ["s.*"], catalog="other")) == []
 
 
-def test_two_files_that_name_one_table_are_an_error_and_patterns_are_not() -> None:
+def test_two_files_that_name_one_table_are_an_error_and_patterns_are_not(said: Said) -> None:
     both = [policy("a", ["s.t"]), policy("b", ["s.t"])]
-    with pytest.raises(UserError, match="has 2 policies") as raised:
+    with pytest.raises(UserError) as raised:
         choose_policy(("s", "t"), "w", both)
+    said(raised.value)
     assert len(raised.value.details) == 2
     chosen = choose_policy(("s", "t"), "w", [policy("a", ["s.*"]), policy("b", ["s.t"])])
     assert chosen is not None and chosen.name == "b"

@@ -13,6 +13,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import OWNER_PROPERTY, claim, owner_of, release
 from reconciler.catalog.load import connect
 from reconciler.errors import UserError
+from tests.said import Said
 
 ROWS = pa.table({"id": [1, 2, 3]})
 A, B = "cluster-a/analytics", "cluster-b/analytics"
@@ -129,6 +130,9 @@ def test_a_table_without_a_snapshot_can_be_claimed(config: CatalogConfig, table:
     assert made.refresh().scan().to_arrow().num_rows == 0
 
 
-def test_a_missing_table_is_one_clear_message(config: CatalogConfig, table: Any) -> None:
-    with pytest.raises(UserError, match="not found"):
+def test_a_missing_table_is_one_clear_message(
+    config: CatalogConfig, table: Any, said: Said
+) -> None:
+    with pytest.raises(UserError) as refused:
         claim(config, ("claims", "missing"), A)
+    said(refused.value)

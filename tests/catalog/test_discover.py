@@ -17,6 +17,7 @@ from reconciler.catalog.discover import (
 )
 from reconciler.catalog.properties import properties_from_spark, pyiceberg_properties, spark_conf
 from reconciler.errors import UserError
+from tests.said import Said
 
 SPARK_DEFAULTS = """
 # comment
@@ -118,34 +119,39 @@ def test_the_first_source_defines_a_catalog_and_later_ones_give_only_credentials
     assert found.config.properties["credential"] == "id:secret"
 
 
-def test_without_a_name_only_a_single_catalog_is_taken(home: dict[str, str]) -> None:
-    with pytest.raises(UserError, match="no catalog is configured") as none:
+def test_without_a_name_only_a_single_catalog_is_taken(home: dict[str, str], said: Said) -> None:
+    with pytest.raises(UserError) as none:
         resolve_catalog(None, (), home)
+    said(none.value)
     assert "PYICEBERG_CATALOG__NAME__URI" in none.value.render()
     assert resolve_catalog(None, (document(),), home).name == "warehouse"
-    with pytest.raises(UserError, match="2 catalogs") as several:
+    with pytest.raises(UserError) as several:
         resolve_catalog(None, (document(), document("lake")), home)
+    said(several.value)
     assert "warehouse" in several.value.render() and "lake" in several.value.render()
     env = {**home, "LAYOUTCTL_CATALOG": "lake"}
     assert resolve_catalog(None, (document(), document("lake")), env).name == "lake"
 
 
 def test_an_unknown_or_unsupported_name_lists_what_there_is(
-    tmp_path: Path, home: dict[str, str]
+    tmp_path: Path, home: dict[str, str], said: Said
 ) -> None:
     (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
     env = {**home, "SPARK_CONF_DIR": str(tmp_path)}
-    with pytest.raises(UserError, match='"nope" is not configured') as unknown:
+    with pytest.raises(UserError) as unknown:
         resolve_catalog("nope", (), env)
+    said(unknown.value)
     assert "lake  sql  spark-defaults.conf" in unknown.value.render()
-    with pytest.raises(UserError, match="not supported"):
+    with pytest.raises(UserError) as refused:
         resolve_catalog("hive_prod", (), env)
+    said(refused.value)
 
 
-def test_bad_yaml_is_named(tmp_path: Path, home: dict[str, str]) -> None:
+def test_bad_yaml_is_named(tmp_path: Path, home: dict[str, str], said: Said) -> None:
     (tmp_path / ".pyiceberg.yaml").write_text("catalog: [\n")
-    with pytest.raises(UserError, match="not valid YAML"):
+    with pytest.raises(UserError) as refused:
         find_catalogs((), home)
+    said(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +173,7 @@ def test_malformed_names_are_refused(text: str) -> None:
         parse_identifier(text)
 
 
-def test_a_table_name_may_begin_with_its_catalog(home: dict[str, str]) -> None:
+def test_a_table_name_may_begin_with_its_catalog(home: dict[str, str], said: Said) -> None:
     documents = (document(), document("lake"))
     config, levels = resolve_table("lake.sales.lineitem", None, documents, home)
     assert (config.name, levels) == ("lake", ("sales", "lineitem"))
@@ -177,15 +183,17 @@ def test_a_table_name_may_begin_with_its_catalog(home: dict[str, str]) -> None:
     assert levels == ("sales", "lineitem")
     config, levels = resolve_table("lake.lineitem", "lake", documents, home)
     assert levels == ("lake", "lineitem")
-    with pytest.raises(UserError, match="none was chosen"):
+    with pytest.raises(UserError) as refused:
         resolve_table("sales.lineitem", None, documents, home)
-    with pytest.raises(UserError, match="namespace is missing"):
+    said(refused.value)
+    with pytest.raises(UserError) as refused:
         resolve_table("lineitem", "lake", documents, home)
+    said(refused.value)
     config, levels = resolve_levels("lake", None, documents, home)
     assert (config.name, levels) == ("lake", ())
 
 
-def test_an_embedded_catalog_is_the_same_for_both_engines() -> None:
+def test_an_embedded_catalog_is_the_same_for_both_engines(said: Said) -> None:
     config = CatalogConfig(
         "rec", "sql", {"uri": "sqlite:////abs/X.db", "warehouse": "file:///abs/wh"}
     )
@@ -198,8 +206,9 @@ def test_an_embedded_catalog_is_the_same_for_both_engines() -> None:
         "spark.sql.catalog.rec.jdbc.schema-version": "V1",
         "spark.sql.catalog.rec.cache-enabled": "false",
     }
-    with pytest.raises(UserError, match="in memory"):
+    with pytest.raises(UserError) as refused:
         spark_conf(CatalogConfig("m", "sql", {"uri": "sqlite:///:memory:"}))
+    said(refused.value)
 
 
 def test_a_database_password_goes_apart_from_the_address() -> None:

@@ -16,6 +16,7 @@ from reconciler.catalog.load import connect, load_table
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import FileMissingError, TableDamagedError, UnsupportedError
 from tests.conftest import sqlite_catalog
+from tests.said import Said
 
 NAME = ("s", "t")
 
@@ -102,19 +103,23 @@ def test_a_metadata_file_that_was_removed_meanwhile_is_asked_for_again(
     assert found.metadata_location == table.refresh().metadata_location
 
 
-def test_a_metadata_file_that_is_gone_for_good_is_damage(config: CatalogConfig, table: Any) -> None:
+def test_a_metadata_file_that_is_gone_for_good_is_damage(
+    config: CatalogConfig, table: Any, said: Said
+) -> None:
     _path(table.metadata_location).unlink()
-    with pytest.raises(TableDamagedError, match="cannot be read"):
+    with pytest.raises(TableDamagedError) as refused:
         load_table(connect(config), config, NAME)
+    said(refused.value)
 
 
 def test_a_newer_format_version_is_named_and_is_no_truncated_file(
-    config: CatalogConfig, table: Any
+    config: CatalogConfig, table: Any, said: Said
 ) -> None:
     path = _path(table.metadata_location)
     body = json.loads(path.read_text())
     path.write_text(json.dumps({**body, "format-version": 4}))
-    with pytest.raises(UnsupportedError, match="format version 4") as raised:
+    with pytest.raises(UnsupportedError) as raised:
         load_table(connect(config), config, NAME)
+    said(raised.value)
     text = raised.value.render()
     assert "truncated" not in text and "restore" not in text

@@ -26,6 +26,7 @@ from reconciler.catalog.load import (
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.properties import sqlite_path
 from reconciler.errors import EXIT_UNAVAILABLE, AccessDeniedError, UnavailableError, UserError
+from tests.said import Said
 
 
 def test_a_table_under_another_catalog_name_is_explained(
@@ -65,28 +66,33 @@ def test_a_wrong_name_is_met_with_what_there_is(
     assert hint in raised.value.details
 
 
-def test_a_missing_namespace_is_named(catalog: Any, config: CatalogConfig) -> None:
-    with pytest.raises(UserError, match='namespace "sals" not found') as raised:
+def test_a_missing_namespace_is_named(catalog: Any, config: CatalogConfig, said: Said) -> None:
+    with pytest.raises(UserError) as raised:
         list_tables(connect(config), config, ("sals",), 10)
+    said(raised.value)
     assert 'Did you mean "sales"?' in raised.value.details
     assert [tuple(n) for n in list_namespaces(connect(config), config, 10)] == [("sales",)]
 
 
-def test_a_missing_database_is_not_created(tmp_path: Path) -> None:
+def test_a_missing_database_is_not_created(tmp_path: Path, said: Said) -> None:
     path = tmp_path / "no.db"
     config = CatalogConfig("rec", "sql", {"uri": f"sqlite:///{path}"}, "--catalog")
-    with pytest.raises(UserError, match="no SQLite database"):
+    with pytest.raises(UserError) as refused:
         connect(config)
+    said(refused.value)
     assert not path.exists()
 
 
-def test_a_database_without_catalog_tables_is_told_apart_from_a_dead_one(tmp_path: Path) -> None:
+def test_a_database_without_catalog_tables_is_told_apart_from_a_dead_one(
+    tmp_path: Path, said: Said
+) -> None:
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE something (else_ INTEGER)")
     config = CatalogConfig("rec", "sql", {"uri": f"sqlite:///{path}"}, "--catalog")
-    with pytest.raises(UserError, match="holds no Iceberg catalog"):
+    with pytest.raises(UserError) as refused:
         load_table(connect(config), config, ("sales", "t"))
+    said(refused.value)
     with sqlite3.connect(path) as database:
         names = [row[0] for row in database.execute("SELECT name FROM sqlite_master")]
     assert names == ["something"]
@@ -135,10 +141,11 @@ def silent_port() -> Iterator[int]:
         connection.close()
 
 
-def test_a_hanging_catalog_ends_with_the_timeout(silent_port: int) -> None:
+def test_a_hanging_catalog_ends_with_the_timeout(silent_port: int, said: Said) -> None:
     config = CatalogConfig("far", "rest", {"uri": f"http://127.0.0.1:{silent_port}"})
-    with pytest.raises(UnavailableError, match="did not answer within"):
+    with pytest.raises(UnavailableError) as refused:
         connect(config, timeout=0.5)
+    said(refused.value)
 
 
 def test_a_missing_metadata_file_is_named(catalog: Any, config: CatalogConfig) -> None:
@@ -162,17 +169,19 @@ def test_metadata_that_cannot_be_decoded_is_named(
 
 
 def test_a_catalog_opened_for_reading_takes_no_commits(
-    catalog: Any, config: CatalogConfig, monkeypatch: pytest.MonkeyPatch
+    catalog: Any, config: CatalogConfig, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     refuse_read_only(config)
     path = sqlite_path(config.properties["uri"])
     uri = f"sqlite:///file:{path}?mode=ro&uri=true"
     reading = replace(config, properties={**config.properties, "uri": uri})
-    with pytest.raises(AccessDeniedError, match="is read-only"):
+    with pytest.raises(AccessDeniedError) as refused:
         refuse_read_only(reading)
+    said(refused.value)
     monkeypatch.setattr("os.access", lambda at, mode: at != path)
-    with pytest.raises(AccessDeniedError, match="is read-only"):
+    with pytest.raises(AccessDeniedError) as refused:
         refuse_read_only(config)
+    said(refused.value)
 
 
 def test_reading_needs_read_rights_only(

@@ -42,6 +42,7 @@ from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
 from reconciler.table.values import Kind, decode_wide_decimal
 from tests.catalog.reference import assert_same
+from tests.said import Said
 
 Look = Callable[..., Observation]
 D = decimal.Decimal
@@ -399,22 +400,24 @@ def test_garbage_in_place_of_a_manifest_list_is_named(catalog: Any, look: Look, 
         assert error.exit_code in (1, 5)
 
 
-def test_a_column_type_that_is_not_known_is_no_damage(catalog: Any, look: Look) -> None:
+def test_a_column_type_that_is_not_known_is_no_damage(catalog: Any, look: Look, said: Said) -> None:
     table = catalog.create_table("sales.t", pa.schema([("a", pa.int64()), ("v", pa.string())]))
     table.append(simple(table, a=[1], v=["x"]))
     path = Path(table.metadata_location.removeprefix("file://"))
     path.write_text(path.read_text().replace('"type":"string"', '"type":"variant"'))
-    with pytest.raises(UnsupportedError, match="a type that is not supported: variant"):
+    with pytest.raises(UnsupportedError) as refused:
         look()
+    said(refused.value)
 
 
-def test_a_missing_manifest_list_is_named(catalog: Any, look: Look) -> None:
+def test_a_missing_manifest_list_is_named(catalog: Any, look: Look, said: Said) -> None:
     table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
     table.append(simple(table, a=[1]))
     Path(table.current_snapshot().manifest_list.removeprefix("file://")).unlink()
     _forget_manifests()
-    with pytest.raises(ReconcilerError, match="manifest list"):
+    with pytest.raises(ReconcilerError) as refused:
         look()
+    said(refused.value)
 
 
 def test_only_other_writers_overwrites_and_deletes_are_recent_writes(

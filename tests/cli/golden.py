@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from tests.said import WRITING
+
 GOLDEN = Path(__file__).parent / "golden"
-WRITE = "LAYOUTCTL_GOLDEN"
 
 
 def golden(name: str, text: str) -> None:
     """The text is what the file says; with LAYOUTCTL_GOLDEN=write the file is made so."""
     path = GOLDEN / f"{name}.txt"
-    if os.environ.get(WRITE) == "write":
+    if WRITING:
         path.write_text(text + "\n", encoding="utf-8")
     assert text + "\n" == path.read_text(encoding="utf-8")
 

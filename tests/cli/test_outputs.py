@@ -28,6 +28,7 @@ from reconciler.render import apply_text, explain_text, plan_text, terminal
 from reconciler.table.observation import Observation
 from tests.cli import observations, plans
 from tests.cli.golden import golden, too_long
+from tests.said import Said
 
 APPROVAL = "Manual, not approved"
 
@@ -202,8 +203,7 @@ def test_an_empty_plan_gives_every_reason_and_no_command_to_apply() -> None:
     text = " ".join(plan_text.render_plan(document, width=80).split())
     for item in document["evidence"]["rejected"]:
         assert item["what"] in text
-    assert "leaves this data before a rewrite pays back" in text
-    assert "layoutctl apply" not in text and "nothing to do" in text
+    assert "layoutctl apply" not in text
 
 
 def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own() -> None:
@@ -223,20 +223,19 @@ def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own(
     ]
 
 
-def test_a_table_without_a_file_is_said_to_be_empty() -> None:
+def test_a_table_without_a_file_is_said_to_be_empty(said: Said) -> None:
     document = plans.empty()
     document["evidence"]["snapshot"] = {"files": 0, "bytes": 0}
-    assert plan_text.render_plan(document, width=80).endswith("The table holds no data file.")
+    said(plan_text.render_plan(document, width=80).splitlines()[-1])
 
 
-def test_the_line_of_all_tables_is_their_sum() -> None:
+def test_the_line_of_all_tables_is_their_sum(said: Said) -> None:
     lines = plans.table_lines()
     text = plan_text.render_lines(lines, 8, 100)
     size = iec(sum(line.rewrite_bytes for line in lines))
     actions = sum(line.actions for line in lines)
     assert f"4 tables, {actions} actions, {size} to rewrite." in text
-    assert text.endswith("8 tables are converged.")
-    assert plan_text.render_lines([], 1, 100) == "1 table is converged."
+    said(plan_text.render_lines([], 1, 100))
 
 
 def test_files_that_a_query_reads_and_skips_are_all_files() -> None:
@@ -427,26 +426,24 @@ def test_reports_of_many_tables_are_one_document() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "spent", "says"),
+    ("limits", "spent", "figures"),
     [
-        ({"max_rewrite_bytes": 10 << 20}, (8 << 20, 0.0),
-         "daily: needs 58.9 MiB; 2.0 of 10.0 MiB left in 24 h"),
-        ({"max_rewrite_bytes": 1 << 30}, (1023 << 20, 0.0),
-         "daily: needs 58.9 MiB; 1.0 MiB of 1.0 GiB left in 24 h"),
-        ({"max_rewrite_bytes": 10 << 20}, (99 << 20, 0.0),
-         "daily: needs 58.9 MiB; 0 B of 10.0 MiB left in 24 h"),
-        ({"max_cpu_seconds": 60.0}, (0, 20.0),
-         "daily: needs 6 CPU s; 40 of 60 CPU s left in 24 h"),
+        ({"max_rewrite_bytes": 10 << 20}, (8 << 20, 0.0), ("58.9 MiB", "2.0 of 10.0 MiB")),
+        ({"max_rewrite_bytes": 1 << 30}, (1023 << 20, 0.0), ("58.9 MiB", "1.0 MiB of 1.0 GiB")),
+        ({"max_rewrite_bytes": 10 << 20}, (99 << 20, 0.0), ("58.9 MiB", "0 B of 10.0 MiB")),
+        ({"max_cpu_seconds": 60.0}, (0, 20.0), ("6 CPU s", "40 of 60 CPU s")),
         ({"max_rewrite_bytes": 100 << 20, "max_cpu_seconds": 60.0}, (0, 20.0),
-         "daily: needs 58.9 MiB and 6 CPU s; 100.0 of 100.0 MiB and 40 of 60 CPU s left in 24 h"),
+         ("58.9 MiB", "6 CPU s", "100.0 of 100.0 MiB", "40 of 60 CPU s")),
     ],
 )  # fmt: skip
 def test_a_budget_says_what_is_needed_and_what_is_left(
-    limits: dict[str, Any], spent: tuple[int, float], says: str
+    limits: dict[str, Any], spent: tuple[int, float], figures: tuple[str, ...], said: Said
 ) -> None:
     budget = Budget("daily", per_seconds=86_400, **limits)
     state = budget_state(budget, (Spent(plans.NOW, *spent),), plans.NOW)
-    assert budget_line(state, round(58.9 * (1 << 20)), 6.0) == says
+    line = budget_line(state, round(58.9 * (1 << 20)), 6.0)
+    assert all(figure in line for figure in figures)
+    said(line)
 
 
 def test_what_was_carried_out_is_marked_and_counts_in_no_total() -> None:

@@ -248,22 +248,23 @@ def test_budgets_and_digest_are_shown_before_anything_is_approved(
     assert "0 of 1.0 GiB" in cli("status", name, "-f", both)[1]
 
 
-def test_explain_reads_a_query_and_shows_its_values_only_when_asked(cli, scattered):
+def test_explain_reads_a_query_and_shows_its_values_only_when_asked(cli, scattered, said):
     name, table = name_of(scattered), ".".join(scattered.name())
     sql = f"SELECT pad FROM {table} WHERE id = 4321"
     code, out, _ = cli("explain", name, "--query", sql)
     assert code == 0
     assert "reads 1 of 8 files" in out and "id = ?" in out and "4321" not in out
     assert "4000 .. 4999" in cli("explain", name, "--query", sql, "--show-literals")[1]
-    for wrong, says in (
-        (f"SELECT pad FROM {table} WHERE idd = 4321", 'no column "idd"'),
-        ("SELECT pad FROM cli.nowhere WHERE id = 1", "it does not read this table"),
-        ("SELECT FROM WHERE", "cannot be explained"),
-        ("nothing like it", "no recorded shape"),
+    for wrong in (
+        f"SELECT pad FROM {table} WHERE idd = 4321",
+        "SELECT pad FROM cli.nowhere WHERE id = 1",
+        "SELECT FROM WHERE",
+        "nothing like it",
     ):
         code, out, err = cli("explain", name, "--query", wrong)
         assert (code, out) == (1, "")
-        assert says in err and "do: " in err
+        assert "do: " in err
+        said(err)
 
 
 def test_a_table_larger_than_its_budget_is_planned_in_slices(cli, scattered, tmp_path):
@@ -282,7 +283,7 @@ def test_a_table_larger_than_its_budget_is_planned_in_slices(cli, scattered, tmp
 
 
 def test_explain_prints_one_document_of_the_file_the_query_and_the_recorded_shapes(
-    cli, scattered, tmp_path
+    cli, scattered, tmp_path, said
 ):
     name, table = name_of(scattered), ".".join(scattered.name())
     assert cli("workload", "import", write_log(tmp_path / "q.jsonl", scattered))[0] == 0
@@ -315,19 +316,20 @@ def test_explain_prints_one_document_of_the_file_the_query_and_the_recorded_shap
     assert all(item["because"] in " ".join(text.split()) for item in median["read"])
     assert cli("explain", name, "-o", "name")[1].strip() == name
     code, out, err = cli(*asked[:4], "--query", "nothing like it", "-o", "json")
-    assert (code, out) == (1, "") and "no recorded shape" in err
+    assert (code, out) == (1, "")
+    said(err)
 
 
-def test_documents_that_do_not_govern_a_named_table_are_spoken_of(cli, scattered, tmp_path):
+def test_documents_that_do_not_govern_a_named_table_are_spoken_of(cli, scattered, tmp_path, said):
     other = tmp_path / "other.yaml"
     policy_file(other, scattered)
     other.write_text(other.read_text().replace(".".join(scattered.name()), "cli.another"))
     code, _, err = cli("plan", name_of(scattered), "-f", str(other))
     assert code == 0
-    assert "no policy under" in err
+    said(err)
     code, _, err = cli("plan", "-f", policy_file(tmp_path / "p.yaml", scattered), "--select", "z.*")
     assert code == 1
-    assert "--select and --exclude leave none" in err
+    said(err)
 
 
 def test_plan_reads_only_and_needs_no_java(cli, scattered, tmp_path, monkeypatch):
@@ -353,7 +355,7 @@ def test_values_of_queries_are_not_printed_unless_asked(cli, scattered, tmp_path
     assert "sEcReT" in cli("plan", name_of(scattered), "--show-literals")[1]
 
 
-def test_many_tables_get_a_line_each_and_one_failure_hides_none(cli, scattered, tmp_path):
+def test_many_tables_get_a_line_each_and_one_failure_hides_none(cli, scattered, tmp_path, said):
     good = policy_file(tmp_path / "good.yaml", scattered, **declared("day"))
     code, out, _ = cli("plan", "-f", good)
     assert code == 0
@@ -364,11 +366,11 @@ def test_many_tables_get_a_line_each_and_one_failure_hides_none(cli, scattered, 
     bad = policy_file(tmp_path / "bad.yaml", scattered, **declared("nokey"))
     code, _, err = cli("plan", "-f", bad)
     assert code == 1
-    assert 'no column "nokey"' in err
+    said(err)
 
 
 def test_one_file_for_several_tables_is_refused_before_any_is_planned(
-    cli, scattered, iceberg_catalog, tmp_path, monkeypatch
+    cli, scattered, iceberg_catalog, tmp_path, monkeypatch, said
 ):
     namespace, name = scattered.name()
     iceberg_catalog.create_table(f"{namespace}.{name}b", scattered.schema())
@@ -383,7 +385,7 @@ def test_one_file_for_several_tables_is_refused_before_any_is_planned(
     monkeypatch.setattr(Step, "propose", counted)
     code, _, err = cli("plan", "-f", policy, "--out", "plan.json")
     assert code == 1
-    assert "--out saves one plan, and 2 tables are meant" in err
+    said(err)
     assert f"cli.{name}, cli.{name}b" in err
     assert (planned, Path("plan.json").exists()) == ([], False)
     assert cli("plan", "-f", policy, "--select", f"cli.{name}", "--out", "plan.json")[0] == 0
@@ -391,36 +393,43 @@ def test_one_file_for_several_tables_is_refused_before_any_is_planned(
     assert json.loads(Path("plan.json").read_text())["table"] == ["cli", name]
 
 
-def test_a_plan_that_was_to_be_saved_and_cannot_be_made_says_why(cli, scattered, tmp_path):
+def test_a_plan_that_was_to_be_saved_and_cannot_be_made_says_why(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("nokey"))
     code, _, err = cli("plan", "-f", policy, "--out", "plan.json")
     assert code == 1
-    assert 'no column "nokey"' in err
+    said(err)
     assert not Path("plan.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("spec", "code", "says"),
+    ("spec", "reason"),
     [
-        (declared("nokey"), 1, 'no column "nokey"'),
-        (declared("m"), 1, "cannot be ordered"),
-        (declared("day", budgets=[{"name": "z", "per": "24h", "maxRewriteBytes": "0"}]), 3,
+        (declared("day", budgets=[{"name": "z", "per": "24h", "maxRewriteBytes": "0"}]),
          "OverBudget"),
-        (declared("day", suspend=True), 3, "Suspended"),
+        (declared("day", suspend=True), "Suspended"),
         (declared("day", approval={"mode": "Manual",
-                                   "automaticUpTo": {"rewriteBytes": "1Ki"}}), 3,
-         "automaticUpTo"),
+                                   "automaticUpTo": {"rewriteBytes": "1Ki"}}), "automaticUpTo"),
     ],
 )  # fmt: skip
-def test_what_stands_in_the_way_is_said_and_the_table_stays(
-    cli, scattered, tmp_path, spec, code, says
-):
+def test_what_stands_in_the_way_is_said_and_the_table_stays(cli, scattered, tmp_path, spec, reason):
     policy = policy_file(tmp_path / "p.yaml", scattered, **spec)
     before = scattered.refresh().metadata_location
     asked = ["--yes"] if "budgets" in spec else []
-    ended, out, err = cli("apply", name_of(scattered), "-f", policy, *asked)
-    assert ended == code
-    assert says in out + err
+    code, out, err = cli("apply", name_of(scattered), "-f", policy, *asked)
+    assert code == 3
+    assert reason in out + err
+    assert scattered.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize("key", ["nokey", "m"])
+def test_a_key_that_cannot_be_ordered_by_is_refused_and_the_table_stays(
+    cli, scattered, tmp_path, said, key
+):
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared(key))
+    before = scattered.refresh().metadata_location
+    code, _, err = cli("apply", name_of(scattered), "-f", policy)
+    assert code == 1
+    said(err)
     assert scattered.refresh().metadata_location == before
 
 
@@ -486,7 +495,7 @@ def test_a_claimed_table_is_left_alone_even_when_approved(cli, scattered, tmp_pa
 
 
 def test_a_catalog_that_takes_no_commits_is_one_error_and_no_conflict(
-    cli, scattered, tmp_path, catalog_config
+    cli, scattered, tmp_path, catalog_config, said
 ):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     properties = dict(catalog_config.properties)
@@ -496,7 +505,7 @@ def test_a_catalog_that_takes_no_commits_is_one_error_and_no_conflict(
     (home / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"rec": properties}}))
     code, out, err = cli("apply", name_of(scattered), "-f", policy, "--auto-approve")
     assert code == 1
-    assert "is read-only" in err
+    said(err[err.index("error: ") :])
     assert "conflict" not in out + err
 
 
@@ -537,14 +546,14 @@ def test_what_apply_would_refuse_is_told_with_the_plan(cli, scattered, tmp_path)
     assert "Refused" not in cli("plan", "-f", policy, name_of(scattered))[1]
 
 
-def test_a_stale_plan_is_not_run(cli, scattered, tmp_path):
+def test_a_stale_plan_is_not_run(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0
     scattered.refresh().overwrite(scattered.scan().to_arrow())
     before = scattered.refresh().metadata_location
     code, _, err = cli("apply", "plan.json", "--yes")
     assert code == 1
-    assert "no longer stands" in err
+    said(err)
     assert scattered.refresh().metadata_location == before
 
 
@@ -668,14 +677,14 @@ def test_predictions_cannot_be_edited_below_what_needs_no_approval(cli, scattere
     assert "digest" in err
 
 
-def test_a_frozen_plan_holds_no_values_of_queries(cli, scattered, tmp_path):
+def test_a_frozen_plan_holds_no_values_of_queries(cli, scattered, tmp_path, said):
     code, _, err = cli("plan", name_of(scattered), "--show-literals", "--out", "plan.json")
     assert code == 1
-    assert "do not go together" in err
+    said(err)
     assert not Path("plan.json").exists()
 
 
-def test_an_edited_plan_is_refused(cli, scattered, tmp_path):
+def test_an_edited_plan_is_refused(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")
     body = json.loads(Path("plan.json").read_text())
@@ -683,7 +692,7 @@ def test_an_edited_plan_is_refused(cli, scattered, tmp_path):
     Path("plan.json").write_text(json.dumps(body))
     code, _, err = cli("apply", "plan.json", "--yes")
     assert code == 1
-    assert "was changed after it was made" in err
+    said(err)
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "not json", '{"kind": "LayoutPlan"}', ""])
@@ -736,12 +745,15 @@ def test_a_table_that_cannot_be_planned_stalls_with_the_operators_reasons(
     assert (row["state"], row["reason"]) == ("Stalled", "TableDamaged")
 
 
-def test_a_state_that_cannot_be_used_is_no_fault_of_a_table(cli, scattered, tmp_path, monkeypatch):
+def test_a_state_that_cannot_be_used_is_no_fault_of_a_table(
+    cli, scattered, tmp_path, monkeypatch, said
+):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "file" / "state"))
     code, out, err = cli("status", name_of(scattered))
     assert (code, out) == (1, "")
-    assert "cannot be used" in err and "LAYOUTCTL_STATE" in err
+    assert "LAYOUTCTL_STATE" in err
+    said(err)
 
 
 def test_an_objective_that_fails_is_named_where_nothing_is_to_be_done(cli, scattered, tmp_path):
@@ -758,12 +770,12 @@ def test_an_objective_that_fails_is_named_where_nothing_is_to_be_done(cli, scatt
     assert row["message"].startswith("maxFileCount: ")
 
 
-def test_a_dead_catalog_is_worth_a_retry(cli, monkeypatch):
+def test_a_dead_catalog_is_worth_a_retry(cli, monkeypatch, said):
     monkeypatch.setenv("PYICEBERG_CATALOG__DEAD__TYPE", "rest")
     monkeypatch.setenv("PYICEBERG_CATALOG__DEAD__URI", "http://127.0.0.1:9")
     code, _, err = cli("plan", "dead.a.b", "--timeout", "5")
     assert code == 5
-    assert "cannot be reached" in err
+    said(err)
 
 
 def test_a_corrupt_manifest_is_named(cli, scattered):
@@ -782,7 +794,7 @@ def test_init_prints_a_policy_that_validates(cli, scattered):
     assert cli("plan", name_of(scattered), "-f", "made.yaml")[0] == 0
 
 
-def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path):
+def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     _, body, _ = cli("plan", name_of(scattered), "-f", policy, "-o", "json")
     path = json.loads(body)["actions"][0]["inputs"][0]
@@ -791,7 +803,7 @@ def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path):
     assert "rewritten: cluster by day" in out
     code, _, err = cli("explain", name_of(scattered), "--data-file", "no-such-file")
     assert code == 1
-    assert "0 live data files" in err
+    said(err)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from reconciler.catalog.load import connect
 from reconciler.cli import main as cli_main
 from reconciler.state.plan_store import PlanStore
 from reconciler.state.shared_state import SharedStore
+from tests.said import Said
 from tests.state.test_shared_state import new_catalog
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -163,10 +164,10 @@ def test_many_tables_are_published_at_once(
     assert len(list((tmp_path / "published").rglob("*.json"))) == 2
 
 
-def test_literals_are_never_published(cli: Cli, layouts: str) -> None:
+def test_literals_are_never_published(cli: Cli, layouts: str, said: Said) -> None:
     code, _, err = cli("plan", "rec.sales.events", "-f", layouts, "--publish", "--show-literals")
     assert code == 1
-    assert "--publish do not go together" in err
+    said(err)
 
 
 def test_shared_state_is_made_with_a_word_and_governed_by_no_policy(
@@ -229,11 +230,12 @@ def test_a_table_claimed_by_an_operator_is_left_to_it(
     assert table.refresh().metadata_location == before
 
 
-def test_shared_state_of_two_catalogs_at_once_is_refused() -> None:
+def test_shared_state_of_two_catalogs_at_once_is_refused(said: Said) -> None:
     from reconciler.cli.shared import _one_catalog
     from reconciler.errors import UserError
 
     one, other = (CatalogConfig(name, "rest", {}) for name in ("a", "b"))
     assert _one_catalog([one, one]) is one
-    with pytest.raises(UserError, match="2 are meant"):
+    with pytest.raises(UserError) as refused:
         _one_catalog([one, other])
+    said(refused.value)

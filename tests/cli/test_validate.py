@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.said import Said
+
 GOOD = """\
 apiVersion: layout.lakehouse.dev/v1alpha1
 kind: TableLayoutPolicy
@@ -52,11 +54,11 @@ def test_problems_go_to_stderr_with_an_excerpt_and_exit_1(here: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_warnings_do_not_fail_and_are_counted(here: Path) -> None:
+def test_warnings_do_not_fail_and_are_counted(here: Path, said: Said) -> None:
     (here / "layouts" / "a.yaml").write_text(GOOD + "  deletes: {compaction: Minor}\n")
     done = layoutctl("validate", "-f", "layouts/a.yaml", cwd=here)
     assert (done.returncode, done.stdout) == (0, "1 policy valid in 1 file; 1 warning\n")
-    assert "warning: layouts/a.yaml:7: spec.deletes.compaction: not acted on yet" in done.stderr
+    said(done.stderr)
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -105,9 +107,12 @@ def test_wrong_calls_exit_1_with_one_message(
     assert message in done.stderr and "Traceback" not in done.stderr
 
 
-def test_without_paths_and_without_a_directory_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_paths_and_without_a_directory_it_says_what_to_do(
+    tmp_path: Path, said: Said
+) -> None:
     done = layoutctl("validate", cwd=tmp_path)
-    assert done.returncode == 1 and "do: layoutctl validate PATH" in done.stderr
+    assert done.returncode == 1
+    said(done.stderr)
 
 
 @pytest.mark.parametrize("kind", ["TableLayoutPolicy", "tlp", "tablelayoutpolicies"])

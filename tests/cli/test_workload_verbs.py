@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from reconciler.cli import workload
 from reconciler.errors import UserError
+from tests.said import Said
 
 DAYS = 20
 START = dt.datetime(2026, 2, 1, 9, tzinfo=dt.UTC)
@@ -86,13 +87,14 @@ def test_skipped_lines_are_numbered_and_their_text_is_kept_out(
 
 
 def test_a_log_without_a_line_and_a_directory_without_a_log_are_told_apart(
-    app: typer.Typer, tmp_path: Path
+    app: typer.Typer, tmp_path: Path, said: Said
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
     assert "the log is empty" in run(app, "import", str(tmp_path / "empty.jsonl"))
     (tmp_path / "void").mkdir()
-    with pytest.raises(UserError, match="holds no log"):
+    with pytest.raises(UserError) as refused:
         run(app, "import", str(tmp_path / "void"))
+    said(refused.value)
 
 
 def test_show_lists_shapes_without_a_single_literal(app: typer.Typer, tmp_path: Path) -> None:

@@ -8,16 +8,20 @@ import pytest
 
 from reconciler.demo import data
 from reconciler.errors import UserError
+from tests.said import Said
 
 SCALE = data.Scale(scale_factor=0.01, parts=4, late_parts=1, target_bytes=1 << 20)
 
 
-def test_a_directory_that_the_demo_did_not_make_is_refused_and_kept(tmp_path: Path) -> None:
+def test_a_directory_that_the_demo_did_not_make_is_refused_and_kept(
+    tmp_path: Path, said: Said
+) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("irreplaceable")
-    with pytest.raises(UserError, match="was not made by the demo"):
+    with pytest.raises(UserError) as refused:
         data.prepare(mine)
+    said(refused.value)
     assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
 
 

@@ -112,22 +112,25 @@ def test_plan_id_depends_on_inputs_order_of_actions_and_policy():
     assert len(ids) == 5
 
 
-def test_an_edited_plan_is_refused():
+def test_an_edited_plan_is_refused(said):
     body = make([cluster(["a", "b"])], table(["a", "b"])).document()
     body["actions"][0]["inputs"].append("c")
-    with pytest.raises(UserError, match="was changed after it was made"):
+    with pytest.raises(UserError) as refused:
         plan_from_document(body)
+    said(refused.value)
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"kind": "LayoutPlan"}, "text", 3])
-def test_garbage_is_no_plan(body):
-    with pytest.raises(UserError, match="not a plan document"):
+def test_garbage_is_no_plan(body, said):
+    with pytest.raises(UserError) as refused:
         plan_from_document(body)
+    said(refused.value)
 
 
-def test_floats_have_no_canonical_form():
-    with pytest.raises(ValueError, match="no floats"):
+def test_floats_have_no_canonical_form(said):
+    with pytest.raises(ValueError) as refused:
         canonical_json({"a": [1, {"b": 0.5}]})
+    said(refused.value)
 
 
 def test_policy_hash_ignores_the_order_of_fields():

@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.errors import UserError
 from reconciler.spark import runtime
+from tests.said import Said
 
 
 def _java(directory: Path, script: str) -> Path:
@@ -46,12 +47,13 @@ def test_a_jar_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_jar_with_another_checksum_is_refused_and_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "jdk", _serving(tmp_path, "evil"))))
-    with pytest.raises(UserError, match="pinned checksum"):
+    with pytest.raises(UserError) as refused:
         runtime.fetch([runtime.SQLITE_JDBC])
+    said(refused.value)
     assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == [".lock"]
 
 
@@ -103,8 +105,9 @@ def test_an_unfit_jdk_is_named_with_what_to_do(
     assert text.endswith("do: set JAVA_HOME")
 
 
-def test_no_java_at_all_is_one_clear_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UserError, match="JAVA_HOME is not set and no java is on the PATH"):
+    with pytest.raises(UserError) as refused:
         runtime.check_java()
+    said(refused.value)

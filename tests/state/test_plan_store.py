@@ -14,6 +14,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import UnavailableError, UserError
 from reconciler.plan.plan import Plan
 from reconciler.state.plan_store import PlanStore
+from tests.said import Said
 from tests.state.test_shared_state import UUID, new_catalog, planned
 
 
@@ -53,37 +54,42 @@ def test_publishing_again_writes_nothing(store: PlanStore) -> None:
     assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
-def test_another_body_under_the_name_is_an_error_and_stays(store: PlanStore) -> None:
+def test_another_body_under_the_name_is_an_error_and_stays(store: PlanStore, said: Said) -> None:
     path = Path(store.put(planned()).removeprefix("file://"))
     path.write_bytes(b"{}")
-    with pytest.raises(UserError, match="is not the plan that its name says"):
+    with pytest.raises(UserError) as refused:
         store.put(planned())
+    said(refused.value)
     assert path.read_bytes() == b"{}"
 
 
-def test_an_altered_plan_is_refused(store: PlanStore) -> None:
+def test_an_altered_plan_is_refused(store: PlanStore, said: Said) -> None:
     plan = planned()
     uri = store.put(plan)
     path = Path(uri.removeprefix("file://"))
     body = json.loads(path.read_text())
     body["policy"] = "another"
     path.write_text(json.dumps(body))
-    with pytest.raises(UserError, match="was changed after it was published") as raised:
+    with pytest.raises(UserError) as raised:
         store.get(uri, plan.digest())
+    said(raised.value)
     assert plan.digest() in raised.value.render()
-    with pytest.raises(UserError, match="was changed"):
+    with pytest.raises(UserError) as refused:
         store.find(UUID, plan.id)
+    said(refused.value)
 
 
-def test_a_digest_of_another_plan_is_refused(store: PlanStore) -> None:
+def test_a_digest_of_another_plan_is_refused(store: PlanStore, said: Said) -> None:
     uri = store.put(planned(1))
-    with pytest.raises(UserError, match="was changed"):
+    with pytest.raises(UserError) as refused:
         store.get(uri, planned(2).digest())
+    said(refused.value)
 
 
-def test_a_missing_plan_says_what_to_do(store: PlanStore) -> None:
-    with pytest.raises(UserError, match="there is no plan at") as raised:
+def test_a_missing_plan_says_what_to_do(store: PlanStore, said: Said) -> None:
+    with pytest.raises(UserError) as raised:
         store.get(store.uri_of(planned()), planned().digest())
+    said(raised.value)
     assert "--publish" in raised.value.render()
 
 
@@ -130,17 +136,19 @@ def test_without_a_uri_plans_lie_beside_the_state_tables(
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_message(
-    config: CatalogConfig, tmp_path: Path
+    config: CatalogConfig, tmp_path: Path, said: Said
 ) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UnavailableError, match="cannot be stored") as raised:
+    with pytest.raises(UnavailableError) as raised:
         PlanStore(config, f"file://{tmp_path}/file/plans").put(planned())
+    said(raised.value)
     assert "spec.system.plans.uri" in raised.value.render()
 
 
-def test_an_unknown_scheme_is_the_user_s_error(config: CatalogConfig) -> None:
-    with pytest.raises(UserError, match="cannot be stored"):
+def test_an_unknown_scheme_is_the_user_s_error(config: CatalogConfig, said: Said) -> None:
+    with pytest.raises(UserError) as refused:
         PlanStore(config, "gopher://plans").put(planned())
+    said(refused.value)
 
 
 def test_the_body_holds_the_exact_digest(store: PlanStore) -> None:

@@ -17,6 +17,7 @@ from reconciler.workload_log.prepared import PREPARES, UNKNOWN
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import SchemaMap
+from tests.said import Said
 from tests.workload_log.oracle import known_tables
 from tests.workload_log.sinks import MemorySink
 
@@ -324,9 +325,10 @@ def test_times_as_engines_print_them_and_absent_weights_are_read(tmp_path: Path)
     assert len(sink.fragments) == len(times)
 
 
-def test_a_missing_file_is_a_users_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read"):
+def test_a_missing_file_is_a_users_error(tmp_path: Path, said: Said) -> None:
+    with pytest.raises(UserError) as refused:
         run(MemorySink(), tmp_path / "none.jsonl")
+    said(refused.value)
 
 
 def test_session_catalog_schema_and_zone_complete_names_and_times(tmp_path: Path) -> None:
