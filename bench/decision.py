@@ -19,20 +19,16 @@ import numpy as np
 from bench.results import write_section
 from reconciler.advisor.advice import DAY_MS, AdviceInput, Settings
 from reconciler.advisor.decide import decide
-from reconciler.advisor.simulate.demand import demands, predicate_columns
-from reconciler.advisor.simulate.replay import Policy, Replay, Step, ours, replay, untouched
+from reconciler.advisor.policies.baseline import do_nothing, sort_everything
+from reconciler.advisor.policies.literal_wair import literal_wair
+from reconciler.advisor.policies.ours import ours
+from reconciler.advisor.simulate.replay import Policy, Replay, Step, replay
 from reconciler.advisor.simulate.table import SimulatedTable, empty_table
-from reconciler.advisor.wair.cut import cut
-from reconciler.advisor.wair.signature import signatures
-from reconciler.advisor.wair.utilization import file_savings
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.recluster import Recluster
-from reconciler.plan.grouping import extents
-from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.fragments import Fragment, ShapeBatch, Workload, batch_fragments
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
-from reconciler.queries.read_cost import Rho, table_view
-from reconciler.table.schema import Field, Schema, SortColumn
+from reconciler.queries.read_cost import Rho
+from reconciler.table.schema import Field, Schema
 
 ORDER, SHIP, COMMIT, PART, PRICE = 1, 2, 3, 4, 5
 SCHEMA = Schema(
@@ -45,10 +41,11 @@ SCHEMA = Schema(
         Field(PRICE, "l_extendedprice", "double"),
     ),
 )
+COLUMNS = (ORDER, SHIP, COMMIT, PART)
 ROW_BYTES = 32
 BETWEEN = {
     column: And((Comparison(Ref(column), ">=", 0), Comparison(Ref(column), "<=", 1)))
-    for column in (ORDER, SHIP, COMMIT, PART)
+    for column in COLUMNS
 }
 
 
@@ -175,75 +172,6 @@ def _month(random: np.random.Generator, month: int) -> dict[int, np.ndarray]:
     }
 
 
-def literal_wair(window: int, k_max: int) -> Policy:
-    """Algorithm 2 to the letter: utilization alone, the column with the greatest savings."""
-
-    def policy(table: SimulatedTable, work: Workload, settings: Settings) -> Sequence[Action]:
-        files = table.file_table()
-        view = table_view(
-            files, table.row_groups(), table.sample(np.arange(len(files)), 128),
-            settings.row_group_bytes, settings.open_bytes,
-        )  # fmt: skip
-        wanted = [
-            replace(demand, executions=demand.weight)
-            for demand in demands(recent(work, window), SCHEMA, settings.horizon_ms)
-        ]
-        savings = file_savings(view, wanted)
-        cost = settings.rho.value * files.bytes.astype(np.float64)
-        chosen = np.sort(cut(savings.saving, cost, settings.alpha, np.inf).chosen)
-        if not len(chosen):
-            return ()
-        columns = [ORDER, SHIP, COMMIT, PART]
-        used = [predicate_columns(demand.predicate, SCHEMA) for demand in wanted]
-        vectors = signatures(savings.by_shape[:, chosen], used, columns)
-        key = (SortColumn(columns[int(vectors.sum(axis=0).argmax())]),)
-        each = replace(extents(files.take(chosen), key), bytes=np.ones(len(chosen), dtype=np.int64))
-        groups = Lexicographic(key).groups(each, target_bytes=k_max, max_bytes=k_max)
-        return [
-            Recluster(ordering=Lexicographic(key), target_bytes=settings.target_bytes,
-                row_group_bytes=settings.row_group_bytes,
-                inputs=tuple(sorted(files.path[chosen[group]])),
-            )
-            for group in groups.members
-        ]  # fmt: skip
-
-    return policy
-
-
-def recent(workload: Workload, window: int) -> Workload:
-    """The last `window` queries by event time: what the literal policy goes by."""
-    if workload.empty:
-        return workload
-    times = np.concatenate([batch.event_ms for batch in workload.shapes])
-    if len(times) <= window:
-        return workload
-    since = int(np.sort(times)[-window])
-    shapes = tuple(_since(batch, since) for batch in workload.shapes)
-    return Workload(
-        tuple(batch for batch in shapes if len(batch)), since, workload.until_ms, workload.skipped
-    )
-
-
-def _since(batch: ShapeBatch, since: int) -> ShapeBatch:
-    rows = np.flatnonzero(batch.event_ms >= since)
-    return ShapeBatch(
-        shape_id=batch.shape_id,
-        predicate=batch.predicate,
-        projection=batch.projection,
-        literals=tuple(
-            values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
-            for values in batch.literals
-        ),
-        moving=tuple(offsets[rows] for offsets in batch.moving),
-        weight=batch.weight[rows],
-        rate=batch.rate[rows],
-        event_ms=batch.event_ms[rows],
-        recorded_bytes=batch.recorded_bytes[rows],
-        duration_ms=batch.duration_ms[rows],
-        full_scan=batch.full_scan,
-    )
-
-
 def in_pool(policy: Policy) -> Policy:
     """Reclustering starts with the third period."""
 
@@ -265,8 +193,9 @@ def protocol_settings(rho: float) -> Settings:
 
 def protocol() -> None:
     policies: list[tuple[str, Policy]] = [
-        ("no reclustering", untouched),
-        ("literal WAIR, W 16, k_max 128", in_pool(literal_wair(16, 128))),
+        ("no reclustering", do_nothing),
+        ("everything sorted by ship date after each batch", in_pool(sort_everything(SHIP))),
+        ("literal WAIR, W 16, k_max 128", in_pool(literal_wair(COLUMNS, 16, 128))),
         ("ours", in_pool(ours)),
     ]
     head = ["policy", "total", "P3", "P4", "P5", "P6", "rewriting"]

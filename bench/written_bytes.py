@@ -18,8 +18,9 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.results import write_section
+from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import build_pool
-from reconciler.advisor.simulate.whatif import Outcome, Rewrite, what_if
+from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.actions.cluster import Cluster
@@ -126,14 +127,14 @@ def _row(bench: Bench, name: str, key: tuple[str, ...]) -> list[str]:
     told = _foretold(bench, before, key, curve)
     snapshot = bench.table(name).currentSnapshot().snapshotId()
     action = bench.action(name, Cluster, *key, curve=curve, target_bytes=TARGET)
-    planned = {"verify": "Counts", "written_shares": (told.written_share,)}
+    planned = {"verify": "Counts", "written_shares": (told.written.share,)}
     bench.run(bench.request(name, action, plan=f"{name} {key}", **planned))
     after = _files(bench, name)
     bench.sql(f"CALL {bench.config.name}.system.rollback_to_snapshot('jobs.{name}', {snapshot})")
     size = before.total_bytes
     return [
-        name, ", ".join(key), str(len(before)), str(told.files), str(len(after)),
-        f"{told.written_share:.2f}", f"{after.total_bytes / size:.2f}",
+        name, ", ".join(key), str(len(before)), str(told.written.files), str(len(after)),
+        f"{told.written.share:.2f}", f"{after.total_bytes / size:.2f}",
     ]  # fmt: skip
 
 
@@ -152,7 +153,7 @@ def _foretold(
     pool = build_pool(table_view(files, footers, sample, ROW_GROUP), wanted)
     assert pool is not None
     groups = curve(columns).groups(extents(files, columns), target_bytes=TARGET)
-    return what_if(pool, Rewrite(curve(columns), TARGET, ROW_GROUP, groups.number), ())
+    return simulate(Layout(curve(columns), TARGET, ROW_GROUP, groups.number), pool, ())
 
 
 if __name__ == "__main__":

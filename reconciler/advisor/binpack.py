@@ -16,23 +16,20 @@ from reconciler.advisor.declared import declared_what_if
 from reconciler.advisor.judge import (
     Candidate,
     Refusal,
-    plan_rewrite,
+    planned_layout,
     readings_of,
     refusal,
     rejected,
     weigh,
 )
 from reconciler.advisor.recluster import allowed, wanted_columns
-from reconciler.advisor.simulate.stored import stored_columns, written_share
-from reconciler.advisor.simulate.whatif import Outcome, Rewrite, merged_whole
+from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_mask
-from reconciler.plan.grouping import Grouping, arrivals, output_file_of
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.plan.sentence import sentence
-from reconciler.queries.read_cost import TableView, read_shape
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.overlap_depth import depth_of, value_ranges
 from reconciler.table.schema import SortColumn
@@ -125,27 +122,10 @@ def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float
 
 def _merged(situation: Situation, rows: Int64) -> Candidate:
     """Concatenate whole files in order of arrival."""
-    rewrite = plan_rewrite(situation, rows, ARRIVAL)
-    now = situation.part(rows)
-    order = np.lexsort((arrivals(now.files), rewrite.chunk_of_file))
-    starts = np.flatnonzero(np.diff(rewrite.chunk_of_file[order], prepend=-1))
-    runs = Grouping(order, starts)
-    view, count, share = _as_merged(now, runs, rewrite)
-    readings = tuple(read_shape(view, demand) for demand in situation.demands)
-    outcome = Outcome(readings, count, "bound", view, written_share=share)
-    return weigh(situation, rows, rewrite, readings_of(situation, rows), outcome)
-
-
-def _as_merged(now: TableView, runs: Grouping, rewrite: Rewrite) -> tuple[TableView, int, float]:
-    """Return the merged files, their number, and their share of the live bytes of `now`."""
-    stored, live, limit = stored_columns(now), now.files.live_bytes, rewrite.row_group_bytes
-    bins, count = output_file_of(runs, live, rewrite.target_bytes)
-    view = merged_whole(now, bins, limit, stored)
-    share = written_share(now.files, stored, view.files.column_sizes, count)
-    settled, files = output_file_of(runs, live, rewrite.target_bytes / share)
-    if files != count:
-        view = merged_whole(now, settled, limit, stored)
-    return view, files, share
+    layout = planned_layout(situation, rows, ARRIVAL)
+    outcome = simulate(layout, situation.part(rows), situation.demands)
+    assert outcome is not None  # whole files can always be merged
+    return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
 
 
 def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejected]:

@@ -9,15 +9,21 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.judge import Candidate, plan_rewrite, readings_of, rejected, simulate, weigh
+from reconciler.advisor.judge import (
+    Candidate,
+    planned_layout,
+    readings_of,
+    rejected,
+    weigh,
+    what_if,
+)
 from reconciler.advisor.recluster import FULL_ROWS, allowed, is_quiet, wanted_columns
+from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import declared_drift
-from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import TableView
 from reconciler.table.filetable import Int64
@@ -54,12 +60,12 @@ def declared_candidates(
 
 def declared_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Candidate:
     """The rewrite with what each shape reads afterwards, as far as sample or bounds tell."""
-    rewrite = plan_rewrite(situation, rows, ordering)
+    layout = planned_layout(situation, rows, ordering)
     before = readings_of(situation, rows)
-    outcome = simulate(situation, rows, rewrite, _pool(situation, rows, ordering))
+    outcome = what_if(situation, rows, layout, _pool(situation, rows, ordering))
     if outcome is None:
-        outcome = _unchanged(situation, rows, rewrite)
-    return weigh(situation, rows, rewrite, before, outcome)
+        outcome = _unchanged(situation, rows, layout)
+    return weigh(situation, rows, layout, before, outcome)
 
 
 def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:
@@ -69,8 +75,8 @@ def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:
     return build_pool(situation.part(rows), columns, FULL_ROWS)
 
 
-def _unchanged(situation: Situation, rows: Int64, rewrite: Rewrite) -> Outcome:
+def _unchanged(situation: Situation, rows: Int64, layout: Layout) -> Outcome:
     """Assume unchanged reads and files by size alone, because nothing shows the order of rows."""
     part: TableView = situation.part(rows)
-    count = int(output_files(part.files.live_bytes.sum(), rewrite.target_bytes))
-    return Outcome(readings_of(situation, rows), count, "none", part)
+    count = int(layout.files_of(part.files.live_bytes.sum()))
+    return Outcome(readings_of(situation, rows), Written((part,), count, "none"))

@@ -12,14 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
+from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
-from reconciler.advisor.simulate.whatif import (
-    Outcome,
-    Rewrite,
-    bound_what_if,
-    what_if,
-    with_replicates,
-)
+from reconciler.advisor.simulate.sampled import with_replicates
+from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import YEAR_MS, Situation
 from reconciler.advisor.wair.cut import allowance_credit, spending_limit
 from reconciler.plan import reasons
@@ -84,31 +80,29 @@ def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     return tuple(read_shape(part, demand) for demand in situation.demands)
 
 
-def plan_rewrite(situation: Situation, rows: Int64, ordering: Ordering) -> Rewrite:
-    """Return the rewrite as the execution will run it: the same groups, in key order."""
+def planned_layout(situation: Situation, rows: Int64, ordering: Ordering) -> Layout:
+    """Return the layout as the execution will run it: the same groups, in key order."""
     settings = situation.settings
     files = situation.part(rows).files
     groups = ordering.groups(extents(files, ordering.key), target_bytes=settings.target_bytes)
-    return Rewrite(
+    return Layout(
         ordering, settings.target_bytes, situation.stored_row_group, groups.number,
-        settings.open_bytes,
+        settings.open_bytes, int(files.partition[0]) if len(files) else 0,
     )  # fmt: skip
 
 
-def simulate(
-    situation: Situation, rows: Int64, rewrite: Rewrite, pool: Pool | None
-) -> Outcome | None:
+def what_if(situation: Situation, rows: Int64, layout: Layout, pool: Pool | None) -> Outcome | None:
     """Return the what-if from the sample, else from bounds, else None."""
-    keyed = all(c.field_id in pool.columns for c in rewrite.ordering.key) if pool else False
+    keyed = all(c.field_id in pool.columns for c in layout.ordering.key) if pool else False
     if pool is not None and keyed:
-        return what_if(pool, rewrite, situation.demands)
-    return bound_what_if(situation.part(rows).files, rewrite, situation.demands)
+        return simulate(layout, pool, situation.demands)
+    return simulate(layout, situation.part(rows).files, situation.demands)
 
 
 def weigh(
     situation: Situation,
     rows: Int64,
-    rewrite: Rewrite,
+    layout: Layout,
     before: tuple[ShapeReading, ...],
     outcome: Outcome,
 ) -> Candidate:
@@ -121,27 +115,27 @@ def weigh(
     low -= TENTH_PERCENTILE * _rate_error(situation, gains)
     return Candidate(
         rows=rows,
-        ordering=rewrite.ordering,
-        groups=int(rewrite.chunk_of_file.max()) + 1,
-        files_out=outcome.files,
+        ordering=layout.ordering,
+        groups=int(layout.groups.max()) + 1,
+        files_out=outcome.written.files,
         before=before,
         after=outcome.readings,
         saving=saving,
         saving_low=low,
         cost=rewrite_cost(situation.settings.rho, int(situation.table.bytes[rows].sum())),
-        label=outcome.label,
-        written=tuple(view.files for view in (outcome.view, *outcome.others)),
-        row_group_bytes=rewrite.row_group_bytes,
-        written_share=outcome.written_share,
+        label=outcome.written.label,
+        written=tuple(view.files for view in outcome.written.views),
+        row_group_bytes=layout.row_group_bytes,
+        written_share=outcome.written.share,
     )
 
 
 def sharpen(
-    situation: Situation, candidate: Candidate, rewrite: Rewrite, outcome: Outcome, pool: Pool
+    situation: Situation, candidate: Candidate, layout: Layout, outcome: Outcome, pool: Pool
 ) -> Candidate:
     """Return the same candidate with the sample's own error included."""
-    drawn = with_replicates(outcome, pool, rewrite, situation.demands, situation.settings.seed)
-    return weigh(situation, candidate.rows, rewrite, candidate.before, drawn)
+    drawn = with_replicates(outcome, pool, layout, situation.demands, situation.settings.seed)
+    return weigh(situation, candidate.rows, layout, candidate.before, drawn)
 
 
 def shape_gains(

@@ -16,18 +16,18 @@ import numpy.typing as npt
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge import (
     Candidate,
-    plan_rewrite,
+    planned_layout,
     readings_of,
     refusal,
     rejected,
     sharpen,
-    simulate,
     spending_room,
     weigh,
+    what_if,
 )
 from reconciler.advisor.simulate.demand import predicate_columns
+from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.simulate.whatif import Outcome, Rewrite
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
 from reconciler.advisor.totals import amplification
@@ -206,7 +206,7 @@ def _ranked(
     if not outcomes:
         return []
     before = readings_of(situation, rows)
-    scored = [weigh(situation, rows, rewrite, before, outcome) for rewrite, outcome in outcomes]
+    scored = [weigh(situation, rows, layout, before, outcome) for layout, outcome in outcomes]
     scored.sort(key=lambda c: (-c.net, len(c.ordering.key), [k.field_id for k in c.ordering.key]))
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
@@ -240,22 +240,22 @@ def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Floa
 
 def _tried(
     situation: Situation, rows: Int64, key: tuple[SortColumn, ...], pool: Pool | None
-) -> tuple[Rewrite, Outcome] | None:
-    rewrite = plan_rewrite(situation, rows, best_of(key))
-    outcome = simulate(situation, rows, rewrite, pool)
-    return None if outcome is None else (rewrite, outcome)
+) -> tuple[Layout, Outcome] | None:
+    layout = planned_layout(situation, rows, best_of(key))
+    outcome = what_if(situation, rows, layout, pool)
+    return None if outcome is None else (layout, outcome)
 
 
 def _judged(
     situation: Situation, candidate: Candidate, pool: Pool, before: tuple[ShapeReading, ...]
-) -> tuple[Candidate, tuple[Rewrite, Outcome] | None]:
+) -> tuple[Candidate, tuple[Layout, Outcome] | None]:
     """Return the same key judged on the full sample, and its simulation; None if that adds
     nothing."""
-    rewrite = plan_rewrite(situation, candidate.rows, candidate.ordering)
-    outcome = simulate(situation, candidate.rows, rewrite, pool)
-    if outcome is None or outcome.label == "bound":
+    layout = planned_layout(situation, candidate.rows, candidate.ordering)
+    outcome = what_if(situation, candidate.rows, layout, pool)
+    if outcome is None or outcome.written.label == "bound":
         return candidate, None
-    return weigh(situation, candidate.rows, rewrite, before, outcome), (rewrite, outcome)
+    return weigh(situation, candidate.rows, layout, before, outcome), (layout, outcome)
 
 
 def _key_text(situation: Situation, candidate: Candidate) -> str:

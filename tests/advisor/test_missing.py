@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.missing import CLASSES, NULL, held, missing
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.table import empty_table
-from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if, merged_whole, what_if
+from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering, order_rows
@@ -136,14 +138,14 @@ def predicted_and_true(
     chunk = np.arange(count) * chunks // count
     pool = build_pool(before, [TIME, DEVICE, TEMP, NOTE])
     assert pool is not None
-    rewrite = Rewrite(curve(key), int(before.files.bytes.sum() / outputs), 1 << 40, chunk, 1_000)
-    size = what_if(pool, rewrite, ()).view.files.bytes.sum()
-    rewrite = replace(rewrite, target_bytes=int(size / outputs))
-    outcome = what_if(pool, rewrite, tuple(questions(before).values()))
+    layout = Layout(curve(key), int(before.files.bytes.sum() / outputs), 1 << 40, chunk, 1_000)
+    size = simulate(layout, pool, ()).written.views[0].files.bytes.sum()
+    layout = replace(layout, target_bytes=int(size / outputs))
+    outcome = simulate(layout, pool, tuple(questions(before).values()))
     told = {
         name: int(reading.files[0]) for name, reading in zip(ASKED, outcome.readings, strict=True)
     }
-    assert outcome.files == outputs
+    assert outcome.written.files == outputs
     written = []
     for part in cut(rows, chunks):
         written += cut(sorted_as_spark(part, curve(key)), outputs // chunks)
@@ -236,18 +238,18 @@ def test_bounds_prove_no_less_than_is_read_of_a_sorted_column_with_null_and_nan(
     columns, records = _zone_maps(pieces), np.array([40] * len(pieces))
     base = _bare(records, columns)
     count = 4
-    rewrite = Rewrite(
+    layout = Layout(
         Lexicographic((SortColumn(TEMP, direction),)), int(np.ceil(base.bytes.sum() / 1.1 / count)),
         1 << 40, np.zeros(len(base), dtype=np.int64), 1_000,
     )  # fmt: skip
     wanted = [_equal_to(float(value)) for value in range(0, 90, 3)]
     asked = demands(batch_fragments(wanted), base.schema, DAY)
-    proved = bound_what_if(base, rewrite, asked)
+    proved = simulate(layout, base, asked)
     assert proved is not None
     joined = np.ma.concatenate(pieces)
     place = np.where(joined.mask, -np.inf, np.where(np.isnan(joined.data), np.inf, joined.data))
     ordered = joined[np.argsort(-place if direction == "desc" else place, kind="stable")]
-    edges = np.linspace(0, len(ordered), len(proved.view.files) + 1)
+    edges = np.linspace(0, len(ordered), len(proved.written.views[0].files) + 1)
     outputs = [ordered[int(np.floor(a)) : int(np.ceil(b))] for a, b in pairwise(edges)]
     for demand, reading in zip(asked, proved.readings, strict=True):
         for number, literal in enumerate(np.asarray(demand.literals[0])):

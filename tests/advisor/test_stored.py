@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.stored import (
     LEAST_SHARE,
@@ -22,7 +24,7 @@ from reconciler.advisor.simulate.stored import (
     stored_columns,
     written_share,
 )
-from reconciler.advisor.simulate.whatif import Rewrite, merged_whole, what_if
+from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Lexicographic
@@ -144,10 +146,10 @@ def test_merged_files_take_the_column_bytes_that_were_predicted(tmp_path, files,
 @pytest.mark.parametrize(("files", "per_file", "within"), CASES)
 def test_sorted_files_take_the_column_bytes_that_were_predicted(tmp_path, files, per_file, within):
     found = world(tmp_path, make_rows(files * per_file), per_file, SAMPLED)
-    rewrite = Rewrite(
+    layout = Layout(
         Lexicographic((SortColumn(IDS["day"]),)), 1 << 40, 1 << 40, np.zeros(files, dtype=np.int64)
     )
-    after = what_if(_pool(found), rewrite, ()).view
+    after = simulate(layout, _pool(found), ()).written.views[0]
     actual = written(found.rows.sort_by("day"), tmp_path / "sorted.parquet")
     _compare(found, sizes_of(after), actual, within)
 
@@ -159,10 +161,10 @@ def test_output_files_are_as_many_as_sorted_rows_fill(tmp_path, files):
     size = sum(written(found.rows.sort_by("day"), tmp_path / "sorted.parquet").values())
     assert found.view.files.total_bytes > 1.4 * size
     key, every = (SortColumn(IDS["day"]),), np.zeros(len(found.view.files), dtype=np.int64)
-    rewrite = Rewrite(Lexicographic(key), size // files, 1 << 40, every)
-    outcome = what_if(_pool(found), rewrite, ())
-    assert outcome.files == files
-    assert outcome.view.files.total_bytes == pytest.approx(size, rel=0.08)
+    layout = Layout(Lexicographic(key), size // files, 1 << 40, every)
+    outcome = simulate(layout, _pool(found), ())
+    assert outcome.written.files == files
+    assert outcome.written.views[0].files.total_bytes == pytest.approx(size, rel=0.08)
 
 
 @pytest.mark.parametrize("per_file", [200, 600])
@@ -253,8 +255,8 @@ def test_rows_that_leave_the_order_of_one_column_for_another_s_cost_it_its_runs(
     pool = build_pool(found.view, [IDS[name] for name in sampled])
     assert pool is not None
     key = (SortColumn(IDS[then]),)
-    rewrite = Rewrite(Lexicographic(key), 1 << 40, 1 << 40, np.zeros(1, dtype=np.int64))
-    predicted = sizes_of(what_if(pool, rewrite, ()).view)
+    layout = Layout(Lexicographic(key), 1 << 40, 1 << 40, np.zeros(1, dtype=np.int64))
+    predicted = sizes_of(simulate(layout, pool, ()).written.views[0])
     actual = written(rows.sort_by(then), tmp_path / "sorted.parquet")
     judged = sum(actual[name] for name in sampled)
     assert sum(predicted[name] for name in sampled) == pytest.approx(judged, rel=0.2), (

@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.advisor.advice import AdviceInput, Objectives
 from reconciler.advisor.decide import decide
-from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.whatif import simulate
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.read_cost import row_group_count, table_view
 from reconciler.table.schema import SortColumn
@@ -59,11 +60,9 @@ def test_all_groups_of_a_rewrite_judged_by_bounds_alone_are_in_its_outcome():
     files = _scattered().file_table()
     chunk = np.arange(len(files)) % 3
     size = SETTINGS.target_bytes
-    outcome = bound_what_if(
-        files, Rewrite(Lexicographic((SortColumn(DATE),)), size, size, chunk), ()
-    )
-    written = [view.files for view in (outcome.view, *outcome.others)]
-    assert sum(len(part) for part in written) == outcome.files
+    outcome = simulate(Layout(Lexicographic((SortColumn(DATE),)), size, size, chunk), files, ())
+    written = [view.files for view in outcome.written.views]
+    assert sum(len(part) for part in written) == outcome.written.files
     assert sum(int(part.bytes.sum()) for part in written) == pytest.approx(files.bytes.sum(), 0.01)
 
 

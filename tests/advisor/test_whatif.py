@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.advisor.simulate.demand import MAX_QUERIES, demands
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.merged import merged_whole
 from reconciler.advisor.simulate.pool import build_pool
-from reconciler.advisor.simulate.whatif import Rewrite, bound_what_if, merged_whole, what_if
+from reconciler.advisor.simulate.whatif import simulate
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
@@ -45,8 +47,8 @@ def test_the_hilbert_curve_visits_every_cell_once_and_moves_by_one(columns, bits
     assert steps.max() == 1
 
 
-def _rewrite(key, curve=Lexicographic, files=0, rows_per_file=2_000):
-    return Rewrite(
+def _layout(key, curve=Lexicographic, files=0, rows_per_file=2_000):
+    return Layout(
         curve(tuple(SortColumn(c) for c in key)), ROW_BYTES * rows_per_file,
         ROW_BYTES * rows_per_file, np.zeros(files, dtype=np.int64), 1_000,
     )  # fmt: skip
@@ -73,14 +75,14 @@ def test_predicted_reads_are_near_those_of_the_rewrite_carried_out(seed, key, ji
     view = table_view(files, table.row_groups(), sample, ROW_BYTES * 2_000, 1_000)
     pool = build_pool(view, [DATE, PART, KEY])
     assert pool is not None
-    predicted = what_if(pool, _rewrite(key, curve, len(files)), wanted)
+    predicted = simulate(_layout(key, curve, len(files)), pool, wanted)
     action = Recluster(ordering=curve(tuple(SortColumn(c) for c in key)),
         target_bytes=ROW_BYTES * 2_000, row_group_bytes=ROW_BYTES * 2_000,
         inputs=tuple(files.path),
     )  # fmt: skip
     done = table.apply(action, 0)
     after = table_view(done.file_table(), done.row_groups(), None, ROW_BYTES * 2_000, 1_000)
-    assert predicted.files == len(done.files)
+    assert predicted.written.files == len(done.files)
     total_predicted = total_actual = 0.0
     for demand, guess in zip(wanted, predicted.readings, strict=True):
         total_predicted += float(demand.weight @ guess.bytes)
@@ -95,7 +97,7 @@ def test_bounds_alone_never_promise_fewer_files_than_the_rewrite_leaves(seed, co
     table = arrived(random, rows=20_000, rows_per_file=1_000, jitter=30)
     wanted = demands(workload(range_workload(random, column, 30, 20, 1_000)), SCHEMA, DAY)
     files = table.file_table()
-    proved = bound_what_if(files, _rewrite((column,), files=len(files)), wanted)
+    proved = simulate(_layout((column,), files=len(files)), files, wanted)
     assert proved is not None
     action = Cluster(ordering=Lexicographic((SortColumn(column),)), target_bytes=ROW_BYTES * 2_000,
         row_group_bytes=ROW_BYTES * 2_000, inputs=tuple(files.path),
@@ -178,10 +180,10 @@ def test_the_sorted_columns_own_bytes_shrink_to_its_runs_and_no_further():
     pool = build_pool(view, [DATE, PART, KEY])
     assert pool is not None
     for key, repeats in ((DATE, True), (KEY, False)):
-        outcome = what_if(pool, _rewrite((key,), files=len(files)), ())
+        outcome = simulate(_layout((key,), files=len(files)), pool, ())
         now = int(files.column_sizes[key].sum())
-        after = int(outcome.view.files.column_sizes[key].sum())
-        others = int(outcome.view.files.column_sizes[PART].sum())
+        after = int(outcome.written.views[0].files.column_sizes[key].sum())
+        others = int(outcome.written.views[0].files.column_sizes[PART].sum())
         assert after < 0.3 * now if repeats else after == pytest.approx(now, rel=0.02)
         assert others == pytest.approx(int(files.column_sizes[PART].sum()), rel=0.02)
 
@@ -192,6 +194,6 @@ def test_a_column_that_is_null_in_every_sampled_row_has_no_bounds_afterwards():
     sample = replace(sample, null={**sample.null, PART: np.ones(len(sample), dtype=bool)})
     pool = build_pool(table_view(files, None, sample, ROW_BYTES * 2_000, 1_000), [KEY, PART])
     assert pool is not None
-    after = what_if(pool, _rewrite((KEY,), files=4), ()).view.files
+    after = simulate(_layout((KEY,), files=4), pool, ()).written.views[0].files
     assert not after.columns[PART].bounded.any()
     assert after.columns[KEY].bounded.all()

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.advice import DAY_MS, AdviceInput, Debt, Settings
-from reconciler.advisor.decide import decide
+from reconciler.advisor.advice import DAY_MS, Debt, Settings
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable
 from reconciler.plan.actions.base import Action
@@ -100,18 +99,3 @@ def reading(table: SimulatedTable, queries: Sequence[Fragment], settings: Settin
     )
     wanted = demands(batch_fragments(queries), table.schema, settings.horizon_ms)
     return sum(float(demand.weight @ read_shape(view, demand).cost) for demand in wanted)
-
-
-def ours(
-    table: SimulatedTable, workload: Workload, settings: Settings, rows_per_file: int = 128
-) -> Sequence[Action]:
-    """The policy of this advisor, with exact footers and a sample of every file."""
-    files = table.file_table()
-    sample = table.sample(np.arange(len(files)), rows_per_file)
-    advice = decide(AdviceInput(files, workload, settings, table.row_groups(), sample))
-    return [item.action for item in advice.actions]
-
-
-def untouched(table: SimulatedTable, workload: Workload, settings: Settings) -> Sequence[Action]:
-    """The policy that never reclusters."""
-    return ()

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.advisor.simulate.layout import Layout
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.rewrite import Rewrite, as_rewrite
-from reconciler.plan.grouping import extents, output_files
-from reconciler.plan.ordering import Ordering, order_rows
+from reconciler.plan.actions.rewrite import as_rewrite
+from reconciler.plan.grouping import arrival_order, extents
+from reconciler.plan.ordering import order_rows
 from reconciler.queries.read_cost import type_width
 from reconciler.table.column_bytes import RUN_BYTES
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
-from reconciler.table.row_group_bytes import row_groups_of
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import PartitionSpec, Schema
 
@@ -150,36 +150,39 @@ class SimulatedTable:
         if rewrite is None:
             return self
         inputs = set(rewrite.inputs)
-        table = self.file_table()
-        chosen = np.array([f.path in inputs for f in self.files], dtype=np.bool_)
-        members = np.flatnonzero(chosen)
-        files = table.take(members)
-        groups = rewrite.ordering.groups(
-            extents(files, rewrite.ordering.key), target_bytes=rewrite.target_bytes
-        )
+        members = np.flatnonzero([f.path in inputs for f in self.files])
+        files = self.file_table().take(members)
+        ordering = rewrite.ordering
+        groups = ordering.groups(extents(files, ordering.key), target_bytes=rewrite.target_bytes)
+        layout = Layout(ordering, rewrite.target_bytes, rewrite.row_group_bytes, groups.number)
+        return self.laid_out(layout, members, now_ms)
+
+    def laid_out(self, layout: Layout, members: Int64, now_ms: int) -> SimulatedTable:
+        """Return the table with the files at `members` (ascending) written anew in the layout."""
         written: list[SimulatedFile] = []
-        for group in groups.members:
-            rows = np.concatenate([self.files[int(members[i])].rows for i in group])
-            ordered = rows[self._order(rows, rewrite.ordering)]
-            written += self._cut(ordered, rewrite, now_ms, self.written + len(written))
-        kept = tuple(f for f, gone in zip(self.files, chosen, strict=True) if not gone)
+        paths = np.array([self.files[i].path for i in members.tolist()])
+        arrived = arrival_order(paths, np.zeros(len(members), dtype=np.int64))
+        for group in range(int(layout.groups.max(initial=-1)) + 1):
+            own = members[arrived[layout.groups[arrived] == group]]
+            rows = np.concatenate([self.files[i].rows for i in own.tolist()])
+            ordered = rows[self._order(rows, layout)]
+            written += self._cut(ordered, layout, now_ms, self.written + len(written))
+        gone = set(members.tolist())
+        kept = tuple(f for number, f in enumerate(self.files) if number not in gone)
         return replace(self, files=kept + tuple(written), written=self.written + len(written))
 
-    def _order(self, rows: Int64, ordering: Ordering) -> Int64:
+    def _order(self, rows: Int64, layout: Layout) -> Int64:
         ranks = [
             np.unique(self.values[c.field_id][rows], return_inverse=True)[1].reshape(-1)
-            for c in ordering.key
+            for c in layout.ordering.key
         ]
-        return order_rows(ordering, ranks, np.arange(len(rows)))
+        return order_rows(layout.ordering, ranks, np.arange(len(rows)))
 
-    def _cut(self, rows: Int64, action: Rewrite, now_ms: int, first: int) -> list[SimulatedFile]:
-        size = len(rows) * self.row_width
-        count = int(output_files(size, action.target_bytes))
+    def _cut(self, rows: Int64, layout: Layout, now_ms: int, first: int) -> list[SimulatedFile]:
+        count = int(layout.files_of(len(rows) * self.row_width))
         edges = np.linspace(0, len(rows), count + 1).astype(np.int64)
         file_rows = max(1, int(np.ceil(len(rows) / count)))
-        groups = 1
-        if action.row_group_bytes:
-            groups = int(row_groups_of(file_rows * self.row_width, action.row_group_bytes))
+        groups = int(layout.row_groups_of(file_rows * self.row_width))
         each = max(1, -(-file_rows // groups))
         return [
             SimulatedFile(

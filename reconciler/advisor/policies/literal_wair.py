@@ -1,0 +1,97 @@
+"""WAIR as the paper states it, against which ours is compared (Algorithm 2 and section 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.advisor.advice import Settings
+from reconciler.advisor.simulate.demand import demands, predicate_columns
+from reconciler.advisor.simulate.replay import Policy
+from reconciler.advisor.simulate.table import SimulatedTable
+from reconciler.advisor.wair.cut import cut
+from reconciler.advisor.wair.signature import signatures
+from reconciler.advisor.wair.utilization import file_savings
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.grouping import extents
+from reconciler.plan.ordering import Lexicographic
+from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.read_cost import table_view
+from reconciler.table.schema import SortColumn
+
+SAMPLED_ROWS = 128
+"""Sampled rows of each file."""
+
+
+def literal_wair(columns: Sequence[int], window: int, k_max: int) -> Policy:
+    """Algorithm 2 to the letter: utilization alone, the one of `columns` with the greatest savings.
+
+    window: queries that it remembers; k_max: most files of one sort.
+    """
+
+    def policy(table: SimulatedTable, work: Workload, settings: Settings) -> Sequence[Action]:
+        files = table.file_table()
+        view = table_view(
+            files, table.row_groups(), table.sample(np.arange(len(files)), SAMPLED_ROWS),
+            settings.row_group_bytes, settings.open_bytes,
+        )  # fmt: skip
+        wanted = [
+            replace(demand, executions=demand.weight)
+            for demand in demands(recent(work, window), table.schema, settings.horizon_ms)
+        ]
+        savings = file_savings(view, wanted)
+        cost = settings.rho.value * files.bytes.astype(np.float64)
+        chosen = np.sort(cut(savings.saving, cost, settings.alpha, np.inf).chosen)
+        if not len(chosen):
+            return ()
+        used = [predicate_columns(demand.predicate, table.schema) for demand in wanted]
+        vectors = signatures(savings.by_shape[:, chosen], used, list(columns))
+        key = (SortColumn(columns[int(vectors.sum(axis=0).argmax())]),)
+        each = replace(extents(files.take(chosen), key), bytes=np.ones(len(chosen), dtype=np.int64))
+        groups = Lexicographic(key).groups(each, target_bytes=k_max, max_bytes=k_max)
+        return [
+            Recluster(ordering=Lexicographic(key), target_bytes=settings.target_bytes,
+                row_group_bytes=settings.row_group_bytes,
+                inputs=tuple(sorted(files.path[chosen[group]])),
+            )
+            for group in groups.members
+        ]  # fmt: skip
+
+    return policy
+
+
+def recent(workload: Workload, window: int) -> Workload:
+    """The last `window` queries by event time: what the literal policy goes by."""
+    if workload.empty:
+        return workload
+    times = np.concatenate([batch.event_ms for batch in workload.shapes])
+    if len(times) <= window:
+        return workload
+    since = int(np.sort(times)[-window])
+    shapes = tuple(_since(batch, since) for batch in workload.shapes)
+    return Workload(
+        tuple(batch for batch in shapes if len(batch)), since, workload.until_ms, workload.skipped
+    )
+
+
+def _since(batch: ShapeBatch, since: int) -> ShapeBatch:
+    rows = np.flatnonzero(batch.event_ms >= since)
+    return ShapeBatch(
+        shape_id=batch.shape_id,
+        predicate=batch.predicate,
+        projection=batch.projection,
+        literals=tuple(
+            values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
+            for values in batch.literals
+        ),
+        moving=tuple(offsets[rows] for offsets in batch.moving),
+        weight=batch.weight[rows],
+        rate=batch.rate[rows],
+        event_ms=batch.event_ms[rows],
+        recorded_bytes=batch.recorded_bytes[rows],
+        duration_ms=batch.duration_ms[rows],
+        full_scan=batch.full_scan,
+    )

@@ -1,0 +1,93 @@
+"""Simulates a rewrite from the bounds of its files alone, for files of which no row was sampled.
+
+A value of rank r is at least the r-th smallest if all rows are at their file's lower bound, and at
+most the r-th smallest if all are at the upper bound; NULLs are sorted before all values, NaN after
+them. Other columns keep the group's bounds. So the reading that is found is an upper bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reconciler.advisor.simulate.layout import Layout, Written, simulated_files
+from reconciler.queries.read_cost import TableView
+from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Float64, Int64
+from reconciler.table.values import Kind
+
+MAX_BOUNDED_GROUPS = 64
+"""Rewrites with more groups than this are not judged by bounds: they are worth a sketch first."""
+
+
+def bounded(files: FileTable, layout: Layout) -> Written | None:
+    """Return the files that these become, None if nothing can be proved: a Hilbert curve, a column
+    without bounds or NULL counts, or rows of several groups that mix.
+    """
+    if layout.ordering.lead is None:
+        return None
+    lead = files.columns.get(layout.ordering.lead.field_id)
+    if lead is None or not lead.bounded.all() or (lead.nulls < 0).any() or len(files) == 0:
+        return None
+    groups = np.unique(layout.groups)
+    if len(groups) > MAX_BOUNDED_GROUPS:
+        return None
+    views = tuple(
+        _outputs(files.take(np.flatnonzero(layout.groups == group)), layout) for group in groups
+    )
+    return Written(views, sum(len(view.files) for view in views), "bound")
+
+
+def _outputs(files: FileTable, layout: Layout) -> TableView:
+    live = np.maximum(files.records - files.position_deleted, 1)
+    size = int(files.live_bytes.sum())
+    count = int(layout.files_of(size))
+    edges = np.linspace(0.0, float(live.sum()), count + 1)
+    assert layout.ordering.lead is not None
+    lead = layout.ordering.lead.field_id
+    columns = {}
+    for field, column in files.columns.items():
+        whole = bool(column.bounded.all())
+        if field == lead:
+            gone = int(np.minimum(files.position_deleted, column.nulls).sum())
+            nulls_first = int(column.nulls.sum())
+            lower = _rank_values(column.lower, live, edges[:-1] - nulls_first)
+            upper = _rank_values(
+                column.upper, _values_at_least(files, column), edges[1:] - nulls_first + gone
+            )
+        else:
+            # numpy sorts byte strings but has no minimum for them
+            lower = np.repeat(np.sort(column.lower)[:1], count)
+            upper = np.repeat(np.sort(column.upper)[-1:], count)
+        nulls = -1 if (column.nulls < 0).any() else int(column.nulls.sum())
+        columns[field] = ColumnBounds(
+            field, column.kind, lower, upper, np.full(count, whole), np.full(count, whole),
+            np.full(count, nulls, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64),
+            np.full(count, UNKNOWN, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64),
+            np.ones(count, dtype=bool),
+        )  # fmt: skip
+    sizes = {
+        field: np.full(count, int(known.sum()) // count, dtype=np.int64)
+        for field, known in files.column_sizes.items()
+        if (known != UNKNOWN).all()
+    }
+    each = np.full(count, max(1, int(live.sum()) // count), dtype=np.int64)
+    table = simulated_files(
+        files, each, np.full(count, size // count), columns, sizes, layout.partition
+    )
+    return TableView(table, row_group_bytes=1 << 62, open_bytes=layout.open_bytes)
+
+
+def _values_at_least(files: FileTable, column: ColumnBounds) -> Int64:
+    """Return the rows per file that surely have a value: not deleted, not NULL, not possibly
+    NaN."""
+    nans = np.zeros_like(column.nans)
+    if column.kind is Kind.FLOAT:
+        nans = np.where(column.nans < 0, files.records, column.nans)
+    return np.maximum(files.records - files.position_deleted - column.nulls - nans, 0)
+
+
+def _rank_values(values: Array, rows: Int64, positions: Float64) -> Array:
+    """Return values[rank] if every row of a file has the file's value; positions: row ranks."""
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(rows[order])
+    place = np.searchsorted(upto, positions, side="left")
+    return values[order[np.minimum(place, len(order) - 1)]]

@@ -1,0 +1,102 @@
+"""A layout that rows may be given, and what is found out about it by simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.plan.grouping import output_files
+from reconciler.plan.ordering import Ordering
+from reconciler.queries.read_cost import OPEN_BYTES, ShapeReading, TableView
+from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Int64
+from reconciler.table.row_group_bytes import row_groups_of
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows are to be stored.
+
+    ordering: the order of the rows. target_bytes, row_group_bytes: sizes of files and row groups, 0
+    for one row group per file. groups: int64[files], which input files are rewritten together.
+    open_bytes: cost of opening a file. partition: where the rows are written, an index into
+    `FileTable.partitions`.
+    """
+
+    ordering: Ordering
+    target_bytes: int
+    row_group_bytes: int
+    groups: Int64
+    open_bytes: int = OPEN_BYTES
+    partition: int = 0
+
+    def files_of(self, size: npt.ArrayLike) -> Int64:
+        """Return the number of files that groups of rows of these bytes become."""
+        return output_files(size, self.target_bytes)
+
+    def row_groups_of(self, size: npt.ArrayLike) -> Int64:
+        """Return the number of row groups of files of these bytes."""
+        if not self.row_group_bytes:
+            return np.ones_like(np.asarray(size), dtype=np.int64)
+        return row_groups_of(size, self.row_group_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The output of a layout. views: its files, in one part or several without a common file.
+
+    files: data files written. label: "sampled" or "bound" (proved from zone maps alone). share:
+    bytes written per live byte read.
+    """
+
+    views: tuple[TableView, ...]
+    files: int
+    label: str
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The output of a rewrite and what each shape reads from it.
+
+    replicates: per bootstrap replicate, per shape, the readings.
+    """
+
+    readings: tuple[ShapeReading, ...]
+    written: Written
+    replicates: tuple[tuple[ShapeReading, ...], ...] = ()
+
+
+def simulated_files(
+    base: FileTable,
+    records: Int64,
+    size: Int64,
+    columns: dict[int, ColumnBounds],
+    column_sizes: dict[int, Int64],
+    partition: int,
+) -> FileTable:
+    """Return a file table of files that do not exist, in one partition of the table of `base`."""
+    count = len(records)
+    zeros, unknown = np.zeros(count, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64)
+    return replace(
+        base,
+        path=np.array([f"simulated-{i:06d}" for i in range(count)], dtype=object),
+        spec_id=np.full(count, base.partitions[partition][0], dtype=base.spec_id.dtype),
+        partition=np.full(count, partition, dtype=base.partition.dtype),
+        records=records,
+        bytes=size,
+        sequence=zeros,
+        added_ms=unknown,
+        layout_written=np.ones(count, dtype=bool),
+        sort_order_id=unknown.astype(base.sort_order_id.dtype),
+        parquet=np.ones(count, dtype=bool),
+        encrypted=np.zeros(count, dtype=bool),
+        position_deleted=zeros,
+        delete_files=zeros,
+        delete_bytes=zeros,
+        equality_deletes=zeros,
+        newest_delete=unknown,
+        columns=columns,
+        column_sizes=column_sizes,
+    )

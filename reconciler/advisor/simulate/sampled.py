@@ -1,0 +1,289 @@
+"""Simulates a rewrite on a sample of its rows (definitions: What-if).
+
+The group's sampled rows are sorted by the key and cut at the target size into files and again into
+row groups; bounds per slice are widened by one rank. Utilization alone is optimistic (WAIR section
+4.1): a file that overlaps nothing gains nothing from being sorted, and one key undoes the
+clustering by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.simulate.layout import Layout, Outcome, Written, simulated_files
+from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
+from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
+from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, written_share
+from reconciler.queries.read_cost import Demand, TableView, read_layout, type_width
+from reconciler.table.column_bytes import RUN_BYTES, bytes_per_row
+from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Float64, Int64
+
+MIN_SLICE_ROWS = 8
+REPLICATES = 16
+
+
+def sampled(pool: Pool, layout: Layout) -> Written:
+    """Return the files that the pool's rows become."""
+    order = row_order(pool, layout.ordering, layout.groups[pool.file])
+    view, cut = _simulated(pool, layout, order, pool.weight)
+    return Written((view,), cut.files, "sampled", cut.share)
+
+
+def with_replicates(
+    outcome: Outcome, pool: Pool, layout: Layout, demands: Sequence[Demand], seed: int
+) -> Outcome:
+    """Return the same outcome with a seeded bootstrap of the sampled rows, which shows the sample's
+    error."""
+    order = row_order(pool, layout.ordering, layout.groups[pool.file])
+    random = np.random.default_rng(seed)
+    written = outcome.written.views[0].files
+    records = max(float(written.records.sum()), 1.0)
+    widths = {field: float(known.sum()) / records for field, known in written.column_sizes.items()}
+    told = _Told(widths, outcome.written.share)
+    replicates = []
+    for _ in range(REPLICATES):
+        weight = pool.weight * random.poisson(1.0, len(pool))
+        total = float(weight.sum())
+        if total <= 0.0:
+            continue
+        kept = order[weight[order] > 0.0]
+        view, _ = _simulated(pool, layout, kept, weight * (pool.weight.sum() / total), told)
+        replicates.append(tuple(read_layout(view, d) for d in demands))
+    return replace(outcome, replicates=tuple(replicates))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Results of an earlier simulation of the same layout. widths: column bytes per row, by field.
+    share: bytes written per live byte read."""
+
+    widths: Mapping[int, float]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """The rows, in their new order, cut into files and row groups, if `share` of their bytes is
+    written.
+
+    per_row: of each. of_file, of_group: first rows, int64[slices]. owner: the file of each row
+    group. files: how many real files they represent.
+    """
+
+    share: float
+    per_row: float
+    of_file: Int64
+    of_group: Int64
+    owner: Int64
+    files: int
+
+
+def _simulated(
+    pool: Pool, layout: Layout, order: Int64, weight: Float64, told: _Told | None = None
+) -> tuple[TableView, _Slices]:
+    """Return the output's files and row groups as a view, and how the rows were cut."""
+    rows = weight[order]
+    cut = _sliced(pool, layout, order, rows, 1.0 if told is None else told.share)
+    sizes = _group_sizes(pool, layout, order, rows, cut, told)
+    if told is None:
+        share = written_share(pool.files, pool.stored, sizes, cut.files)
+        settled = _sliced(pool, layout, order, rows, share)
+        if not np.array_equal(settled.of_group, cut.of_group):
+            sizes = _group_sizes(pool, layout, order, rows, settled, told)
+        cut = settled
+    starts = np.flatnonzero(np.diff(cut.owner, prepend=-1))
+    whole = {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
+    files = _slices(pool, layout, order, rows, cut.per_row, cut.of_file, whole)
+    groups = _slices(pool, layout, order, rows, cut.per_row, cut.of_group, sizes)
+    view = TableView(
+        files,
+        _without_nans(groups, files, cut.owner),
+        cut.owner,
+        row_group_bytes=layout.row_group_bytes,
+        open_bytes=layout.open_bytes,
+    )
+    return view, cut
+
+
+def _sliced(pool: Pool, layout: Layout, order: Int64, rows: Float64, share: float) -> _Slices:
+    """Cut the rows where the execution would, if `share` of their bytes were written."""
+    chunk = layout.groups[pool.file[order]]
+    per_row = share * float(pool.files.live_bytes.sum()) / max(float(rows.sum()), 1e-9)
+    file, real_files = _cut(chunk, rows * per_row, layout.files_of)
+    group, _ = _cut(file, rows * per_row, layout.row_groups_of)
+    of_group = np.flatnonzero(np.diff(group, prepend=-1))
+    of_file = np.flatnonzero(np.diff(file, prepend=-1))
+    return _Slices(share, per_row, of_file, of_group, file[of_group].astype(np.int64), real_files)
+
+
+def _group_sizes(
+    pool: Pool,
+    layout: Layout,
+    order: Int64,
+    rows: Float64,
+    cut: _Slices,
+    told: _Told | None,
+) -> dict[int, Float64]:
+    """Return the column bytes per written row group."""
+    starts = cut.of_group
+    records = np.add.reduceat(rows, starts)
+    if told is not None:
+        return {field: width * records for field, width in told.widths.items()}
+    first = layout.ordering.lead
+    lead = None if first is None else first.field_id
+    total = max(float(pool.files.records.sum()), 1.0)
+    # A slice of a thin sample may stand for several row groups.
+    each = records / layout.row_groups_of(cut.per_row * records)
+    sizes = {}
+    for field, known in pool.files.column_sizes.items():
+        if (known == UNKNOWN).any():
+            continue
+        width = np.full(len(starts), float(np.maximum(known, 0).sum()) / total)
+        if field in pool.stored.columns:
+            domain = _slice_domain(pool, field, order, starts, each)
+            width = bytes_per_row(
+                pool.stored.columns[field],
+                each,
+                domain,
+                reordered=bool(layout.ordering.key) and field != lead,
+                reach=_reach(pool, field, order, starts),
+            )
+        sizes[field] = width * records
+    if lead in sizes and lead in pool.columns:
+        whole = float(sizes[lead].sum())
+        sizes[lead] *= min(1.0, _sorted_bytes(pool, lead) / max(whole, 1.0))
+    return sizes
+
+
+def _slice_domain(pool: Pool, field: int, order: Int64, starts: Int64, rows: Float64) -> Float64:
+    """Return the number of values from which each slice draws: from its sampled rows, else from
+    bounds."""
+    column = pool.columns.get(field)
+    if column is None or not pool.native.any() or pool.stored.columns[field].ordered:
+        return slice_domain(pool.stored, field, pool.file[order], starts)
+    domain = sampled_domain(column.ranks[order], pool.native[order], starts, rows)
+    spans = pool.stored.spans.get(field)
+    return domain if spans is None else np.minimum(domain, spans.most(pool.file[order], starts))
+
+
+def _reach(pool: Pool, field: int, order: Int64, starts: Int64) -> Float64 | None:
+    """Return the width of the range of whole numbers that each slice may hold, from bounds."""
+    spans = pool.stored.spans.get(field)
+    return spans.reach(pool.file[order], starts) if spans is not None and spans.discrete else None
+
+
+def _sorted_bytes(pool: Pool, field_id: int) -> float:
+    """Return the stored bytes of a column when rows are sorted by it: one value per run of any
+    length.
+
+    The distinct values of the whole are estimated from the sample by the bias-corrected form of
+    Anne Chao's estimator ("Nonparametric Estimation of the Number of Classes in a Population").
+    """
+    ranks = pool.columns[field_id].ranks
+    seen = np.bincount(ranks[ranks >= 0])
+    once, twice = int((seen == 1).sum()), int((seen == 2).sum())
+    distinct = int((seen > 0).sum()) + once * max(once - 1, 0) / (2.0 * (twice + 1))
+    width = type_width(pool.files.schema.by_id[field_id].type)
+    return distinct * (width + RUN_BYTES)
+
+
+def _cut(parent: Int64, size: Float64, count_of: Callable[[Float64], Int64]) -> tuple[Int64, int]:
+    """Return the slice per row, and the true count of slices: each parent is cut into equal slices.
+
+    parent: ascending slice per row. count_of: number of slices of a parent. If the sample is too
+    thin for the true count, slices are coarser, which overstates what is read.
+    """
+    starts = np.flatnonzero(np.diff(parent, prepend=-1))
+    total = np.add.reduceat(size, starts)
+    lengths = np.diff(np.append(starts, len(parent)))
+    wanted = count_of(total)
+    used = np.minimum(wanted, np.maximum(1, lengths // MIN_SLICE_ROWS))
+    number = np.cumsum(np.diff(parent, prepend=parent[:1]) != 0)
+    cumulative = np.cumsum(size)
+    before = np.concatenate(([0.0], cumulative[starts[1:] - 1]))
+    place = (cumulative - size / 2.0 - before[number]) / np.maximum(total[number], 1e-9)
+    slot = np.minimum((place * used[number]).astype(np.int64), used[number] - 1)
+    offset = np.concatenate(([0], np.cumsum(used)[:-1]))
+    code = offset[number] + np.maximum(slot, 0)
+    return np.cumsum(np.diff(code, prepend=code[:1]) != 0).astype(np.int64), int(wanted.sum())
+
+
+def _slices(
+    pool: Pool,
+    layout: Layout,
+    order: Int64,
+    rows: Float64,
+    per_row: float,
+    starts: Int64,
+    column_sizes: Mapping[int, Float64],
+) -> FileTable:
+    """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
+    records = np.maximum(1, np.rint(np.add.reduceat(rows, starts))).astype(np.int64)
+    size = np.maximum(1, np.rint(np.add.reduceat(rows, starts) * per_row)).astype(np.int64)
+    chunk, lead = layout.groups[pool.file[order]], layout.ordering.lead
+    columns = {}
+    for field, column in pool.columns.items():
+        direction = lead.direction if lead is not None and lead.field_id == field else ""
+        holds = held(column.missing, order, rows, starts, records, chunk, direction)
+        columns[field] = _slice_bounds(field, column, order, starts, records, holds, direction)
+    sizes = {field: np.rint(known).astype(np.int64) for field, known in column_sizes.items()}
+    return simulated_files(pool.files, records, size, columns, sizes, layout.partition)
+
+
+def _slice_bounds(
+    field: int,
+    column: PoolColumn,
+    order: Int64,
+    starts: Int64,
+    records: Int64,
+    holds: Held,
+    direction: str,
+) -> ColumnBounds:
+    """Return the bounds per slice. direction: of the sort if this column leads it, else empty."""
+    ranks = column.ranks[order]
+    null = ranks < 0
+    top = len(column.distinct)
+    low = np.minimum.reduceat(np.where(null, top, ranks), starts)
+    high = np.maximum.reduceat(ranks, starts)
+    present = high >= 0
+    low, high = np.minimum(low, max(top - 1, 0)), np.maximum(high, 0)
+    if direction:
+        # In key order the neighbour rows belong to the next slices: no gap is wider than that.
+        before = ranks[np.maximum(starts - 1, 0)]
+        ends = np.append(starts[1:], len(ranks))
+        after = ranks[np.minimum(ends, len(ranks) - 1)]
+        low_wide = np.where((before >= 0) & (before < low), before, low)
+        high_wide = np.where((after >= 0) & (after > high), after, high)
+        at_start, at_end = low == low.min(), high == high.max()
+    else:
+        frequent = column.share >= FREQUENT
+        below, above = np.maximum(low - 1, 0), np.minimum(high + 1, max(top - 1, 0))
+        low_wide = np.where(frequent[below], low, below)
+        high_wide = np.where(frequent[above], high, above)
+        at_start, at_end = low == 0, high >= top - 1
+    lower, upper = column.distinct[low_wide], column.distinct[high_wide]
+    if column.least is not None:
+        least = np.asarray(column.least)
+        lower = np.where(at_start, least, lower.astype(np.promote_types(lower.dtype, least.dtype)))
+    if column.greatest is not None:
+        most = np.asarray(column.greatest)
+        upper = np.where(at_end, most, upper.astype(np.promote_types(upper.dtype, most.dtype)))
+    count = len(starts)
+    return ColumnBounds(
+        field, column.kind, lower, upper, present, present.copy(), holds.rows[NULL],
+        holds.rows[NAN], records, np.full(count, UNKNOWN, dtype=np.int64),
+        np.zeros(count, dtype=bool),
+    )  # fmt: skip
+
+
+def _without_nans(groups: FileTable, files: FileTable, owner: Int64) -> FileTable:
+    """Return the row groups as footers describe them: Parquet has no NaN counts, only manifests
+    have."""
+    columns = {}
+    for field, column in groups.columns.items():
+        none = files.columns[field].nans[owner] == 0
+        columns[field] = replace(column, nans=np.where(none, 0, UNKNOWN).astype(np.int64))
+    return replace(groups, columns=columns)
