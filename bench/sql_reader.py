@@ -30,8 +30,8 @@ from sqlglot.optimizer.simplify import simplify
 
 from reconciler.queries.predicate import TRUE
 from reconciler.workload_log.conditions import bind
-from reconciler.workload_log.fold import Binding
-from reconciler.workload_log.scans import normal_form
+from reconciler.workload_log.conjuncts import normal_form
+from reconciler.workload_log.constants import Binding
 from reconciler.workload_log.sql import Demand
 from reconciler.workload_log.tables import KnownTable
 from tests.workload_log import oracle, test_law

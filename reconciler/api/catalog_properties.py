@@ -61,12 +61,6 @@ CATALOG_PROPERTIES: tuple[CatalogProperty, ...] = (
 BY_NAME = {item.name: item for item in CATALOG_PROPERTIES}
 
 
-def allowed(catalog_type: str, name: str) -> bool:
-    """Whether a document of this catalog type may set the property."""
-    item = BY_NAME.get(name)
-    return item is not None and catalog_type in item.types and not item.secret
-
-
 def is_secret(name: str) -> bool:
     """Whether a property's value is a secret. Unknown names count as secret if they look like
     one."""

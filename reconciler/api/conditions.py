@@ -346,12 +346,6 @@ A reason of Stalled comes right after OwnedElsewhere, which is one itself.
 """
 
 
-def explain(reason: str) -> Explanation | None:
-    """Return cause and remedy of a reason, None for one that this version does not know."""
-    known = {item.value: item for item in Reason}
-    return EXPLANATIONS[known[reason]] if reason in known else None
-
-
 def first_reason(applying: set[Reason]) -> Reason:
     """Return the reason of Converged if `applying` prevent it; NothingToDo if none does."""
     return next((reason for reason in _ALL_IN_ORDER if reason in applying), Reason.NOTHING_TO_DO)

@@ -59,7 +59,6 @@ class Lane:
     most_hanging: int = MOST_HANGING
     pause: float = PAUSE_SECONDS
     sockets: Sockets = field(default_factory=weakref.WeakSet)
-    overruns: int = 0
     _hanging: set[threading.Thread] = field(default_factory=set)
     _shut_until: float = 0.0
     _shut_to_impatient_until: float = 0.0
@@ -82,7 +81,6 @@ class Lane:
 
     def gave_up(self, thread: threading.Thread) -> None:
         with self._lock:
-            self.overruns += 1
             self._hanging.add(thread)
 
     def shut(self, *, impatient: bool = False) -> None:

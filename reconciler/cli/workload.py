@@ -162,7 +162,7 @@ def _documents(files: list[str] | None) -> Sequence[Any]:
 
 def _zone(name: str) -> dt.tzinfo:
     from reconciler.errors import UserError
-    from reconciler.workload_log.fold import named_zone
+    from reconciler.workload_log.constants import named_zone
 
     try:
         return named_zone(name)

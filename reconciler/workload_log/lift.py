@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from reconciler.workload_log.fold import Const, number
+from reconciler.workload_log.constants import Const, number
 
 MAX_DIGITS = 60
 

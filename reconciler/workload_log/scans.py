@@ -9,12 +9,24 @@ rejects the null-extended rows, which makes the join an inner one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from reconciler.workload_log.complexity import MAX_EXPANDED, TooComplex
+from reconciler.workload_log.complexity import TooComplex
+from reconciler.workload_log.conjuncts import (
+    clause_of,
+    conjuncts_of,
+    group_key_conditions,
+    name_of,
+    share_of,
+    through_equalities,
+    with_merged_keys,
+    without_table,
+)
+from reconciler.workload_log.derived_tables import BEFORE_WHERE, pushed_inside
+from reconciler.workload_log.joins import Joins, Source, is_decorated, reduced_joins, sources_of
 from reconciler.workload_log.tables import KnownTable
 
 MAX_SCANS = 256
@@ -49,22 +61,6 @@ class _Cte:
     recursive: bool
 
 
-@dataclass(frozen=True)
-class _Source:
-    """An item of FROM. kind: how it is joined to the items before it.
-
-    opaque: nothing can be derived for it (sampled, pivoted, lateral, nested joins). may_be_comma:
-    whether a comma may stand before it.
-    """
-
-    alias: str
-    node: exp.Expr
-    kind: str
-    on: tuple[exp.Expr, ...]
-    opaque: bool
-    may_be_comma: bool = False
-
-
 @dataclass
 class _Walk:
     tables: dict[str, KnownTable]
@@ -94,7 +90,7 @@ class _Walk:
             _Block(self, node, env).run(pushed, needed)
         elif isinstance(node, exp.SetOperation):
             self._set_operation(node, env, pushed, needed)
-        elif isinstance(node, exp.Subquery) and not _decorated(node):
+        elif isinstance(node, exp.Subquery) and not is_decorated(node):
             self.query(node.this, env, pushed, needed)
         else:
             for child in node.iter_expressions():
@@ -173,7 +169,7 @@ class _Walk:
         self.open_ctes.pop()
 
     def column_type(
-        self, sources: Sequence[_Source], env: dict[str, _Cte], column: exp.Column
+        self, sources: Sequence[Source], env: dict[str, _Cte], column: exp.Column
     ) -> str | None:
         """Return the Iceberg type of a column that passes unchanged from a table through derived
         ones."""
@@ -191,7 +187,7 @@ class _Walk:
             known = table.schema.find(name) if table else None
             return known.type if known else None
         env = self._with_ctes(node, env)
-        if isinstance(node, exp.Subquery) and not _decorated(node):
+        if isinstance(node, exp.Subquery) and not is_decorated(node):
             return self._output_type(node.this, env, name)
         if not isinstance(node, exp.Select):
             return None
@@ -199,7 +195,7 @@ class _Walk:
         plain = items[0].unalias() if len(items) == 1 else None
         if not isinstance(plain, exp.Column):
             return None
-        return self.column_type(_sources(node), env, plain)
+        return self.column_type(sources_of(node), env, plain)
 
     def everything(self, node: exp.Expr, env: dict[str, _Cte]) -> None:
         """Visit every table below a node as read whole: nothing can be derived for it."""
@@ -233,10 +229,6 @@ def _names_itself(cte: exp.CTE, env: Mapping[str, _Cte]) -> bool:
     )
 
 
-def _decorated(node: exp.Expr) -> bool:
-    return any(node.args.get(name) for name in ("joins", "sample", "pivots", "laterals"))
-
-
 def _heads(columns: frozenset[str]) -> frozenset[str]:
     return frozenset(path.partition(".")[0] for path in columns)
 
@@ -262,28 +254,24 @@ _CLAUSES = ("where", "group", "having", "qualify", "order", "windows", "distribu
             "cluster", "connect", "match", "prewhere", "distinct")  # fmt: skip
 
 
-_BEFORE_WHERE = ("sample", "connect", "match")
-"""Clauses that see rows which WHERE removes later: USING SAMPLE, CONNECT BY, MATCH_RECOGNIZE."""
-
-
 class _Block:
     """One SELECT: its sources, their joins, and the conditions that reach each of them."""
 
     def __init__(self, walk: _Walk, select: exp.Select, env: dict[str, _Cte]):
         self.walk, self.select, self.env = walk, select, env
-        self.sources = _sources(select)
-        self.conditions = _conjuncts(_clause(select, "where")) + _conjuncts(
-            _clause(select, "prewhere")
+        self.sources = sources_of(select)
+        self.conditions = conjuncts_of(clause_of(select, "where")) + conjuncts_of(
+            clause_of(select, "prewhere")
         )
-        self.conditions += _group_key_conditions(select)
-        if any(select.args.get(name) for name in _BEFORE_WHERE):
+        self.conditions += group_key_conditions(select)
+        if any(select.args.get(name) for name in BEFORE_WHERE):
             self.conditions = []
         self.outputs = {item.alias_or_name.lower(): item for item in select.expressions}
 
     def run(self, pushed: Sequence[exp.Expr], needed: frozenset[str] | None) -> None:
-        self.conditions += _pushed_inside(self.select, self.outputs, pushed)
+        self.conditions += pushed_inside(self.select, self.outputs, pushed)
         self._merge_join_keys()
-        joins = _reduced_joins(self.sources, self.conditions)
+        joins = reduced_joins(self.sources, self.conditions)
         reaching = [self._reaching(index, joins) for index in range(len(self.sources))]
         clauses = self._clauses(needed)
         columns = self._columns(clauses)
@@ -356,7 +344,7 @@ class _Block:
         merged: dict[tuple[tuple[str, str], tuple[str, str]], bool] = {}
         sources = []
         for source in self.sources:
-            on = tuple(_with_merged_keys(condition, merged) for condition in source.on)
+            on = tuple(with_merged_keys(condition, merged) for condition in source.on)
             sources.append(replace(source, on=on))
             if source.kind not in ("INNER", "LEFT", "RIGHT"):
                 continue
@@ -366,12 +354,12 @@ class _Block:
                 one, other = condition.this, condition.expression
                 columns = isinstance(one, exp.Column) and isinstance(other, exp.Column)
                 if columns and other.table.lower() == source.alias:
-                    merged[_name(one), _name(other)] = source.kind == "RIGHT"
+                    merged[name_of(one), name_of(other)] = source.kind == "RIGHT"
         self.sources = sources
-        self.conditions = [_with_merged_keys(one, merged) for one in self.conditions]
+        self.conditions = [with_merged_keys(one, merged) for one in self.conditions]
 
     def _conditions(
-        self, index: int, joins: _Joins, reaching: Sequence[Sequence[exp.Expr]]
+        self, index: int, joins: Joins, reaching: Sequence[Sequence[exp.Expr]]
     ) -> list[exp.Expr]:
         """Return what a row of source `index` must meet to matter, as columns without a table.
 
@@ -385,11 +373,11 @@ class _Block:
             if other != index and not joins.nullable(other, joins.last)
             for condition in reaching[other]
         }
-        derived = _through_equalities(own, [*own, *beside.values()], alias, self._column_type)
-        shares = [_share(condition, alias) for condition in (*own, *derived)]
-        return [_without_table(share) for share in shares if share is not None]
+        derived = through_equalities(own, [*own, *beside.values()], alias, self._column_type)
+        shares = [share_of(condition, alias) for condition in (*own, *derived)]
+        return [without_table(share) for share in shares if share is not None]
 
-    def _reaching(self, index: int, joins: _Joins) -> list[exp.Expr]:
+    def _reaching(self, index: int, joins: Joins) -> list[exp.Expr]:
         """Return the conditions that every combination of a row of source `index` must meet to
         matter."""
         reaching: list[exp.Expr] = []
@@ -405,463 +393,6 @@ class _Block:
         return self.walk.column_type(self.sources, self.env, column)
 
 
-def _sources(select: exp.Select) -> list[_Source]:
-    from_ = select.args.get("from_")
-    if from_ is None:
-        return []
-    first = from_.this
-    sources = [_source(first, "FIRST", None)]
-    for join in select.args.get("joins") or []:
-        source = _source(join.this, _kind(join), join.args.get("on"))
-        sources.append(replace(source, may_be_comma=may_be_comma(join)))
-    for lateral in select.args.get("laterals") or []:
-        sources.append(_Source(lateral.alias.lower(), lateral, "LEFT", (), True))
-    return sources
-
-
-def _source(node: exp.Expr, kind: str, on: exp.Expr | None) -> _Source:
-    nested = isinstance(node, exp.Subquery) and not isinstance(
-        node.this, (exp.Select, exp.SetOperation, exp.Subquery)
-    )
-    opaque = nested or not isinstance(node, (exp.Table, exp.Subquery)) or _decorated(node)
-    return _Source(node.alias_or_name.lower(), node, kind, tuple(_conjuncts(on)), opaque)
-
-
-def _kind(join: exp.Join) -> str:
-    """Return INNER, LEFT, RIGHT, FULL, SEMI or ANTI; NATURAL, ASOF and OPAQUE give no
-    conditions."""
-    if join.method:
-        return "NATURAL" if join.method.upper() == "NATURAL" else "ASOF"
-    if join.args.get("using"):
-        return "OPAQUE"
-    kind, side = (join.kind or "").upper(), (join.side or "").upper()
-    if kind in ("SEMI", "ANTI"):
-        return kind if side != "RIGHT" else "OPAQUE"
-    if kind not in ("", "INNER", "OUTER", "CROSS", "STRAIGHT", "STRAIGHT_JOIN"):
-        return "OPAQUE"
-    return side or "INNER"
-
-
-_UNKNOWN = ("NATURAL", "ASOF", "OPAQUE")
-
-
-def may_be_comma(join: exp.Join) -> bool:
-    """Whether the join may be written as a comma: sqlglot has the same node for `a, b` as for `a
-    JOIN b`, and in some dialects as for `a CROSS JOIN b`."""
-    named = join.method or join.side or join.args.get("using") or join.args.get("on")
-    return not named and (join.kind or "").upper() in ("", "CROSS")
-
-
-@dataclass(frozen=True)
-class _Joins:
-    """The joins of a FROM clause. kinds: how each source is joined to those before it.
-
-    In standard SQL the comma binds weaker than JOIN, so a join has only the sources since the last
-    comma on its left. In Spark, Hive and SQLite both bind alike (in Spark a setting decides).
-    Answers hold for both. starts: by source, the first one on the left of its join either way.
-    """
-
-    kinds: tuple[str, ...]
-    starts: tuple[int, ...]
-
-    @property
-    def last(self) -> int:
-        return len(self.kinds) - 1
-
-    def nullable(self, index: int, level: int) -> bool:
-        """Whether rows of a source may be null-extended by the joins up to a level.
-
-        A join of unknown kind may be any outer join.
-        """
-        own = 1 <= index <= level and self.kinds[index] in ("LEFT", "FULL", *_UNKNOWN)
-        return own or self._extended(index, level)
-
-    def _extended(self, index: int, level: int) -> bool:
-        """Whether a join after a source, up to a level, may null-extend all that stands before."""
-        later = self.kinds[index + 1 : level + 1]
-        return any(kind in ("RIGHT", "FULL", *_UNKNOWN) for kind in later)
-
-    def on_applies(self, index: int, level: int) -> bool:
-        """Whether rows of the source that never meet the ON of a join can be removed without
-        effect."""
-        kind = self.kinds[level]
-        if index == level:
-            return kind in ("INNER", "LEFT", "SEMI", "ANTI")
-        if index > level or self.nullable(index, level - 1):
-            return False
-        return self.filters_left(index, level)
-
-    def filters_left(self, index: int, level: int) -> bool:
-        """Whether every row of the sources up to a level that holds source `index`, null-extended
-        or not, has met the ON of the join."""
-        kind = self.kinds[level]
-        if index >= self.starts[level]:
-            return kind in ("INNER", "RIGHT", "SEMI")
-        return kind in ("INNER", "SEMI") and not self._extended(level, self.last)
-
-
-def _reduced_joins(sources: Sequence[_Source], where: Sequence[exp.Expr]) -> _Joins:
-    """Return the joins, with outer joins reduced if a later condition rejects their null-extended
-    rows."""
-    starts = [0]
-    for level, source in enumerate(sources[1:], start=1):
-        starts.append(level if source.may_be_comma else starts[-1])
-    joins = _Joins(tuple(source.kind for source in sources), tuple(starts))
-    for level in reversed(range(1, len(sources))):  # only a later join's ON can reduce a join
-        kind = _reduced(level, joins, sources, where)
-        joins = replace(joins, kinds=(*joins.kinds[:level], kind, *joins.kinds[level + 1 :]))
-    return joins
-
-
-def _reduced(
-    level: int, joins: _Joins, sources: Sequence[_Source], where: Sequence[exp.Expr]
-) -> str:
-    kind = joins.kinds[level]
-    if kind not in ("LEFT", "RIGHT", "FULL"):
-        return kind
-    later = list(where)
-    for above in range(level + 1, len(sources)):
-        if joins.filters_left(level, above):
-            later += sources[above].on
-    own = {sources[level].alias}
-    own_rejected = kind != "RIGHT" and any(_rejects_null(condition, own) for condition in later)
-    if kind == "LEFT":
-        return "INNER" if own_rejected else kind
-    before = {source.alias for source in sources[joins.starts[level] : level]}
-    before_rejected = any(_rejects_null(condition, before) for condition in later)
-    if kind == "RIGHT":
-        return "INNER" if before_rejected else kind
-    if own_rejected and before_rejected:
-        return "INNER"
-    return "RIGHT" if own_rejected else "LEFT" if before_rejected else kind
-
-
-_STRICT_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.StartsWith)
-_STRICT_FUNCTIONS = (exp.Paren, exp.Neg, exp.Cast, exp.Lower, exp.Upper, exp.Year, exp.DateTrunc,
-                     exp.TimestampTrunc, exp.TsOrDsToDate, exp.Substring)  # fmt: skip
-
-
-def _rejects_null(condition: exp.Expr, aliases: set[str]) -> bool:
-    """Whether the condition cannot be true if every column of any one alias is NULL.
-
-    All aliases are null-extended together, so that rejecting one of them is enough.
-    """
-    if isinstance(condition, exp.Paren):
-        return _rejects_null(condition.this, aliases)
-    if isinstance(condition, exp.And):
-        return any(_rejects_null(side, aliases) for side in condition.flatten())
-    if isinstance(condition, exp.Or):
-        return all(_rejects_null(side, aliases) for side in condition.flatten())
-    if isinstance(condition, exp.Not):
-        inner = condition.this.unnest()
-        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
-            return _strict(inner.this, aliases)
-        if isinstance(inner, exp.In):
-            return inner.args.get("query") is None and _strict(inner.this, aliases)
-        return isinstance(inner, (exp.Like, exp.Column)) and _rejects_null(inner, aliases)
-    if isinstance(condition, _STRICT_TESTS):
-        if condition.find(exp.Query) is not None:
-            return False  # NULL <> ALL (nothing) is true
-        return _strict(condition.this, aliases) or _strict(condition.expression, aliases)
-    if isinstance(condition, exp.In):
-        return _strict(condition.this, aliases)
-    return isinstance(condition, exp.Column) and _strict(condition, aliases)
-
-
-def _strict(node: exp.Expr, aliases: set[str]) -> bool:
-    """Whether the expression is NULL if the aliases' columns are."""
-    if isinstance(node, exp.Column):
-        return node.table.lower() in aliases
-    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
-        return _strict(node.this, aliases) or _strict(node.expression, aliases)
-    return isinstance(node, _STRICT_FUNCTIONS) and _strict(node.this, aliases)
-
-
-# Conditions as expressions
-
-
-def _clause(select: exp.Select, name: str) -> exp.Expr | None:
-    clause = select.args.get(name)
-    return None if clause is None else clause.this
-
-
-def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    if condition is None or isinstance(condition, exp.Boolean):
-        return [condition] if isinstance(condition, exp.Boolean) else []
-    normal = normal_form(condition)
-    return list(normal.flatten()) if isinstance(normal, exp.And) else [normal]
-
-
-_COMPLEMENT: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.LT: exp.GTE, exp.GTE: exp.LT, exp.GT: exp.LTE,
-    exp.LTE: exp.GT, exp.NullSafeEQ: exp.NullSafeNEQ, exp.NullSafeNEQ: exp.NullSafeEQ,
-}  # fmt: skip
-
-
-def normal_form(node: exp.Expr, negate: bool = False) -> exp.Expr:
-    """Return the negation normal form in three-valued logic, BETWEEN split; the input does not
-    change."""
-    if isinstance(node, exp.Paren):
-        return normal_form(node.this, negate)
-    if isinstance(node, exp.Not):
-        return normal_form(node.this, not negate)
-    if isinstance(node, (exp.And, exp.Or)):
-        sides = [normal_form(side, negate) for side in node.flatten()]
-        combine = exp.and_ if isinstance(node, exp.And) != negate else exp.or_
-        return combine(*sides, copy=False, wrap=True)
-    written = node.this if isinstance(node, exp.Escape) else node
-    if written.args.get("negate"):  # `NOT LIKE` in sqlglot's tree
-        plain = node.copy()
-        (plain.this if isinstance(plain, exp.Escape) else plain).set("negate", None)
-        return normal_form(plain, not negate)
-    if isinstance(node, exp.Between):
-        low, high = node.args["low"], node.args["high"]
-        within = _between(node.this, low, high)
-        if node.args.get("symmetric"):
-            within = exp.or_(within, _between(node.this, high, low), copy=False, wrap=True)
-        return normal_form(within, negate)
-    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
-        array = node.expression.this.unnest()
-        if isinstance(array, exp.Array) and array.expressions:
-            items = [item.copy() for item in array.expressions]
-            return normal_form(exp.In(this=node.this.copy(), expressions=items), negate)
-    if not negate:
-        return node.copy()
-    complement = _COMPLEMENT.get(type(node))
-    if complement is not None:
-        return complement(this=node.this.copy(), expression=node.expression.copy())
-    return exp.Not(this=node.copy())
-
-
-def _between(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
-    return exp.and_(
-        exp.GTE(this=value.copy(), expression=low.copy()),
-        exp.LTE(this=value.copy(), expression=high.copy()),
-        copy=False,
-    )
-
-
-def _share(condition: exp.Expr, alias: str) -> exp.Expr | None:
-    """Return the condition on one source that another condition implies, None if it implies
-    nothing."""
-    if isinstance(condition, exp.Paren):
-        return _share(condition.this, alias)
-    if isinstance(condition, (exp.And, exp.Or)):
-        shares = [_share(side, alias) for side in condition.flatten()]
-        if isinstance(condition, exp.And):
-            kept = [share for share in shares if share is not None]
-            return exp.and_(*kept, copy=False, wrap=True) if kept else None
-        if any(share is None for share in shares):
-            return None
-        return exp.or_(*[s for s in shares if s is not None], copy=False, wrap=True)
-    if condition.find(exp.Query) is not None:
-        return None
-    tables = {column.table.lower() for column in condition.find_all(exp.Column)}
-    return condition.copy() if tables <= {alias} else None
-
-
-def _without_table(condition: exp.Expr) -> exp.Expr:
-    for column in list(condition.find_all(exp.Column)):
-        column.set("table", None)
-    return condition
-
-
-def _with_merged_keys(
-    condition: exp.Expr, merged: dict[tuple[tuple[str, str], tuple[str, str]], bool]
-) -> exp.Expr:
-    """Return the condition with merged columns replaced.
-
-    merged: pairs of columns that are equal or have one NULL; whether the second one is kept.
-    """
-
-    def visit(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Coalesce):
-            return node
-        kept, *rest = [node.this, *node.expressions]
-        while rest and isinstance(kept, exp.Column) and isinstance(rest[0], exp.Column):
-            second = merged.get((_name(kept), _name(rest[0])))
-            if second is None:
-                return node
-            kept, rest = rest[0] if second else kept, rest[1:]
-        return node if rest else kept.copy()
-
-    return condition.transform(visit) if merged else condition
-
-
-def _through_equalities(
-    joining: Sequence[exp.Expr],
-    conditions: Sequence[exp.Expr],
-    alias: str,
-    type_of: Callable[[exp.Column], str | None],
-) -> list[exp.Expr]:
-    """Return conditions on the alias implied by its join keys: `a.k = b.k AND a.k = 5` implies `b.k
-    = 5`.
-
-    joining: contains the equalities. Only between columns of one type, so that both compare with
-    the constant alike.
-    """
-    keys: dict[tuple[str, str], exp.Column] = {}
-    for condition in joining:
-        if not isinstance(condition, exp.EQ):
-            continue
-        for one, other in ((condition.this, condition.expression),
-                           (condition.expression, condition.this)):  # fmt: skip
-            if not (isinstance(one, exp.Column) and isinstance(other, exp.Column)):
-                continue
-            if one.table.lower() == alias != other.table.lower():
-                own = type_of(one)
-                if own is not None and own == type_of(other):
-                    keys[_name(other)] = one
-    derived = []
-    for condition in conditions if keys else ():
-        columns = list(condition.find_all(exp.Column))
-        names = {_name(column) for column in columns}
-        if len(names) == 1 and condition.find(exp.Query) is None:
-            key = keys.get(next(iter(names)))
-            if key is not None:
-                derived.append(_substituted(condition, key))
-    return derived
-
-
-def _substituted(condition: exp.Expr, by: exp.Column) -> exp.Expr:
-    def visit(node: exp.Expr) -> exp.Expr:
-        return by.copy() if isinstance(node, exp.Column) else node
-
-    return condition.transform(visit)
-
-
-# Group keys and outputs
-
-
-def _group_keys(select: exp.Select) -> list[exp.Expr] | None:
-    """Return the GROUP BY keys; None if there is no grouping by plain keys (rollup, cube).
-
-    ALL means every item of the SELECT that is not an aggregate.
-    """
-    group = select.args.get("group")
-    if group is None:
-        return None
-    special = ("grouping_sets", "cube", "rollup", "totals")
-    every = bool(group.args.get("all"))
-    if any(group.args.get(name) for name in special) or bool(group.expressions) == every:
-        return None
-    if every:
-        items = [item.unalias() for item in select.expressions]
-        return [item for item in items if item.find(exp.AggFunc, exp.Window, exp.Query) is None]
-    if any(node.find(exp.Rollup, exp.Cube, exp.GroupingSets) for node in group.expressions):
-        return None
-    return list(group.expressions)
-
-
-def _group_key_conditions(select: exp.Select) -> list[exp.Expr]:
-    """Return the HAVING conditions that use only group keys, because they hold for the rows
-    themselves."""
-    keys = _group_keys(select)
-    if keys is None:
-        return []
-    plain = {_name(key) for key in keys if isinstance(key, exp.Column)}
-    return [
-        condition
-        for condition in _conjuncts(_clause(select, "having"))
-        if condition.find(exp.AggFunc, exp.Query, exp.Window) is None
-        and {_name(column) for column in condition.find_all(exp.Column)} <= plain
-    ]
-
-
-def _name(column: exp.Column) -> tuple[str, str]:
-    return column.table.lower(), column.name.lower()
-
-
-def _pushed_inside(
-    select: exp.Select, outputs: dict[str, exp.Expr], pushed: Sequence[exp.Expr]
-) -> list[exp.Expr]:
-    """Return conditions on a derived table's output as conditions on its inner rows, if
-    possible."""
-    if not pushed or any(select.args.get(name) for name in _BEFORE_WHERE):
-        return []
-    distinct = select.args.get("distinct")
-    if distinct is not None and distinct.args.get("on") is not None:
-        return []
-    passing = _passing_outputs(select, outputs)
-    sizes = {name: sum(1 for _ in item.walk()) for name, item in passing.items()}
-    inside = []
-    for condition in pushed:
-        names = {column.name.lower() for column in condition.find_all(exp.Column)}
-        if names and names <= passing.keys() and _inlined_size(condition, sizes) <= MAX_EXPANDED:
-            inside.append(_inlined(condition, passing))
-    return inside
-
-
-def _passing_outputs(select: exp.Select, outputs: dict[str, exp.Expr]) -> dict[str, exp.Expr]:
-    """Return the output columns on which a filter may move below the SELECT, with their
-    expressions.
-
-    Below an aggregation these are the group keys, below window functions the columns by which every
-    window is partitioned.
-    """
-    plain = {name: item.unalias() for name, item in outputs.items() if name}
-    if len(plain) != len(select.expressions):
-        return {}
-    allowed: list[list[exp.Expr]] = []
-    keys = _group_keys(select)
-    if select.args.get("group") is not None:
-        allowed.append(keys or [])
-    elif any(_aggregates(item) for item in plain.values()) or select.args.get("having"):
-        return {}
-    qualify = select.args.get("qualify")
-    if qualify is not None and qualify.find(exp.Query) is not None:
-        return {}
-    windows = [w for item in plain.values() for w in item.find_all(exp.Window)]
-    windows += qualify.find_all(exp.Window) if qualify is not None else []
-    if windows and select.args.get("windows"):
-        return {}
-    allowed += [window.args.get("partition_by") or [] for window in windows]
-    return {
-        name: item
-        for name, item in plain.items()
-        if all(item in keys for keys in allowed)
-        and item.find(exp.Query, exp.Window, exp.Explode, exp.Unnest, exp.Rand) is None
-    }
-
-
-def _aggregates(item: exp.Expr) -> bool:
-    """Whether the item is an aggregate of this SELECT: not of a window, nor in a subquery."""
-    return any(_aggregates_here(function, item) for function in item.find_all(exp.AggFunc))
-
-
-def _aggregates_here(function: exp.Expr, item: exp.Expr) -> bool:
-    node = function
-    while node is not item and node.parent is not None:
-        node = node.parent
-        if isinstance(node, (exp.Window, exp.Query)):
-            return False
-        if isinstance(node, exp.AggFunc):
-            return True
-    return True
-
-
-def _inlined_size(condition: exp.Expr, sizes: Mapping[str, int]) -> int:
-    """Nodes of a condition once its columns are what they stand for, which may double them at each
-    level of derived tables."""
-    return sum(
-        sizes.get(node.name.lower(), 1) if isinstance(node, exp.Column) else 1
-        for node in condition.walk()
-    )
-
-
-def _inlined(condition: exp.Expr, outputs: dict[str, exp.Expr]) -> exp.Expr:
-    def visit(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and not node.table:
-            item = outputs[node.name.lower()].copy()
-            return item if isinstance(item, (exp.Column, exp.Literal)) else exp.paren(item)
-        return node
-
-    return condition.transform(visit)
-
-
-# Columns
-
-
 def _path(column: exp.Column) -> str:
     path = column.name.lower()
     node: exp.Expr = column
@@ -875,7 +406,7 @@ def _shadowed(column: exp.Column, alias: str, within: exp.Expr) -> bool:
     """Whether a subquery between the column and this block defines the same alias."""
     node = column.parent
     while node is not None and node is not within.parent:
-        if isinstance(node, exp.Select) and alias in {s.alias for s in _sources(node)}:
+        if isinstance(node, exp.Select) and alias in {s.alias for s in sources_of(node)}:
             return True
         node = node.parent
     return False

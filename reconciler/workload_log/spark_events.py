@@ -20,7 +20,7 @@ from typing import Any
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.table.schema import Schema
-from reconciler.workload_log.fold import Binding
+from reconciler.workload_log.constants import Binding
 from reconciler.workload_log.importing import (
     BATCH,
     BOMB,

@@ -15,7 +15,8 @@ from typing import Any
 
 from reconciler.queries.predicate import FALSE, TRUE
 from reconciler.table.schema import Field, Schema
-from reconciler.workload_log.conditions import (
+from reconciler.workload_log.comparisons import compare_value, member_of
+from reconciler.workload_log.condition_tree import (
     Bound,
     Leaf,
     NotPushed,
@@ -23,10 +24,8 @@ from reconciler.workload_log.conditions import (
     Tree,
     bound,
     branch,
-    compare_value,
-    member_of,
 )
-from reconciler.workload_log.fold import Binding
+from reconciler.workload_log.constants import Binding
 
 
 class Unreadable(Exception):

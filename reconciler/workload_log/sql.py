@@ -10,8 +10,7 @@ import datetime as dt
 import difflib
 import logging
 import re
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,13 +19,22 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, Dialects
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
-from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.schema import MappingSchema
 from sqlglot.tokenizer_core import TokenType
 
 from reconciler.errors import UserError
 from reconciler.queries.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.table.schema import Schema
+from reconciler.workload_log.column_names import (
+    columns_of,
+    fold_names,
+    hide_ambiguous,
+    hide_keys_after_commas,
+    levels_of,
+    real_tables,
+    rename_table,
+    tell_namesakes_apart,
+)
 from reconciler.workload_log.complexity import (
     MAX_SQL,
     MAX_STATEMENTS,
@@ -36,11 +44,13 @@ from reconciler.workload_log.complexity import (
     check_text,
     check_tree,
 )
-from reconciler.workload_log.conditions import Bound, bind
-from reconciler.workload_log.fold import Binding, Const
+from reconciler.workload_log.condition_tree import Bound
+from reconciler.workload_log.conditions import bind
+from reconciler.workload_log.constants import Binding, Const
 from reconciler.workload_log.lift import PLAIN_DECIMAL, lift
 from reconciler.workload_log.prepared import immediate
-from reconciler.workload_log.scans import Scan, may_be_comma, scans_of
+from reconciler.workload_log.scans import Scan, scans_of
+from reconciler.workload_log.statements import as_query
 from reconciler.workload_log.tables import KnownTable, TableSchemas
 
 MAX_TEMPLATES = 4096
@@ -128,15 +138,12 @@ def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
     if len(statements) != 1 or len(list(statements[0].find_all(exp.Table))) != 1:
         return ()
     query = statements[0]
-    known = set(_columns(schema)) | {one.alias.lower() for one in query.find_all(exp.Alias)}
+    known = set(columns_of(schema)) | {one.alias.lower() for one in query.find_all(exp.Alias)}
     known |= {one.alias_or_name.lower() for one in query.find_all(exp.Table, exp.Subquery, exp.CTE)}
     named = [column.parts[0].name.lower() for column in query.find_all(exp.Column)]
     own = {part.name.lower() for node in query.find_all(exp.Table) for part in node.parts}
     return tuple(dict.fromkeys(n for n in named if n and n not in known | own))
 
-
-SPELLED = "spelled"
-"""Key under which a folded identifier keeps the query's spelling."""
 
 _DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}
 
@@ -221,7 +228,7 @@ class SqlReader:
         scans: list[tuple[Scan, tuple[int, ...]]] = []
         reason = NOT_A_QUERY
         for statement in statements:
-            query = _as_query(statement)
+            query = as_query(statement)
             if query is None:
                 continue
             check_tree(balanced(query))
@@ -240,23 +247,23 @@ class SqlReader:
         """Return the scans of a query, or why it has none."""
         known: dict[str, KnownTable] = {}
         metadata = False
-        _fold_names(query)
-        _tell_namesakes_apart(query)
+        fold_names(query)
+        tell_namesakes_apart(query)
         columns_named = list(query.find_all(exp.Column))
-        for node in _real_tables(query):
-            parts = _levels(node.parts, spelled=True)
+        for node in real_tables(query):
+            parts = levels_of(node.parts, spelled=True)
             table = self._resolve(parts, levels)
             if table is not None:
-                _rename_table(columns_named, node, f"layoutctl_t{len(known)}")
+                rename_table(columns_named, node, f"layoutctl_t{len(known)}")
                 known[node.name] = table
             elif self._reads_metadata(parts, levels):
                 metadata = True
         if not known:
             return TIME_TRAVEL if metadata else UNKNOWN_TABLES
-        columns = {key: _columns(table.schema) for key, table in known.items()}
+        columns = {key: columns_of(table.schema) for key, table in known.items()}
         check_expansion(query, {key: len(names) for key, names in columns.items()})
-        _hide_ambiguous(query, columns, self.dialect)
-        _hide_keys_after_commas(query)
+        hide_ambiguous(query, columns, self.dialect)
+        hide_keys_after_commas(query)
         qualified = qualify(
             query,
             dialect=self.dialect or None,
@@ -384,248 +391,8 @@ def _covers(path: str, name: str) -> bool:
     return name == path or name.startswith(path + ".") or path.startswith(name + ".")
 
 
-def _columns(schema: Schema) -> dict[str, str]:
-    """Return the top-level columns for sqlglot. Types matter only so that structs are not
-    expanded."""
-    return {field.name.partition(".")[0].lower(): "unknown" for field in schema.fields}
-
-
-def _fold_names(query: exp.Expr) -> None:
-    """Fold names, because Iceberg's engines compare them without case by default."""
-    for identifier in query.find_all(exp.Identifier):
-        identifier.meta[SPELLED] = identifier.name  # names of tables may differ only in case
-        identifier.set("this", identifier.name.lower())
-        identifier.set("quoted", True)
-
-
-def _real_tables(query: exp.Expr) -> Iterator[exp.Table]:
-    """Yield the table nodes that are not references to a CTE, each once."""
-    seen: set[int] = set()
-    for scope in traverse_scope(query):
-        for source in scope.sources.values():
-            if isinstance(source, exp.Table) and id(source) not in seen:
-                seen.add(id(source))
-                yield source
-        for node in scope.tables:
-            named = scope.sources.get(node.alias_or_name)
-            if id(node) not in seen and (named is node or isinstance(named, exp.Table)):
-                seen.add(id(node))
-                yield node
-
-
-def _rename_table(columns: Iterable[exp.Column], node: exp.Table, key: str) -> None:
-    """Give a table a one-level unique name for sqlglot; `schema.table.column` columns follow."""
-    alias, levels = node.alias or node.name, [part.name for part in node.parts]
-    if len(levels) > 1:
-        for column in columns:
-            if not column.args.get("db"):
-                continue
-            own = [part.name for part in column.parts[:-1]]
-            if len(own) > 1 and own == levels[-len(own) :]:
-                column.set("db", None)
-                column.set("catalog", None)
-    node.set("this", exp.to_identifier(key, quoted=True))
-    node.set("db", None)
-    node.set("catalog", None)
-    if not node.alias:
-        node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-
-
-def _tell_namesakes_apart(query: exp.Expr) -> None:
-    """Give tables of one name aliases (`a.t JOIN b.t`), since their columns are written
-    `a.t.column`.
-
-    Tables whose names differ only in case are distinguished by the query's spelling.
-    """
-    for select in query.find_all(exp.Select):
-        joins = select.args.get("joins") or []
-        items = [item.this for item in (select.args.get("from_"), *joins) if item is not None]
-        names = Counter(item.alias_or_name for item in items)
-        tables = [
-            item
-            for item in items
-            if isinstance(item, exp.Table)
-            and not item.alias
-            and len(item.parts) > 1
-            and names[item.name] > 1
-        ]
-        folded = Counter(_levels(item.parts) for item in tables)
-        for number, item in enumerate(tables):
-            spelled = folded[_levels(item.parts)] > 1
-            levels = _levels(item.parts, spelled)
-            name = "_".join(("layoutctl", *_levels(item.parts), *([str(number)] * spelled)))
-            alias = exp.to_identifier(name, quoted=True)
-            for column in select.find_all(exp.Column):
-                qualifier = _levels(column.parts[:-1], spelled)
-                if len(qualifier) > 1 and qualifier == levels[-len(qualifier) :]:
-                    column.set("table", alias.copy())
-                    column.set("db", None)
-                    column.set("catalog", None)
-            item.set("alias", exp.TableAlias(this=alias))
-
-
-def _levels(parts: Iterable[exp.Expr], spelled: bool = False) -> tuple[str, ...]:
-    """Return the levels of a folded name. spelled: in the query's spelling."""
-    return tuple(part.meta.get(SPELLED, part.name) if spelled else part.name for part in parts)
-
-
-def _hide_ambiguous(query: exp.Expr, columns: dict[str, dict[str, str]], dialect: str) -> None:
-    """Hide names that are a column and the alias of something else: their meaning depends on the
-    engine.
-
-    In HAVING; in ClickHouse, whose aliases shadow columns, everywhere.
-    """
-    clauses = ("having", "where", "prewhere") if dialect == "clickhouse" else ("having",)
-    for select in query.find_all(exp.Select):
-        aliases = {
-            item.alias
-            for item in select.expressions
-            if isinstance(item, exp.Alias)
-            and not (isinstance(item.this, exp.Column) and item.this.name == item.alias)
-        }
-        read = _possible_columns(select, columns)
-        ambiguous = aliases if read is None else aliases & read
-        for clause in (select.args.get(name) for name in clauses if ambiguous):
-            for column in list(clause.find_all(exp.Column)) if clause is not None else ():
-                aggregated = column.find_ancestor(exp.AggFunc, exp.Select) is not select
-                if column.name in ambiguous and not column.table and not aggregated:
-                    _hide(column)
-
-
-def _hide_keys_after_commas(query: exp.Expr) -> None:
-    """Hide the keys of USING and NATURAL after a comma: whether a table before the comma shares
-    them depends on the engine."""
-    for select in query.find_all(exp.Select):
-        joins = [join for join in select.find_all(exp.Join) if join.parent_select is select]
-        merging = [join for join in joins if join.args.get("using") or join.method == "NATURAL"]
-        if not merging or not any(may_be_comma(join) for join in joins):
-            continue
-        keys = {key.name for join in merging for key in join.args.get("using") or ()}
-        natural = any(join.method == "NATURAL" for join in merging)
-        for column in list(select.find_all(exp.Column)):
-            if not column.table and (natural or column.name in keys):
-                _hide(column)
-        for join in merging:
-            join.set("using", None)
-            join.set("method", None)
-            join.set("on", exp.Anonymous(this="either", expressions=[]))
-
-
-def _hide(column: exp.Column) -> None:
-    """Put a column into a function of which nothing is known."""
-    hidden: exp.Expr = exp.Anonymous(this="either", expressions=[column.copy()])
-    if isinstance(column.parent, exp.Select) and column.arg_key == "expressions":
-        hidden = exp.alias_(hidden, column.name)
-    column.replace(hidden)
-
-
-def _possible_columns(select: exp.Select, columns: dict[str, dict[str, str]]) -> set[str] | None:
-    """Return the columns of the tables in FROM; None if not all of them are known."""
-    found: set[str] = set()
-    for item in (select.args.get("from_"), *(select.args.get("joins") or [])):
-        if item is None or not isinstance(item.this, exp.Table) or item.this.name not in columns:
-            return None
-        found |= columns[item.this.name].keys()
-    return found
-
-
 def _time_travel(node: exp.Table) -> bool:
     return bool(node.args.get("version") or node.args.get("when") or node.args.get("changes"))
 
 
 # Statements other than SELECT, as the reads that they make
-
-
-def _as_query(statement: exp.Expr) -> exp.Expr | None:
-    """Return the query whose scans are the statement's reads, None if it reads no table."""
-    if isinstance(statement, exp.Query):
-        return statement
-    if isinstance(statement, exp.Insert):
-        return _with_ctes_of(statement, statement.expression)
-    if isinstance(statement, exp.Cache):
-        return (
-            None if statement.args.get("lazy") else _with_ctes_of(statement, statement.expression)
-        )
-    if isinstance(statement, exp.Copy):
-        return statement.this.this if isinstance(statement.this, exp.Subquery) else None
-    if isinstance(statement, exp.Create):
-        if not _stores_rows(statement):
-            return None
-        return _with_ctes_of(statement, statement.expression)
-    if isinstance(statement, exp.Update):
-        return _update(statement)
-    if isinstance(statement, exp.Delete):
-        return _delete(statement)
-    if isinstance(statement, exp.Merge):
-        return _merge(statement)
-    return None
-
-
-def _stores_rows(statement: exp.Create) -> bool:
-    kind = (statement.kind or "").upper()
-    return kind == "TABLE" or (
-        kind == "VIEW" and statement.find(exp.MaterializedProperty) is not None
-    )
-
-
-def _with_ctes_of(statement: exp.Expr, query: exp.Expr | None) -> exp.Expr | None:
-    if not isinstance(query, exp.Query):
-        return None
-    outer = statement.args.get("with_")
-    if outer is not None and not query.args.get("with_"):
-        query.set("with_", outer)
-    query.pop()
-    return query
-
-
-def _reading(target: exp.Expr, others: list[exp.Expr], where: exp.Expr | None) -> exp.Select:
-    """Return a SELECT of all columns of the target: copy-on-write rewrites whole rows."""
-    name = target.alias_or_name
-    star = exp.Column(this=exp.Star(), table=exp.to_identifier(name, quoted=True))
-    select = exp.Select(expressions=[star], from_=exp.From(this=target))
-    for other in others:
-        select.append("joins", exp.Join(this=other, kind="CROSS"))
-    if where is not None:
-        select.set("where", exp.Where(this=where.this))
-    return select
-
-
-def _update(statement: exp.Update) -> exp.Select:
-    from_ = statement.args.get("from_")
-    others = [from_.this] if from_ is not None else []
-    select = _reading(statement.this, others, statement.args.get("where"))
-    for assignment in statement.expressions:
-        if isinstance(assignment, exp.EQ):
-            select.append("expressions", exp.alias_(assignment.expression, "assigned"))
-    select.set("with_", statement.args.get("with_"))
-    return select
-
-
-def _delete(statement: exp.Delete) -> exp.Select | None:
-    if not isinstance(statement.this, exp.Table):
-        return None
-    select = _reading(
-        statement.this, statement.args.get("using") or [], statement.args.get("where")
-    )
-    select.set("with_", statement.args.get("with_"))
-    return select
-
-
-def _merge(statement: exp.Merge) -> exp.Select:
-    """Return source LEFT JOIN target if unmatched source rows act, FULL if unmatched target rows
-    do."""
-    whens = statement.args["whens"].expressions
-    by_source = any(when.args.get("source") for when in whens)
-    unmatched = any(not when.args.get("matched") for when in whens)
-    side = "FULL" if by_source else "LEFT" if unmatched else None
-    stars: list[exp.Expr] = [
-        exp.Column(this=exp.Star(), table=exp.to_identifier(item.alias_or_name, quoted=True))
-        for item in (statement.args["using"], statement.this)
-    ]
-    select = exp.Select(expressions=stars, from_=exp.From(this=statement.args["using"]))
-    select.append("joins", exp.Join(this=statement.this, side=side, on=statement.args["on"]))
-    for when in whens:
-        for query in when.find_all(exp.Subquery):
-            select.append("expressions", exp.alias_(query, "acting"))
-    select.set("with_", statement.args.get("with_"))
-    return select

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.queries.fragments import Fragment
-from reconciler.workload_log.fold import named_zone, parse_timestamp
+from reconciler.workload_log.constants import named_zone, parse_timestamp
 from reconciler.workload_log.importing import (
     BATCH,
     FragmentSink,

@@ -16,13 +16,7 @@ from reconciler.workload_log import complexity, importing, sql_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.spark_events import SparkEventImport, is_event_log, parse_scan
-from reconciler.workload_log.sql import (
-    TOO_COMPLEX,
-    UNPARSABLE,
-    Skipped,
-    SqlReader,
-    unknown_columns,
-)
+from reconciler.workload_log.sql import TOO_COMPLEX, UNPARSABLE, Skipped, SqlReader, unknown_columns
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import SchemaMap
 from tests.workload_log.oracle import EVENT_MS, known_tables

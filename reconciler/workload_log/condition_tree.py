@@ -1,0 +1,164 @@
+"""A tree of tests on the columns of one table, simplified and turned into a predicate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.queries.predicate import (
+    TRUE,
+    Always,
+    And,
+    Comparison,
+    In,
+    IsNaN,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    Ref,
+    StartsWith,
+)
+from reconciler.workload_log.constants import UNBOUND
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf with its literal; slots are numbered once the tree is final.
+
+    test: a comparison operator, "in", "starts", "null" or "nan". literal: in the domain, or
+    UNBOUND. offset: literal - event time in the domain's unit, if the literal moves with event
+    time.
+    """
+
+    field_id: int
+    test: str
+    literal: Any = None
+    offset: int | None = None
+    transform: str = "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """conjunction: AND, else OR. Children are Leaf, Refuse, Branch or Always."""
+
+    conjunction: bool
+    children: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """NOT leaf."""
+
+    leaf: Leaf
+
+
+Tree = Leaf | Refuse | Branch | Always
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A predicate with its literals; unbound: the whole shape if some value is unknown."""
+
+    predicate: Predicate
+    literals: tuple[Literal, ...]
+    moving: tuple[int | None, ...]
+    unbound: Predicate | None
+
+
+def bound(tree: Tree) -> Bound:
+    """Return a tree with its slots numbered, without the conditions whose value is unknown."""
+    known = _known(tree)
+    predicate, literals, moving = _number(known)
+    unbound = None if known == tree else _number(tree)[0]
+    return Bound(predicate, literals, moving, unbound)
+
+
+class NotPushed(Exception):
+    """The condition is valid SQL that the engine evaluates only after reading the row."""
+
+
+def branch(conjunction: bool, children: list[Tree]) -> Tree:
+    """Return AND or OR of trees: flat, without duplicates and constants, in the order of
+    columns."""
+    flat: dict[Tree, None] = {}
+    for child in children:
+        if isinstance(child, Always):
+            if child.value != conjunction:
+                return child
+            continue
+        inner = isinstance(child, Branch) and child.conjunction == conjunction
+        for item in child.children if inner and isinstance(child, Branch) else (child,):
+            flat[item] = None
+    if conjunction:
+        flat = dict.fromkeys(_without_implied(list(flat)))
+    if not flat:
+        return Always(conjunction)
+    ordered = sorted(flat, key=_rank)
+    return ordered[0] if len(ordered) == 1 else Branch(conjunction, tuple(ordered))
+
+
+def _without_implied(conjuncts: list[Tree]) -> list[Tree]:
+    """Drop IS NOT NULL beside a condition on the same column that NULL never meets."""
+    judged = {
+        leaf.field_id
+        for leaf in (c.leaf if isinstance(c, Refuse) else c for c in conjuncts)
+        if isinstance(leaf, Leaf)
+        and leaf.test not in ("null", "nan")
+        and leaf.literal is not UNBOUND
+    }
+    return [
+        c
+        for c in conjuncts
+        if not (isinstance(c, Refuse) and c.leaf.test == "null" and c.leaf.field_id in judged)
+    ]
+
+
+_TEST_ORDER = (">=", ">", "=", "in", "starts", "<=", "<", "!=", "null", "nan")
+
+
+def _rank(tree: Tree) -> tuple[Any, ...]:
+    if isinstance(tree, Leaf):
+        return (0, tree.field_id, tree.transform, _TEST_ORDER.index(tree.test), repr(tree.literal))
+    if isinstance(tree, Refuse):
+        return (1, *_rank(tree.leaf)[1:])
+    if isinstance(tree, Branch):
+        return (2, len(tree.children), tuple(_rank(child) for child in tree.children))
+    return (3, tree.value)
+
+
+def _known(tree: Tree) -> Tree:
+    """Return the tree without the conditions whose value the log does not hold."""
+    leaf = tree.leaf if isinstance(tree, Refuse) else tree
+    if isinstance(leaf, Leaf):
+        return TRUE if leaf.literal is UNBOUND else tree
+    if isinstance(tree, Branch):
+        return branch(tree.conjunction, [_known(child) for child in tree.children])
+    return tree
+
+
+def _number(tree: Tree) -> tuple[Predicate, tuple[Literal, ...], tuple[int | None, ...]]:
+    literals: list[Literal] = []
+    moving: list[int | None] = []
+
+    def visit(node: Tree) -> Predicate:
+        if isinstance(node, Branch):
+            children = tuple(visit(child) for child in node.children)
+            return And(children) if node.conjunction else Or(children)
+        if isinstance(node, Refuse):
+            return Not(visit(node.leaf))
+        if isinstance(node, Always):
+            return node
+        ref = Ref(node.field_id, node.transform)
+        if node.test in ("null", "nan"):
+            return IsNull(ref) if node.test == "null" else IsNaN(ref)
+        literals.append(node.literal)
+        moving.append(node.offset)
+        slot = len(literals) - 1
+        if node.test == "in":
+            return In(ref, slot)
+        return StartsWith(ref, slot) if node.test == "starts" else Comparison(ref, node.test, slot)
+
+    predicate = visit(tree)
+    return predicate, tuple(literals), tuple(moving)
