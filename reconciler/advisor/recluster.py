@@ -310,17 +310,30 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
         everything += float(demand.executions.sum()) * whole
         needed += float(demand.executions @ reading.matching)
     matches_most = needed >= 0.8 * everything > 0.0
-    prunable = any(demand.prunable for demand in situation.demands)
+    unusable = _no_usable_condition(situation)
+    message = ""
     if _window_moved(situation):
         reason = reasons.WINDOW_MOVED
-    elif matches_most or not prunable:
-        reason = reasons.NOT_PRUNABLE
+    elif unusable or matches_most:
+        reason, message = reasons.NOT_PRUNABLE, unusable
     elif _served(situation) or not (turned or is_quiet(situation).any()):
         reason = reasons.WELL_CLUSTERED
     else:
         return turned
     nothing = np.zeros(0, dtype=np.int64)
-    return [rejected(situation, "recluster", reason, "", nothing), *turned]
+    return [rejected(situation, "recluster", reason, message, nothing), *turned]
+
+
+def _no_usable_condition(situation: Situation) -> str:
+    """Return why no query has a condition that a layout could serve, "" if one has."""
+    demands, schema = situation.demands, situation.table.schema
+    if all(demand.full_scan for demand in demands):
+        return reasons.NOT_ANALYSED
+    if not any(demand.prunable for demand in demands):
+        return reasons.NO_CONDITION
+    if not any(predicate_columns(demand.predicate, schema) for demand in demands):
+        return reasons.NO_ORDERED_COLUMN
+    return ""
 
 
 def _served(situation: Situation) -> bool:

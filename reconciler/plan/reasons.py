@@ -57,6 +57,15 @@ SENTENCES = {
 }
 
 
+NOT_ANALYSED = "none of the queries could be analysed: each counts as a scan of the whole table"
+NO_CONDITION = (
+    "no query has a condition on this table that files could be skipped by; conditions on joined "
+    "tables and on expressions do not count"
+)
+NO_ORDERED_COLUMN = "all conditions are on columns whose values have no order"
+"""More exact sentences for NOT_PRUNABLE."""
+
+
 def partition_text(spec: PartitionSpec, values: Sequence[Scalar | None], schema: Schema) -> str:
     """Return the partition as text: `ts_month=2026-09, country=de`, "" for an unpartitioned
     spec."""

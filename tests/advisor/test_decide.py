@@ -21,6 +21,7 @@ from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder, wanted_terms
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
+from reconciler.queries.predicate import TRUE
 from reconciler.spark.group import InputFile, make_groups
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
@@ -203,6 +204,19 @@ def test_queries_that_match_nearly_every_row_get_nothing():
     advice = advise(_table(), work)
     assert advice.actions == ()
     assert _reasons(advice)[0] == reasons.NOT_PRUNABLE
+
+
+def test_queries_without_a_usable_condition_are_named_as_such():
+    asked = range_workload(np.random.default_rng(0), PART, 60, 900, 100_000)
+    everything = [replace(f, predicate=TRUE, literals=(), moving=()) for f in asked]
+    for fragments, why in (
+        (everything, reasons.NO_CONDITION),
+        ([replace(f, full_scan=True) for f in everything], reasons.NOT_ANALYSED),
+    ):
+        advice = advise(_table(), workload(fragments))
+        assert advice.actions == ()
+        first = advice.rejected[0]
+        assert (first.reason, first.message) == (reasons.NOT_PRUNABLE, why)
 
 
 def test_a_rate_too_low_to_pay_back_gets_nothing_with_the_number():
