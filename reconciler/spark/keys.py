@@ -30,6 +30,7 @@ error."""
 STRING_BYTES = 6  # a double holds them exactly
 
 Scores = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +150,28 @@ def common_prefix(low: bytes, high: bytes) -> bytes:
 class Curve:
     """The Hilbert curve over the ranks of scores.
 
-    cuts[i]: strictly increasing scores; the rank of a score is the number of cuts <= it. bits: per
-    column.
+    cuts[i]: strictly increasing scores, between which rows are alike. places[i]: strictly
+    increasing, on the grid of 2^bits cells of that column, one more than cuts: of the rows below
+    the first cut, from it on, and so on. bits: per column.
+
+    A place is the share of rows below it, as in the what-if (`plan.ordering`): a column that is
+    mostly NULL, or has few values, uses the whole axis. Numbered one by one, its values would lie
+    in one corner of the curve, which then orders the rows by the other columns alone.
     """
 
     cuts: tuple[tuple[float, ...], ...]
+    places: tuple[tuple[int, ...], ...]
     bits: int
 
     def position(self, scores: Scores) -> npt.NDArray[np.int64]:
         """Return the cell along the curve of sampled rows. scores: float64[columns, rows]."""
         ranks = np.stack(
-            [np.searchsorted(c, s, side="right") for c, s in zip(self.cuts, scores, strict=True)]
+            [
+                np.asarray(place, dtype=np.int64)[np.searchsorted(cuts, score, side="right")]
+                for cuts, place, score in zip(self.cuts, self.places, scores, strict=True)
+            ]
         )
-        return hilbert_index(ranks.astype(np.int64), self.bits).astype(np.int64)
+        return hilbert_index(ranks, self.bits).astype(np.int64)
 
     def box(self, start: float, end: float) -> tuple[list[tuple[float, float]], bool]:
         """Return, per column, the scores [low, high) of positions in [start, end), and whether that
@@ -170,30 +180,45 @@ class Curve:
         It is exact if no other position has such scores.
         """
         positions = _table(self)
-        inside = np.flatnonzero((positions >= start) & (positions < end))
-        sides, cells, reached = [], 1, True
-        for column, cuts in enumerate(self.cuts):
-            shift = self.bits * (len(self.cuts) - 1 - column)
-            ranks = (inside >> shift) & ((1 << self.bits) - 1)
-            first, last = (int(ranks.min()), int(ranks.max())) if len(ranks) else (0, len(cuts))
-            low = cuts[first - 1] if 0 < first <= len(cuts) else -math.inf
+        cells = np.flatnonzero((positions >= start) & (positions < end))
+        numbers: list[Int64] = []
+        for column, places in enumerate(self.places):
+            rank = (cells >> (self.bits * (len(self.cuts) - 1 - column))) & ((1 << self.bits) - 1)
+            number = np.minimum(np.searchsorted(places, rank), len(places) - 1)
+            used = np.asarray(places)[number] == rank
+            cells, numbers = cells[used], [known[used] for known in (*numbers, number)]
+        sides, boxed = [], 1
+        for cuts, number in zip(self.cuts, numbers, strict=True):
+            first, last = (int(number.min()), int(number.max())) if len(cells) else (0, len(cuts))
+            low = cuts[first - 1] if first else -math.inf
             sides.append((low, cuts[last] if last < len(cuts) else math.inf))
-            cells *= last - first + 1
-            reached = reached and first <= len(cuts)
-        return sides, reached and cells == len(inside)
+            boxed *= last - first + 1
+        return sides, boxed == len(cells)
 
 
 def fit_curve(scores: Scores) -> Curve:
     """Return rank cuts at the sample's quantiles. scores: float64[columns, rows]."""
     bits = max(1, CURVE_BITS // len(scores))
+    fitted = [_fitted(column, bits) for column in scores]
+    return Curve(tuple(cuts for cuts, _ in fitted), tuple(places for _, places in fitted), bits)
+
+
+def _fitted(column: Scores, bits: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Return the cuts of one column, and the places of the rows between them."""
+    ordered = np.sort(column)
+    finite = ordered[np.isfinite(ordered)]
+    if not finite.size:
+        return (), (0,)
     levels = np.linspace(0.0, 1.0, (1 << bits) + 1)[1:-1]
-    cuts = []
-    for column in scores:
-        chosen = np.quantile(column, levels, method="lower") if column.size else np.array([])
-        # A cut at the minimum would leave rank 0 empty, and infinite ends are bucket bounds.
-        finite = np.unique(chosen[np.isfinite(chosen)])
-        cuts.append(tuple(finite[finite > column.min()].tolist()) if column.size else ())
-    return Curve(tuple(cuts), bits)
+    chosen = np.quantile(ordered, levels, method="lower")
+    # Infinite scores are NULL and NaN: cuts at both ends of the values part them from these.
+    ends = [finite[0], np.nextafter(finite[-1], math.inf)]
+    cuts = np.unique(np.concatenate((chosen[np.isfinite(chosen)], ends)))
+    below = np.searchsorted(ordered, cuts, side="left")
+    place = np.minimum(np.rint(below / len(ordered) * (1 << bits)), (1 << bits) - 1)
+    # A cut with no row below it parts nothing, and one place has one cut.
+    new = np.diff(place, prepend=0.0) > 0
+    return tuple(cuts[new].tolist()), (0, *place[new].astype(np.int64).tolist())
 
 
 def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
@@ -201,15 +226,15 @@ def curve_position(spark: Any, scores: Sequence[Any], curve: Curve) -> Any:
     from pyspark.sql import functions as f
 
     cell = f.lit(0)
-    for score_, cuts in zip(scores, curve.cuts, strict=True):
+    for score_, cuts, places in zip(scores, curve.cuts, curve.places, strict=True):
         cell = f.shiftleft(cell, curve.bits)
         if cuts:
-            cell = cell.bitwiseOR(_rank(spark, score_, cuts))
+            cell = cell.bitwiseOR(_place(spark, score_, cuts, places))
     return f.get(_java_literal(spark, _java_array(spark, _table(curve))), cell)
 
 
-def _rank(spark: Any, score_: Any, cuts: Sequence[float]) -> Any:
-    """Return the number of cuts at or below the score, by binary search.
+def _place(spark: Any, score_: Any, cuts: Sequence[float], places: Sequence[int]) -> Any:
+    """Return the place of a score: that of the number of cuts at or below it, by binary search.
 
     Spark has the search only as an expression, not as a function. It returns the index of a score
     that it finds, and -1 - rank for one between two cuts. The cuts are moved down by the least
@@ -226,8 +251,9 @@ def _rank(spark: Any, score_: Any, cuts: Sequence[float]) -> Any:
         convert.expression(_java_literal(spark, moved)._jc), convert.expression(score_._jc)
     )
     found = Column(convert.column(search))
-    ranks = np.concatenate([np.arange(count, -1, -1), np.arange(count)]).astype(np.int32)
-    return f.get(_java_literal(spark, _java_array(spark, ranks)), found + f.lit(count + 1))
+    ranks = np.concatenate([np.arange(count, -1, -1), np.arange(count)])
+    table = np.asarray(places, dtype=np.int32)[ranks]
+    return f.get(_java_literal(spark, _java_array(spark, table)), found + f.lit(count + 1))
 
 
 def _table(curve: Curve) -> npt.NDArray[np.int32]:

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from reconciler.plan.ordering import Hilbert, order_rows
 from reconciler.spark import keys
+from reconciler.table.schema import SortColumn
 
 SCORES = arrays.arrays(
     np.float64,
@@ -125,3 +127,31 @@ def test_scores_never_reverse_the_order(spark: Any, values: list[str], prefix: b
     by_value = frame.orderBy(down.order).select(keys.score(down, prefix).alias("s")).collect()
     assert [row.s for row in by_value] == sorted(row.s for row in by_value)
     assert len({row.s for row in by_value}) > 1
+
+
+def test_a_curve_puts_rows_in_the_order_of_the_what_if() -> None:
+    """With NULLs, NaN and few values, too: neighbours of the one are neighbours of the other."""
+    random = np.random.default_rng(5)
+    rows = 20_000
+    mostly_null = np.where(random.random(rows) < 0.92, -np.inf, random.integers(0, 5_000, rows))
+    few = random.integers(0, 3, rows).astype(np.float64)
+    skewed = np.minimum(random.zipf(1.5, rows), 1_000).astype(np.float64)
+    some_nan = np.where(random.random(rows) < 0.3, np.inf, random.random(rows))
+    ordering = Hilbert((SortColumn(1), SortColumn(2)))
+    even = random.random(rows)
+    for column in (mostly_null, few, skewed, some_nan):
+        scores = np.stack((column, even))
+        ranks = [np.unique(score, return_inverse=True)[1].reshape(-1) for score in scores]
+        planned = order_rows(ordering, ranks, np.arange(rows))
+        written = np.argsort(keys.fit_curve(scores).position(scores), kind="stable")
+        assert _read(column, planned) == pytest.approx(_read(column, written), rel=0.1)
+        assert _read(even, planned) == pytest.approx(_read(even, written), rel=0.1)
+
+
+def _read(column: keys.Scores, order: np.ndarray, files: int = 64) -> float:
+    """The mean number of files whose bounds a value of the column lies in."""
+    parts = np.array_split(column[order], files)
+    held = [part[np.isfinite(part)] for part in parts]
+    bounds = [(part.min(), part.max()) for part in held if len(part)]
+    asked = column[np.isfinite(column)][:500]
+    return float(np.mean([sum(low <= value <= high for low, high in bounds) for value in asked]))
