@@ -26,6 +26,7 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
+from reconciler.render.workload_text import STALE_DAYS, render_import, render_show
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from reconciler.workload_log.tables import TableSchemas
 
 TABLES_NOTE = "workload.tables"
-STALE_DAYS = 30
 DAY_MS = 86_400_000.0
 
 
@@ -325,77 +325,6 @@ def _import_document(
     }  # fmt: skip
 
 
-def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
-    from reconciler.format import count
-    from reconciler.render.terminal import tabulate
-
-    rows = [("LOG", "READ", "KEPT", "SKIPPED", "EARLIER")]
-    rows += [
-        (item["path"], *(count(item[k]) for k in ("read", "kept", "skipped", "earlier")))
-        for item in body["files"]
-    ]
-    lines = tabulate(rows, "lrrrr", width)
-    if body["tables"]:
-        lines += ["", *tabulate(_table_rows(body["tables"]), "lrl", width)]
-    if body["skipped"]:
-        skipped = [
-            (reason, count(number), _where(body["files"], reason))
-            for reason, number in body["skipped"].items()
-        ]
-        lines += ["", *tabulate([("SKIPPED", "", ""), *skipped], "lrl", width, least=24)]
-    if body["fullScans"]:
-        scans = [(reason, count(number)) for reason, number in body["fullScans"].items()]
-        lines += ["", *tabulate([("COUNTED AS FULL SCANS", ""), *scans], "lr", width)]
-    if body["since"]:
-        lines += ["", f"queries from {body['since']} to {body['until']}"]
-    return "\n".join([*lines, "", *_next_after_import(body, dialect, width)])
-
-
-def _table_rows(tables: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    """Return the logged queries, and the number of executions they represent if it differs."""
-    from reconciler.format import count
-
-    return [("TABLE", "QUERIES", "")] + [
-        (
-            item["table"],
-            count(item["queries"]),
-            f"weight {count(item['weight'])}" if item["weight"] != item["queries"] else "",
-        )
-        for item in tables
-    ]
-
-
-def _where(files: Sequence[dict[str, Any]], reason: str) -> str:
-    """Return "line 3, 17, 31 ...", with the log's name if there are several."""
-    places = []
-    for item in files:
-        found = item["skippedLines"].get(reason, [])
-        if found:
-            numbers = ", ".join(f"{number}" for number in found)
-            lines = f"{'line' if len(found) == 1 else 'lines'} {numbers}"
-            places.append(f"{item['path']}: {lines}" if len(files) > 1 else lines)
-    return "; ".join(places)
-
-
-def _next_after_import(body: dict[str, Any], dialect: str, width: int) -> list[str]:
-    from reconciler.render.terminal import commands, wrapped
-
-    if body["tables"]:
-        name = body["tables"][0]["table"]
-        following = [f"layoutctl workload show {name}", f"layoutctl plan {name}"]
-        return commands(following, width, indent="")
-    if not any(item["read"] for item in body["files"]):
-        if any(item["earlier"] for item in body["files"]):
-            following = ["layoutctl workload show"]
-            return ["nothing new since the last import", *commands(following, width, indent="")]
-        return ["No line was read: the log is empty.", "  do: check the path of the log"]
-    hint = f"check --catalog, --log-catalog and --schema, and --dialect (now {dialect})"
-    return [
-        *wrapped("No query of a table in this catalog was found.", width),
-        *wrapped(hint, width, first="  do: ", indent="      "),
-    ]
-
-
 # Show
 
 
@@ -506,59 +435,3 @@ def _latest_literals(batch: ShapeBatch) -> list[Any]:
         values[last] if isinstance(values, tuple) else values[last].item()
         for values in batch.literals
     ]
-
-
-def render_show(body: dict[str, Any], width: int) -> str:
-    from reconciler.render.terminal import tabulate
-
-    lines: list[str] = []
-    for item in body["items"]:
-        lines += [*_table_lines(item, width), ""]
-    if body["skipped"]:
-        rows = [(reason, f"{number:,}") for reason, number in body["skipped"].items()]
-        lines += tabulate([("SKIPPED, ALL IMPORTS", ""), *rows], "lr", width)
-    return "\n".join(lines).rstrip("\n")
-
-
-def _table_lines(item: dict[str, Any], width: int) -> list[str]:
-    from reconciler.render.terminal import commands, flow, plural, tabulate, wrapped
-
-    if "error" in item:
-        return wrapped(f"{item['table']}   {item['error']}", width, indent="  ")
-    if not item["shapes"]:
-        following = ["layoutctl workload import --dialect trino FILE"]
-        return [*flow([item["table"], "no queries imported"], width), *commands(following, width)]
-    queries = plural(item["queries"], "query", "queries")
-    if item["recorded"] != item["queries"]:
-        queries += f" ({plural(item['recorded'], 'entry', 'entries')} of the log, by weight)"
-    facts = [item["table"], f"{queries} of {plural(len(item['shapes']), 'shape')}"]
-    lines = flow([*facts, f"{item['since']} to {item['until']}"], width)
-    lines += wrapped(f"explains {item['coveragePercent']} % of {item['coverageBasis']}", width)
-    if item["stale"]:
-        stale = f"warning: no query of the last {STALE_DAYS} days; Automatic approval waits"
-        lines += wrapped(stale, width, indent="  ")
-    lines += ["", *_shape_lines(item["shapes"], width)]
-    if item["skipped"]:
-        rows = [(f"  {reason}", f"{number:,}") for reason, number in item["skipped"].items()]
-        lines += ["", *tabulate([("  SKIPPED", ""), *rows], "lr", width)]
-    return lines
-
-
-def _shape_lines(shapes: Sequence[dict[str, Any]], width: int) -> list[str]:
-    """Return one row per shape; a very long condition ends in an ellipsis (-v shows all of it)."""
-    from reconciler.format import count
-    from reconciler.render.terminal import UNLIMITED, clip, tabulate
-
-    rows = [["WEIGHT", "SHARE", "PER DAY", "LAST SEEN", "CONDITION"]]
-    for shape in shapes:
-        told = (("moving", shape["moving"]), ("values unknown", shape["valuesUnknown"]))
-        marks = ", ".join(text for text, on in told if on)
-        text = shape["condition"] if width == UNLIMITED else clip(shape["condition"], 160)
-        rows.append([
-            count(shape["weight"]),
-            f"{shape['sharePercent']:.0f} %",
-            f"{shape['ratePerDay']:,.1f}",
-            shape["lastSeen"][:10],
-            text + (f"  ({marks})" if marks else ""),
-        ])  # fmt: skip
-    return tabulate(rows, "rrrll", width, indent="  ")

@@ -407,6 +407,3 @@ _RULES: dict[type[exp.Expr], _Rule] = {
     exp.NullSafeEQ: _null_safe,
     exp.NullSafeNEQ: _null_safe,
 }
-
-
-# The tree: simplified, in a fixed order, with slots

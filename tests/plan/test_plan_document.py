@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.cli.apply import _policy_of, _read
+from reconciler.cli.saved_plan import _policy_of, _read
 from reconciler.errors import UserError
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
