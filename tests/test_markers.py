@@ -1,0 +1,48 @@
+"""`-m "not spark"` starts no JVM: markers follow from fixtures, and `java` needs the marker."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from reconciler.spark import runtime
+from tests.conftest import MARKED_BY_FIXTURE
+
+pytest_plugins = ["pytester"]
+
+STARTS_A_JVM = sorted(
+    fixture for fixture, marker in MARKED_BY_FIXTURE.items() if marker in ("spark", "jvm", "rest")
+)
+
+ASKS = """
+import pytest
+
+@pytest.fixture
+def {fixture}(): ...
+
+@pytest.fixture
+def table({fixture}): ...
+
+def test_asks({fixture}): ...
+def test_asks_through_another(table): ...
+def test_asks_for_none(): ...
+
+@pytest.mark.jvm
+def test_owns_one(): ...
+"""
+
+
+@pytest.mark.parametrize("fixture", STARTS_A_JVM)
+def test_not_spark_deselects_whoever_asks_for_a_jvm(
+    pytester: pytest.Pytester, fixture: str
+) -> None:
+    pytester.makepyfile(ASKS.format(fixture=fixture))
+    chosen = pytester.runpytest_inprocess("-p", "tests.conftest", "-m", "not spark")
+    chosen.assert_outcomes(passed=1, deselected=3)
+
+
+def test_java_of_a_test_without_the_marker_fails_and_says_so() -> None:
+    done = subprocess.run([runtime.java_command(), "-version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (97, "")
+    assert "not marked spark" in done.stderr
