@@ -16,15 +16,15 @@ import threading
 from collections.abc import Mapping, Sequence
 
 _SHARED = "not spark and not cluster"
-_QUICK = f"{_SHARED} and not s3 and not faults"
+_QUICK = f"{_SHARED} and not s3 and not soak"
 
 
 def lanes(part: str) -> dict[str, str]:
     """The marker expressions of the lanes of "test" or "check", by the lane's name."""
     if part == "test":
         return {
-            "spark": "not cluster and not faults",
-            "cluster": f"(cluster or ({_SHARED})) and not faults",
+            "spark": "not cluster and not soak",
+            "cluster": f"(cluster or ({_SHARED})) and not soak",
         }
     return {"first": _QUICK, "second": _QUICK}
 

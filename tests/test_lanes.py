@@ -14,7 +14,7 @@ from tests.sharing import OWN, in_turn
 
 pytest_plugins = ["pytester"]
 
-MARKERS = ("spark", "cluster", "s3", "faults")
+MARKERS = ("spark", "cluster", "s3", "soak")
 
 
 def chosen(part: str, marks: frozenset[str]) -> int:
@@ -32,7 +32,7 @@ def chosen(part: str, marks: frozenset[str]) -> int:
 )
 def test_a_test_is_in_the_lane_that_owns_it_or_shared_by_both(marks: frozenset[str]) -> None:
     expected = 1 if marks & OWN else 2
-    assert chosen("test", marks) == (0 if "faults" in marks else expected)
+    assert chosen("test", marks) == (0 if "soak" in marks else expected)
     assert chosen("check", marks) == (0 if marks else 2)
 
 

@@ -247,8 +247,11 @@ class Outcome:
     reasons: Counter[str]
 
 
-def fuzz(api: Api, kubeconfig: str, namespace: str, count: int, seed: int) -> Outcome:
-    """Puts the documents, lets the operator settle, and looks at every object that exists."""
+def fuzz(
+    api: Api, kubeconfig: str, namespace: str, count: int, seed: int, rest: float = 10
+) -> Outcome:
+    """Puts the documents, lets the operator settle, and looks at every object that exists.
+    rest: seconds in which reconciles are counted after that."""
     watched, maker = Watched(), Maker(seed)
     documents = [maker.document(number) for number in range(count)]
     api.create(CATALOG, namespace, catalog())
@@ -259,7 +262,7 @@ def fuzz(api: Api, kubeconfig: str, namespace: str, count: int, seed: int) -> Ou
         silent = _settle(api, namespace, watched)
         busiest = max(watched.runs.values())
         before = Counter(watched.runs)
-        time.sleep(10)
+        time.sleep(rest)
         after = watched.runs - before
     accepted = answers.count("")
     return Outcome(

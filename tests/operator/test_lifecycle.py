@@ -64,12 +64,12 @@ class Stage:
         """How many the operator has made, by its metrics."""
         return round(metric(self.operator.port, RECONCILES))
 
-    def is_calm(self, seconds: float = 6, relists: int = 0) -> None:
+    def is_calm(self, seconds: float = 3, relists: int = 0) -> None:
         """It lives and does not spin. relists: of all its objects, in that time."""
         before = self.reconciles()
         time.sleep(seconds)
         made = self.reconciles() - before
-        most = MOST_RECONCILES * seconds / 10 + relists * OBJECTS
+        most = MOST_RECONCILES * max(seconds, 5) / 10 + relists * OBJECTS
         assert made <= most, f"{made} reconciles in {seconds} s"
         assert self.operator.process.poll() is None
         assert "Traceback" not in self.operator.log.read_text(errors="replace")

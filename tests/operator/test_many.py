@@ -1,4 +1,4 @@
-"""One policy over 500 tables on the test cluster: made, planned, summed up, run in order.
+"""One policy over many tables on the test cluster: made, planned, summed up, run in order.
 
 The catalog is simulated and a job's pod only waits a little; everything between is real.
 """
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api, Kind
 from reconciler.operator.process import run
 from reconciler.operator.reconcilers import build
@@ -22,13 +24,20 @@ from tests.cluster.fixtures import Kubectl, eventually
 from tests.operator.cluster_objects import catalog
 from tests.operator.simulated import SimulatedCatalogs, SimulatedLake
 
-TABLES, CAP = 500, 3
+CAP = 3
+WITH_WORK = 12
 GIB = 1 << 30
-LAKE = {
-    ("sales", f"table_{number:03d}"): GIB if number % 40 == 1 else 0 for number in range(TABLES)
-}
-WITH_WORK = sum(size > 0 for size in LAKE.values())
 ROOM = {"name": "daily", "per": "24h", "maxRewriteBytes": "500Gi"}
+
+
+def lake(tables: int) -> dict[tuple[str, ...], int]:
+    """Tables with the bytes that a rewrite of each would read: 0 for all but a few."""
+    every = tables // WITH_WORK
+    working = {1 + every * number for number in range(WITH_WORK)}
+    return {
+        ("sales", f"table_{number:03d}"): GIB if number in working else 0
+        for number in range(tables)
+    }
 
 
 def saving(table: tuple[str, ...]) -> float:
@@ -38,8 +47,8 @@ def saving(table: tuple[str, ...]) -> float:
 class Started:
     """Tables in the order in which their jobs were created, and the most that lived at once."""
 
-    def __init__(self, api: Api, namespace: str):
-        self.api, self.namespace = api, namespace
+    def __init__(self, api: Api, namespace: str, lake: dict[tuple[str, ...], int]):
+        self.api, self.namespace, self.lake = api, namespace, lake
         self.tables: list[str] = []
         self.most = 0
         self.stop = threading.Event()
@@ -55,7 +64,7 @@ class Started:
             return answer
 
         runtime.api.create = recorded  # type: ignore[method-assign]
-        lake = SimulatedLake(dict(LAKE), saving)
+        lake = SimulatedLake(dict(self.lake), saving)
         return build(runtime, kind=SimulatedCatalogs, lake=lake)
 
     def look(self) -> None:
@@ -87,7 +96,10 @@ def operator(cluster: Cluster, namespace: str, started: Started) -> Iterator[Non
             thread.join(90)
 
 
-def test_a_policy_over_500_tables(kubelet: Cluster, namespace: str, kubectl: Kubectl) -> None:
+@pytest.mark.parametrize("tables", [60, pytest.param(500, marks=pytest.mark.soak)])
+def test_a_policy_over_many_tables(
+    kubelet: Cluster, namespace: str, kubectl: Kubectl, tables: int
+) -> None:
     kubelet.install_crds()
     kubelet.set_image("short", ["sh", "-c", "sleep 1"])
     for account in ("layout-spark", "layout-spark-executor"):
@@ -97,7 +109,7 @@ def test_a_policy_over_500_tables(kubelet: Cluster, namespace: str, kubectl: Kub
         CATALOG, namespace, catalog(jobs={"serviceAccountName": "layout-spark", "image": "short"})
     )
     api.create(POLICY, namespace, facts({"mode": "Manual"}))
-    started = Started(api, namespace)
+    started = Started(api, namespace, lake(tables))
 
     def status() -> dict[str, Any]:
         return dict(api.get(POLICY, namespace, "facts")["status"])
@@ -108,21 +120,21 @@ def test_a_policy_over_500_tables(kubelet: Cluster, namespace: str, kubectl: Kub
 
     with operator(kubelet, namespace, started):
         waiting = {
-            "matched": TABLES, "converged": TABLES - WITH_WORK, "pending": WITH_WORK,
+            "matched": tables, "converged": tables - WITH_WORK, "pending": WITH_WORK,
             "awaitingApproval": WITH_WORK, "stalled": 0, "conflicting": 0,
         }  # fmt: skip
         found = told(lambda now: now.get("tables") == waiting, 240)
         assert reason(found, "Converged") == "AwaitingApproval"
         assert reason(found, "Ready") == "Observed"
         assert found["summary"] == {
-            "tables": f"{TABLES - WITH_WORK}/{TABLES}",
+            "tables": f"{tables - WITH_WORK}/{tables}",
             "pendingBytes": f"{WITH_WORK}Gi",
         }
         assert len(found["attention"]) == 10 and not started.tables
 
         api.patch(POLICY, namespace, "facts", {"spec": {"approval": automatic()["approval"],
                                                        "budgets": [ROOM]}})  # fmt: skip
-        done = told(lambda now: now["tables"]["converged"] == TABLES, 400)
+        done = told(lambda now: now["tables"]["converged"] == tables, 400)
         assert reason(done, "Converged") == "NothingToDo"
         versions = resource_versions(api, namespace)
         time.sleep(5)
