@@ -24,6 +24,7 @@ Said = Callable[[object], None]
 _CHANGING = (
     (r"\bp-[0-9a-f]{20}\b", "<plan>"),
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<uuid>"),
+    (r"\b[0-9a-f]{64}\b", "<digest>"),
     (r"\b\d{15,}\b", "<snapshot>"),
     (r"\b\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "<time>"),
     (r"(127\.0\.0\.1|localhost):\d{4,5}\b", r"\1:<port>"),

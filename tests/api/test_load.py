@@ -109,11 +109,11 @@ def test_garbage_that_was_named_is_a_problem(tmp_path: Path, data: bytes, messag
     assert any(message in problem.message for problem in reading.errors)
 
 
-def test_a_misspelt_kind_says_what_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_kind_says_what_was_meant(tmp_path: Path, said: Said) -> None:
     write(tmp_path, a=policy().replace("kind: TableLayoutPolicy", "kind: TableLayoutPolcy"))
     (problem,) = read([tmp_path]).errors
     assert (problem.line, problem.field) == (2, "kind")
-    assert problem.hint.endswith("Did you mean TableLayoutPolicy?")
+    said(problem.hint)
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "missing"])
@@ -128,7 +128,7 @@ def test_a_directory_without_documents_is_an_error(tmp_path: Path, said: Said) -
     with pytest.raises(UserError) as raised:
         load([tmp_path])
     said(raised.value)
-    assert "1 of other kinds" in raised.value.details[0]
+    said(raised.value.details[0])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -153,11 +153,11 @@ def test_a_list_as_kubectl_prints_it_is_taken_apart(tmp_path: Path) -> None:
     assert (problem.line, problem.field) == (10, "spec.interval")
 
 
-def test_two_policies_that_name_one_table_are_an_error(tmp_path: Path) -> None:
+def test_two_policies_that_name_one_table_are_an_error(tmp_path: Path, said: Said) -> None:
     write(tmp_path, a=policy("a", "s.t"), b=policy("b", "'`s`.t'"), c=policy("c", "s.*"))
     (problem,) = read([tmp_path]).errors
     assert problem.field == "spec.tables.include[0]"
-    assert "has two policies: a and b" in problem.message
+    said(problem.message)
     assert "a.yaml:1" in problem.hint
 
 
@@ -198,7 +198,7 @@ def test_a_name_that_one_of_two_policies_excludes_is_no_conflict(
 
 @pytest.mark.parametrize("pattern", ["s.*", "**.orders_*", "`s`.*"])
 def test_two_policies_with_one_pattern_are_a_warning_at_the_one_that_yields(
-    tmp_path: Path, pattern: str
+    tmp_path: Path, pattern: str, said: Said
 ) -> None:
     plain = pattern.replace("`", "")
     write(tmp_path, z=policy("first", f"'{plain}'"), a=policy("second", f"'{pattern}'"))
@@ -206,12 +206,12 @@ def test_two_policies_with_one_pattern_are_a_warning_at_the_one_that_yields(
     (problem,) = reading.problems
     assert problem.severity == "warning"
     assert (Path(problem.file).name, problem.field) == ("a.yaml", "spec.tables.include[0]")
-    assert problem.message.startswith("policy first includes ")
-    assert "z.yaml:1 and comes first by name" in problem.hint
+    said(problem.message)
+    said(problem.hint)
     assert len(reading.documents.policies) == 2
 
 
-def test_the_older_of_two_stored_policies_gets_what_both_name(tmp_path: Path) -> None:
+def test_the_older_of_two_stored_policies_gets_what_both_name(tmp_path: Path, said: Said) -> None:
     def stored(name: str, created: str) -> str:
         head = f"{{name: {name}, creationTimestamp: {created}}}"
         return policy(name, "s.t").replace(f"{{name: {name}}}", head)
@@ -219,7 +219,7 @@ def test_the_older_of_two_stored_policies_gets_what_both_name(tmp_path: Path) ->
     write(tmp_path, a=stored("a", "2026-02-01T00:00:00Z"), b=stored("b", "2026-01-01T00:00:00Z"))
     (problem,) = read([tmp_path]).problems
     assert (problem.severity, Path(problem.file).name) == ("warning", "a.yaml")
-    assert problem.message.startswith("policy b includes s.t too")
+    said(problem.message)
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_policies_of_other_catalogs_and_namespaces_do_not_meet(tmp_path: Path) -
     assert not read([tmp_path]).errors
 
 
-def test_one_name_twice_is_an_error(tmp_path: Path) -> None:
+def test_one_name_twice_is_an_error(tmp_path: Path, said: Said) -> None:
     write(tmp_path, a=policy("a", "s.t"), b=policy("a", "s.u"))
     (problem,) = read([tmp_path]).errors
-    assert "is defined twice" in problem.message
+    said(problem.message)
 
 
 def test_a_catalog_that_no_document_defines_is_a_warning_only(tmp_path: Path) -> None:
@@ -266,7 +266,9 @@ def test_without_any_catalog_document_nothing_is_said_of_catalogs(tmp_path: Path
     assert not read([tmp_path]).problems
 
 
-def test_fields_not_acted_on_are_warnings_and_automatic_policies_hear_of_it(tmp_path: Path) -> None:
+def test_fields_not_acted_on_are_warnings_and_automatic_policies_hear_of_it(
+    tmp_path: Path, said: Said
+) -> None:
     extra = (
         "  deletes: {compaction: Major, mode: Auto}\n  approval: {mode: Automatic}\n"
         "  budgets: [{name: a, per: 1h, maxCpuTime: 1h}]\n"
@@ -275,10 +277,11 @@ def test_fields_not_acted_on_are_warnings_and_automatic_policies_hear_of_it(tmp_
     (warning,) = read([tmp_path]).problems
     assert warning.severity == "warning"
     assert (warning.line, warning.field) == (7, "spec.deletes.compaction")
-    assert "Automatic approval refuses" in warning.hint
+    said(warning.hint)
 
 
-def test_a_pattern_that_begins_with_the_catalog_is_a_warning(tmp_path: Path) -> None:
+def test_a_pattern_that_begins_with_the_catalog_is_a_warning(tmp_path: Path, said: Said) -> None:
     write(tmp_path, a=policy(include="w.sales.orders"))
     (warning,) = read([tmp_path]).problems
-    assert warning.severity == "warning" and "Did you mean sales.orders?" in warning.hint
+    assert warning.severity == "warning"
+    said(warning.hint)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.source import Unclear, json_as_yaml, parse_yaml, show_path, split_lines
+from tests.said import Said
 
 
 def value_of(text: str) -> object:
@@ -71,10 +72,11 @@ def test_several_documents_and_empty_ones() -> None:
     assert documents[2].line == 4
 
 
-def test_documents_before_a_syntax_error_are_read() -> None:
+def test_documents_before_a_syntax_error_are_read(said: Said) -> None:
     documents, error = parse_yaml("a: 1\n---\nb: [\n", "f")
     assert [document.value for document in documents] == [{"a": 1}]
-    assert error is not None and error.line >= 3 and "not valid YAML" in error.message
+    assert error is not None and error.line >= 3
+    said(error.message)
 
 
 @pytest.mark.parametrize(
@@ -98,17 +100,19 @@ def test_what_cannot_be_read_is_one_problem(text: str, message: str) -> None:
     assert error is not None and message in error.message
 
 
-def test_aliases_that_multiply_are_stopped() -> None:
+def test_aliases_that_multiply_are_stopped(said: Said) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     _, error = parse_yaml("\n".join(lines), "f")
-    assert error is not None and "expands to more than" in error.message
+    assert error is not None
+    said(error.message)
 
 
-def test_aliases_that_nest_are_stopped() -> None:
+def test_aliases_that_nest_are_stopped(said: Said) -> None:
     lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 5000))]
     _, error = parse_yaml("\n".join(lines), "f")
-    assert error is not None and "nest deeper" in error.message
+    assert error is not None
+    said(error.message)
 
 
 @pytest.mark.parametrize("tag", ["!!python/object:os.system", "!!binary", "!!set", "!mine"])

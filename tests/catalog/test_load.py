@@ -30,19 +30,14 @@ from tests.said import Said
 
 
 def test_a_table_under_another_catalog_name_is_explained(
-    catalog: Any, config: CatalogConfig
+    catalog: Any, config: CatalogConfig, said: Said
 ) -> None:
     catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
     catalog.create_table("sales.u", pa.schema([("a", pa.int64())]))
     other = replace(config, name="warehouse", source=".pyiceberg.yaml")
     with pytest.raises(UserError) as raised:
         load_table(connect(other), other, ("sales", "t"))
-    assert raised.value.render() == (
-        'error: table "sales.t" not found in catalog "warehouse" (sql, .pyiceberg.yaml)\n'
-        '  The database is reachable but holds no table under the catalog name "warehouse".\n'
-        '  It holds 2 under "rec": SQL catalogs key every row by that name.\n'
-        '  do: name the catalog "rec", or pass --catalog rec'
-    )
+    said(raised.value.render())
 
 
 @pytest.mark.parametrize(
@@ -158,14 +153,14 @@ def test_a_missing_metadata_file_is_named(catalog: Any, config: CatalogConfig) -
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format-version": 2}', b"\xff\xfe\x00", b"[]"])
 def test_metadata_that_cannot_be_decoded_is_named(
-    catalog: Any, config: CatalogConfig, content: bytes
+    catalog: Any, config: CatalogConfig, content: bytes, said: Said
 ) -> None:
     table = catalog.create_table("sales.t", pa.schema([("a", pa.int64())]))
     Path(table.metadata_location.removeprefix("file://")).write_bytes(content)
     with pytest.raises(UserError) as raised:
         load_table(connect(config), config, ("sales", "t"))
     assert table.metadata_location in raised.value.what
-    assert "restore the file" in raised.value.do
+    said(raised.value.do)
 
 
 def test_a_catalog_opened_for_reading_takes_no_commits(

@@ -17,6 +17,7 @@ from reconciler.catalog.network import on_behalf
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import ReconcilerError, RefusedAddressError
 from tests.catalog.silent import Silent, saying, serving
+from tests.said import Said
 
 PLANTED = "planted-content-of-a-local-file"
 HERE = Reach(networks(["127.0.0.1"]))
@@ -84,7 +85,7 @@ def hostile_table(server: Silent, manifest_list: str, **config: str) -> str:
 
 @pytest.mark.parametrize("form", ["file://{path}", "FILE://{path}", "{path}"])
 def test_a_manifest_list_of_the_operators_own_machine_is_not_read(
-    form: str, planted: Path, tmp_path: Path
+    form: str, planted: Path, tmp_path: Path, said: Said
 ) -> None:
     with serving(lambda *given: None) as probe:
         body = hostile_table(probe, form.format(path=planted))
@@ -92,7 +93,7 @@ def test_a_manifest_list_of_the_operators_own_machine_is_not_read(
         config = CatalogConfig("lake", "rest", {"uri": server.uri}, reach=HERE)
         with on_behalf(HERE), pytest.raises(ReconcilerError) as refused:
             observe_table(config, ("db", "t"), tmp_path / "cache", timeout=10)
-    assert "scheme 'file'" in refused.value.render()
+    said(refused.value.render())
     assert PLANTED not in refused.value.render()
 
 

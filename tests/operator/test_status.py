@@ -47,6 +47,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
 from reconciler.plan.prediction import Prediction
 from reconciler.table.schema import Field, Schema, SortColumn
+from tests.said import Said
 
 NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
 LATER = NOW + dt.timedelta(hours=1)
@@ -331,14 +332,16 @@ def policy_conditions(*layouts: dict[str, Any], matched: int = 0) -> dict[str, A
     return {item["type"]: item for item in policy_status({}, view, 1, NOW)["conditions"]}
 
 
-def test_one_stalled_table_stalls_its_policy_with_its_reason_and_leaves_it_ready() -> None:
+def test_one_stalled_table_stalls_its_policy_with_its_reason_and_leaves_it_ready(
+    said: Said,
+) -> None:
     denied = layout_of("a", Stall(Reason.ACCESS_DENIED, "the storage refused the key"))
     rest = [layout_of(f"t{n}", Wait(LATER, Reason.AWAITING_APPROVAL, "")) for n in range(499)]
     found = policy_conditions(denied, *rest)
     assert found["Ready"]["status"] == "True"
     assert (found["Stalled"]["status"], found["Stalled"]["reason"]) == ("True", "AccessDenied")
-    assert "1 of 500" in found["Stalled"]["message"] and "sales.a" in found["Stalled"]["message"]
-    assert "the storage refused the key" in found["Stalled"]["message"]
+    assert "sales.a" in found["Stalled"]["message"]
+    said(found["Stalled"]["message"])
     assert (found["Converged"]["status"], found["Converged"]["reason"]) == ("False", "AccessDenied")
     assert "Stalled" not in policy_conditions(*rest)
 

@@ -69,10 +69,10 @@ def test_schedule_keeps_local_hours_over_the_change_to_winter_time():
         Budget("e", schedule="0 8 * * *", max_rewrite_bytes=1 << 40),
     ],
 )  # fmt: skip
-def test_an_invalid_budget_allows_nothing(budget):
+def test_an_invalid_budget_allows_nothing(budget, said):
     admission = admit([Charge(1, 0.0)], [budget], (), NOON)
     assert admission.count == 0
-    assert "invalid budget" in admission.message
+    said(admission.message)
 
 
 def test_an_unreadable_ledger_allows_nothing():
@@ -102,10 +102,10 @@ def test_admission_is_the_longest_prefix_that_every_budget_allows(sizes, limits,
         assert sum(sizes[: count + 1]) > room
 
 
-def test_a_message_quotes_the_name_of_its_budget():
+def test_a_message_quotes_the_name_of_its_budget(said):
     none = Budget("none", per_seconds=86_400, max_rewrite_bytes=0)
-    assert admit([Charge(1, 1.0)], [none], (), NOON).message.startswith('budget "none" has too')
-    assert admit([Charge(1, 1.0)], [OFFICE], (), NOON).message.startswith('budget "office" allows')
+    said(admit([Charge(1, 1.0)], [none], (), NOON).message)
+    said(admit([Charge(1, 1.0)], [OFFICE], (), NOON).message)
 
 
 def test_a_message_uses_the_title_of_a_budget_that_has_one():

@@ -329,11 +329,12 @@ def test_odd_names_partitions_and_paths_are_balanced_alike(
         "`sensor.id` bigint, `pla``ce` string, value binary, `of day` bigint",
         "'write.object-storage.enabled' = 'true'", "`of day`",
     )  # fmt: skip
+    rows = 20_000
     for number in range(4):  # a partition of one insert is one file
         bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT pmod(hash(id), {ROWS}), "
-            f"md5(string(pmod(hash(id), {ROWS}))), unhex(sha2(string(id), 512)), 7 "
-            f"FROM range({number * ROWS}, {(number + 1) * ROWS})"
+            f"INSERT INTO {bench.full(name)} SELECT pmod(hash(id), {rows}), "
+            f"md5(string(pmod(hash(id), {rows}))), unhex(sha2(string(id), 512)), 7 "
+            f"FROM range({number * rows}, {(number + 1) * rows})"
         )
     before, target = bench.rows(name), sum(_sizes(bench, name)) // 5
     action = bench.action(name, Cluster, "sensor.id", target_bytes=target,
