@@ -20,6 +20,7 @@ from reconciler.plan.sentence import Sentence
 from reconciler.queries.fragments import Workload
 from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.table.filetable import FileTable
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.sample import RowGroups, RowSample
 
 DAY_MS = 86_400_000
@@ -73,8 +74,7 @@ class Settings:
     mode, ordering, apply_to_writes: spec.layout.clustering; ARRIVAL unless Declared.
     target_bytes, row_group_bytes: resolved sizes; target_explicit, row_group_explicit: the policy
     names the size, so it is also set as a table property.
-    properties: the table's present properties.
-    sort_terms: the table's present default sort order (set_sort_order.sort_term).
+    metadata: the table's present properties and sort order.
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
     open_bytes: cost of opening a file, in bytes read.
@@ -96,8 +96,7 @@ class Settings:
     row_group_bytes: int = 128 << 20
     target_explicit: bool = False
     row_group_explicit: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
-    sort_terms: tuple[str, ...] = ()
+    metadata: TableMetadata = field(default_factory=TableMetadata)
     min_input_files: int = 5
     quiet_partitions: frozenset[int] = frozenset()
     now_ms: int = 0

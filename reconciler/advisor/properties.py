@@ -25,7 +25,7 @@ def set_properties(settings: Settings) -> tuple[Action, ...]:
         wanted[ROW_GROUP_SIZE] = str(settings.row_group_bytes)
     if settings.target_explicit:
         wanted[TARGET_SIZE] = str(settings.target_bytes)
-    present = settings.properties
+    present = settings.metadata.properties
     changes = sorted((name, size) for name, size in wanted.items() if present.get(name) != size)
     if not changes:
         return ()
@@ -42,6 +42,6 @@ def set_sort_order(settings: Settings) -> tuple[Action, ...]:
     key = settings.ordering.key
     if settings.mode != "Declared" or not settings.apply_to_writes or not key:
         return ()
-    if has_order(settings.sort_terms, key):
+    if has_order(settings.metadata.sort_terms, key):
         return ()
-    return (SetSortOrder(key=key, old=settings.sort_terms),)
+    return (SetSortOrder(key=key, old=settings.metadata.sort_terms),)

@@ -87,7 +87,7 @@ class Situation:
 
 
 def _refused(given: AdviceInput) -> str:
-    if given.settings.properties.get("encryption.key-id") is not None:
+    if given.settings.metadata.properties.get("encryption.key-id") is not None:
         return "the table is encrypted"
     schema = given.table.schema
     if reserved := schema.reserved:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.plan.actions.set_sort_order import sort_term
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from reconciler.table.schema import (
     Field,
@@ -94,8 +95,11 @@ def sort_order_text(metadata: Any, schema: Schema) -> str:
     return ", ".join(_sort_text(field, schema) for field in fields)
 
 
-def sort_terms_of(metadata: Any) -> tuple[str, ...]:
-    """Return the default sort order in canonical form, () when unsorted."""
+def table_metadata_of(metadata: Any) -> TableMetadata:
+    return TableMetadata(dict(metadata.properties), _sort_terms(metadata))
+
+
+def _sort_terms(metadata: Any) -> tuple[str, ...]:
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)
     return tuple(
         sort_term(

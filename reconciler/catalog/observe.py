@@ -21,8 +21,8 @@ from reconciler.catalog.metadata import (
     refs_of,
     schema_of,
     sort_order_text,
-    sort_terms_of,
     specs_of,
+    table_metadata_of,
 )
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
@@ -126,13 +126,12 @@ def observe_loaded(
         format_version=int(metadata.format_version),
         location=metadata.location,
         metadata_location=table.metadata_location,
-        properties=dict(metadata.properties),
+        metadata=table_metadata_of(metadata),
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         snapshot_ms=snapshot.timestamp_ms if snapshot else int(metadata.last_updated_ms),
         sequence_number=int(getattr(metadata, "last_sequence_number", 0) or 0),
         sort_order_id=metadata.default_sort_order_id,
         sort_order_text=sort_order_text(metadata, schema),
-        sort_terms=sort_terms_of(metadata),
         refs=refs_of(metadata),
         ancestry=ancestry,
         other_snapshots=others,

@@ -211,8 +211,7 @@ def head_of(observation: Observation) -> Head:
         files=observation.files,
         deletes=observation.deletes.paths,
         done=done_actions(observation),
-        properties=observation.properties,
-        sort_terms=observation.sort_terms,
+        metadata=observation.metadata,
         history=history,
         retained=frozenset((*history, *others)),
     )

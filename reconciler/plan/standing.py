@@ -17,6 +17,7 @@ import numpy as np
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.plan import Plan
 from reconciler.table.filetable import FileTable
+from reconciler.table.metadata import TableMetadata
 
 
 class Fallen(StrEnum):
@@ -56,18 +57,16 @@ def base_text(fallen: Fallen, base: int | None) -> str:
 class Head:
     """What a plan is judged against, from a fresh observation.
 
-    files: its data files. deletes: paths of its delete files.
-    done: (plan id, action id) pairs that the head's ancestors carry. properties: the table's.
-    sort_terms: its sort order (actions.sort_term). history: the sequence number of each of the
-    head's ancestors by its id. retained: ids of all snapshots that the table still has.
+    files: its data files. deletes: paths of its delete files. done: (plan id, action id) pairs that
+    the head's ancestors carry. history: the sequence number of each of the head's ancestors by its
+    id. retained: ids of all snapshots that the table still has.
     """
 
     uuid: str
     files: FileTable
     deletes: frozenset[str] = frozenset()
     done: frozenset[tuple[str, str]] = frozenset()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    sort_terms: tuple[str, ...] = ()
+    metadata: TableMetadata = field(default_factory=TableMetadata)
     history: Mapping[int, int] = field(default_factory=dict)
     retained: frozenset[int] = frozenset()
 
@@ -127,8 +126,7 @@ def judge_actions(plan: Plan, head: Head) -> dict[str, ActionState]:
                 done=(plan.id, item.id) in head.done,
                 live=live,
                 changed=changed,
-                properties=head.properties,
-                sort_terms=head.sort_terms,
+                metadata=head.metadata,
             )
         )
         for item in plan.actions

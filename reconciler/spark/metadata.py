@@ -12,6 +12,7 @@ from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.spark import commit, iceberg
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
+from reconciler.table.metadata import TableMetadata
 
 RESENDS = 10
 """Commits in a row that may lose against other writers before the action fails."""
@@ -31,7 +32,7 @@ class Change:
 
 def facts(table: Any) -> Facts:
     """Return what actions that change metadata are judged by, from the table as last refreshed."""
-    return Facts(properties=dict(table.properties()), sort_terms=sort_terms(table))
+    return Facts(metadata=TableMetadata(dict(table.properties()), sort_terms(table)))
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:

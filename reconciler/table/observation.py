@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.table.filetable import FileTable, Partition
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.schema import Schema
 
 PLAN_ID = "layout.plan-id"
@@ -77,8 +78,7 @@ class Observation:
     """One table at one snapshot.
 
     identifier: levels, the last one is the table's name. snapshot_id is None for an empty table.
-    sort_order_text: the default sort order as people write it, "" when unsorted; sort_terms: the
-    same in canonical form (actions.sort_term).
+    sort_order_text: the default sort order as people write it, "" when unsorted.
     ancestry: the retained snapshots from the head back, newest first.
     other_snapshots: retained snapshots outside the ancestry (branches, staged commits).
     manifests: live manifests; manifests_read of them were decoded now, the others came from the
@@ -91,7 +91,7 @@ class Observation:
     format_version: int
     location: str
     metadata_location: str
-    properties: Mapping[str, str]
+    metadata: TableMetadata
     snapshot_id: int | None
     snapshot_ms: int
     sequence_number: int
@@ -107,7 +107,10 @@ class Observation:
     manifests_read: int
     bytes_read: int
     seconds: float
-    sort_terms: tuple[str, ...] = ()
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.properties
 
     @property
     def schema(self) -> Schema:

@@ -23,6 +23,7 @@ from reconciler.plan.actions.set_sort_order import SetSortOrder, wanted_terms
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic
 from reconciler.queries.predicate import TRUE
 from reconciler.spark.group import InputFile, make_groups
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, SortColumn
 from tests.advisor.worlds import (
     DATE,
@@ -156,15 +157,17 @@ def test_a_declared_key_is_clustered_whatever_the_queries_and_says_who_loses():
 
 
 def test_properties_are_set_only_for_an_explicit_size_and_a_sort_order_only_with_apply_to_writes():
-    named = replace(SETTINGS, target_explicit=True, properties={"x": "y"}, mode="Declared",
-                    ordering=Lexicographic((SortColumn(KEY),)), apply_to_writes=True)  # fmt: skip
+    named = replace(
+        SETTINGS, target_explicit=True, metadata=TableMetadata({"x": "y"}), mode="Declared",
+        ordering=Lexicographic((SortColumn(KEY),)), apply_to_writes=True,
+    )  # fmt: skip
     table = _table(jitter=1)
     types = [type(item.action) for item in advise(table, NONE, named).actions]
     assert types == [SetProperties, SetSortOrder]
     (first, _) = advise(table, NONE, named).actions
     assert first.action.old == (("write.target-file-size-bytes", None),)
     size = {"write.target-file-size-bytes": str(named.target_bytes)}
-    done = replace(named, sort_terms=wanted_terms(named.ordering.key), properties=size)
+    done = replace(named, metadata=TableMetadata(size, wanted_terms(named.ordering.key)))
     assert advise(table, NONE, done).actions == ()
     assert advise(table, NONE, SETTINGS).actions == ()
 
@@ -186,7 +189,7 @@ def test_each_size_that_the_policy_names_becomes_a_property_where_it_differs(
     target, row_group = explicit
     named = replace(
         SETTINGS, target_bytes=8192, row_group_bytes=4096, target_explicit=target,
-        row_group_explicit=row_group, properties=present,
+        row_group_explicit=row_group, metadata=TableMetadata(present),
     )  # fmt: skip
     actions = set_properties(named)
     assert [dict(action.new) for action in actions] == ([set_to] if set_to else [])
@@ -320,7 +323,7 @@ def test_of_a_table_that_no_rewrite_carries_over_nothing_is_planned(why):
     table, work = _table(), _selective()
     files, settings = table.file_table(), replace(SETTINGS, target_explicit=True)
     if why == "encrypted":
-        settings = replace(settings, properties={"encryption.key-id": "k1"})
+        settings = replace(settings, metadata=TableMetadata({"encryption.key-id": "k1"}))
     else:
         odd = Field(99, "at", "time") if why == "at (time)" else Field(99, why, "long")
         fields, alike = (*files.schema.fields, odd), ("part", why) if why == "Part" else ()

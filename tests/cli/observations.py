@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.table.filetable import ColumnBounds, FileTable
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import DeleteLoad, Observation, SnapshotInfo
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Kind
@@ -85,7 +86,7 @@ def lineitem(files: int = 1184, partitions: int = 36) -> Observation:
         format_version=2,
         location="s3://lake/t",
         metadata_location="s3://lake/t/metadata/00042.metadata.json",
-        properties={},
+        metadata=TableMetadata(),
         snapshot_id=snapshot.snapshot_id,
         snapshot_ms=snapshot.timestamp_ms,
         sequence_number=9,
@@ -122,7 +123,7 @@ def many_columns(count: int = 40) -> Observation:
         files=files,
         identifier=("web", "events"),
         sort_order_text="payload.section_01.measurement_with_a_long_name, bucket(16, id) desc",
-        properties={"write.target-file-size-bytes": str(256 * MIB)},
+        metadata=TableMetadata({"write.target-file-size-bytes": str(256 * MIB)}),
         deletes=DeleteLoad(vectors=3, vector_rows=90, equality_files=2),
         manifests_read=0,
         bytes_read=0,

@@ -22,6 +22,7 @@ from reconciler.errors import EXIT_USER, ReconcilerError
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
 from reconciler.render import observe_text
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import DeleteLoad, Observation
 from tests.cli import observations
 from tests.cli.golden import golden
@@ -77,7 +78,7 @@ def test_deletes_that_outlive_all_rows_are_counted_and_no_share_of_them() -> Non
 )
 def test_a_target_that_cannot_be_used_is_not_the_tables(size: str, origin: str) -> None:
     properties = {"write.target-file-size-bytes": size}
-    seen = replace(observations.lineitem(), properties=properties)
+    seen = replace(observations.lineitem(), metadata=TableMetadata(properties))
     assert f"({origin})" in observe_text.render_table(seen, NOW_MS, NONE)
 
 

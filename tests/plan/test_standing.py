@@ -22,6 +22,7 @@ from reconciler.plan.plan import Plan, freeze
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import Fallen, Head, Judgement, judge
 from reconciler.table.filetable import FileTable
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.schema import PartitionSpec, Schema, SortColumn
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -178,7 +179,7 @@ def test_an_action_that_can_go_on_is_never_done_and_one_that_is_pending_can(
 def test_property_changes_are_judged_by_value(now: str | None, validity: Validity) -> None:
     action = SetProperties(old=(("p", "1"),), new=(("p", "2"),))
     properties = {} if now is None else {"p": now}
-    found = judged(plan_of(action), table(""), properties=properties)
+    found = judged(plan_of(action), table(""), metadata=TableMetadata(properties))
     assert found.states["a01"].validity is validity
 
 
@@ -201,7 +202,7 @@ def test_a_sort_order_that_is_neither_the_old_nor_the_wanted_one_loses_the_actio
         old=("identity(3) asc nulls-first",),
     )
     assert action_from_canonical(action.canonical()) == action
-    found = judged(plan_of(action), table(""), sort_terms=now)
+    found = judged(plan_of(action), table(""), metadata=TableMetadata(sort_terms=now))
     assert found.states["a01"].validity is validity
 
 

@@ -223,8 +223,8 @@ def test_a_file_to_which_a_removed_delete_applies_from_now_on_is_a_conflict(benc
         (file,) = [one.file() for one in tasks if str(one.file().location()) == later]
         shutil.copy(_on_disk(later), _on_disk(f"{later}.moved"))
         moved = core.DataFiles.builder(table.spec()).copy(file).withPath(f"{later}.moved").build()
-        rewrite = table.newRewrite().dataSequenceNumber(1)
-        rewrite.deleteFile(file).addFile(moved).commit()
+        rewrite = table.newRewrite().dataSequenceNumber(1).deleteFile(file).addFile(moved)
+        rewrite.validateFromSnapshot(table.currentSnapshot().snapshotId()).commit()
 
     result = bench.run(request, _once("commit", lowered))
     conflict = next(event.text for event in bench.events if event.phase == "conflict")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.table.branches import live_branch, of_observation
+from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from tests.cli.observations import lineitem
 
@@ -44,7 +45,7 @@ def test_a_branch_is_live_until_it_is_published_or_dropped(
         SEEN,
         snapshot_id=3,
         refs=(*refs, main),
-        properties=properties,
+        metadata=TableMetadata(properties),
         ancestry=HISTORY,
         other_snapshots=others,
     )

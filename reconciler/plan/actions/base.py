@@ -1,7 +1,7 @@
-"""What every kind of action has in common: the one idea of "work" of plan, approval and execution.
+"""What every kind of action has in common, for plan, approval and execution.
 
 A kind is one frozen dataclass in a module of its own beside this one, an entry in
-`plan.actions.KINDS`, and the code in `spark/` that carries it out. No other module asks which kind
+`plan.actions.KINDS`, and an executor in `spark.actions.EXECUTORS`. No other module asks which kind
 an action is: it asks the action.
 
 The canonical form (definitions: Plan) is RFC 8785 JSON with default fields omitted; it has no

@@ -35,7 +35,7 @@ class SetProperties(Action):
         )
 
     def judge(self, facts: Facts) -> ActionState:
-        now = facts.properties
+        now = facts.metadata.properties
         if all(now.get(name) == value for name, value in self.new):
             return ActionState(Validity.DONE, why="the properties have the wanted values")
         old = dict(self.old)

@@ -34,9 +34,9 @@ class SetSortOrder(Action):
         return cls(key=key_from_canonical(body), old=tuple(body.get("orderOld", [])))
 
     def judge(self, facts: Facts) -> ActionState:
-        if has_order(facts.sort_terms, self.key):
+        if has_order(facts.metadata.sort_terms, self.key):
             return ActionState(Validity.DONE, why="the sort order is set")
-        if facts.sort_terms != self.old:
+        if facts.metadata.sort_terms != self.old:
             return ActionState(Validity.LOST, why="the sort order was changed by someone else")
         return ActionState(Validity.PENDING)
 

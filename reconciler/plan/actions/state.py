@@ -6,9 +6,11 @@ side takes the facts from an observation, the executor from what the JVM reads o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from reconciler.table.metadata import TableMetadata
 
 
 class Validity(StrEnum):
@@ -44,12 +46,10 @@ class Facts:
     """What an action is judged by.
 
     done: the head's ancestors carry its id. live: content files of the head, at least those of the
-    action. changed: its inputs with deletes that the plan does not know. properties: the table's.
-    sort_terms: the table's sort order (set_sort_order.sort_term).
+    action. changed: its inputs with deletes that the plan does not know.
     """
 
     done: bool = False
     live: Collection[str] = ()
     changed: Collection[str] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    sort_terms: tuple[str, ...] = ()
+    metadata: TableMetadata = field(default_factory=TableMetadata)

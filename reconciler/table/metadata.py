@@ -1,0 +1,17 @@
+"""What a table's metadata holds besides its files and snapshots, as actions are judged by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """Read by `catalog.metadata` for plans, and by `spark.metadata` for executions.
+
+    sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sort_terms: tuple[str, ...] = ()
