@@ -31,7 +31,7 @@ from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_ma
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.plan.sentence import sentence
 from reconciler.table.filetable import Bool, Int64
-from reconciler.table.overlap_depth import depth_of, value_ranges
+from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.schema import SortColumn
 
 ORDERED = 0.5
@@ -79,7 +79,7 @@ def packing_order(situation: Situation) -> Ordering:
     rows = np.maximum(table.records, 0)
     best, depth = None, ORDERED * max(len(table), 1)
     for column in columns:
-        ranges = value_ranges(table.columns[column])
+        ranges = ranges_of(table, column)
         judged = np.flatnonzero(ranges.known)
         if len(judged) < len(table):
             continue

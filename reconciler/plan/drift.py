@@ -22,9 +22,9 @@ from reconciler.table.overlap_depth import (
     Ranges,
     depth_of,
     elementary,
+    ranges_of,
     spanned,
     sweep,
-    value_ranges,
 )
 from reconciler.table.schema import SortColumn
 
@@ -125,7 +125,7 @@ def small_files(
         free[taken] = False
     candidate = free & (table.bytes < SMALL_SHARE * target_bytes)
     candidate &= ~(table.layout_written & (table.bytes >= WRITTEN_SHARE * target_bytes))
-    ranges = value_ranges(table.columns[key[0].field_id]) if _has_bounds(table, key) else None
+    ranges = ranges_of(table, key[0].field_id) if _has_bounds(table, key) else None
     decisions: list[Decision] = []
     for spec_id, partition, members in table.groups():
         small = members[candidate[members]]
@@ -169,7 +169,7 @@ def _key_ranges(table: FileTable, key: Sequence[SortColumn]) -> list[Ranges]:
     for column in key:
         if column.field_id not in table.columns:
             break
-        ranges.append(value_ranges(table.columns[column.field_id]))
+        ranges.append(ranges_of(table, column.field_id))
     return ranges
 
 

@@ -151,12 +151,13 @@ def output_file_of(grouping: Grouping, size: Float64, target_bytes: float) -> tu
 def as_arrived(groups: Grouping, files: Extents) -> Grouping:
     """The same groups, the files of each in order of arrival."""
     number = groups.spread(np.arange(len(groups.starts)))
-    return Grouping(groups.order[np.lexsort((files.arrival[groups.order], number))], groups.starts)
+    order = groups.order[_sorted_by(number, files.arrival[groups.order])]
+    return Grouping(order, groups.starts)
 
 
 def whole(files: Extents) -> Grouping:
     """One group of all files, in order of arrival."""
-    order = np.argsort(files.arrival, kind="stable").astype(np.int64)
+    order = _sorted_by(files.arrival)
     return Grouping(order, np.zeros(min(len(order), 1), dtype=np.int64))
 
 
@@ -165,7 +166,7 @@ def overlapping(files: Extents) -> Grouping:
     connect."""
     if not len(files) or not files.bounded.all():
         return whole(files)
-    order = np.lexsort((files.arrival, files.high, files.low)).astype(np.int64)
+    order = _sorted_by(files.low, files.high, files.arrival)
     low, high = files.low[order], files.high[order]
     reach = np.maximum.accumulate(high)
     # Equal constant files (low == high == reach) share their value with the component.
@@ -199,12 +200,12 @@ def bounded(components: Grouping, files: Extents, limit: int) -> Grouping:
     """
     order, starts = components.order.copy(), [components.starts]
     ends = np.append(components.starts[1:], len(order))
-    last = np.iinfo(np.int64).max
+    last = int(files.low.max(initial=0) + files.high.max(initial=0)) + 1
     for number in np.flatnonzero(components.totals(files.bytes) > limit):
         piece = slice(int(components.starts[number]), int(ends[number]))
         own = order[piece]
         middle = np.where(files.bounded[own], files.low[own] + files.high[own], last)
-        own = own[np.lexsort((files.arrival[own], middle))]
+        own = own[_sorted_by(middle, files.arrival[own])]
         order[piece] = own
         size = files.bytes[own].astype(np.float64)
         parts = int(-(-size.sum() // limit))
@@ -226,3 +227,18 @@ def runs(files: Extents, limit: int, target_bytes: int) -> Grouping:
     if len(starts) > 1 and (held < target_bytes or starts[-1] == len(order) - 1):
         starts.pop()
     return Grouping(order, np.array(starts, dtype=np.int64))
+
+
+def _sorted_by(*keys: Int64) -> Int64:
+    """Return the order by whole numbers from 0, the most significant first, the last one distinct.
+
+    One sort of a combined key takes a fraction of the time of `lexsort`.
+    """
+    combined, room = keys[0], int(keys[0].max(initial=0)) + 1
+    for key in keys[1:]:
+        base = int(key.max(initial=0)) + 1
+        room *= base
+        if room > np.iinfo(np.int64).max:
+            return np.lexsort(tuple(reversed(keys))).astype(np.int64)
+        combined = combined * base + key
+    return np.argsort(combined).astype(np.int64)

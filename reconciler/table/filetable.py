@@ -128,7 +128,7 @@ class FileTable:
     def total_bytes(self) -> int:
         return int(self.bytes.sum())
 
-    @property
+    @cached_property
     def live_bytes(self) -> Float64:
         """Return the bytes of the rows that are not deleted by position, float64[files]."""
         live = np.maximum(self.records - self.position_deleted, 0)

@@ -110,6 +110,14 @@ def depth_of(ranges: Ranges, chosen: Bool | Int64, rows: Int64) -> Depth:
     return sweep(elementary(ranges.first[chosen], ranges.last[chosen], ranges.place), rows[chosen])
 
 
+def ranges_of(table: FileTable, field_id: int) -> Ranges:
+    """Return the ranks of a column's bounds, computed once per table."""
+    known: dict[int, Ranges] = table.derived.setdefault("ranges", {})
+    if field_id not in known:
+        known[field_id] = value_ranges(table.columns[field_id])
+    return known[field_id]
+
+
 def value_ranges(column: ColumnBounds) -> Ranges:
     """Return the ranks of the bounds. A truncated upper bound is reverted to the prefix it was made
     from.

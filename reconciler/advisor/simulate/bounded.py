@@ -27,7 +27,7 @@ def bounded(files: FileTable, layout: Layout) -> Written | None:
     lead = files.columns.get(layout.ordering.lead.field_id)
     if lead is None or not lead.bounded.all() or (lead.nulls < 0).any() or len(files) == 0:
         return None
-    groups = np.unique(layout.groups)
+    groups = np.flatnonzero(np.bincount(layout.groups))
     if len(groups) > MAX_BOUNDED_GROUPS:
         return None
     views = tuple(

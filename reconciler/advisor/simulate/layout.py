@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.queries.read_cost import OPEN_BYTES, ShapeReading, TableView
-from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Int64
+from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.table.row_group_bytes import row_groups_of
 
 
@@ -81,7 +82,7 @@ def simulated_files(
     zeros, unknown = np.zeros(count, dtype=np.int64), np.full(count, UNKNOWN, dtype=np.int64)
     return replace(
         base,
-        path=np.array([f"simulated-{i:06d}" for i in range(count)], dtype=object),
+        path=_paths(count),
         spec_id=np.full(count, base.partitions[partition][0], dtype=base.spec_id.dtype),
         partition=np.full(count, partition, dtype=base.partition.dtype),
         records=records,
@@ -100,3 +101,8 @@ def simulated_files(
         columns=columns,
         column_sizes=column_sizes,
     )
+
+
+@lru_cache(maxsize=64)
+def _paths(count: int) -> Array:
+    return np.array([f"simulated-{i:06d}" for i in range(count)], dtype=object)

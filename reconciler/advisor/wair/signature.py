@@ -23,6 +23,8 @@ MIN_POINTS = 5
 MAX_ANCHOR_COLUMNS = 3
 NOISE = -1
 
+MOST_CODES = np.iinfo(np.int64).max // 1_000
+
 
 def signatures(
     by_shape: Float64, shape_columns: Sequence[Sequence[int]], columns: Sequence[int]
@@ -43,8 +45,11 @@ def cluster(vectors: Float64, eps: float = EPS, min_points: int = MIN_POINTS) ->
     """Return the cluster number per vector, from 0 by first appearance; noise joins the nearest."""
     if not len(vectors):
         return np.zeros(0, dtype=np.int64)
-    grid = np.rint(vectors / GRID) * GRID
-    points, inverse, counts = np.unique(grid, axis=0, return_inverse=True, return_counts=True)
+    steps = np.rint(vectors / GRID)
+    _, first, inverse, counts = np.unique(
+        _codes(steps), return_index=True, return_inverse=True, return_counts=True
+    )
+    points = steps[first] * GRID
     labels = dbscan(points, counts.astype(np.float64), eps, min_points)
     if (labels == NOISE).all():
         return np.zeros(len(vectors), dtype=np.int64)
@@ -59,6 +64,16 @@ def cluster(vectors: Float64, eps: float = EPS, min_points: int = MIN_POINTS) ->
     per_vector = labels[inverse.reshape(-1)]
     _, first, numbered = np.unique(per_vector, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[numbered.reshape(-1)].astype(np.int64)
+
+
+def _codes(steps: Float64) -> Int64:
+    """Return one number per point of the grid, in the order of the points."""
+    codes = np.zeros(len(steps), dtype=np.int64)
+    for column in (steps - steps.min(axis=0)).T.astype(np.int64):
+        codes = codes * (int(column.max()) + 1) + column
+        if codes.max() > MOST_CODES:
+            codes = np.unique(codes, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes
 
 
 def dbscan(points: Float64, weight: Float64, eps: float, min_points: float) -> Int64:
