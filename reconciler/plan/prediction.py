@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 UNKNOWN = -1
@@ -75,12 +76,9 @@ class Prediction:
     def document(self) -> dict[str, Any]:
         """The prediction as plan documents and the ledger hold it: what it has no value for is
         left out."""
-        body = {
-            name: value
-            for name, (place, _) in _PLACES.items()
-            if (value := getattr(self, place)) is not None
-        }
-        return {**body, **self.foreign}
+        pairs = zip(_PLACES, _values(self), strict=True)
+        body = {name: value for name, value in pairs if value is not None}
+        return {**body, **self.foreign} if self.foreign else body
 
     @property
     def rewrites(self) -> bool:
@@ -187,6 +185,9 @@ _PLACES: Mapping[str, tuple[str, type]] = {
     if item.name != "foreign"
 }
 """By name in a document, in its order: the field, and the type of its values."""
+
+_values = attrgetter(*(place for place, _ in _PLACES.values()))
+"""The values of a prediction's fields, in the order of a document."""
 
 _SHRINKING = (
     "files_out", "groups", "bytes_out", "rows", "cpu_millis", "millis", "saving", "cost",
