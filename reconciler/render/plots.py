@@ -16,10 +16,10 @@ import numpy as np
 from reconciler.errors import UserError
 from reconciler.format import iec
 from reconciler.render.report_model import (
-    Candidate,
     CutCurve,
     FileSizes,
     Forecast,
+    JudgedRewrite,
     KeyFiles,
     Payoff,
     QueryBytes,
@@ -295,7 +295,7 @@ def cut_curve(data: CutCurve) -> str:
         return _svg(figure, "the cut curve")
 
 
-def by_saving_per_cost(data: Sequence[Candidate]) -> list[Candidate]:
+def by_saving_per_cost(data: Sequence[JudgedRewrite]) -> list[JudgedRewrite]:
     return sorted(data, key=lambda item: (-item.saving / max(item.cost, 1.0), item.label))
 
 

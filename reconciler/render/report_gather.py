@@ -25,11 +25,11 @@ from reconciler.queries.fragments import MIN_SPAN_MS, ShapeBatch, Workload
 from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of, render
 from reconciler.queries.read_cost import rewrite_cost
 from reconciler.render.report_model import (
-    Candidate,
     CutCurve,
     FileSizes,
     Forecast,
     Investment,
+    JudgedRewrite,
     KeyFiles,
     Payoff,
     QueryBytes,
@@ -400,16 +400,16 @@ def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
     return CutCurve(found.net, len(found.chosen), len(files), _candidates(sources))
 
 
-def _candidates(sources: Sources) -> tuple[Candidate, ...]:
+def _candidates(sources: Sources) -> tuple[JudgedRewrite, ...]:
     chosen = [
-        Candidate(label_of(item), sums.files_in, sums.saving, sums.cost, True)
+        JudgedRewrite(label_of(item), sums.files_in, sums.saving, sums.cost, True)
         for item in sources.plan["actions"]
         if (sums := total(predictions_of([item]))).cost > 0
     ]
     return (*chosen, *_not_done(sources))
 
 
-def _not_done(sources: Sources) -> list[Candidate]:
+def _not_done(sources: Sources) -> list[JudgedRewrite]:
     """Return the rejected candidates; those with one title and reason in several partitions are
     summed up."""
     turned = sources.advice.rejected
@@ -420,7 +420,7 @@ def _not_done(sources: Sources) -> list[Candidate]:
             by_itself = "" if place else str(number)
             alike.setdefault((str(item.what), item.reason, by_itself), []).append((item, place))
     return [
-        Candidate(
+        JudgedRewrite(
             in_partitions(title, {place for _, place in found if place}),
             sum(item.files for item, _ in found),
             sum(item.saving for item, _ in found),

@@ -118,7 +118,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class JudgedRewrite:
     """One candidate of the decision, in bytes of reading over the payback horizon."""
 
     label: str
@@ -139,7 +139,7 @@ class CutCurve:
     net: Float64
     chosen: int
     files: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[JudgedRewrite, ...]
 
 
 @dataclass(frozen=True)

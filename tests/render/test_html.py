@@ -16,11 +16,11 @@ from reconciler.errors import UserError
 from reconciler.render import plots
 from reconciler.render.html import mean_depth, render_html
 from reconciler.render.report_model import (
-    Candidate,
     CutCurve,
     FileSizes,
     Forecast,
     Investment,
+    JudgedRewrite,
     KeyFiles,
     Payoff,
     QueryBytes,
@@ -64,8 +64,8 @@ def everything(**changes: Any) -> ReportData:
             2,
             9,
             (
-                Candidate("recluster by l_shipdate", 2, 5e8, 1e8, True),
-                Candidate("2 more files", 2, 1e8, 4e8, False),
+                JudgedRewrite("recluster by l_shipdate", 2, 5e8, 1e8, True),
+                JudgedRewrite("2 more files", 2, 1e8, 4e8, False),
             ),
         ),
     }
