@@ -25,11 +25,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from bench.results import write_section
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy, from_document
-from reconciler.api.identity import hash_inputs
+from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Target
-from reconciler.loop.step import CONVERGED, Approvals, Step, StepResult, run_until_converged
-from reconciler.plan.plan import policy_hash
+from reconciler.loop.step import CONVERGED, Step, StepResult, run_until_converged
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.spark import session
@@ -177,16 +176,7 @@ def step_of(config: CatalogConfig, drawn: Drawn) -> Step:
         }
     )
     assert isinstance(policy, TableLayoutPolicy)
-    return Step(
-        target=Target(config, ("loop", drawn.name)),
-        policy=policy,
-        policy_digest=policy_hash(hash_inputs(policy)),
-        policy_name="bench",
-        not_acted_on=(),
-        unacted_for_automatic=(),
-        cores=2,
-        clock=lambda: NOW,
-    )
+    return Step(Target(config, ("loop", drawn.name)), policy, "bench", lambda: NOW)
 
 
 def multiset(table: Any) -> Counter[tuple[Any, ...]]:

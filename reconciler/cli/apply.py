@@ -31,9 +31,10 @@ from reconciler.cli.saved_plan import from_plan_file
 
 if TYPE_CHECKING:
     from reconciler.cli.following import Given
+    from reconciler.loop.gating import Approvals
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Proposal
-    from reconciler.loop.step import Approvals, Step, StepResult
+    from reconciler.loop.step import Step, StepResult
     from reconciler.plan.execution import Event, ExecutionResult
     from reconciler.plan.plan import Plan
     from reconciler.render.apply_text import Told
@@ -209,7 +210,8 @@ class _Run:
         A person who is asked sees the plan even with --quiet.
         """
         from reconciler.cli.plan import budgeted
-        from reconciler.loop.step import Approvals, judge_gate
+        from reconciler.loop.gating import Approvals
+        from reconciler.loop.step import judge_gate
         from reconciler.render.plan_text import render_plan
         from reconciler.render.terminal import width
 
@@ -231,7 +233,8 @@ class _Run:
             self.say(other)
 
     def _approvals(self, proposal: Proposal) -> Approvals:
-        from reconciler.loop.step import Approvals, judge_gate, policy_key
+        from reconciler.loop.gating import Approvals, policy_key
+        from reconciler.loop.step import judge_gate
 
         if self.auto_approve:
             return Approvals(everything=True)
@@ -267,7 +270,7 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
 
 def _made_under_another(proposal: Proposal, step: Step) -> str:
     """Return a note if the plan was made under other budgets: its id does not include them."""
-    from reconciler.loop.step import plan_policy_key, policy_key
+    from reconciler.loop.gating import plan_policy_key, policy_key
 
     made = plan_policy_key(proposal.plan)
     if not proposal.pending or made in (None, policy_key(step.policy)):

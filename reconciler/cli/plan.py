@@ -189,7 +189,8 @@ def _plan_one(step: Step, actor: LocalActor, refresh: bool, show_literals: bool)
     from dataclasses import replace
 
     from reconciler.loop.evidence import under_policy
-    from reconciler.loop.step import Approvals, judge_gate
+    from reconciler.loop.gating import Approvals
+    from reconciler.loop.step import judge_gate
 
     proposal = step.propose(actor, refresh=refresh, show_literals=show_literals)
     plan = under_policy(proposal.plan, step.policy, step.policy_name, step.not_acted_on)

@@ -82,7 +82,8 @@ def _look(step: Step, actor: LocalActor) -> dict[str, Any]:
     directory is raised.
     """
     from reconciler.errors import ReconcilerError, StateError
-    from reconciler.loop.step import Approvals, judge_gate, state_of
+    from reconciler.loop.gating import Approvals
+    from reconciler.loop.step import judge_gate, state_of
     from reconciler.table.observation import quoted_name
 
     name = quoted_name((step.target.catalog.name, *step.target.identifier))

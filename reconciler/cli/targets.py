@@ -7,7 +7,6 @@ a name every table that some policy under -f selects is used.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,7 @@ from pathlib import Path
 from reconciler.api.builtin import builtin_policy
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
 from reconciler.api.load import Documents, load
-from reconciler.api.support import not_acted_on, unheld
 from reconciler.api.table_patterns import choose_policy, matches
 from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_table
 from reconciler.catalog.load import connect, list_namespaces, list_tables
@@ -26,7 +23,6 @@ from reconciler.cli.system_namespace import is_state
 from reconciler.errors import UserError
 from reconciler.loop.propose import Target
 from reconciler.loop.step import Step
-from reconciler.plan.plan import policy_hash
 from reconciler.render.terminal import plural
 from reconciler.table.observation import quoted_name
 
@@ -154,14 +150,4 @@ def step_for(target: Target, documents: Documents) -> Step:
 
 def step_under(target: Target, policy: TableLayoutPolicy, name: str) -> Step:
     """Return the step of a table under a given policy. name: as plans print it."""
-    ignored = tuple(not_acted_on(policy))
-    return Step(
-        target=target,
-        policy=policy,
-        policy_digest=policy_hash(hash_inputs(policy)),
-        policy_name=name,
-        not_acted_on=ignored,
-        unacted_for_automatic=tuple(unheld(ignored)),
-        cores=os.cpu_count() or 1,
-        clock=lambda: dt.datetime.now(dt.UTC),
-    )
+    return Step(target, policy, name, lambda: dt.datetime.now(dt.UTC))

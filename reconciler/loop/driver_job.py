@@ -1,9 +1,9 @@
 """Carries out the admitted part of one plan in a driver pod, and reports the result.
 
-The operator has decided; nothing is decided again here. The driver loads exactly that plan by place
-and digest, checks that table, claim and plan have not changed, settles what earlier attempts left,
-executes only the admitted actions, records, and observes again. A failure is reported by cause
-(docs/design/operator.md: failures by cause).
+The operator has decided; nothing is decided or planned again here. The driver loads exactly that
+plan by place and digest, checks that table, claim and plan have not changed, settles what earlier
+attempts left, executes only the admitted actions, records, and observes again. A failure is
+reported by cause (docs/design/operator.md: failures by cause).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from reconciler.errors import (
 )
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.propose import Proposal, Target, head_of
-from reconciler.loop.step import Approvals, Step, StepResult, carry_out
+from reconciler.loop.propose import PlanOnTable, Target, head_of, observed_again, place_plan
+from reconciler.loop.step import CarriedOut, Step, carry_out
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.budget import Budget, BudgetState
 from reconciler.plan.execution import Event, ExecutionResult
@@ -78,15 +78,8 @@ class DriverActor(LocalActor):
     stopping: Callable[[], bool]
     begun: int = field(default_factory=lambda: time.time_ns() // 1000)
 
-    def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
-        same = (self.plan.table_uuid, self.plan.policy_hash) == (table_uuid, policy_hash)
-        return self.plan if same else None
-
     def put_plan(self, plan: Plan) -> None:
         """Do nothing: the operator has published the plan."""
-
-    def approved(self, plan_id: str, policy: str | None = None) -> bool:
-        return plan_id == self.plan.id or super().approved(plan_id, policy)
 
     def record_start(
         self, plan: Plan, action: PlannedAction, files: FileTable, policy: str
@@ -104,7 +97,7 @@ class DriverActor(LocalActor):
     def _mine(self, reservation: Reservation) -> Reservation:
         return replace(reservation, id=f"{self.plan.id}-{self.attempt}-{self.begun:x}")
 
-    def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
+    def measure_rho(self, after: PlanOnTable, result: ExecutionResult) -> None:
         """Measure rho, unless the pod is ending: the grace period is for the commit."""
         if not self.stopping():
             super().measure_rho(after, result)
@@ -123,7 +116,7 @@ class Driven:
     """The result of a run. result is None if nothing of what was admitted remained to be done."""
 
     plan: Plan
-    result: StepResult | None
+    result: CarriedOut[PlanOnTable] | None
     settled: int
 
     @property
@@ -168,7 +161,7 @@ def drive(
     Without admitted actions, it only settles what earlier attempts left open.
     """
     plan = actor.plan
-    step = _step(run, catalog, plan, clock)
+    step = Step(Target(catalog, run.table), run.policy, plan.policy, clock, in_cluster=True)
     observation = actor.observe(step.target)
     _check_table(run, plan, observation, clock())
     settled = actor.resume(step.target, observation, on_event)
@@ -178,32 +171,16 @@ def drive(
         raise InterruptedByUser("stopped before the work began")
     if not run.action_ids or not _remaining(run, plan, observation, clock()):
         return Driven(plan, None, settled)
-    before = step.propose(actor)
-    if before.plan.id != plan.id:
-        raise _stale(plan, "another commit came in between")
+    before = place_plan(plan, step.target, run.policy, actor, clock())
+    if not _remaining(run, plan, before.observation, clock()):  # another commit came in between
+        return Driven(plan, None, settled)
     admitted = [item for item in before.pending if item.id in run.action_ids]
     decision = Gate(len(admitted), "", "admitted by the operator", (_limits(run),))
     result = carry_out(
-        step, before, admitted, decision, actor, Approvals(plan.id), on_event, should_stop,
-        lambda _: decision,
+        step, before, admitted, decision, actor, on_event, should_stop,
+        still=lambda _: decision, look=lambda: observed_again(before, actor, clock()),
     )  # fmt: skip
     return Driven(plan, result, settled)
-
-
-def _step(
-    run: RunDocument, catalog: CatalogConfig, plan: Plan, clock: Callable[[], dt.datetime]
-) -> Step:
-    executors = run.policy.spec.engine.executors
-    return Step(
-        target=Target(catalog, run.table),
-        policy=run.policy,
-        policy_digest=plan.policy_hash,
-        policy_name=plan.policy,
-        not_acted_on=(),
-        unacted_for_automatic=(),
-        cores=executors.instances * executors.cores,
-        clock=clock,
-    )
 
 
 def _check_table(run: RunDocument, plan: Plan, observation: Observation, now: dt.datetime) -> None:
@@ -339,8 +316,7 @@ def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:
         "rewrittenBytes": done.read_bytes if done else 0,
         "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
         "seconds": round(done.seconds, 3) if done else 0.0,
-        "state": result.state.state if result else "Done",
-        "reason": result.state.reason if result else "",
+        "state": "Pending" if result and result.after.pending else "Done",
     }
 
 

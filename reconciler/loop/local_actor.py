@@ -17,7 +17,7 @@ import numpy as np
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.properties import spark_conf
 from reconciler.errors import ReconcilerError
-from reconciler.loop.propose import Proposal, Target
+from reconciler.loop.propose import PlanOnTable, Target
 from reconciler.loop.reader import Reader, rho_key
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
@@ -81,7 +81,7 @@ class LocalActor(Reader):
             on_event,
         )
 
-    def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
+    def measure_rho(self, after: PlanOnTable, result: ExecutionResult) -> None:
         """Read a part of the table with the most frequent projection, a few times in a table's
         life.
 

@@ -7,9 +7,9 @@ all call it, so that a plan means the same everywhere. Its I/O is passed in as `
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from reconciler.loop.evidence import (
     CoverageInfo,
     evidence_document,
 )
-from reconciler.loop.settings import History, done_actions, settings_for
+from reconciler.loop.settings import History, done_actions, row_group_size, settings_for
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.drift import auto_target_bytes
 from reconciler.plan.ledger import trust
@@ -77,6 +77,10 @@ class Ports(Protocol):
         self, target: Target, observation: Observation, files: Int64, columns: Sequence[int]
     ) -> RowSample: ...
 
+    def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
+        """Return those of the data files that have a stored sketch."""
+        ...
+
     def history(self, table_uuid: str) -> History: ...
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...
@@ -84,28 +88,38 @@ class Ports(Protocol):
     def put_plan(self, plan: Plan) -> None: ...
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A plan with everything it was made from.
+@dataclass(frozen=True, kw_only=True)
+class PlanOnTable:
+    """A plan, judged against a table as it was observed.
 
-    frozen: the plan was not made now but is a standing one; newer: the plan that would be made now,
-    if it differs from the frozen one. states: how each action of the plan stands, by its id.
-    pending: the actions that remain. row_groups: of the footers that the advice was based on.
+    states: how each action of the plan stands, by its id. pending: the actions that remain.
+    row_groups: of the footers that the plan's readings are based on.
     """
 
     target: Target
     policy: TableLayoutPolicy
     observation: Observation
     evidence: Evidence
-    settings: Settings
-    history: History
-    advice: Advice
+    row_group_bytes: int
     plan: Plan
-    frozen: bool
-    newer: Plan | None
     states: Mapping[str, ActionState]
     pending: tuple[PlannedAction, ...]
     row_groups: RowGroups | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal(PlanOnTable):
+    """A plan with everything it was made from.
+
+    frozen: the plan was not made now but is a standing one; newer: the plan that would be made now,
+    if it differs from the frozen one.
+    """
+
+    settings: Settings
+    history: History
+    advice: Advice
+    frozen: bool
+    newer: Plan | None
 
     @property
     def stale_workload(self) -> bool:
@@ -135,26 +149,47 @@ def propose(
     )  # fmt: skip
     standing = None if refresh else _standing(ports, seen, policy_digest, now)
     plan = standing or fresh
-    differs = standing is not None and standing.id != fresh.id
-    states = judge(plan, head_of(seen), now).states
-    pending = tuple(a for a in plan.actions if states[a.id].validity is Validity.PENDING)
+    states, pending = judged(plan, seen, now)
     return Proposal(
         target=target,
         policy=policy,
         observation=seen,
         evidence=evidence,
+        row_group_bytes=settings.row_group_bytes,
         settings=settings,
         history=history,
         advice=advice,
         plan=plan,
         frozen=standing is not None,
-        newer=fresh if differs and len(pending) == len(plan.actions) else None,
+        newer=_newer(fresh, plan, pending),
         states=states,
         pending=pending,
         row_groups=row_groups,
     )
 
 
+def with_standing(proposal: Proposal, plan: Plan, now: dt.datetime) -> Proposal:
+    """Return the proposal with another plan that stands in place of the one that was made now."""
+    states, pending = judged(plan, proposal.observation, now)
+    newer = _newer(proposal.plan, plan, pending)
+    return replace(proposal, plan=plan, frozen=True, newer=newer, states=states, pending=pending)
+
+
+def _newer(fresh: Plan, plan: Plan, pending: Sequence[PlannedAction]) -> Plan | None:
+    """Return the plan that would be made now, if it differs from one of which nothing is done."""
+    untouched = len(pending) == len(plan.actions)
+    return fresh if plan.id != fresh.id and untouched else None
+
+
+def judged(
+    plan: Plan, seen: Observation, now: dt.datetime
+) -> tuple[Mapping[str, ActionState], tuple[PlannedAction, ...]]:
+    """Return how each action of the plan stands, and those that remain."""
+    states = judge(plan, head_of(seen), now).states
+    return states, tuple(a for a in plan.actions if states[a.id].validity is Validity.PENDING)
+
+
+Found = TypeVar("Found")
 Advised = tuple[Observation, Evidence, History, Settings, Advice, RowGroups | None]
 
 
@@ -164,16 +199,21 @@ def _advised(target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.da
     A data file that was removed between the look at the table and the read of its footer is looked
     for in the table once more: if another writer replaced it, the newer table is advised on.
     """
+    return on_live_files(target, ports, lambda seen: _advised_on(seen, target, policy, ports, now))
+
+
+def on_live_files(target: Target, ports: Ports, work: Callable[[Observation], Found]) -> Found:
+    """Do work that reads data files of the table as it is now; see `_advised`."""
     seen = ports.observe(target)
     for _ in range(LOOKS - 1):
         try:
-            return _advised_on(seen, target, policy, ports, now)
+            return work(seen)
         except FileMissingError:
             newer = ports.observe(target)
             if newer.metadata_location == seen.metadata_location:
                 raise
             seen = newer
-    return _advised_on(seen, target, policy, ports, now)
+    return work(seen)
 
 
 def _advised_on(
@@ -248,6 +288,54 @@ def advise(
         given = replace(given, sample=sample)
         advice = decide(given)
     return advice, given.row_groups
+
+
+def place_plan(
+    plan: Plan, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
+) -> PlanOnTable:
+    """Return a frozen plan on the table as it is now. Nothing is planned again."""
+
+    def on(seen: Observation) -> PlanOnTable:
+        evidence = ports.evidence(seen)
+        states, pending = judged(plan, seen, now)
+        return PlanOnTable(
+            target=target,
+            policy=policy,
+            observation=seen,
+            evidence=evidence,
+            row_group_bytes=row_group_size(policy, seen),
+            plan=plan,
+            states=states,
+            pending=pending,
+            row_groups=_planned_row_groups(target, seen, evidence.workload, ports),
+        )
+
+    return on_live_files(target, ports, on)
+
+
+def observed_again(placed: PlanOnTable, ports: Ports, now: dt.datetime) -> PlanOnTable:
+    """Return the plan on the table as it is after the execution; no footer is read yet."""
+    seen = ports.observe(placed.target)
+    states, pending = judged(placed.plan, seen, now)
+    return replace(placed, observation=seen, states=states, pending=pending, row_groups=None)
+
+
+def _planned_row_groups(
+    target: Target, seen: Observation, workload: Workload, ports: Ports
+) -> RowGroups | None:
+    """Return the row groups that a plan of the table was based on, as `advise` chose them.
+
+    The sketched files are found by their stored sketches, which the plan left.
+    """
+    if not predicate_columns(workload):
+        return None
+    files, known = seen.files, with_footer(seen.files)
+    if len(files) > FEW_FILES:
+        sketched = set(ports.sketched(seen.uuid, [str(path) for path in files.path]))
+        known = known[[path in sketched for path in files.path[known]]]
+        if not len(known):
+            return None
+    return ports.footers(target, seen, known)
 
 
 def with_footer(files: FileTable) -> Int64:

@@ -78,6 +78,9 @@ class Reader:
             timeout=self.timeout,
         )
 
+    def sketched(self, table_uuid: str, paths: Sequence[str]) -> Collection[str]:
+        return self.store.sketched(table_uuid, paths)
+
     def history(self, table_uuid: str) -> History:
         return History(
             entries=self.store.ledger(table_uuid),

@@ -61,7 +61,7 @@ def settings_for(
         alpha=alpha,
         allowance=allowance,
         target_bytes=target_bytes,
-        row_group_bytes=files.row_group_bytes or _table_row_group(observation),
+        row_group_bytes=row_group_size(policy, observation),
         target_explicit=files.target_bytes is not None,
         row_group_explicit=files.row_group_bytes is not None,
         metadata=observation.metadata,
@@ -173,11 +173,14 @@ def debt(history: History, rho: Rho) -> Debt:
     return Debt(float(spent), float(realised))
 
 
-def _table_row_group(observation: Observation) -> int:
+def row_group_size(policy: TableLayoutPolicy, observation: Observation) -> int:
+    """Return spec.layout.files.rowGroupSize, else the table's property."""
+    explicit = policy.spec.layout.files.row_group_bytes
     try:
-        return max(1, int(observation.properties.get(ROW_GROUP_PROPERTY, DEFAULT_ROW_GROUP)))
+        own = int(observation.properties.get(ROW_GROUP_PROPERTY, DEFAULT_ROW_GROUP))
     except ValueError:
-        return DEFAULT_ROW_GROUP
+        own = DEFAULT_ROW_GROUP
+    return explicit or max(1, own)
 
 
 def _objectives(spec: PolicySpec) -> Objectives:

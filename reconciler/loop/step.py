@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from reconciler.advisor.advice import MISSED
-from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
+from reconciler.api.documents import TableLayoutPolicy
+from reconciler.api.identity import hash_inputs
+from reconciler.api.support import not_acted_on, unheld
 from reconciler.errors import StalePlanError
+from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.propose import (
+    PlanOnTable,
     Ports,
     Proposal,
     Target,
@@ -29,13 +35,11 @@ from reconciler.loop.propose import (
     propose,
     with_footer,
 )
-from reconciler.loop.settings import budgets_of
 from reconciler.loop.waiting import refused, waiting
-from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
-from reconciler.plan.gate import AUTOMATIC_WINDOW, Gate, GateInput, gate
+from reconciler.plan.gate import Gate, gate
 from reconciler.plan.ledger import ReadCheck, Reservation
-from reconciler.plan.plan import Plan, PlannedAction
+from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.plan.prediction import total
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
@@ -54,33 +58,11 @@ MAX_REPEATS = 2
 """Maximum executions of one plan without effect; then the loop stops and reports it."""
 
 
-class Actor(Ports, Protocol):
-    """The I/O of an execution, on top of a proposal's."""
-
-    def approved(self, plan_id: str, policy: str) -> bool:
-        """Return whether a person approved the plan while that policy (policy_key) governed the
-        table."""
-        ...
+class Actor(Ports, GateFacts, Protocol):
+    """The I/O of an execution, on top of a proposal's and of the gate's."""
 
     def owner(self, observation: Observation) -> str:
         """Return who else claims the table, "" if no one does."""
-        ...
-
-    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...] | None:
-        """Return what this policy spent or reserved on all of its tables, and anything on this one.
-
-        None: the ledger cannot be read, and no budget allows anything. besides: the id of a
-        reservation that does not count.
-        """
-        ...
-
-    def automatic_spent(
-        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
-    ) -> int:
-        """Return the bytes rewritten without a person's approval since then.
-
-        approved: plan ids that the documents approve; the state has other approvals.
-        """
         ...
 
     def reserve(self, reservation: Reservation) -> None:
@@ -104,7 +86,7 @@ class Actor(Ports, Protocol):
         """Settle what earlier attempts on the table left open; return their number."""
         ...
 
-    def measure_rho(self, after: Proposal, result: ExecutionResult) -> None:
+    def measure_rho(self, after: PlanOnTable, result: ExecutionResult) -> None:
         """Measure and store the cost of rewriting compared with reading, if it can be measured."""
         ...
 
@@ -139,27 +121,35 @@ class StepResult:
     check: ReadCheck | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Approvals:
-    """What the caller approves: one plan id (--yes), or everything (--auto-approve)."""
-
-    plan_id: str = ""
-    everything: bool = False
-
-
 @dataclass(frozen=True)
 class Step:
-    """The fixed part of every step on one table: target, policy, the fields not acted on, cores,
-    clock."""
+    """The fixed part of every step on one table. policy_name: as plans print it.
+
+    in_cluster: the operator makes the step, and executors in pods carry it out. It acts on more
+    fields of a policy than `layoutctl`.
+    """
 
     target: Target
     policy: TableLayoutPolicy
-    policy_digest: str
     policy_name: str
-    not_acted_on: tuple[str, ...]
-    unacted_for_automatic: tuple[str, ...]
-    cores: int
     clock: Callable[[], dt.datetime]
+    in_cluster: bool = False
+
+    @cached_property
+    def policy_digest(self) -> str:
+        return policy_hash(hash_inputs(self.policy))
+
+    @cached_property
+    def not_acted_on(self) -> tuple[str, ...]:
+        """The fields of the policy that have no effect on this step."""
+        ignored = not_acted_on(self.policy)
+        return tuple(unheld(ignored) if self.in_cluster else ignored)
+
+    @property
+    def cores(self) -> int:
+        executors = self.policy.spec.engine.executors
+        here = os.cpu_count() or 1
+        return max(1, executors.instances * executors.cores) if self.in_cluster else here
 
     def propose(
         self, ports: Ports, *, refresh: bool = False, show_literals: bool = False
@@ -182,47 +172,14 @@ def judge_gate(
     step: Step, proposal: Proposal, actor: Actor, approvals: Approvals, besides: str = ""
 ) -> Gate:
     """Return the gate's decision on a proposal now. besides: a reservation that does not count."""
-    now = step.clock()
-    spec = step.policy.spec
-    automatic = spec.approval.automatic_up_to
-    plan = proposal.plan
-    approved = (
-        plan.id == approvals.plan_id
-        or plan.id in spec.approval.approved_plans
-        or actor.approved(plan.id, policy_key(step.policy))
+    work = PendingWork(
+        plan=proposal.plan,
+        actions=proposal.pending,
+        table_uuid=proposal.observation.uuid,
+        owner=actor.owner(proposal.observation),
+        stale_workload=proposal.stale_workload,
     )
-    return gate(
-        GateInput(
-            plan=plan,
-            remaining=proposal.pending,
-            suspended=spec.suspend,
-            owner=actor.owner(proposal.observation),
-            mode=spec.approval.mode.value,
-            approved=approved,
-            everything_approved=approvals.everything,
-            automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
-            automatic_spent_bytes=actor.automatic_spent(
-                proposal.observation.uuid, now - AUTOMATIC_WINDOW, spec.approval.approved_plans
-            ),
-            stale_workload=proposal.stale_workload,
-            unacted_fields=step.unacted_for_automatic,
-            budgets=budgets_of(spec),
-            spent=actor.spent(policy_key(step.policy), proposal.observation.uuid, besides),
-            now=now,
-        )
-    )
-
-
-def policy_key(policy: TableLayoutPolicy) -> str:
-    """Return the key of a policy's spending: its budgets apply to all of its tables together."""
-    return f"{policy.namespace}/{policy.name}"
-
-
-def plan_policy_key(plan: Plan) -> str | None:
-    """Return the policy that a plan was made under; None if the plan does not name it."""
-    metadata = plan.evidence.get("policyDocument", {}).get("metadata", {})
-    name = metadata.get("name")
-    return f"{metadata.get('namespace', DEFAULT_NAMESPACE)}/{name}" if name else None
+    return gate(gate_input(step.policy, work, actor, approvals, step.clock(), besides))
 
 
 def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
@@ -269,26 +226,47 @@ def run_step(
             return decision
         return judge_gate(step, before, actor, approvals, reservation)
 
-    return carry_out(
-        step, before, admitted, decision, actor, approvals, on_event, should_stop, still
-    )
+    done = carry_out(
+        step, before, admitted, decision, actor, on_event, should_stop,
+        still=still, look=lambda: step.propose(actor),
+    )  # fmt: skip
+    if done.result is None:
+        return StepResult(before, done.gate, None, before, state_of(before, done.gate))
+    later = judge_gate(step, done.after, actor, approvals)
+    state = state_of(done.after, later)
+    return StepResult(before, decision, done.result, done.after, state, done.check)
+
+
+Seen = TypeVar("Seen", bound=PlanOnTable)
+
+
+@dataclass(frozen=True)
+class CarriedOut(Generic[Seen]):
+    """after: the table as it was observed after the execution. result None: the gate closed again,
+    and nothing was run."""
+
+    gate: Gate
+    result: ExecutionResult | None
+    after: Seen
+    check: ReadCheck | None = None
 
 
 def carry_out(
     step: Step,
-    before: Proposal,
+    before: Seen,
     admitted: Sequence[PlannedAction],
     decision: Gate,
     actor: Actor,
-    approvals: Approvals,
     on_event: Callable[[Event], None],
     should_stop: Callable[[], bool],
+    *,
     still: Callable[[str], Gate],
-) -> StepResult:
+    look: Callable[[], Seen],
+) -> CarriedOut[Seen]:
     """Execute exactly what was admitted, record the outcomes, observe again.
 
     `run_step` calls it after its own gate, a driver pod after the operator's. still: the gate once
-    more, when the reservation of that id has been written.
+    more, when the reservation of that id has been written. look: observes the table afterwards.
     """
     actor.put_plan(before.plan)
     for item in admitted:
@@ -298,17 +276,16 @@ def carry_out(
     with _reserved(actor, reservation):
         again = still(reservation.id)
         if again.count < decision.count:
-            return StepResult(before, again, None, before, state_of(before, again))
+            return CarriedOut(again, None, before)
         request = request_for(step, before, admitted, decision)
         result = actor.execute(request, on_event, should_stop)
-    after = step.propose(actor)
+    after = look()
     if result.commits:
         actor.measure_rho(after, result)
     check = _read_check(before, after, result, actor, step.clock())
     if check is not None:
         actor.record_check(before.observation.uuid, check)
-    later = judge_gate(step, after, actor, approvals)
-    return StepResult(before, decision, result, after, state_of(after, later), check)
+    return CarriedOut(decision, result, after, check)
 
 
 @contextlib.contextmanager
@@ -329,7 +306,7 @@ def _reserved(actor: Actor, reservation: Reservation) -> Iterator[None]:
 
 
 def reservation_for(
-    proposal: Proposal, admitted: Sequence[PlannedAction], policy: str
+    proposal: PlanOnTable, admitted: Sequence[PlannedAction], policy: str
 ) -> Reservation:
     """Return what the admitted actions are predicted to read and to compute."""
     predicted = total(item.predicted for item in admitted)
@@ -344,7 +321,7 @@ def reservation_for(
 
 
 def request_for(
-    step: Step, proposal: Proposal, admitted: Sequence[PlannedAction], decision: Gate
+    step: Step, proposal: PlanOnTable, admitted: Sequence[PlannedAction], decision: Gate
 ) -> ExecutionRequest:
     """Return the admitted actions as a request, with what the budgets leave for repeated work."""
     safety = step.policy.spec.safety
@@ -368,13 +345,13 @@ def request_for(
 
 
 def _read_check(
-    before: Proposal, after: Proposal, result: ExecutionResult, ports: Ports, now: dt.datetime
+    before: PlanOnTable, after: PlanOnTable, result: ExecutionResult, ports: Ports, now: dt.datetime
 ) -> ReadCheck | None:
     """Return the same queries measured on the new zone maps; None without queries."""
     predicted = _predicted_read(before)
     if before.evidence.workload.empty or predicted is None or not result.commits:
         return None
-    size, workload = before.settings.row_group_bytes, before.evidence.workload
+    size, workload = before.row_group_bytes, before.evidence.workload
     was = window_read(before.observation.files, workload, before.row_groups, size)
     found = read_afterwards(before, after, ports)
     return ReadCheck(
@@ -388,7 +365,7 @@ def _read_check(
     )
 
 
-def read_afterwards(before: Proposal, after: Proposal, ports: Ports) -> WindowReading:
+def read_afterwards(before: PlanOnTable, after: PlanOnTable, ports: Ports) -> WindowReading:
     """Return what the plan's queries read of the table as it is now.
 
     The basis is that of the prediction: new files by their row groups, the others as the plan knew
@@ -400,10 +377,10 @@ def read_afterwards(before: Proposal, after: Proposal, ports: Ports) -> WindowRe
     wanted = _comparable(before, files) if predicate_columns(workload) else known
     if not np.array_equal(wanted, known) and len(wanted) <= MOST_FOOTERS:
         row_groups = ports.footers(after.target, after.observation, wanted)
-    return window_read(files, workload, row_groups, before.settings.row_group_bytes)
+    return window_read(files, workload, row_groups, before.row_group_bytes)
 
 
-def _comparable(before: Proposal, files: FileTable) -> Int64:
+def _comparable(before: PlanOnTable, files: FileTable) -> Int64:
     """Return the rows of the files that are new since the plan, and of those with a footer known to
     it."""
     bounded = set(np.delete(before.observation.files.path, _known(before)))
@@ -411,13 +388,13 @@ def _comparable(before: Proposal, files: FileTable) -> Int64:
     return readable[[path not in bounded for path in files.path[readable]]]
 
 
-def _known(proposal: Proposal) -> Int64:
+def _known(proposal: PlanOnTable) -> Int64:
     """Return the rows of the files with a footer known to the proposal."""
     found = proposal.row_groups
     return np.empty(0, dtype=np.int64) if found is None else np.flatnonzero(found.has_footer)
 
 
-def _predicted_read(proposal: Proposal) -> int | None:
+def _predicted_read(proposal: PlanOnTable) -> int | None:
     for line in proposal.plan.evidence.get("totals", ()):
         if line["name"].startswith("read /"):
             return int(line["after"])

@@ -247,9 +247,6 @@ class LiveCatalogs:
             claims_as=owner,
             exclude_columns=document.spec.workload.exclude_columns,
             plans=store.plans,
-            approved_by=lambda plan_id: False,
-            standing=store.standing_plan,
-            spent_by=store.spent,
         )
         lane = self.lane(document.namespace, document.name)
         return LiveHandle(

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.api.conditions import ConditionType, Reason, stalled_by
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.api.support import not_acted_on, unheld
 from reconciler.errors import ReconcilerError, UnavailableError, UserError
 from reconciler.kube.errors import ApiError, Conflict, NotFound
 from reconciler.kube.kinds import JOB, POD, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.loop.gating import Approvals, PendingWork, approved_ids, gate_input
 from reconciler.loop.settings import budgets_of
 from reconciler.operator import due, failures
 from reconciler.operator.decide import (
@@ -81,7 +81,7 @@ from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.operator.watch import GATHER_SECONDS
 from reconciler.operator.work import Key, Result, Work
 from reconciler.plan.budget import Budget, Spent
-from reconciler.plan.gate import AUTOMATIC_WINDOW, Gate, GateInput, charge_of, gate
+from reconciler.plan.gate import Gate, charge_of, gate
 from reconciler.plan.ledger import Reservation
 from reconciler.plan.plan import policy_hash
 
@@ -138,6 +138,26 @@ class Subject:
     @property
     def policy_key(self) -> str:
         return f"{self.key.namespace}/{policy_of(self.body)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the gate needs of a catalog's state, and what other jobs reserve. Implements
+    `gating.GateFacts`."""
+
+    handle: CatalogHandle
+    reserved: tuple[Spent, ...]
+
+    def approved(self, plan_id: str, policy: str) -> bool:
+        return self.handle.approved(plan_id, policy)
+
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
+        return (*self.reserved, *self.handle.spent(policy, table_uuid))
+
+    def automatic_spent(
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+    ) -> int:
+        return self.handle.automatic_spent(table_uuid, since, approved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,13 +372,14 @@ class Layouts:
         policy, handle, glance = subject.policy, subject.handle, subject.glance
         assert isinstance(policy, TableLayoutPolicy) and glance is not None
         assert not isinstance(handle, CatalogProblem)
+        approved = approved_ids(policy, self.approvals(subject).plan_id)
         fingerprint = scope(
             glance.uuid,
             glance.metadata_location,
             policy_hash(hash_inputs(policy)),
             handle.version,
             handle.evidence_version(glance.uuid, policy.spec.interval_seconds),
-            *sorted(self.approved_ids(subject)),
+            *sorted(approved),
         )
         known = self.looks.get(subject.key)
         if known is not None and _stands(known, fingerprint, subject.now):
@@ -367,21 +388,12 @@ class Layouts:
         if resting is not None and _stands(resting, fingerprint, subject.now):
             return None
         self._forget(subject.key)
-        look = handle.look(
-            subject.table, policy, fingerprint, self.approved_ids(subject), subject.now
-        )
+        look = handle.look(subject.table, policy, fingerprint, approved, subject.now)
         self.looks[subject.key] = look
         return look
 
-    def approved_ids(self, subject: Subject) -> list[str]:
-        """Return the plan ids that people approved, for this table or for any table of the
-        policy."""
-        own = subject.body["spec"].get("approvedPlan")
-        policy = subject.policy
-        listed: Sequence[str] = (
-            policy.spec.approval.approved_plans if isinstance(policy, TableLayoutPolicy) else ()
-        )
-        return [*([own] if own else []), *listed]
+    def approvals(self, subject: Subject) -> Approvals:
+        return Approvals(subject.body["spec"].get("approvedPlan") or "")
 
     def gated(self, subject: Subject) -> tuple[Gate | None, ProposalState]:
         """Return the gate's answer to the look's plan, under all known reservations."""
@@ -394,37 +406,19 @@ class Layouts:
             return None, _state_of(look, None, None)
         policy, handle = subject.policy, subject.handle
         assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
-        others = self.reserved(subject)
-        spent = (*others, *handle.spent(subject.policy_key, look.uuid))
-        approval = policy.spec.approval
-        automatic = approval.automatic_up_to
-        approved = self.approved_ids(subject)
-        unasked = 0
-        if automatic is not None:
-            since = subject.now - AUTOMATIC_WINDOW
-            unasked = handle.automatic_spent(look.uuid, since, approved)
-        answer = gate(
-            GateInput(
-                plan=look.plan,
-                remaining=look.pending,
-                suspended=policy.spec.suspend,
-                owner="",
-                mode=approval.mode.value,
-                approved=look.plan.id in approved
-                or handle.approved(look.plan.id, subject.policy_key),
-                everything_approved=False,
-                automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
-                automatic_spent_bytes=unasked,
-                stale_workload=look.stale_workload,
-                unacted_fields=tuple(unheld(not_acted_on(policy))),
-                budgets=subject.budgets,
-                spent=spent,
-                now=subject.now,
-            )
+        work = PendingWork(
+            plan=look.plan,
+            actions=look.pending,
+            table_uuid=look.uuid,
+            owner=self._foreign_owner(subject),
+            stale_workload=look.stale_workload,
         )
+        facts = Recorded(handle, self.reserved(subject))
+        given = gate_input(policy, work, facts, self.approvals(subject), subject.now)
+        answer = gate(given)
         first = charge_of(look.pending[0])
         return answer, _state_of(
-            look, answer, due.reopens(subject.budgets, spent, first, subject.now)
+            look, answer, due.reopens(given.budgets, given.spent or (), first, subject.now)
         )
 
     def reserved(self, subject: Subject) -> tuple[Spent, ...]:

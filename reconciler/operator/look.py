@@ -14,17 +14,15 @@ from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.api.identity import hash_inputs
-from reconciler.api.support import not_acted_on, unheld
 from reconciler.format import utc
 from reconciler.loop.operator_actor import ClusterActor
-from reconciler.loop.propose import Proposal, Target, head_of
+from reconciler.loop.propose import Proposal, Target, head_of, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
 from reconciler.operator.decide import NOTHING_TO_DO, Rests
 from reconciler.operator.ports import EXPIRED, Look
 from reconciler.operator.status import plan_status, plan_summary, short_bytes
-from reconciler.plan.plan import Plan, PlannedAction, policy_hash
+from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.plan.standing import Fallen, Judgement, judge
 
@@ -41,35 +39,20 @@ def look_at(
     now: dt.datetime,
 ) -> Look:
     """Return the look; store a plan that has work. Raises what proposing raises."""
-    step = _step(target, policy, now)
+    step = Step(target, policy, policy.name, lambda: now, in_cluster=True)
     proposal = step.propose(actor)
     changed = None
     if proposal.pending and approved and proposal.plan.id not in approved:
         found, changed = _approved_plan(actor, proposal, approved, now)
         if found is not None:
             actor.put_plan(found)
-            proposal = step.propose(actor)
+            proposal = with_standing(proposal, found, now)
     uri = ""
     if proposal.pending:
         if not proposal.frozen:
             actor.put_plan(proposal.plan)
         uri = actor.plans.uri_of(proposal.plan)
     return _kept(proposal, fingerprint, uri, changed, now)
-
-
-def _step(target: Target, policy: TableLayoutPolicy, now: dt.datetime) -> Step:
-    engine = policy.spec.engine
-    ignored = tuple(unheld(not_acted_on(policy)))
-    return Step(
-        target=target,
-        policy=policy,
-        policy_digest=policy_hash(hash_inputs(policy)),
-        policy_name=policy.name,
-        not_acted_on=ignored,
-        unacted_for_automatic=ignored,
-        cores=max(1, engine.executors.instances * engine.executors.cores),
-        clock=lambda: now,
-    )
 
 
 def _approved_plan(

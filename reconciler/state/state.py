@@ -214,11 +214,7 @@ class Store(ABC):
 
     def sketches(self, table_uuid: str, paths: Sequence[str]) -> dict[str, list[bytes]]:
         """Return the encoded sketches of the data files that have some, oldest first."""
-        where = matching(
-            {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
-            {"stored_ms": self._oldest_ms()},
-        )
-        found = self._tables.scan("sketches", SKETCHES, where, ("path", "stored_ms", "body"))
+        found = self._sketches(table_uuid, ("path", "stored_ms", "body"))
         if found is None:
             return {}
         wanted = set(paths)
@@ -227,6 +223,19 @@ class Store(ABC):
             if row["path"] in wanted:
                 out.setdefault(row["path"], []).append(row["body"])
         return out
+
+    def sketched(self, table_uuid: str, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of the data files that have a sketch, without reading any."""
+        found = self._sketches(table_uuid, ("path",))
+        stored = set() if found is None else set(found["path"].to_pylist())
+        return frozenset(stored & set(paths))
+
+    def _sketches(self, table_uuid: str, columns: tuple[str, ...]) -> pa.Table | None:
+        where = matching(
+            {"shard": shard_of(table_uuid), "table_uuid": table_uuid},
+            {"stored_ms": self._oldest_ms()},
+        )
+        return self._tables.scan("sketches", SKETCHES, where, columns)
 
     # Ledger
 

@@ -14,16 +14,17 @@ import pyarrow as pa
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy, from_document
-from reconciler.api.identity import hash_inputs
 from reconciler.api.run_document import RunDocument
 from reconciler.catalog.claim import claim
 from reconciler.loop.driver_job import DriverActor
+from reconciler.loop.gating import policy_key
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Target
-from reconciler.loop.step import Step, policy_key
-from reconciler.plan.plan import Plan, policy_hash
+from reconciler.loop.step import Step
+from reconciler.plan.plan import Plan
 from reconciler.state.plan_store import PlanStore
 from reconciler.state.shared_state import SharedStore
+from tests.loop.test_step import queries_on
 
 OWNER = "analytics/warehouse@test"
 STATE = ("driver_state",)
@@ -72,15 +73,22 @@ class Prepared:
 
 
 def prepared(
-    config: CatalogConfig, catalog: Any, plans: Path | str, files: int = 6, partitions: int = 1
+    config: CatalogConfig,
+    catalog: Any,
+    plans: Path | str,
+    files: int = 6,
+    partitions: int = 1,
+    workload: bool = False,
 ) -> Prepared:
-    """Makes the table, claims it, plans it and publishes the plan. plans: their URI, or a path."""
+    """Makes the table, claims it, plans it and publishes the plan. plans: their URI, or a path.
+
+    workload: with queries on "day"; the plan then follows them."""
     base = plans if isinstance(plans, str) else f"file://{plans}"
     catalog.create_namespace_if_not_exists("driven")
     name = f"t{next(_NUMBERS)}"
     table = None
     for number in range(files):
-        batch = rows_of(number, 1_500, partitions)
+        batch = rows_of(number, 6_000 if workload else 1_500, partitions)
         if table is None:
             table = _create(catalog, name, batch.schema, partitions)
         table.append(batch)
@@ -99,11 +107,14 @@ def prepared(
         {
             "catalogRef": {"name": "test"},
             "tables": {"include": ["driven.*"]},
-            "layout": {"clustering": {"mode": "Declared", "keys": ["day"]}},
+            "layout": {} if workload else {"clustering": {"mode": "Declared", "keys": ["day"]}},
         },
     )
     assert isinstance(icat, IcebergCatalog) and isinstance(policy, TableLayoutPolicy)
     store = SharedStore(config, STATE, plans_uri=base)
+    if workload:
+        now = dt.datetime.now(dt.UTC)
+        store.append_fragments(queries_on(table, "day", 300, 10, 400, now=now))
     plan, uri = _published(config, ("driven", name), policy, store)
     run = RunDocument(
         catalog=icat,
@@ -125,16 +136,7 @@ def prepared(
 def _published(
     config: CatalogConfig, table: tuple[str, ...], policy: TableLayoutPolicy, store: SharedStore
 ) -> tuple[Plan, str]:
-    step = Step(
-        target=Target(config, table),
-        policy=policy,
-        policy_digest=policy_hash(hash_inputs(policy)),
-        policy_name="test",
-        not_acted_on=(),
-        unacted_for_automatic=(),
-        cores=2,
-        clock=lambda: dt.datetime.now(dt.UTC),
-    )
+    step = Step(Target(config, table), policy, "test", lambda: dt.datetime.now(dt.UTC))
     plan = step.propose(LocalActor(store, Path(tempfile.mkdtemp()))).plan
     plan = replace(plan, catalog=config.name)
     return plan, PlanStore(config, store.plans._base).put(plan)

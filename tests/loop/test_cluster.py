@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,14 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect
 from reconciler.errors import UnavailableError
+from reconciler.loop import propose as propose_module
+from reconciler.loop.gating import Approvals, PendingWork, gate_input, policy_key
 from reconciler.loop.operator_actor import ClusterActor
-from reconciler.loop.propose import Target
-from reconciler.loop.step import Approvals, judge_gate
-from reconciler.plan.plan import Plan
+from reconciler.loop.propose import Proposal, Target
+from reconciler.loop.step import Step
+from reconciler.operator.look import look_at
+from reconciler.plan.budget import Spent
+from reconciler.plan.gate import Gate, gate
 from reconciler.state.shared_state import SharedStore
 from tests.loop.test_step import DECLARED, step_of
 from tests.state.test_shared_state import new_catalog
@@ -44,28 +50,35 @@ def table(config: CatalogConfig) -> Any:
 
 
 class World:
-    """What the operator's objects say."""
+    """The operator's actor, and what its objects and its state record for the gate."""
 
     def __init__(self, config: CatalogConfig, cache: Path):
-        self.approved: set[str] = set()
-        self.standing: Plan | None = None
+        self.store = SharedStore(config)
         self.readable = True
-        store = SharedStore(config)
         self.actor = ClusterActor(
-            store=store,
+            store=self.store,
             cache=cache,
             timeout=10.0,
             claims_as=OURS,
-            plans=store.plans,
-            approved_by=lambda plan_id: plan_id in self.approved,
-            standing=lambda table_uuid, policy_hash: self.standing,
-            spent_by=self.spent,
+            plans=self.store.plans,
         )
 
-    def spent(self, policy: str, table_uuid: str) -> Any:
-        if not self.readable:
-            raise UnavailableError("the ledger cannot be read")
-        return self.actor.store.spent(policy, table_uuid)
+    def approved(self, plan_id: str, policy: str) -> bool:
+        return self.store.approved(plan_id, policy)
+
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...] | None:
+        return self.store.spent(policy, table_uuid) if self.readable else None
+
+    def automatic_spent(
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+    ) -> int:
+        return self.actor.automatic_spent(table_uuid, since, approved)
+
+    def ask(self, step: Step, proposal: Proposal, own: str = "") -> Gate:
+        """The gate's answer, as the operator asks it. own: the TableLayout's approvedPlan."""
+        seen = proposal.observation
+        work = PendingWork(proposal.plan, proposal.pending, seen.uuid, "", proposal.stale_workload)
+        return gate(gate_input(step.policy, work, self, Approvals(own), step.clock()))
 
 
 @pytest.fixture
@@ -79,15 +92,34 @@ def test_a_plan_is_proposed_published_and_passes_the_gate_once_approved(
     step = step_of(config, "events", **DECLARED)
     proposal = step.propose(world.actor)
     assert proposal.pending
-    assert judge_gate(step, proposal, world.actor, Approvals()).reason == "AwaitingApproval"
+    assert world.ask(step, proposal).reason == "AwaitingApproval"
     world.actor.put_plan(proposal.plan)
     found = world.actor.published(proposal.observation.uuid, proposal.plan.id)
     assert found == proposal.plan
-    world.standing = found
     table.append(pa.table({"id": [1], "day": [1]}))
     assert step.propose(world.actor).frozen
-    world.approved.add(proposal.plan.id)
-    assert judge_gate(step, proposal, world.actor, Approvals()).open
+    assert world.ask(step, proposal, own=proposal.plan.id).open
+    world.store.approve(proposal.plan.id, policy_key(step.policy))
+    assert world.ask(step, proposal).open
+
+
+def test_a_look_plans_once_although_an_older_approved_plan_stands(
+    world: World, config: CatalogConfig, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = step_of(config, "events", **DECLARED)
+    approved = step.propose(world.actor).plan
+    world.actor.put_plan(approved)
+    table.append(pa.table({"id": [1], "day": [1]}))
+    monkeypatch.setattr(world.store, "standing_plan", lambda *_: None)
+    decisions: list[Any] = []
+    decided = propose_module.decide
+    monkeypatch.setattr(
+        propose_module, "decide", lambda given: decisions.append(given) or decided(given)
+    )
+    look = look_at(world.actor, step.target, step.policy, "f", [approved.id], step.clock())
+    assert look.plan.id == approved.id
+    assert look.pending and look.changed_from is None
+    assert len(decisions) == 1
 
 
 def test_an_unreadable_ledger_admits_nothing(
@@ -96,10 +128,9 @@ def test_an_unreadable_ledger_admits_nothing(
     budgets = [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Ti"}]
     step = step_of(config, "events", budgets=budgets, **DECLARED)
     proposal = step.propose(world.actor)
-    world.approved.add(proposal.plan.id)
-    assert judge_gate(step, proposal, world.actor, Approvals()).open
+    assert world.ask(step, proposal, own=proposal.plan.id).open
     world.readable = False
-    closed = judge_gate(step, proposal, world.actor, Approvals())
+    closed = world.ask(step, proposal, own=proposal.plan.id)
     assert (closed.open, closed.reason) == (False, "OverBudget")
 
 

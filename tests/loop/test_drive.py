@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reconciler import errors
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim, release
 from reconciler.kube.termination_message import Cause
+from reconciler.loop import propose as propose_module
 from reconciler.loop.driver_job import (
     Driven,
     claim_check,
@@ -23,6 +25,9 @@ from reconciler.loop.driver_job import (
     shortfall,
     summary,
 )
+from reconciler.loop.measure import window_read
+from reconciler.loop.propose import Target
+from reconciler.loop.step import Step
 from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import Reservation
 from reconciler.spark import processes
@@ -31,6 +36,10 @@ from reconciler.table.observation import PLAN_ID
 from tests.loop.runs import OWNER, Prepared, prepared
 
 pytestmark = pytest.mark.spark
+
+
+def actor_clock() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 @pytest.fixture
@@ -68,7 +77,43 @@ def test_a_run_does_the_plan_records_it_and_leaves_nothing_open(made: Prepared, 
     assert done == list(made.run.action_ids)
     told = summary(made.run, driven)
     assert told["commits"] == driven.execution.commits
-    assert told["state"] == "Converged"
+    assert told["state"] == "Done"
+
+
+def test_a_run_plans_nothing(made: Prepared, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored plan is carried out; what is left is planned by the operator's next look."""
+    planned: list[Any] = []
+    monkeypatch.setattr(propose_module, "decide", planned.append)
+    assert shortfall(go(made, spark)) is None
+    assert planned == []
+
+
+@pytest.mark.parametrize("few", [4, 128])
+def test_what_a_plan_achieved_is_measured_on_the_files_that_it_was_based_on(
+    catalog_config: CatalogConfig,
+    iceberg_catalog: Any,
+    tmp_path: Path,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    few: int,
+) -> None:
+    """As measured by a step that proposed the plan itself: a run only has the stored plan."""
+    monkeypatch.setattr(propose_module, "FEW_FILES", few)
+    made = prepared(catalog_config, iceberg_catalog, tmp_path / "plans", 10, workload=True)
+    actor = made.actor(spark)
+    step = Step(Target(made.config, made.run.table), made.run.policy, "test", actor_clock)
+    proposal = step.propose(actor)
+    assert proposal.plan.id == made.plan.id and proposal.row_groups is not None
+    driven = go(made, spark)
+    assert driven.result is not None and driven.result.check is not None
+    check, size = driven.result.check, proposal.row_group_bytes
+    queries = proposal.evidence.workload
+    was = window_read(proposal.observation.files, queries, proposal.row_groups, size)
+    assert check.before == round(was.bytes)
+    files = driven.result.after.observation.files
+    exact = actor.footers(step.target, driven.result.after.observation, np.arange(len(files)))
+    assert check.actual == round(window_read(files, queries, exact, size).bytes)
+    assert made.store.read_checks(made.plan.table_uuid) == (check,)
 
 
 def test_a_run_that_was_done_already_is_a_success_without_work(made: Prepared, spark: Any) -> None:

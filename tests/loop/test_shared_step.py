@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.loop.gating import policy_key
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.step import CONVERGED, policy_key, run_until_converged
+from reconciler.loop.step import CONVERGED, run_until_converged
 from reconciler.state.shared_state import SharedStore
 from tests.loop.test_step import (
     DECLARED,

@@ -21,26 +21,22 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy, from_document
-from reconciler.api.identity import hash_inputs
 from reconciler.errors import BlockedError
 from reconciler.loop import propose as propose_module
+from reconciler.loop.gating import Approvals, plan_policy_key, policy_key
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.measure import window_read
 from reconciler.loop.propose import Target
 from reconciler.loop.step import (
     BLOCKED,
     CONVERGED,
-    Approvals,
     Step,
     judge_gate,
-    plan_policy_key,
-    policy_key,
     run_step,
     run_until_converged,
 )
 from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.ledger import Reservation
-from reconciler.plan.plan import policy_hash
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, Ref
 from reconciler.queries.read_cost import OPEN_BYTES
@@ -70,16 +66,7 @@ def policy(name: str, **spec: Any) -> TableLayoutPolicy:
 
 def step_of(config: CatalogConfig, name: str, now: dt.datetime = NOW, **spec: Any) -> Step:
     made = policy(name, **spec)
-    return Step(
-        target=Target(config, ("loop", name)),
-        policy=made,
-        policy_digest=policy_hash(hash_inputs(made)),
-        policy_name="test",
-        not_acted_on=(),
-        unacted_for_automatic=(),
-        cores=2,
-        clock=lambda: now,
-    )
+    return Step(Target(config, ("loop", name)), made, "test", lambda: now)
 
 
 DECLARED = {"layout": {"clustering": {"mode": "Declared", "keys": ["day"]}}}
@@ -135,13 +122,19 @@ def multiset(table: Any) -> Counter[tuple[Any, ...]]:
 
 
 def queries_on(
-    table: Any, column: str, count: int, width: int, highest: int, days: int = 7
+    table: Any,
+    column: str,
+    count: int,
+    width: int,
+    highest: int,
+    days: int = 7,
+    now: dt.datetime = NOW,
 ) -> list[Fragment]:
-    """BETWEEN queries over one column, evenly over `days` up to NOW, reading column and v."""
+    """BETWEEN queries over one column, evenly over `days` up to now, reading column and v."""
     random = np.random.default_rng(3)
     fields = {f.name: f.field_id for f in table.schema().fields}
     ref = Ref(fields[column])
-    until = int(NOW.timestamp() * 1000)
+    until = int(now.timestamp() * 1000)
     made = []
     for number in range(count):
         low = int(random.integers(0, highest - width))

@@ -50,6 +50,22 @@ def test_a_table_is_planned_run_and_converges() -> None:
     assert len(world.jobs()) == 1
 
 
+def test_a_job_costs_one_planning_and_its_end_the_next() -> None:
+    """Neither the launch nor the run plans again; `test_a_run_plans_nothing` has the driver."""
+    world = World()
+    name = world.table("orders", GIB, 2 * GIB)
+    operator = world.operator()
+    world.turn(operator, 2)
+    (job,) = world.jobs()
+    world.start(job)
+    world.turn(operator, 2)
+    assert world.catalog.looks == 1
+    world.end(job)
+    world.turn(operator, 3)
+    assert world.converged(name) == "NothingToDo"
+    assert world.catalog.looks == 2
+
+
 def test_a_converged_table_costs_one_look_at_the_catalog_and_no_call_of_the_api() -> None:
     world = World()
     name = world.table("orders")

@@ -1,0 +1,120 @@
+"""Asks the gate about the pending part of a plan: one way for `layoutctl`, operator and driver.
+
+Whoever asks brings the policy, the pending work and what the state has recorded. The facts that the
+gate decides on are gathered here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
+from reconciler.api.support import not_acted_on, unheld
+from reconciler.loop.settings import budgets_of
+from reconciler.plan.budget import Spent
+from reconciler.plan.gate import AUTOMATIC_WINDOW, GateInput
+from reconciler.plan.plan import Plan, PlannedAction
+
+
+class GateFacts(Protocol):
+    """What is recorded about approvals and spending."""
+
+    def approved(self, plan_id: str, policy: str) -> bool:
+        """Return whether a person approved the plan while that policy (policy_key) governed the
+        table."""
+        ...
+
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...] | None:
+        """Return what this policy spent or reserved on all of its tables, and anything on this one.
+
+        None: the ledger cannot be read, and no budget allows anything. besides: the id of a
+        reservation that does not count.
+        """
+        ...
+
+    def automatic_spent(
+        self, table_uuid: str, since: dt.datetime, approved: Collection[str]
+    ) -> int:
+        """Return the bytes rewritten without a person's approval since then.
+
+        approved: plan ids that the documents or the caller approve; the state has other approvals.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """What the caller approves: one plan id (--yes, spec.approvedPlan), or everything
+    (--auto-approve)."""
+
+    plan_id: str = ""
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWork:
+    """The pending part of a plan on one table. owner: who else claims the table, "" if no one does.
+
+    stale_workload: the plan is based on queries that are too old to act on without a person.
+    """
+
+    plan: Plan
+    actions: tuple[PlannedAction, ...]
+    table_uuid: str
+    owner: str
+    stale_workload: bool
+
+
+def gate_input(
+    policy: TableLayoutPolicy,
+    work: PendingWork,
+    facts: GateFacts,
+    approvals: Approvals,
+    now: dt.datetime,
+    besides: str = "",
+) -> GateInput:
+    """Return all that the gate decides on. besides: a reservation that does not count."""
+    approval = policy.spec.approval
+    automatic = approval.automatic_up_to
+    listed = approved_ids(policy, approvals.plan_id)
+    key, plan_id = policy_key(policy), work.plan.id
+    unasked = 0
+    if automatic is not None:
+        unasked = facts.automatic_spent(work.table_uuid, now - AUTOMATIC_WINDOW, listed)
+    return GateInput(
+        plan=work.plan,
+        remaining=work.actions,
+        suspended=policy.spec.suspend,
+        owner=work.owner,
+        mode=approval.mode.value,
+        approved=plan_id in listed or facts.approved(plan_id, key),
+        everything_approved=approvals.everything,
+        automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
+        automatic_spent_bytes=unasked,
+        stale_workload=work.stale_workload,
+        unacted_fields=tuple(unheld(not_acted_on(policy))),
+        budgets=budgets_of(policy.spec),
+        spent=facts.spent(key, work.table_uuid, besides),
+        now=now,
+    )
+
+
+def approved_ids(policy: TableLayoutPolicy, own: str = "") -> tuple[str, ...]:
+    """Return the plan ids that documents approve: `own` for this table, if any, then the policy's
+    for any of its tables."""
+    return (*((own,) if own else ()), *policy.spec.approval.approved_plans)
+
+
+def policy_key(policy: TableLayoutPolicy) -> str:
+    """Return the key of a policy's spending: its budgets apply to all of its tables together."""
+    return f"{policy.namespace}/{policy.name}"
+
+
+def plan_policy_key(plan: Plan) -> str | None:
+    """Return the policy that a plan was made under; None if the plan does not name it."""
+    metadata = plan.evidence.get("policyDocument", {}).get("metadata", {})
+    name = metadata.get("name")
+    return f"{metadata.get('namespace', DEFAULT_NAMESPACE)}/{name}" if name else None
