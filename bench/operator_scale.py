@@ -27,7 +27,7 @@ from bench.results import write_section
 from reconciler.kube.api import CATALOG, NAMESPACE, POLICY, TABLE_LAYOUT, Api
 from reconciler.operator.process import run
 from reconciler.operator.reconcilers import build
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import free_port
@@ -253,7 +253,7 @@ def _populate(api: Api, objects: int) -> None:
 
 def _operator(kubeconfig: str, objects: int, health: int, metrics: int) -> None:
     """The process that is measured."""
-    settings = Settings(
+    settings = OperatorSettings(
         namespaces=(NAME,),
         namespace=NAME,
         kubeconfig=kubeconfig,

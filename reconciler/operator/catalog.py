@@ -19,12 +19,13 @@ from reconciler.errors import ReconcilerError, UnavailableError, UserError
 from reconciler.kube.errors import Conflict, NotFound
 from reconciler.kube.kinds import CATALOG
 from reconciler.operator import due
+from reconciler.operator.catalog_status import CatalogView, catalog_status
 from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.importing import Imports
+from reconciler.operator.layout_status import changed
 from reconciler.operator.plans import PlanRetention, plans_in_use
 from reconciler.operator.ports import CatalogProblem, Identifier
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.status import CatalogView, catalog_status, changed
 from reconciler.operator.watch import spread
 from reconciler.operator.work import Key, Result, Work
 

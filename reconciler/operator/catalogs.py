@@ -41,7 +41,7 @@ from reconciler.operator.ports import (
     Identifier,
     Look,
 )
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LedgerEntry, Reservation
@@ -175,7 +175,7 @@ class LiveCatalogs:
 
     api: Any
     index: Index
-    settings: Settings
+    settings: OperatorSettings
     documents: StoredDocuments
     reach: Reach = STRICT
     deadline: float = 300.0

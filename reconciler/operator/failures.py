@@ -14,8 +14,9 @@ from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.kube.termination_message import Cause, LastWords, read_last_words
-from reconciler.operator.decide import LONGEST_BACK_OFF, Trouble
-from reconciler.operator.status import cut, parse_time, utc
+from reconciler.operator.layout_facts import Trouble
+from reconciler.operator.next_step import LONGEST_BACK_OFF
+from reconciler.operator.status_text import cut, parse_time, utc
 
 NOT_STARTED = "NotStarted"
 CANNOT_START = "CannotStart"

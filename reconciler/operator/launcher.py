@@ -36,12 +36,14 @@ from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name
 from reconciler.kube.pods import DIGEST_ANNOTATION
 from reconciler.operator import due, failures
-from reconciler.operator.decide import Candidate, CreateAgain, Launch, Phase, Record, Stall, Wait
 from reconciler.operator.index import policy_of
 from reconciler.operator.layout import Layouts, Subject, catalog_version, held, unsettled
+from reconciler.operator.layout_facts import Phase, Record
+from reconciler.operator.layout_status import job_status, record_of
+from reconciler.operator.layout_steps import CreateAgain, Launch, Stall, Startable, Wait
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.seen import owner_uid
-from reconciler.operator.status import job_status, record_of, utc
+from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Result
 from reconciler.plan.budget import Budget, Charge, Spent, admit
 from reconciler.plan.ledger import Reservation
@@ -68,7 +70,7 @@ CAP_SECONDS = 86_400
 class Waiting:
     """An offer. refused: by a budget or the cap, while the jobs `among` were live."""
 
-    candidate: Candidate
+    candidate: Startable
     since: dt.datetime
     policy: str
     limit: int
@@ -86,7 +88,7 @@ class Launcher:
     admission: threading.Lock = field(default_factory=threading.Lock)
     last_known: dict[str, tuple[Spent, ...]] = field(default_factory=dict)
 
-    def offer(self, key: Key, candidate: Candidate | None) -> Wait | None:
+    def offer(self, key: Key, candidate: Startable | None) -> Wait | None:
         """Offer what a table could start; None withdraws an offer.
 
         Returns why it cannot start now, as far as that is known without a call.
@@ -231,7 +233,7 @@ class Launcher:
 
     # Admission
 
-    def _refused(self, subject: Subject, candidate: Candidate) -> Wait | None:
+    def _refused(self, subject: Subject, candidate: Startable) -> Wait | None:
         """Check by the index: cheap, and enough for a reason; `_over` decides after the write."""
         others = [
             body
@@ -335,7 +337,7 @@ class Launcher:
 
     # Write-ahead and creation
 
-    def _write_ahead(self, subject: Subject, candidate: Candidate) -> Record:
+    def _write_ahead(self, subject: Subject, candidate: Startable) -> Record:
         """Reserve under the version that was read: if two operators write, one gets a conflict."""
         self.layouts.hold(subject)
         record = Record(

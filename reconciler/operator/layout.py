@@ -25,29 +25,42 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.gating import Approvals, PendingWork, approved_ids, gate_input
 from reconciler.loop.settings import budgets_of
 from reconciler.operator import due, failures
-from reconciler.operator.decide import (
-    Adopt,
-    Candidate,
-    Charge,
-    CreateAgain,
-    Decision,
-    DropReservation,
+from reconciler.operator.conditions import Body, condition_of, merged
+from reconciler.operator.failures import Failures, Scopes, scope
+from reconciler.operator.index import REQUESTED_AT, policy_of
+from reconciler.operator.layout_facts import (
     JobSeen,
-    Launch,
     LayoutInput,
     Phase,
     ProposalState,
-    Propose,
     Record,
     Rests,
+)
+from reconciler.operator.layout_status import (
+    Verdict,
+    accepted,
+    changed,
+    job_status,
+    layout_conditions,
+    record_of,
+    timed,
+    transitions,
+    with_history,
+)
+from reconciler.operator.layout_steps import (
+    Adopt,
+    CreateAgain,
+    Decision,
+    DropReservation,
+    Launch,
+    Propose,
     Retire,
     Settle,
+    Startable,
     StopJob,
     Wait,
-    decide,
 )
-from reconciler.operator.failures import Failures, Scopes, scope
-from reconciler.operator.index import REQUESTED_AT, policy_of
+from reconciler.operator.next_step import next_step
 from reconciler.operator.ports import (
     EXPIRED,
     CatalogHandle,
@@ -59,24 +72,7 @@ from reconciler.operator.ports import (
 )
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.seen import jobs_seen, pods_of, pods_seen
-from reconciler.operator.status import (
-    Body,
-    Verdict,
-    accepted,
-    changed,
-    condition_of,
-    job_status,
-    layout_conditions,
-    merged,
-    parse_time,
-    record_of,
-    short_bytes,
-    short_duration,
-    timed,
-    transitions,
-    utc,
-    with_history,
-)
+from reconciler.operator.status_text import parse_time, short_bytes, short_duration, utc
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.operator.watch import GATHER_SECONDS
 from reconciler.operator.work import Key, Result, Work
@@ -89,7 +85,7 @@ log = logging.getLogger(__name__)
 
 FINALIZER = "layout.lakehouse.dev/running-job"
 BUSY = dt.timedelta(seconds=15)
-Offer = Callable[[Key, Candidate | None], Wait | None]
+Offer = Callable[[Key, Startable | None], Wait | None]
 """Offers the launcher what a table could start; None withdraws the offer.
 
 Returns why that cannot start now, None if it will be tried.
@@ -229,10 +225,10 @@ class Layouts:
         """Return the decision, with as much I/O as it needs. fresh: jobs and pods from the
         server."""
         given = self._gather(subject, fresh)
-        decision = decide(given)
+        decision = next_step(given)
         if isinstance(decision, Propose):
             given = self._propose(subject, given)
-            decision = decide(given)
+            decision = next_step(given)
         return given, decision
 
     def _needs_server(self, subject: Subject) -> bool:
@@ -919,7 +915,7 @@ def _state_of(look: Look, answer: Gate | None, reopens: dt.datetime | None) -> P
     return ProposalState(
         plan_id=look.plan.id,
         digest=look.digest,
-        pending=tuple(Charge(c.rewrite_bytes, c.cpu_seconds) for c in charges),
+        pending=tuple(charges),
         admitted=0 if answer is None else answer.count,
         reason="" if answer is None else answer.reason,
         message="" if answer is None else answer.message,

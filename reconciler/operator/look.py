@@ -19,9 +19,10 @@ from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.propose import Proposal, Target, head_of, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
-from reconciler.operator.decide import NOTHING_TO_DO, Rests
+from reconciler.operator.layout_facts import NOTHING_TO_DO, Rests
+from reconciler.operator.plan_status import plan_status, plan_summary
 from reconciler.operator.ports import EXPIRED, Look
-from reconciler.operator.status import plan_status, plan_summary, short_bytes
+from reconciler.operator.status_text import short_bytes
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.plan.standing import Fallen, Judgement, judge

@@ -25,10 +25,11 @@ from reconciler.kube.names import table_layout_name
 from reconciler.loop.settings import budgets_of
 from reconciler.operator import due
 from reconciler.operator.index import REQUESTED_AT, policy_of
+from reconciler.operator.layout_status import accepted, changed, record_of
+from reconciler.operator.policy_status import PolicyView, policy_status
 from reconciler.operator.ports import CatalogProblem, Catalogs, Identifier
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.selection import Selections
-from reconciler.operator.status import PolicyView, accepted, changed, policy_status, record_of
 from reconciler.operator.stored import Refusal, StoredDocuments
 from reconciler.operator.work import Key, Result, Work
 from reconciler.plan.budget import BudgetState

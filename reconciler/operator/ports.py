@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
-from reconciler.operator.decide import NOTHING_TO_DO, Rests
+from reconciler.operator.layout_facts import NOTHING_TO_DO, Rests
 from reconciler.plan.budget import Spent
 from reconciler.plan.ledger import LedgerEntry, Reservation
 from reconciler.plan.plan import Plan, PlannedAction

@@ -28,7 +28,7 @@ from reconciler.operator.metrics import Metrics
 from reconciler.operator.queue import DueQueue
 from reconciler.operator.relist import Relist
 from reconciler.operator.runtime import Build, Runtime
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.watch import WATCHED, Watch
 from reconciler.operator.work import Key, Reconcilers, Result, Work
 
@@ -43,7 +43,7 @@ MOST_THREADS = 4096
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 
 
-def run(settings: Settings, build: Build, stop: threading.Event | None = None) -> bool:
+def run(settings: OperatorSettings, build: Build, stop: threading.Event | None = None) -> bool:
     """Run until SIGTERM, SIGINT or `stop`. Return whether everything that ran had ended by then."""
     metrics = Metrics()
     api = Api.from_environment(settings.kubeconfig or None)
@@ -59,7 +59,7 @@ def run(settings: Settings, build: Build, stop: threading.Event | None = None) -
 
 @dataclass(slots=True)
 class _Parts:
-    settings: Settings
+    settings: OperatorSettings
     api: Api
     metrics: Metrics
     index: Index
@@ -75,7 +75,7 @@ class _Parts:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def _wire(settings: Settings, api: Api, metrics: Metrics, stop: threading.Event) -> _Parts:
+def _wire(settings: OperatorSettings, api: Api, metrics: Metrics, stop: threading.Event) -> _Parts:
     own = settings.namespace or api.namespace
     scopes = None if settings.cluster_wide else (settings.namespaces or (own,))
     index, filled, stale = Index(), threading.Event(), threading.Event()
@@ -110,7 +110,7 @@ def _catalog_of(index: Index, key: Key) -> str:
     return index.catalog_of(kinds[key.kind], key.namespace, key.name)
 
 
-def _limits(settings: Settings) -> dict[Work, int]:
+def _limits(settings: OperatorSettings) -> dict[Work, int]:
     """Return the limits per kind: layouts observe and plan, which is slow, so two workers are kept
     free. Catalogs have no limit: each waits for its own listing only."""
     spare = max(1, settings.workers - 2)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reconciler.kube.api import Api
     from reconciler.operator.index import Index
     from reconciler.operator.metrics import Metrics
-    from reconciler.operator.settings import Settings
+    from reconciler.operator.settings import OperatorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Runtime:
 
     api: Api
     index: Index
-    settings: Settings
+    settings: OperatorSettings
     metrics: Metrics
     enqueue: Callable[[Key, float | None], None]
     held: Callable[[], bool]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.kube.pods import ATTEMPT_LABEL, CATALOG_ANNOTATION, DIGEST_ANNOTATION, PLAN_LABEL
-from reconciler.operator.decide import JobSeen, Phase, PodSeen
 from reconciler.operator.failures import refused, waiting_for
-from reconciler.operator.status import parse_time
+from reconciler.operator.layout_facts import JobSeen, Phase, PodSeen
+from reconciler.operator.status_text import parse_time
 
 Object = Mapping[str, Any]
 _START = dt.datetime.fromtimestamp(0, dt.UTC)

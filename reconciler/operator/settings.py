@@ -67,7 +67,7 @@ def _option(parse: Callable[[str], Any], default: Any, help_: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class OperatorSettings:
     """See the help texts; durations in seconds, sizes in bytes."""
 
     namespaces: tuple[str, ...] = _option(
@@ -146,7 +146,7 @@ class Option:
 
 def _options() -> tuple[Option, ...]:
     found = []
-    for item in fields(Settings):
+    for item in fields(OperatorSettings):
         if "parse" in item.metadata:
             flag = "--" + item.name.replace("_", "-")
             variable = PREFIX + item.name.upper()
@@ -168,7 +168,7 @@ OPTIONS = _options()
 
 def from_environment(
     environ: Mapping[str, str], flags: Mapping[str, str | None] | None = None
-) -> Settings:
+) -> OperatorSettings:
     """Return the settings. flags: by option name, None if not given. Raises UserError naming the
     bad one."""
     values: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def from_environment(
             raise UserError(
                 f"{source}: {error}", details=(option.help,), do=f"correct {source}"
             ) from error
-    settings = Settings(**values)
+    settings = OperatorSettings(**values)
     if settings.cluster_wide and settings.namespaces:
         raise UserError(
             "the settings name namespaces to watch and also ask to watch every namespace",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from charts import sync
-from reconciler.operator.settings import OPTIONS, PREFIX, Settings, from_environment
+from reconciler.operator.settings import OPTIONS, PREFIX, OperatorSettings, from_environment
 from tests.charts.conftest import Objects, Render, of_kind
 
 
@@ -23,7 +23,7 @@ def environment(objects: Objects) -> dict[str, str]:
     }
 
 
-def settings(render: Render, **values: Any) -> Settings:
+def settings(render: Render, **values: Any) -> OperatorSettings:
     return from_environment(environment(render(values)))
 
 
@@ -35,7 +35,7 @@ def test_every_variable_of_the_chart_is_one_that_the_operator_reads(render: Rend
 
 
 def test_the_defaults_of_the_chart_are_those_of_the_operator(render: Render) -> None:
-    found, default = settings(render), Settings()
+    found, default = settings(render), OperatorSettings()
     for name in (
         "cluster_wide", "max_rewrite_bytes", "max_jobs", "ambient_credentials",
         "driver_service_account", "executor_service_account", "image",
@@ -72,7 +72,10 @@ def test_ports_of_pod_and_process_agree(render: Render) -> None:
     (deployment,) = of_kind(render(), "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {"metrics": Settings().metrics_port, "health": Settings().health_port}
+    assert ports == {
+        "metrics": OperatorSettings().metrics_port,
+        "health": OperatorSettings().health_port,
+    }
 
 
 def test_the_lease_is_the_one_that_the_role_allows(render: Render) -> None:
@@ -83,7 +86,7 @@ def test_the_lease_is_the_one_that_the_role_allows(render: Render) -> None:
 
 
 def test_the_drivers_account_is_the_one_that_jobs_get_by_default(render: Render) -> None:
-    assert of_kind(render(), "ServiceAccount", Settings().driver_service_account)
+    assert of_kind(render(), "ServiceAccount", OperatorSettings().driver_service_account)
 
 
 def test_the_page_of_settings_is_current() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.operator.process import run
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Reconcilers, Result
 
 
@@ -72,14 +72,14 @@ class Recorder:
 class Running:
     """An operator in a thread."""
 
-    def __init__(self, settings: Settings, recorder: Recorder):
+    def __init__(self, settings: OperatorSettings, recorder: Recorder):
         self.stop = threading.Event()
         self.recorder = recorder
         self.clean: bool | None = None
         self._thread = threading.Thread(target=self._run, args=(settings,), daemon=True)
         self._thread.start()
 
-    def _run(self, settings: Settings) -> None:
+    def _run(self, settings: OperatorSettings) -> None:
         self.clean = run(settings, self.recorder.build, self.stop)
 
     def end(self) -> None:
@@ -89,7 +89,7 @@ class Running:
 
 
 @contextmanager
-def operator(settings: Settings, recorder: Recorder) -> Iterator[Running]:
+def operator(settings: OperatorSettings, recorder: Recorder) -> Iterator[Running]:
     running = Running(settings, recorder)
     try:
         yield running

@@ -25,7 +25,7 @@ from reconciler.kube.api import CATALOG, POLICY, TABLE_LAYOUT, Api, ApiError, Ki
 from reconciler.operator.process import run
 from reconciler.operator.reconcilers import build
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Reconcile, Reconcilers, Result
 from tests.operator.cluster_objects import catalog
 from tests.operator.simulated import SimulatedCatalogs, SimulatedLake
@@ -322,7 +322,7 @@ def _reasons(api: Api, namespace: str) -> Counter[str]:
 @contextmanager
 def _operator(kubeconfig: str, namespace: str, watched: Watched) -> Iterator[None]:
     stop = threading.Event()
-    settings = Settings(
+    settings = OperatorSettings(
         namespaces=(namespace,), namespace=namespace, kubeconfig=kubeconfig, metrics_port=0,
         health_port=0, max_jobs=4, image="spark",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from reconciler.kube.kinds import CATALOG, JOB, POLICY, TABLE_LAYOUT
 from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
 from reconciler.operator.reconcilers import build
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
 from reconciler.operator.work import LAUNCH_KEY, Key, Reconcilers, Work
 from tests.cluster.fixtures import eventually
@@ -57,7 +57,7 @@ class Cluster:
         self.reconcilers = self.start()
 
     def start(self) -> Reconcilers:
-        settings = Settings(
+        settings = OperatorSettings(
             max_jobs=4, max_rewrite_bytes=1 << 40, namespaces=(NAMESPACE,), namespace=NAMESPACE,
             cluster_wide=False, image="jobs:1", local_files=self.local_files,
             allowed_networks=networks(["127.0.0.1"]), catalog_deadline=120.0,

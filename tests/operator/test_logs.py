@@ -14,7 +14,7 @@ from reconciler.api.reach import Reach, networks
 from reconciler.operator import logs
 from reconciler.operator.catalogs import LiveCatalogs, LiveHandle
 from reconciler.operator.index import Index
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.stored import StoredDocuments
 
 
@@ -106,7 +106,7 @@ def test_what_the_secret_of_a_catalog_holds_is_hidden_once_it_is_opened(lines):
     }
     api = SimpleNamespace(get=lambda *place: {"data": data})
     reach = Reach(networks(["127.0.0.1"]))
-    catalogs = LiveCatalogs(api, Index(), Settings(), StoredDocuments(), reach)
+    catalogs = LiveCatalogs(api, Index(), OperatorSettings(), StoredDocuments(), reach)
     assert isinstance(catalogs.open("n", "lake", body), LiveHandle)
     logger.info("sent planted-value-8 and then planted-value-9")
     (line,) = read()

@@ -17,7 +17,7 @@ from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api, Kind
 from reconciler.operator.process import run
 from reconciler.operator.reconcilers import build
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Reconcilers
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl, eventually
@@ -77,7 +77,7 @@ class Started:
 @contextmanager
 def operator(cluster: Cluster, namespace: str, started: Started) -> Iterator[None]:
     stop = threading.Event()
-    settings = Settings(
+    settings = OperatorSettings(
         namespaces=(namespace,), namespace=namespace, kubeconfig=str(cluster.kubeconfig),
         metrics_port=0, health_port=0, max_jobs=CAP,
     )  # fmt: skip

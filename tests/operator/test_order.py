@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 
-from reconciler.operator.decide import Candidate
+from reconciler.operator.layout_steps import Startable
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from tests.operator.worlds import GIB, NAMESPACE, World
 
 HOUR = dt.timedelta(hours=1)
 
 
-def candidate(saving: float) -> Candidate:
-    return Candidate("p-1", "d", 1, 1, GIB, 1, saving)
+def candidate(saving: float) -> Startable:
+    return Startable("p-1", "d", 1, 1, GIB, 1, saving)
 
 
 def key(name: str) -> Key:

@@ -16,7 +16,7 @@ from reconciler.errors import UserError
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
 from reconciler.operator.probes import Pages
 from reconciler.operator.process import run
-from reconciler.operator.settings import Settings
+from reconciler.operator.settings import OperatorSettings
 from reconciler.operator.work import Key, Result, Work
 from tests.cluster.processes import free_port
 from tests.operator.cluster_objects import Recorder, catalog, layout, operator, policy, until
@@ -36,8 +36,8 @@ def api(crds) -> Api:
     return Api.from_environment(str(crds.kubeconfig))
 
 
-def settings(crds, namespace: str, **more) -> Settings:
-    return Settings(
+def settings(crds, namespace: str, **more) -> OperatorSettings:
+    return OperatorSettings(
         namespaces=(namespace,),
         namespace=namespace,
         kubeconfig=str(crds.kubeconfig),
@@ -211,7 +211,7 @@ def test_revoked_rights_stop_the_watches_and_their_return_repairs_what_was_misse
     api.create(POLICY, namespace, policy())
     recorder = Recorder()
     own = settings(crds, namespace)
-    with operator(Settings(**{**_fields(own), "kubeconfig": str(kubeconfig)}), recorder):
+    with operator(OperatorSettings(**{**_fields(own), "kubeconfig": str(kubeconfig)}), recorder):
         until(lambda: recorder.count("policy", "sales"))
         kubectl("delete", "rolebinding", "own")
         kubectl("delete", "rolebinding", "op")
@@ -279,7 +279,7 @@ def test_watches_that_are_refused_wait_for_a_new_token_and_see_again(crds, api, 
     own = settings(crds, namespace, relist=86_400.0)
     health = free_port()
     changed = {"kubeconfig": str(kubeconfig), "health_port": health}
-    with operator(Settings(**{**_fields(own), **changed}), recorder):
+    with operator(OperatorSettings(**{**_fields(own), **changed}), recorder):
         until(lambda: _page(health, "/readyz")[0] == 200)
         # A token ends with what it is bound to, once the server's memory of it has faded.
         kubectl("delete", "secret", "bound")
@@ -298,7 +298,7 @@ def test_watches_that_are_refused_wait_for_a_new_token_and_see_again(crds, api, 
         until(lambda: recorder.count("policy", "later"), 20)
 
 
-def _fields(value: Settings) -> dict:
+def _fields(value: OperatorSettings) -> dict:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.errors import UserError
-from reconciler.operator.settings import OPTIONS, Settings, from_environment
+from reconciler.operator.settings import OPTIONS, OperatorSettings, from_environment
 
 
 def test_environment_and_flags_are_read_and_flags_win():
@@ -21,7 +21,7 @@ def test_environment_and_flags_are_read_and_flags_win():
     assert found.max_rewrite_bytes == 500 << 30
     assert found.ambient_credentials is True
     assert found.relist == 60.0
-    assert found.workers == Settings().workers
+    assert found.workers == OperatorSettings().workers
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_namespaces_and_the_whole_cluster_exclude_each_other():
 
 
 def test_two_processes_of_one_pod_are_two_holders():
-    first, second = Settings(identity="pod"), Settings(identity="pod")
+    first, second = OperatorSettings(identity="pod"), OperatorSettings(identity="pod")
     assert first.holder != second.holder
     assert first.holder.startswith("pod_")
 

@@ -15,29 +15,23 @@ from hypothesis import strategies as st
 from reconciler.api.conditions import ConditionType, Reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT, structural_schema
-from reconciler.operator.decide import Phase, Record, Stall, Wait
-from reconciler.operator.status import (
-    CatalogView,
-    Condition,
-    PolicyView,
+from reconciler.operator.catalog_status import CatalogView, catalog_status
+from reconciler.operator.conditions import Condition, condition_of, merged
+from reconciler.operator.layout_facts import Phase, Record
+from reconciler.operator.layout_status import (
     Verdict,
     accepted,
-    catalog_status,
     changed,
-    condition_of,
     job_status,
     layout_conditions,
-    merged,
-    parse_time,
-    plan_lines,
-    plan_status,
-    policy_status,
     record_of,
-    short_bytes,
-    short_duration,
     transitions,
     with_history,
 )
+from reconciler.operator.layout_steps import Stall, Wait
+from reconciler.operator.plan_status import plan_lines, plan_status
+from reconciler.operator.policy_status import PolicyView, policy_status
+from reconciler.operator.status_text import parse_time, short_bytes, short_duration
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties

@@ -10,10 +10,23 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 
 from reconciler.api.conditions import Reason
+from reconciler.operator.layout_facts import JobSeen, LayoutInput, Phase, Record
+from reconciler.operator.layout_steps import (
+    Adopt,
+    CreateAgain,
+    Decision,
+    DropReservation,
+    Launch,
+    Propose,
+    Retire,
+    Settle,
+    Stall,
+    Startable,
+    StopJob,
+    Wait,
+)
 
 FINALIZER_BOUND = dt.timedelta(minutes=10)
 """Maximum time that a deleted TableLayout waits for its job."""
@@ -35,262 +48,7 @@ POD_PATIENCE = dt.timedelta(seconds=20)
 """Time in which the Job controller creates a pod, unless it may not."""
 
 
-Rests = tuple[Reason, str]
-"""Reason and message of Converged for a table with nothing to do."""
-
-NOTHING_TO_DO: Rests = (Reason.NOTHING_TO_DO, "nothing above threshold")
-
-
-class Phase(StrEnum):
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-    DROPPED = "Dropped"
-
-
-OPEN = frozenset({Phase.PENDING, Phase.RUNNING})
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """status.job. Written before the Job is created; uid is "" until the Job was seen.
-
-    digest: of the plan document. rewrite_bytes, cpu_seconds: what it reserves of the budgets.
-    written: time of the write-ahead.
-    """
-
-    name: str
-    uid: str
-    plan_id: str
-    digest: str
-    attempt: int
-    phase: Phase
-    written: dt.datetime
-    rewrite_bytes: int
-    cpu_seconds: int
-
-    @property
-    def unsettled(self) -> bool:
-        return self.phase in OPEN
-
-
-@dataclass(frozen=True, slots=True)
-class JobSeen:
-    """A Job with the layout's label, as the API server lists it.
-
-    created: creation time. trouble: why its pod does not start, "" if unknown. pods: number of its
-    pods. refused: the trouble is its image or its configuration. catalog: version of the catalog
-    that it was made from, "" if unknown.
-    """
-
-    name: str
-    uid: str
-    owner_uid: str
-    plan_id: str
-    digest: str
-    attempt: int
-    phase: Phase
-    created: dt.datetime
-    deleting: bool = False
-    trouble: str = ""
-    pods: int = 1
-    refused: bool = False
-    catalog: str = ""
-
-    @property
-    def lives(self) -> bool:
-        return self.deleting or self.phase in OPEN
-
-
-@dataclass(frozen=True, slots=True)
-class PodSeen:
-    """A pod with the layout's label. ended: its containers have ended and will not restart."""
-
-    name: str
-    ended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What one pending action would use of the budgets."""
-
-    rewrite_bytes: int
-    cpu_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ProposalState:
-    """The parts of a proposal and of the gate's answer that decisions need.
-
-    pending: charges of the remaining actions, in plan order; admitted: how many may start now.
-    reason, message: the gate's refusal, "" if it admits. reopens: when that may change.
-    rests_on_workload: an admitted action depends on the recorded queries. rests: what a table
-    without work reports. saving_per_byte: predicted saving per byte rewritten, for the order
-    between tables. cut_short: (id, digest) of a plan with an open attempt whose driver is gone.
-    """
-
-    plan_id: str
-    digest: str
-    pending: tuple[Charge, ...]
-    admitted: int
-    reason: str = ""
-    message: str = ""
-    reopens: dt.datetime | None = None
-    rests_on_workload: bool = False
-    rests: Rests = NOTHING_TO_DO
-    saving_per_byte: float = 0.0
-    cut_short: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """The present effect of past failures. stall: a reason of Stalled, "" if none; until: back-off.
-
-    memory_factor: factor of the next attempt's memory.
-    """
-
-    stall: str = ""
-    message: str = ""
-    until: dt.datetime | None = None
-    memory_factor: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class LayoutInput:
-    """All facts that a decision uses, gathered once.
-
-    jobs, pods: from the API server, None if it could not list them. leading: the Lease is held.
-    deleting: since when the object is being deleted. suspended: by whom, "" if not.
-    invalid: (reason, message) of what must be corrected first. catalog_down: why, "" if it is
-    reachable.
-    unreachable: (reason, message) of a catalog that must be corrected first; it is also in invalid.
-    owner: who else claims the table. stop: (reason, message) why a running job may not continue
-    (its policy changed, a window closed). known_plans: digest by plan id, of our plans.
-    workload_stale: why evidence of queries must not be used now. due: the next regular look.
-    catalog_version: of the present catalog, "" if it is not usable.
-    """
-
-    now: dt.datetime
-    leading: bool
-    uid: str
-    jobs: tuple[JobSeen, ...] | None
-    pods: tuple[PodSeen, ...] | None
-    due: dt.datetime
-    record: Record | None = None
-    deleting: dt.datetime | None = None
-    suspended: str = ""
-    invalid: tuple[str, str] | None = None
-    catalog_down: str = ""
-    unreachable: tuple[str, str] | None = None
-    owner: str = ""
-    stop: tuple[str, str] | None = None
-    known_plans: dict[str, str] = field(default_factory=dict)
-    workload_stale: str = ""
-    trouble: Trouble = Trouble()
-    catalog_version: str = ""
-    proposal: ProposalState | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Work that this table could start: the first `actions` pending actions of a plan."""
-
-    plan_id: str
-    digest: str
-    attempt: int
-    actions: int
-    rewrite_bytes: int
-    cpu_seconds: int
-    saving_per_byte: float
-    memory_factor: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do before `until`; reason: of Converged, "" for an operator that does not lead."""
-
-    until: dt.datetime
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    candidate: Candidate
-
-
-@dataclass(frozen=True, slots=True)
-class StopJob:
-    """Delete the Job; it stops at its next commit boundary. why: a reason, also shown to people."""
-
-    job: JobSeen
-    why: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """The job of the record has ended: judge it by the table. job: None if it is gone."""
-
-    record: Record
-    job: JobSeen | None
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """One of our Jobs is live that the record does not have yet, or has with other values."""
-
-    job: JobSeen
-
-
-@dataclass(frozen=True, slots=True)
-class CreateAgain:
-    """The write-ahead has no Job, and its work is still admitted."""
-
-    record: Record
-    memory_factor: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class DropReservation:
-    """The write-ahead has no Job, and its work is no longer admitted."""
-
-    record: Record
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Retire:
-    """The object is being deleted and nothing holds it: remove the finalizer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stall:
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Propose:
-    """Nothing is live and nothing prevents planning: observe the table."""
-
-
-Decision = (
-    Wait
-    | Launch
-    | StopJob
-    | Settle
-    | Adopt
-    | CreateAgain
-    | DropReservation
-    | Retire
-    | Stall
-    | Propose
-)
-
-
-def decide(given: LayoutInput) -> Decision:
+def next_step(given: LayoutInput) -> Decision:
     """Return the first answer of the chain."""
     for check in CHECKS:
         answer = check(given)
@@ -511,7 +269,7 @@ def _cut_short(given: LayoutInput) -> Decision | None:
     if closed:
         return None
     plan_id, digest = proposal.cut_short
-    return Launch(Candidate(plan_id, digest, next_attempt(given, plan_id), 0, 0, 0, 0.0))
+    return Launch(Startable(plan_id, digest, next_attempt(given, plan_id), 0, 0, 0, 0.0))
 
 
 def _gate(given: LayoutInput) -> Decision | None:
@@ -562,7 +320,7 @@ def _launch(given: LayoutInput) -> Launch:
     assert proposal is not None  # _unproposed answers without one
     admitted = proposal.pending[: proposal.admitted]
     return Launch(
-        Candidate(
+        Startable(
             plan_id=proposal.plan_id,
             digest=proposal.digest,
             attempt=next_attempt(given, proposal.plan_id),

@@ -10,27 +10,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.conditions import Reason
-from reconciler.operator.decide import (
-    Adopt,
-    Charge,
-    CreateAgain,
-    DropReservation,
+from reconciler.operator.layout_facts import (
     JobSeen,
-    Launch,
     LayoutInput,
     Phase,
     PodSeen,
     ProposalState,
-    Propose,
     Record,
+    Trouble,
+)
+from reconciler.operator.layout_steps import (
+    Adopt,
+    CreateAgain,
+    DropReservation,
+    Launch,
+    Propose,
     Retire,
     Settle,
     Stall,
     StopJob,
-    Trouble,
     Wait,
-    decide,
 )
+from reconciler.operator.next_step import next_step
+from reconciler.plan.budget import Charge
 
 NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)
@@ -53,7 +55,7 @@ FREE = LayoutInput(
 
 
 def test_admitted_work_is_launched_with_the_charges_of_the_admitted_prefix():
-    decision = decide(FREE)
+    decision = next_step(FREE)
     assert isinstance(decision, Launch)
     candidate = decision.candidate
     assert (candidate.actions, candidate.rewrite_bytes, candidate.cpu_seconds) == (2, 300, 7)
@@ -62,17 +64,17 @@ def test_admitted_work_is_launched_with_the_charges_of_the_admitted_prefix():
 
 def test_a_cut_short_attempt_is_settled_while_old_evidence_holds_the_next_job():
     left = replace(PROPOSAL, rests_on_workload=True, cut_short=("p-old", "sha256:old"))
-    decision = decide(replace(FREE, proposal=left, workload_stale="the import fails"))
+    decision = next_step(replace(FREE, proposal=left, workload_stale="the import fails"))
     assert isinstance(decision, Launch)
     assert (decision.candidate.plan_id, decision.candidate.actions) == ("p-old", 0)
-    fresh = decide(replace(FREE, proposal=left))
+    fresh = next_step(replace(FREE, proposal=left))
     assert isinstance(fresh, Launch) and fresh.candidate.actions > 0
 
 
 def test_a_second_attempt_has_a_number_of_its_own():
     ended = replace(JOB, phase=Phase.FAILED, attempt=3)
     settled = replace(RECORD, phase=Phase.FAILED, attempt=2)
-    decision = decide(replace(FREE, jobs=(ended,), record=settled))
+    decision = next_step(replace(FREE, jobs=(ended,), record=settled))
     assert isinstance(decision, Launch)
     assert decision.candidate.attempt == 4
 
@@ -120,7 +122,7 @@ def test_a_second_attempt_has_a_number_of_its_own():
     ],
 )
 def test_what_stands_in_the_way_is_named(changes, kind, reason):
-    decision = decide(replace(FREE, **changes))
+    decision = next_step(replace(FREE, **changes))
     assert isinstance(decision, kind)
     if reason is not None:
         assert decision.reason == reason
@@ -157,16 +159,16 @@ def test_what_stands_in_the_way_is_named(changes, kind, reason):
 )
 def test_a_job_that_lives_or_lived_comes_first(changes, kind):
     given_ = replace(FREE, jobs=(JOB,), record=RECORD)
-    assert isinstance(decide(replace(given_, **changes)), kind)
+    assert isinstance(next_step(replace(given_, **changes)), kind)
 
 
 def test_a_deletion_waits_for_a_job_that_does_not_end_for_ten_minutes_and_no_longer():
     since = NOW - 10 * MINUTE + dt.timedelta(seconds=5)
     stopping = replace(FREE, jobs=(replace(JOB, deleting=True),), record=RECORD, deleting=since)
-    decision = decide(stopping)
+    decision = next_step(stopping)
     assert isinstance(decision, Wait)
     assert decision.until == since + 10 * MINUTE
-    assert isinstance(decide(replace(stopping, now=decision.until)), Retire)
+    assert isinstance(next_step(replace(stopping, now=decision.until)), Retire)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_a_deletion_waits_for_a_job_that_does_not_end_for_ten_minutes_and_no_lon
     ],
 )
 def test_a_write_ahead_without_a_job_is_created_or_given_up(changes, kind):
-    assert isinstance(decide(replace(FREE, **{"record": AHEAD, **changes})), kind)
+    assert isinstance(next_step(replace(FREE, **{"record": AHEAD, **changes})), kind)
 
 
 names = st.sampled_from(["tl-x-1", "tl-x-2"])
@@ -249,7 +251,7 @@ states = st.builds(
 @settings(max_examples=1500, deadline=None)
 @given(states)
 def test_nothing_starts_beside_what_lives_or_is_owed(state):
-    decision = decide(state)
+    decision = next_step(state)
     if isinstance(decision, (Launch, CreateAgain)):
         assert state.leading
         assert state.jobs is not None and not any(job.lives for job in state.jobs)
@@ -275,7 +277,7 @@ def test_nothing_starts_beside_what_lives_or_is_owed(state):
 @settings(max_examples=500, deadline=None)
 @given(states)
 def test_every_state_has_an_answer_that_comes_back(state):
-    decision = decide(state)
+    decision = next_step(state)
     if isinstance(decision, Wait):
         assert decision.until > state.now
     if isinstance(decision, StopJob):
@@ -288,7 +290,7 @@ def test_a_job_without_a_pod_says_where_to_look_once_that_lasts() -> None:
     def told(age: dt.timedelta, pods: int) -> str:
         job = replace(JOB, phase=Phase.PENDING, pods=pods, created=NOW - age)
         record = replace(RECORD, phase=Phase.PENDING)
-        decision = decide(replace(FREE, jobs=(job,), record=record))
+        decision = next_step(replace(FREE, jobs=(job,), record=record))
         assert isinstance(decision, Wait)
         return decision.message
 
@@ -299,7 +301,7 @@ def test_a_job_without_a_pod_says_where_to_look_once_that_lasts() -> None:
 
 
 def test_a_dead_catalog_is_told_while_a_job_runs() -> None:
-    decision = decide(replace(FREE, jobs=(JOB,), record=RECORD, catalog_down="no answer"))
+    decision = next_step(replace(FREE, jobs=(JOB,), record=RECORD, catalog_down="no answer"))
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.message) == (
         "CatalogUnavailable", "no answer; Job tl-x-1 runs",
@@ -316,26 +318,26 @@ def pending(job: JobSeen, **changes: object) -> LayoutInput:
 
 def test_a_refused_image_is_said_at_once_and_its_slot_is_free_after_a_minute() -> None:
     young = replace(WAITING, created=NOW - MINUTE / 2)
-    decision = decide(pending(young))
+    decision = next_step(pending(young))
     assert isinstance(decision, Wait)
     assert decision.reason == "JobNotStarted" and "ErrImagePull" in decision.message
-    old = decide(pending(replace(WAITING, created=NOW - 1.5 * MINUTE)))
+    old = next_step(pending(replace(WAITING, created=NOW - 1.5 * MINUTE)))
     assert isinstance(old, StopJob) and old.why == "JobNotStarted"
 
 
 def test_a_refused_job_of_an_older_catalog_is_stopped_at_once_and_is_no_failure() -> None:
     young = replace(WAITING, created=NOW, catalog="v1")
-    assert isinstance(decide(pending(young, catalog_version="v1")), Wait)
-    changed = decide(pending(young, catalog_version="v2"))
+    assert isinstance(next_step(pending(young, catalog_version="v1")), Wait)
+    changed = next_step(pending(young, catalog_version="v2"))
     assert isinstance(changed, StopJob) and changed.why == "CatalogChanged"
-    assert isinstance(decide(pending(young, catalog_version="")), Wait)  # the catalog is gone
+    assert isinstance(next_step(pending(young, catalog_version="")), Wait)  # the catalog is gone
     starting = replace(young, refused=False, trouble="")
-    assert isinstance(decide(pending(starting, catalog_version="v2")), Wait)
+    assert isinstance(next_step(pending(starting, catalog_version="v2")), Wait)
 
 
 def test_a_pod_without_room_waits_as_long_as_before_and_is_not_called_running() -> None:
     crowded = replace(WAITING, refused=False, trouble="unschedulable: 0/3 nodes")
-    decision = decide(pending(replace(crowded, created=NOW - 5 * MINUTE)))
+    decision = next_step(pending(replace(crowded, created=NOW - 5 * MINUTE)))
     assert isinstance(decision, Wait) and decision.reason == "JobNotStarted"
-    late = decide(pending(replace(crowded, created=NOW - 11 * MINUTE)))
+    late = next_step(pending(replace(crowded, created=NOW - 11 * MINUTE)))
     assert isinstance(late, StopJob) and late.why == "JobNotStarted"

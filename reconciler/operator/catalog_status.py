@@ -1,0 +1,52 @@
+"""Builds the status of a catalog; pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.conditions import EXPLANATIONS, ConditionType, Reason
+from reconciler.api.conditions import Status as Truth
+from reconciler.operator.conditions import Body, Condition, explained, merged
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogView:
+    """failure: (reason, message, stalled) of Ready. tables: listed, None while unknown.
+
+    workload: (status, reason, message) of WorkloadFresh.
+    """
+
+    failure: tuple[str, str, bool] | None
+    tables: int | None
+    workload: tuple[Truth, str, str]
+    workload_version: int = 0
+
+
+def catalog_status(
+    old: Mapping[str, Any] | None, view: CatalogView, generation: int, now: dt.datetime
+) -> Body:
+    conditions = []
+    if view.failure is None:
+        text = EXPLANATIONS[Reason.CATALOG_REACHABLE].cause.rstrip(".")
+        conditions.append(
+            Condition(ConditionType.READY, Truth.TRUE, Reason.CATALOG_REACHABLE, text)
+        )
+    else:
+        reason, message, stalls = view.failure
+        text = explained(reason, message)
+        conditions.append(Condition(ConditionType.READY, Truth.FALSE, reason, text))
+        if stalls:
+            conditions.append(Condition(ConditionType.STALLED, Truth.TRUE, reason, text))
+    conditions.append(Condition(ConditionType.WORKLOAD_FRESH, *view.workload))
+    body: Body = {
+        "observedGeneration": generation,
+        "conditions": merged((old or {}).get("conditions"), conditions, generation, now),
+    }
+    if view.tables is not None:
+        body["tables"] = view.tables
+    if view.workload_version:
+        body["workload"] = {"version": view.workload_version}
+    return body
