@@ -37,13 +37,15 @@ from reconciler.kube.names import job_name
 from reconciler.kube.pods import DIGEST_ANNOTATION
 from reconciler.operator import due, failures
 from reconciler.operator.index import policy_of
-from reconciler.operator.layout import Layouts, Subject, catalog_version, held, unsettled
+from reconciler.operator.layout import Layouts
 from reconciler.operator.layout_facts import Phase, Record
 from reconciler.operator.layout_status import job_status, record_of
 from reconciler.operator.layout_steps import CreateAgain, Launch, Stall, Startable, Wait
 from reconciler.operator.ports import CatalogProblem
+from reconciler.operator.reservations import held, unsettled
 from reconciler.operator.seen import owner_uid
 from reconciler.operator.status_text import utc
+from reconciler.operator.subject import Subject, catalog_version
 from reconciler.operator.work import LAUNCH_KEY, Key, Result
 from reconciler.plan.budget import Budget, Charge, Spent, admit
 from reconciler.plan.ledger import Reservation
@@ -114,7 +116,7 @@ class Launcher:
     def _policy(self, key: Key) -> tuple[str, int]:
         """Return (key of the table's policy, its maxConcurrentJobs)."""
         body = self.layouts.runtime.index.layout(key.namespace, key.name)
-        policy = None if body is None else self.layouts.subject(body).policy
+        policy = None if body is None else self.layouts.facts.subject(body).policy
         if body is None or not isinstance(policy, TableLayoutPolicy):
             return "", 0
         return _policy_of(body), policy.spec.engine.max_concurrent_jobs
@@ -197,7 +199,7 @@ class Launcher:
         with self.admission:
             body = self.layouts.runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
             self.layouts.runtime.index.put(TABLE_LAYOUT, body)
-            subject = self.layouts.subject(body)
+            subject = self.layouts.facts.subject(body)
             _, decision = self.layouts.decide(subject, fresh=True)
             if not isinstance(decision, Launch):
                 self.offer(key, None)
@@ -206,12 +208,12 @@ class Launcher:
             refusal = self._refused(subject, decision.candidate)
             if refusal is not None:
                 self._remember(key, refusal)
-                self.layouts.tell(subject, refusal)
+                self.layouts.writer.tell(subject, refusal)
                 return False
             owner = self._claimed(subject)
             if owner:
                 text = f"the table is claimed by {owner}"
-                self.layouts.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
+                self.layouts.writer.tell(subject, Stall(Reason.OWNED_ELSEWHERE, text))
                 self.offer(key, None)
                 return True
             record = self._write_ahead(subject, decision.candidate)
@@ -225,7 +227,7 @@ class Launcher:
             body = self.layouts.runtime.api.get(
                 TABLE_LAYOUT, subject.key.namespace, subject.key.name
             )
-            fresh = self.layouts.subject(body)
+            fresh = self.layouts.facts.subject(body)
             _, decision = self.layouts.decide(fresh, fresh=True)
             if isinstance(decision, CreateAgain) and decision.record == record:
                 self._create(fresh, record, memory_factor)
@@ -300,7 +302,7 @@ class Launcher:
         """Return the open reservations of every readable ledger; for the others the records
         count."""
         found: list[Reservation] = []
-        for name, handle in self.layouts.catalogs.known():
+        for name, handle in self.layouts.facts.catalogs.known():
             if not isinstance(handle, CatalogProblem):
                 try:
                     with patience(PATIENCE_SECONDS):
@@ -314,7 +316,7 @@ class Launcher:
         counts. A catalog in which no table was ever found has spent nothing: one that never
         answers must not stop all jobs."""
         found: dict[str, tuple[Spent, ...] | None] = dict(self.last_known)
-        for name, handle in self.layouts.catalogs.known():
+        for name, handle in self.layouts.facts.catalogs.known():
             try:
                 if not isinstance(handle, CatalogProblem):
                     with patience(PATIENCE_SECONDS):
@@ -339,7 +341,7 @@ class Launcher:
 
     def _write_ahead(self, subject: Subject, candidate: Startable) -> Record:
         """Reserve under the version that was read: if two operators write, one gets a conflict."""
-        self.layouts.hold(subject)
+        self.layouts.writer.hold(subject)
         record = Record(
             name=job_name(subject.key.name, candidate.plan_id, candidate.attempt),
             uid="",
@@ -357,7 +359,7 @@ class Launcher:
         }
         text = f"Job {record.name} is being created"
         running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
-        self.layouts.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
+        self.layouts.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
         return record
 
     def _create(self, subject: Subject, record: Record, memory_factor: float) -> None:
@@ -366,8 +368,8 @@ class Launcher:
         charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
         refusal = self._over(subject, charge, self._listed(subject))
         if refusal is not None:
-            self.layouts.drop(subject, record, refusal.message)
-            self.layouts.tell(subject, refusal)
+            self.layouts.endings.drop(subject, record, refusal.message)
+            self.layouts.writer.tell(subject, refusal)
             return
         if not runtime.held():
             return  # the write-ahead stays: the next leader finds it
@@ -403,7 +405,7 @@ class Launcher:
         running = replace(record, uid=created["metadata"]["uid"])
         job_body = {**(subject.status.get("job") or {}), **job_status(running)}
         text = f"Job {record.name} was created {utc(subject.now)}"
-        self.layouts.tell(
+        self.layouts.writer.tell(
             subject, Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text), job=job_body
         )
         runtime.metrics.launched(subject.key.namespace)
@@ -433,12 +435,14 @@ class Launcher:
 
     def _fail(self, subject: Subject, record: Record, cause: str, message: str) -> None:
         known = failures.failures_of(subject.status)
-        scopes = self.layouts.scopes_now(subject)
+        scopes = self.layouts.facts.scopes_now(subject)
         later = failures.after(known, cause, message, scopes, subject.now)
         assert later is not None
         dropped = replace(record, phase=Phase.DROPPED)
         job_body = {**(subject.status.get("job") or {}), **job_status(dropped)}
-        self.layouts.put(subject, {**subject.status, "job": job_body, "failures": later.status()})
+        self.layouts.writer.put(
+            subject, {**subject.status, "job": job_body, "failures": later.status()}
+        )
         self.layouts.runtime.enqueue(subject.key, None)
 
     def manifest(self, subject: Subject, record: Record, memory_factor: float) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from reconciler.api.quantities import (
     parse_duration,
 )
 from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
+from reconciler.operator.failures import Failures
 from reconciler.operator.layout_facts import Phase, Record
 from reconciler.operator.layout_steps import Decision, Launch, Propose, Retire, Stall, Wait
 from reconciler.operator.status_text import parse_time, utc
@@ -213,3 +214,16 @@ def record_of(status: Mapping[str, Any] | None) -> Record | None:
         rewrite_bytes=parse_bytes(reserved.get("rewriteBytes", "0")),
         cpu_seconds=parse_duration(reserved.get("cpuTime", "0s")),
     )
+
+
+def job_body(status: Body, record: Record) -> Body:
+    """Return status.job of the record, with the values that only the launch knew."""
+    old = status.get("job") or {}
+    kept = {}
+    if old.get("name") == record.name:
+        kept = {k: old[k] for k in ("actionsTotal", "layoutHash", "actionsCommitted") if k in old}
+    return {**kept, **job_status(record)}
+
+
+def failures_body(known: Failures | None) -> Body:
+    return {"count": 0} if known is None else known.status()

@@ -8,6 +8,7 @@ from typing import Any
 from reconciler.api.reach import Reach
 from reconciler.operator.catalog import CatalogReconciler
 from reconciler.operator.catalogs import LiveCatalogs
+from reconciler.operator.gathering import Facts
 from reconciler.operator.importing import Imports
 from reconciler.operator.launcher import assemble
 from reconciler.operator.layout import Layouts
@@ -33,8 +34,10 @@ def build(runtime: Runtime, kind: type[LiveCatalogs] = LiveCatalogs, **more: Any
     imports = Imports(now, runtime.held, cache_directory() / "imports")
     watched = CatalogReconciler(runtime, catalogs, imports, now)
 
+    facts = Facts(runtime, catalogs, documents, now)
+
     def layouts_of(offer: Any, create: Any) -> Layouts:
-        return Layouts(runtime, catalogs, documents, now, offer, create)
+        return Layouts(runtime, facts, now, offer, create)
 
     layouts, launcher = assemble(layouts_of)
     policies = Policies(runtime, catalogs, documents, now, watched.tables, watched.gone)

@@ -142,7 +142,9 @@ class Play:
             for name in ("facts", "other"):
                 self.policies.reconcile(Key(Work.POLICY, NAMESPACE, name))
             layouts = [body["metadata"]["name"] for body in self.world.server.all(TABLE_LAYOUT)]
-            for name in sorted({*layouts, *(key.name for key in self.operator.layouts.looks)}):
+            for name in sorted(
+                {*layouts, *(key.name for key in self.operator.layouts.facts.looks)}
+            ):
                 try:
                     self.world.reconcile(self.operator, name)
                 except UnavailableError:

@@ -15,9 +15,9 @@ from reconciler.kube.errors import Forbidden, QuotaExceeded
 from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.conditions import condition_of
-from reconciler.operator.layout import FINALIZER
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.status_text import parse_time, utc
+from reconciler.operator.subject import FINALIZER
 from reconciler.plan.execution import COMMITTED
 from tests.operator.worlds import GIB, NAMESPACE, START, FakeCatalog, World, run_text
 from tests.said import Said

@@ -15,6 +15,7 @@ from reconciler.api.run_document import read_run
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.operator.gathering import Facts
 from reconciler.operator.index import Index
 from reconciler.operator.launcher import Launcher, assemble
 from reconciler.operator.layout import Layouts
@@ -292,10 +293,13 @@ class World:
             enqueue=lambda key, due: asked.append(key),
             held=lambda: operator.leads, stopping=lambda: False,
         )  # fmt: skip
+
+        def clock() -> dt.datetime:
+            return self.now
+
+        facts = Facts(runtime, self, self.documents, clock)
         layouts, launcher = assemble(
-            lambda offer, create: Layouts(
-                runtime, self, self.documents, lambda: self.now, offer, create
-            )
+            lambda offer, create: Layouts(runtime, facts, clock, offer, create)
         )
         operator = Operator(connection, index, layouts, launcher, asked=asked)
         self.relist(operator)

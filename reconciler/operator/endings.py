@@ -1,0 +1,132 @@
+"""What follows when a job of a TableLayout has ended: outcomes, history, failures, release."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.operator import failures
+from reconciler.operator.gathering import Facts
+from reconciler.operator.layout_facts import JobSeen, Phase, Record
+from reconciler.operator.layout_status import failures_body, job_body, with_history
+from reconciler.operator.layout_writer import LayoutWriter
+from reconciler.operator.ports import CatalogProblem
+from reconciler.operator.runtime import Runtime
+from reconciler.operator.seen import pods_of
+from reconciler.operator.status_text import short_bytes, short_duration, utc
+from reconciler.operator.subject import Subject
+from reconciler.operator.work import Result
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Endings:
+    """Settles jobs that have ended, and write-aheads that never had one."""
+
+    runtime: Runtime
+    facts: Facts
+    writer: LayoutWriter
+
+    def settle(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
+        """Judge a job that has ended by ledger and table; only then is its reservation released.
+
+        What a driver began without an outcome stays reserved in the ledger, in full.
+        """
+        succeeded = job is not None and job.phase is Phase.SUCCEEDED
+        words = None if succeeded else self._words(subject, record)
+        handle = subject.handle
+        uuid = str((subject.status.get("table") or {}).get("uuid", ""))
+        committed: set[str] = set()
+        spent = (0, 0.0)
+        if not isinstance(handle, CatalogProblem) and uuid:
+            entries = handle.outcomes(uuid, record.plan_id, record.written)
+            committed = {e.outcome.action_id for e in entries if e.committed}
+            spent = (
+                sum(e.outcome.read_bytes for e in entries),
+                sum(e.outcome.cpu_seconds for e in entries),
+            )
+        self._told_end(subject, record, words, committed, spent, succeeded)
+        self.facts.forget(subject.key)
+        self.writer.unhold(subject)
+        return Result(due=subject.now.timestamp())
+
+    def _words(self, subject: Subject, record: Record) -> Any:
+        """Return why the job ended. The message of a job that we stopped may be gone."""
+        listed = self.facts.listed(subject, fresh=True)
+        jobs, pods = listed or ([], [])
+        job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
+        stopped = (subject.status.get("job") or {}).get("stopped")
+        if job is None and stopped:
+            return LastWords(Cause.STOPPED, f"stopped: {stopped}")
+        return failures.cause_of([] if job is None else pods_of(job, pods), job)
+
+    def _told_end(
+        self,
+        subject: Subject,
+        record: Record,
+        words: Any,
+        committed: set[str],
+        spent: tuple[int, float],
+        succeeded: bool,
+    ) -> None:
+        """Write status.job, history and failures after a job, in one write."""
+        known = failures.failures_of(subject.status)
+        settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
+        if succeeded:
+            result, message = "Succeeded", f"{len(committed)} actions committed"
+            if settles_only:
+                message = "what an attempt that was cut short had left is settled"
+            idle = failures.after(
+                known, failures.NO_EFFECT, "the job ended well and committed nothing",
+                self.facts.scopes_now(subject), subject.now,
+            )  # fmt: skip
+            later = None if committed or settles_only else idle
+        else:
+            stopped = words.cause is Cause.STOPPED
+            result = "Stopped" if stopped else words.cause.value
+            message = f"{words.message}. {words.do}".rstrip(". ")
+            later = failures.after(
+                known, words.cause, message, self.facts.scopes_now(subject), subject.now
+            )
+        entry = {
+            "planId": record.plan_id,
+            "result": result,
+            "finishedAt": utc(subject.now),
+            "rewriteBytes": short_bytes(spent[0]),
+            "cpuTime": short_duration(spent[1]),
+            "message": message[:256],
+        }
+        ended = replace(record, phase=Phase.SUCCEEDED if succeeded else Phase.FAILED)
+        status = {
+            **subject.status,
+            "job": {**job_body(subject.status, ended), "actionsCommitted": len(committed)},
+            "history": with_history(subject.status.get("history"), entry),
+            "failures": failures_body(later),
+        }
+        if succeeded and committed:
+            status["lastAppliedPlan"] = record.plan_id
+        self.writer.put(subject, status)
+        namespace = subject.key.namespace
+        self.runtime.metrics.finished(namespace, "Succeeded" if succeeded else result)
+        self.runtime.metrics.rewrote(namespace, spent[0])
+        kind = "Normal" if succeeded or result == "Stopped" else "Warning"
+        self.runtime.api.event(subject.body, f"Job{result}", f"{record.name}: {message}", kind)
+        table = ".".join(subject.table)
+        log.info("%s/%s: Job %s of table %s ended: %s, %s",
+                 *subject.key[1:], record.name, table, result, message)  # fmt: skip
+
+    def drop(self, subject: Subject, record: Record, why: str) -> Result:
+        """Drop a write-ahead that never got its Job."""
+        dropped = replace(record, phase=Phase.DROPPED)
+        self.writer.put(subject, {**subject.status, "job": job_body(subject.status, dropped)})
+        log.info("%s/%s: write-ahead dropped: %s", *subject.key[1:], why)
+        self.writer.unhold(subject)
+        return Result(due=subject.now.timestamp())
+
+    def fail(self, subject: Subject, cause: str, message: str) -> None:
+        known = failures.failures_of(subject.status)
+        later = failures.after(known, cause, message, self.facts.scopes_now(subject), subject.now)
+        self.writer.put(subject, {**subject.status, "failures": failures_body(later)})
