@@ -13,17 +13,14 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.api.conditions import Reason
-from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
+from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.api.reach import Reach
-from reconciler.api.run_document import RunDocument
-from reconciler.catalog.calls import patience
-from reconciler.errors import ReconcilerError, UnavailableError
+from reconciler.errors import ReconcilerError
 from reconciler.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -32,40 +29,34 @@ from reconciler.kube.errors import (
     NotFound,
 )
 from reconciler.kube.kinds import JOB, TABLE_LAYOUT
-from reconciler.kube.manifests import JobRequest, job
 from reconciler.kube.names import job_name
 from reconciler.kube.pods import DIGEST_ANNOTATION
-from reconciler.operator import due, failures
-from reconciler.operator.index import policy_of
+from reconciler.operator import failures
+from reconciler.operator.admission import (
+    FULL,
+    FULL_EVERYWHERE,
+    REFUSED,
+    RETRY,
+    Admission,
+    policy_key_of,
+)
+from reconciler.operator.driver_manifest import driver_job
 from reconciler.operator.layout import Layouts
 from reconciler.operator.layout_facts import Phase, Record
 from reconciler.operator.layout_status import job_status, record_of
 from reconciler.operator.layout_steps import CreateAgain, Launch, Stall, Startable, Wait
 from reconciler.operator.ports import CatalogProblem
-from reconciler.operator.reservations import held, unsettled
 from reconciler.operator.seen import owner_uid
 from reconciler.operator.status_text import utc
-from reconciler.operator.subject import Subject, catalog_version
+from reconciler.operator.subject import Subject
 from reconciler.operator.work import LAUNCH_KEY, Key, Result
-from reconciler.plan.budget import Budget, Charge, Spent, admit
-from reconciler.plan.ledger import Reservation
+from reconciler.plan.budget import Charge
 from reconciler.plan.plan import policy_hash
 
 log = logging.getLogger(__name__)
 
 LEAST_SAVING = 0.01
 """Saving per byte of declared work, so that its priority grows like any other's."""
-RETRY = dt.timedelta(seconds=30)
-REFUSED = dt.timedelta(minutes=10)
-"""Maximum time a budget refusal is cached while no job ends: each new check costs calls per waiting
-table."""
-FULL = "as many jobs of this policy run as spec.engine.maxConcurrentJobs allows"
-FULL_EVERYWHERE = "as many jobs run as the operator's limit allows"
-PATIENCE_SECONDS = 10.0
-"""For the ledger of each catalog, when another's job is to start."""
-CAP = "cluster"
-CAP_TITLE = "the operator's cap on 24 h"
-CAP_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +78,10 @@ class Launcher:
     layouts: Layouts
     offers: dict[Key, Waiting] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    admission: threading.Lock = field(default_factory=threading.Lock)
-    last_known: dict[str, tuple[Spent, ...]] = field(default_factory=dict)
+    admitting: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.admission = Admission(self.layouts.runtime, self.layouts.facts)
 
     def offer(self, key: Key, candidate: Startable | None) -> Wait | None:
         """Offer what a table could start; None withdraws an offer.
@@ -119,7 +112,7 @@ class Launcher:
         policy = None if body is None else self.layouts.facts.subject(body).policy
         if body is None or not isinstance(policy, TableLayoutPolicy):
             return "", 0
-        return _policy_of(body), policy.spec.engine.max_concurrent_jobs
+        return policy_key_of(body), policy.spec.engine.max_concurrent_jobs
 
     def reconcile(self, key: Key) -> Result:
         """Start what may start now, best first.
@@ -155,7 +148,7 @@ class Launcher:
         found = self.layouts.runtime.index.layouts_with_job()
         records = [(body, record_of(body.get("status"))) for body in found]
         return [
-            (_policy_of(body), record.name)
+            (policy_key_of(body), record.name)
             for body, record in records
             if record is not None and record.unsettled
         ]
@@ -196,7 +189,7 @@ class Launcher:
 
     def _launch(self, key: Key) -> bool:
         """Try to launch; return whether the offer is finished, False keeps it for later."""
-        with self.admission:
+        with self.admitting:
             body = self.layouts.runtime.api.get(TABLE_LAYOUT, key.namespace, key.name)
             self.layouts.runtime.index.put(TABLE_LAYOUT, body)
             subject = self.layouts.facts.subject(body)
@@ -205,7 +198,7 @@ class Launcher:
                 self.offer(key, None)
                 self.layouts.runtime.enqueue(key, None)
                 return True
-            refusal = self._refused(subject, decision.candidate)
+            refusal = self.admission.refused(subject, decision.candidate)
             if refusal is not None:
                 self._remember(key, refusal)
                 self.layouts.writer.tell(subject, refusal)
@@ -223,7 +216,7 @@ class Launcher:
 
     def create_again(self, subject: Subject, record: Record, memory_factor: float) -> Result:
         """Continue a launch whose write-ahead has no Job, as found by a reconcile."""
-        with self.admission:
+        with self.admitting:
             body = self.layouts.runtime.api.get(
                 TABLE_LAYOUT, subject.key.namespace, subject.key.name
             )
@@ -232,104 +225,6 @@ class Launcher:
             if isinstance(decision, CreateAgain) and decision.record == record:
                 self._create(fresh, record, memory_factor)
         return Result(due=(subject.now + dt.timedelta(seconds=2)).timestamp())
-
-    # Admission
-
-    def _refused(self, subject: Subject, candidate: Startable) -> Wait | None:
-        """Check by the index: cheap, and enough for a reason; `_over` decides after the write."""
-        others = [
-            body
-            for body in self.layouts.runtime.index.layouts_with_job()
-            if body["metadata"]["uid"] != subject.body["metadata"]["uid"]
-        ]
-        charge = Charge(candidate.rewrite_bytes, float(candidate.cpu_seconds))
-        return self._over(subject, charge, others)
-
-    def _over(
-        self, subject: Subject, charge: Charge, others: Sequence[dict[str, Any]]
-    ) -> Wait | None:
-        """Return why the charge may not be added to what the others hold and the ledger has."""
-        runtime = self.layouts.runtime
-        policy, handle = subject.policy, subject.handle
-        assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
-        later = subject.now + RETRY
-        same = [body for body in others if _policy_of(body) == subject.policy_key]
-        everywhere, own = unsettled(others), unsettled(same)
-        uuid = (
-            subject.look.uuid if subject.look else str(subject.status.get("table", {}).get("uuid"))
-        )
-        for table, record in everywhere:
-            if table == uuid:  # e.g. renamed under a running job
-                text = f"Job {record.name} runs on this table under another name"
-                return Wait(later, Reason.REWRITE_RUNNING, text)
-        if len(own) >= policy.spec.engine.max_concurrent_jobs:
-            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
-        if len(everywhere) >= runtime.settings.max_jobs:
-            return Wait(later, Reason.CONCURRENCY_LIMIT, FULL_EVERYWHERE)
-        reserved = held(own, handle.open_reservations(), subject.now)
-        spent = (*reserved, *handle.spent(subject.policy_key, uuid))
-        admission = admit([charge], subject.budgets, spent, subject.now)
-        if not admission.count:
-            again = _again(subject.budgets, spent, charge, subject.now)
-            return Wait(again, admission.reason, admission.message)
-        return self._over_cap(charge, everywhere, subject.now)
-
-    def _over_cap(
-        self, charge: Charge, records: Sequence[tuple[str, Record]], now: dt.datetime
-    ) -> Wait | None:
-        """Check the cluster-wide cap, one more budget over everything that was spent anywhere.
-
-        The last known spending of an unreachable catalog counts: what a job does meanwhile is under
-        its reservation, which is not released before the catalog is read again.
-        """
-        cap = Budget(
-            CAP, per_seconds=CAP_SECONDS, title=CAP_TITLE,
-            max_rewrite_bytes=self.layouts.runtime.settings.max_rewrite_bytes,
-        )  # fmt: skip
-        spent = list(held(records, self._recorded(), now))
-        for name, known in self._spent_by_catalog().items():
-            if known is None:
-                text = f"what was spent in catalog {name} cannot be read"
-                return Wait(now + RETRY, Reason.OVER_BUDGET, text)
-            spent += known
-        admission = admit([charge], [cap], spent, now)
-        if admission.count:
-            return None
-        again = _again([cap], spent, charge, now)
-        return Wait(again, Reason.OVER_BUDGET, admission.message)
-
-    def _recorded(self) -> list[Reservation]:
-        """Return the open reservations of every readable ledger; for the others the records
-        count."""
-        found: list[Reservation] = []
-        for name, handle in self.layouts.facts.catalogs.known():
-            if not isinstance(handle, CatalogProblem):
-                try:
-                    with patience(PATIENCE_SECONDS):
-                        found += handle.open_reservations()
-                except UnavailableError as error:
-                    log.warning("the ledger of catalog %s was not read: %s", name, error.what)
-        return found
-
-    def _spent_by_catalog(self) -> dict[str, tuple[Spent, ...] | None]:
-        """Return the spending by catalog; None: unknown. That of a deleted catalog object still
-        counts. A catalog in which no table was ever found has spent nothing: one that never
-        answers must not stop all jobs."""
-        found: dict[str, tuple[Spent, ...] | None] = dict(self.last_known)
-        for name, handle in self.layouts.facts.catalogs.known():
-            try:
-                if not isinstance(handle, CatalogProblem):
-                    with patience(PATIENCE_SECONDS):
-                        self.last_known[name] = handle.spent_everywhere()
-            except UnavailableError as error:
-                log.warning("the ledger of catalog %s was not read: %s", name, error.what)
-            stalled = isinstance(handle, CatalogProblem) and handle.stalls
-            nothing_began = stalled or not self.layouts.runtime.index.layouts_of_catalog(
-                *name.split("/")
-            )
-            if name in self.last_known or not nothing_began:
-                found[name] = self.last_known.get(name)
-        return found
 
     def _claimed(self, subject: Subject) -> str:
         handle = subject.handle
@@ -366,7 +261,7 @@ class Launcher:
         """Create the Job of a write-ahead, if it still fits beside all others'."""
         runtime = self.layouts.runtime
         charge = Charge(record.rewrite_bytes, float(record.cpu_seconds))
-        refusal = self._over(subject, charge, self._listed(subject))
+        refusal = self.admission.over(subject, charge, self.admission.listed(subject))
         if refusal is not None:
             self.layouts.endings.drop(subject, record, refusal.message)
             self.layouts.writer.tell(subject, refusal)
@@ -375,22 +270,9 @@ class Launcher:
             return  # the write-ahead stays: the next leader finds it
         self._send(subject, record, memory_factor)
 
-    def _listed(self, subject: Subject) -> list[dict[str, Any]]:
-        """Return all other TableLayouts of the watched namespaces, from the API server."""
-        settings, api = self.layouts.runtime.settings, self.layouts.runtime.api
-        watched = {*(settings.namespaces or (settings.namespace,)), subject.key.namespace} - {""}
-        places: list[str | None] = [None] if settings.cluster_wide else [*sorted(watched)]
-        uid = subject.body["metadata"]["uid"]
-        return [
-            body
-            for namespace in places
-            for body in api.list(TABLE_LAYOUT, namespace)
-            if body["metadata"]["uid"] != uid
-        ]
-
     def _send(self, subject: Subject, record: Record, memory_factor: float) -> None:
         runtime = self.layouts.runtime
-        manifest = self.manifest(subject, record, memory_factor)
+        manifest = driver_job(runtime.settings, subject, record, memory_factor)
         try:
             created = runtime.api.create(JOB, subject.key.namespace, manifest)
         except AlreadyExists:
@@ -445,68 +327,9 @@ class Launcher:
         )
         self.layouts.runtime.enqueue(subject.key, None)
 
-    def manifest(self, subject: Subject, record: Record, memory_factor: float) -> dict[str, Any]:
-        """Return the Job of the record: its plan by place and digest, its limits, its sizing."""
-        policy, handle, look = subject.policy, subject.handle, subject.look
-        assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
-        assert look is not None
-        document: IcebergCatalog = handle.document
-        total = (subject.status.get("job") or {}).get("actionsTotal", len(look.pending))
-        left = subject.cut_short if total == 0 else None
-        limited = bool(subject.budgets)
-        settings = self.layouts.runtime.settings
-        run = RunDocument(
-            catalog=document,
-            policy=policy,
-            table=subject.table,
-            plan_uri=look.uri if left is None else left.uri,
-            plan_digest=record.digest,
-            plan_id=record.plan_id,
-            attempt=record.attempt,
-            action_ids=tuple(item.id for item in look.pending[:total]),
-            bytes_limit=record.rewrite_bytes if limited else None,
-            cpu_limit_seconds=record.cpu_seconds if limited else None,
-            policy_key=subject.policy_key,
-            owner=handle.owner(),
-        )
-        return job(
-            JobRequest(
-                name=record.name,
-                namespace=subject.key.namespace,
-                layout_name=subject.key.name,
-                layout_uid=subject.body["metadata"]["uid"],
-                plan_id=record.plan_id,
-                plan_digest=record.digest,
-                attempt=record.attempt,
-                run=run.text(),
-                engine=policy.spec.engine,
-                jobs=document.spec.jobs,
-                image=settings.image,
-                catalog_version=catalog_version(handle),
-                service_account=settings.driver_service_account,
-                executor_service_account=settings.executor_service_account,
-                secret=document.spec.secret.name if document.spec.secret else "",
-                memory_factor=memory_factor,
-                reach=Reach(settings.allowed_networks, settings.local_files),
-            )
-        )
-
-
-def _again(
-    budgets: Sequence[Budget], spent: Sequence[Spent], charge: Charge, now: dt.datetime
-) -> dt.datetime:
-    """Return when a refusing budget is checked again: when its answer may change, or after a
-    while."""
-    moment = due.reopens(budgets, spent, charge, now)
-    return now + REFUSED if moment is None else min(moment, now + REFUSED)
-
 
 def layout_hash(policy: Any) -> str:
     return "sha256:" + policy_hash(hash_inputs(policy))
-
-
-def _policy_of(body: dict[str, Any]) -> str:
-    return f"{body['metadata']['namespace']}/{policy_of(body)}"
 
 
 def assemble(layouts_of: Callable[[Any, Any], Layouts]) -> tuple[Layouts, Launcher]:
