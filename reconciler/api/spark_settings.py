@@ -18,7 +18,7 @@ CODE = "it names code to load"
 CREDENTIAL = "it carries a credential, or says where one is"
 POD = "it changes what the pods may do"
 OURS = "the reconciler sets it"
-NOT_SPARK = "it is no Spark setting"
+NOT_SPARK = "it is not a Spark setting"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def _repeated(
             return done
         time.sleep(random.uniform(0.5, 1.5) * WAIT_SECONDS * min(number + 1, 10))
     raise UnavailableError(
-        f'"{quoted_name(identifier)}" in catalog {describe(config)} is committed to without pause',
+        f'"{quoted_name(identifier)}" in catalog {describe(config)} changes too often',
         details=(f"its owner could not be set in {MOST_ATTEMPTS} attempts",),
         do="try again",
     )

@@ -342,7 +342,7 @@ def _ended(error: BaseException, config: CatalogConfig) -> UnavailableError:
     A user's Ctrl-C never arrives here: Python raises it in the main thread.
     """
     return UnavailableError(
-        f"a call of catalog {describe(config)} was cut short by the code that it ran",
+        f"a call of catalog {describe(config)} was interrupted by code that it ran",
         details=(_where(config), type(error).__name__),
         do="check what the catalog and its tables name, then try again",
     )
@@ -400,7 +400,7 @@ def _translated(error: BaseException, config: CatalogConfig) -> BaseException:
         )
     if isinstance(error, (ValidationError, ValueError)):
         return TableDamagedError(
-            f"catalog {describe(config)} answered with what cannot be read",
+            f"catalog {describe(config)} sent an unreadable answer",
             details=(_where(config), said(error, config)),
             do="check that the uri points to an Iceberg catalog and that its tables are intact",
         )

@@ -52,13 +52,13 @@ def refuse_places(document: IcebergCatalog, config: CatalogConfig) -> None:
     unknown = next((field for field, (_, listed) in named.items() if not listed), None)
     if unknown is not None:
         raise RefusedAddressError(
-            f"{unknown} is not an address or a location that is known here",
+            f"{unknown} is not a known form of address or location",
             do="write it as docs/reference/policy.md shows, in lower case",
         )
     local = next((field for field, (is_local, _) in named.items() if is_local), None)
     if local is not None and not local_too:
         raise RefusedAddressError(
-            f"{local} names a file of the machine that reads it, which a cluster has many of",
+            f"{local} is a local file, which the pods of a cluster do not share",
             do="use an object store and a database server",
         )
 

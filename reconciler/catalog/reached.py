@@ -42,7 +42,7 @@ def check_scheme(reach: Reach, scheme: str) -> None:
         return
     raise RefusedAddressError(
         f"a location with the scheme {scheme[:16]!r} may not be read from the cluster",
-        details=("Only object stores are.",),
+        details=("Only object stores are allowed.",),
         do="move the table, or register it with the location of its object store",
     )
 

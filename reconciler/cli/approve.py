@@ -53,7 +53,7 @@ def _approve(place: Place, layout: Object, *, yes: bool) -> None:
     _refuse_expired(plan, table)
     what = f"{table}  plan {identifier}  {plan.get('summary') or ''}".rstrip()
     if layout["spec"].get("approvedPlan") == identifier:
-        say([what, "It is approved already."])
+        say([what, "It is already approved."])
         return
     confirmed(
         f"{what}\nApprove it?",
@@ -80,9 +80,9 @@ def _by_plan(place: Place, identifier: str) -> Object:
             return layout
     waiting = [layout for layout in place.layouts if _plan(layout).get("id")]
     raise UserError(
-        f"no plan {identifier} stands in namespace {place.namespace}",
+        f"no plan {identifier} exists in namespace {place.namespace}",
         details=_waiting(waiting),
-        do="read the plan that stands now with layoutctl plan TABLE, and approve that one",
+        do="read the current plan with layoutctl plan TABLE, and approve that one",
     )
 
 
@@ -90,7 +90,7 @@ def _waiting(layouts: list[Object]) -> tuple[str, ...]:
     from reconciler.cli.in_cluster import table_of
 
     if not layouts:
-        return ("no table there has a plan that waits",)
+        return ("no table there has a plan that waits for approval",)
     lines = [f"{table_of(layout)}  {_plan(layout)['id']}" for layout in layouts[:10]]
     return ("these stand:", *lines)
 
@@ -107,7 +107,7 @@ def _by_name(place: Place, name: str) -> Object:
         )
     if not _plan(layout).get("id"):
         raise UserError(
-            f"no plan stands for {table_of(layout)}",
+            f"there is no plan for {table_of(layout)}",
             details=tuple(
                 f"Converged is {condition['status']}, {condition['reason']}: {condition['message']}"
                 for condition in (layout.get("status") or {}).get("conditions") or ()
@@ -132,6 +132,6 @@ def _refuse_expired(plan: Object, table: str) -> None:
     if when <= dt.datetime.now(dt.UTC):
         raise BlockedError(
             f"plan {plan['id']} of {table} expired at {expires}",
-            details=("the operator proposes a new one at its next look at the table",),
+            details=("the operator proposes a new one at its next reconcile",),
             do=f"layoutctl approve {table} when kubectl get tl shows a new plan",
         )

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
         target: Target,
         namespace: Namespace = None,
         suspend: Annotated[
-            bool, typer.Option("--suspend", help="And start nothing new until `resume`.")
+            bool, typer.Option("--suspend", help="Also start nothing new until `resume`.")
         ] = False,
         kubeconfig: Kubeconfig = None,
     ) -> None:
@@ -66,11 +66,13 @@ def _over(job: Object) -> bool:
 def _afterwards(place: Place, target: str, *, suspended: bool) -> list[str]:
     lines = [
         "Its driver stops at the next commit boundary, within two minutes. Commits stay.",
-        "The operator then looks at the table anew.",
+        "The operator then observes the table again.",
     ]
     if suspended:
         lines.append("Nothing new starts before layoutctl resume.")
     else:
-        lines.append("What remains of an approved plan starts again when it may. To prevent that:")
+        lines.append(
+            "The rest of an approved plan starts again when budgets allow. To prevent that:"
+        )
         lines.append(f"  layoutctl suspend {target} --namespace {place.namespace}")
     return lines

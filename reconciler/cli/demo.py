@@ -12,7 +12,7 @@ def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Run")
     def demo(
         directory: Annotated[
-            Path, typer.Option("--dir", metavar="DIR", help="Where everything is written.")
+            Path, typer.Option("--dir", metavar="DIR", help="Directory for all output.")
         ] = Path("layoutctl-demo"),
         quick: Annotated[
             bool, typer.Option("--quick", help="A twentieth of the data, for a first look.")

@@ -47,7 +47,8 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         dialect: Annotated[
-            str, typer.Option("--dialect", help="Of the SELECT: spark, trino, duckdb, ...")
+            str,
+            typer.Option("--dialect", help="SQL dialect of the SELECT: spark, trino, duckdb, ..."),
         ] = "spark",
         file: Files = None,
         catalog: CatalogName = None,

@@ -242,7 +242,7 @@ def _read(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, 
     reasons: dict[str, list[int]] = {}
     for row in scan.read.nonzero()[0].tolist():
         why = [_because(one, text, row) for one, text in zip(scan.conditions, texts, strict=True)]
-        reasons.setdefault("; ".join(why) or "no condition to skip it by", []).append(row)
+        reasons.setdefault("; ".join(why) or "no condition can skip it", []).append(row)
     return [
         {"because": reason, "files": len(rows), "bytes": int(files.bytes[rows].sum())}
         for reason, rows in reasons.items()
@@ -252,7 +252,7 @@ def _read(files: FileTable, scan: Scan, texts: Sequence[str]) -> list[dict[str, 
 def _because(effect: ConditionEffect, text: str, row: int) -> str:
     """Return why this condition does not exclude the file."""
     if effect.certain[row]:
-        return f"every row meets {text}"
+        return f"all rows match {text}"
     if effect.unbounded[row]:
         return f"no bounds to judge {text} by"
     return f"bounds do not rule out {text}"

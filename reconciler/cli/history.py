@@ -138,7 +138,7 @@ def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
     from reconciler.render.terminal import commands, tabulate, wrapped
 
     if not plans:
-        text = wrapped(f"{name}: nothing was done to this table from here.", width)
+        text = wrapped(f"{name}: no rewrite of this table is recorded here.", width)
         return "\n".join([*text, *commands([f"layoutctl plan {name}"], width)])
     rows = [["PLAN, ACTIONS", "STATE", "REWRITTEN", "CPU s", "SAVES / 7 d", "REALISED"]]
     for plan in plans:
@@ -202,7 +202,7 @@ def _net(plans: Sequence[PastPlan]) -> str:
     saved = sum(plan.saved or 0.0 for plan in plans)
     net = saved - spent
     return (
-        f"net since the beginning: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
+        f"net since the first rewrite: {'-' if net < 0 else '+'}{iec(abs(net))} of reading "
         f"({iec(max(saved, 0.0))} saved; the rewriting cost as much as reading {iec(spent)}; "
         "opening a file counts as reading 1 MiB)"
     )

@@ -20,7 +20,9 @@ Object = Mapping[str, Any]
 Namespace = Annotated[
     str | None,
     typer.Option(
-        "--namespace", metavar="NAME", help="Of the objects. Default: the context's namespace."
+        "--namespace",
+        metavar="NAME",
+        help="Namespace of the objects. Default: that of the context.",
     ),
 ]
 Kubeconfig = Annotated[
@@ -100,7 +102,7 @@ def find(place: Place, text: str) -> Object:
             do="--namespace names another one; kubectl get tl -A lists all",
         )
     raise UserError(
-        f'"{text}" is {len(found)} things in namespace {place.namespace}',
+        f'"{text}" is {len(found)} objects in namespace {place.namespace}',
         details=tuple(f"{_short(body)}/{name_of(body)}" for body in found),
         do=f"name one of them: {_short(found[0])}/{name_of(found[0])}",
     )

@@ -49,7 +49,7 @@ VERBS = (
 def build() -> typer.Typer:
     app = typer.Typer(
         name="layoutctl",
-        help="Plan, carry out and keep the physical layout of Apache Iceberg tables.",
+        help="Plan, apply and maintain the physical layout of Apache Iceberg tables.",
         no_args_is_help=True,
         add_completion=True,
         pretty_exceptions_enable=False,
@@ -93,7 +93,7 @@ def _unexpected(error: Exception) -> int:
     if "LAYOUTCTL_TRACEBACK" in os.environ:
         raise error
     _say(f"error: internal: {type(error).__name__}: {error}")
-    _say("  This is a fault of layoutctl, not of your table.")
+    _say("  This is a bug in layoutctl; your table is not the cause.")
     _say("  do: run it again with LAYOUTCTL_TRACEBACK=1 and report what it prints")
     return EXIT_INTERNAL
 

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Argument(
                 metavar="[NAMESPACE|TABLE]",
-                help="catalog.namespace.table, or a namespace. Without: every table.",
+                help="catalog.namespace.table, or a namespace. Default: every table.",
                 show_default=False,
             ),
         ] = None,

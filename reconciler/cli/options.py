@@ -22,17 +22,20 @@ Files = Annotated[
     typer.Option("-f", "--file", metavar="PATH", help="Documents: files or directories."),
 ]
 CatalogName = Annotated[
-    str | None, typer.Option("--catalog", metavar="NAME", help="Which configured catalog.")
+    str | None, typer.Option("--catalog", metavar="NAME", help="Name of the configured catalog.")
 ]
-Format = Annotated[Output, typer.Option("-o", "--output", help="How to print the result.")]
+Format = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For the catalog to answer.")
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0.1, help="Time limit for the catalog's answer."
+    ),
 ]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Everything, nothing cut.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show everything; shorten no list.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
 Shared = Annotated[
     bool,
-    typer.Option("--shared", help="State in the catalog's own namespace, shared with others."),
+    typer.Option("--shared", help="Use the shared state in the catalog's own namespace."),
 ]
 ShowLiterals = Annotated[
     bool, typer.Option("--show-literals", help="Show the values in queries, not only `?`.")
@@ -40,9 +43,10 @@ ShowLiterals = Annotated[
 Select = Annotated[
     list[str] | None,
     typer.Option(
-        "--select", metavar="PATTERN", help="Only tables that match, * and ** as in YAML."
+        "--select", metavar="PATTERN", help="Only tables that match; * within a level, ** across."
     ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Not these tables.")
+    list[str] | None,
+    typer.Option("--exclude", metavar="PATTERN", help="Leave out tables that match."),
 ]

@@ -101,8 +101,8 @@ def register(app: typer.Typer) -> None:
         )  # fmt: skip
         if (out is not None or publish) and show_literals:
             raise UserError(
-                f"--show-literals and {'--publish' if publish else '--out'} do not go together: "
-                "a plan is read by others",
+                f"--show-literals and {'--publish' if publish else '--out'} cannot be combined: "
+                "others read the plan",
                 do="leave out one of them",
             )
         if out is not None:
@@ -222,7 +222,7 @@ def _refuse_many(chosen: Selection) -> None:
         return
     names = [".".join(step.target.identifier) for step in chosen.steps]
     raise UserError(
-        f"--out saves one plan, and {len(names)} tables are meant",
+        f"--out saves one plan, and {len(names)} tables are selected",
         details=(f"They are {', '.join(names[:8])}{', ...' * (len(names) > 8)}.",),
         do="name one table, or narrow with --select",
     )
@@ -351,7 +351,7 @@ def _text(
         text += f"\n  Saved and frozen in {saved}; it carries its policy."
     elif proposal.frozen and proposal.plan.id not in uris:
         since = f"{proposal.plan.created:%Y-%m-%dT%H:%M:%SZ}"
-        text += f"\n  This plan is frozen since {since}; --refresh makes a new one."
+        text += f"\n  This plan has been frozen since {since}; --refresh makes a new one."
     if proposal.plan.id in uris:
         from reconciler.cli.shared import published_text
 
@@ -395,7 +395,7 @@ def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
         return f"{budget.name}: {state.error}; it allows nothing"
     boundary = f"{state.boundary:%Y-%m-%dT%H:%M:%SZ}" if state.boundary else "-"
     if not state.active:
-        return f"{budget.name}: its window opens at {boundary}; it does not bind before"
+        return f"{budget.name}: inactive until {boundary}"
     if state.closed:
         return f"{budget.name}: allows nothing until {boundary}"
     when = f"in {duration(budget.per_seconds)}" if budget.per_seconds else f"until {boundary}"
@@ -414,7 +414,7 @@ def approval_line(step: Step, gate: Gate) -> str:
     if gate.reason == "AwaitingApproval":
         return f"{mode}, not approved"
     if gate.reason == "OwnedElsewhere":  # the plan is still made, for pull requests
-        return f"{mode}; {gate.message}, which alone runs it"
+        return f"{mode}; {gate.message}; only that owner runs the plan"
     return f"{mode}, {gate.reason or 'may run now'}"
 
 

@@ -128,7 +128,7 @@ def _one_catalog(configs: Sequence[CatalogConfig]) -> CatalogConfig:
     names = sorted({config.name for config in configs})
     if len(names) > 1:
         raise UserError(
-            f"--shared keeps state in the tables' catalog, and {len(names)} are meant",
+            f"--shared keeps state in one catalog, and the tables are in {len(names)}",
             details=(", ".join(names),),
             do="choose one with --catalog",
         )

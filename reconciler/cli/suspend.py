@@ -50,17 +50,17 @@ def set_suspend(place: Place, body: Object, *, to: bool) -> list[str]:
     subject = table_of(body) if is_table else f"policy {name_of(body)}"
     state = "suspended" if to else "active"
     if bool(body["spec"].get("suspend")) == to:
-        return [f"{subject} is {state} already.", *_still_held(place, body, to=to)]
+        return [f"{subject} is already {state}.", *_still_held(place, body, to=to)]
     kind = TABLE_LAYOUT if is_table else POLICY
     change = {"spec": {"suspend": to}}
     place.api.patch(kind, place.namespace, name_of(body), change, manager=CLI_MANAGER)
-    lines = [f"{subject} is {state} now."]
+    lines = [f"{subject} is now {state}."]
     if to:
         lines.append("A running job stops at its next commit boundary; committed work stays.")
         lines.append(f"  undo: layoutctl resume {name_of(body)} --namespace {place.namespace}")
     if not is_table:
         lines.append(
-            f"The policy belongs to Git: set spec.suspend: {str(to).lower()} in its document too, "
+            f"The policy is kept in Git: set spec.suspend: {str(to).lower()} in its document too, "
             "or the next sync may undo this."
         )
     return [*lines, *_still_held(place, body, to=to)]
@@ -77,6 +77,8 @@ def _still_held(place: Place, body: Object, *, to: bool) -> list[str]:
         held = any(
             name_of(policy) == name and policy["spec"].get("suspend") for policy in place.policies
         )
-        return [f"Its policy {name} is suspended: nothing starts before that ends."] if held else []
+        return (
+            [f"Its policy {name} is suspended: nothing starts until it is resumed."] if held else []
+        )
     own = [item for item in layouts_of(place, body) if item["spec"].get("suspend")]
-    return [f"{table_of(layout)} stays suspended by itself." for layout in own[:10]]
+    return [f"{table_of(layout)} itself stays suspended." for layout in own[:10]]

@@ -86,7 +86,7 @@ def select(
                 f"{p.origin}: {p.name} includes {', '.join(p.spec.tables.include)}"
                 for p in documents.policies
             ),
-            do="layoutctl observe lists the tables that there are",
+            do="layoutctl observe lists all tables",
         )
     return Selection(documents, tuple(chosen))
 

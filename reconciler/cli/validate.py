@@ -31,16 +31,16 @@ def register(app: typer.Typer) -> None:
             typer.Argument(
                 metavar="PATH",
                 help="Files or directories of documents, - for standard input. "
-                f"Without any: {DEFAULT_DIRECTORY}/ where it exists.",
+                f"Default: {DEFAULT_DIRECTORY}/ if it exists.",
                 show_default=False,
             ),
         ] = None,
         file: Annotated[
             list[str] | None,
-            typer.Option("-f", "--file", metavar="PATH", help="The same as PATH, as other verbs."),
+            typer.Option("-f", "--file", metavar="PATH", help="Same as PATH, as for other verbs."),
         ] = None,
         output: Annotated[
-            Output, typer.Option("-o", "--output", help="How to print the result.")
+            Output, typer.Option("-o", "--output", help="Output format.")
         ] = Output.TABLE,
     ) -> None:
         """Check documents: every problem at once, with file, line and what is allowed."""

@@ -50,7 +50,9 @@ class LogFormat(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="Import query logs and show what they ask.")
+    verbs = typer.Typer(
+        no_args_is_help=True, help="Import query logs and show the recorded queries."
+    )
     app.add_typer(verbs, name="workload", rich_help_panel="Look")
 
     @verbs.command("import")
@@ -68,14 +70,16 @@ def register(app: typer.Typer) -> None:
         log_catalog: Annotated[
             str | None,
             typer.Option(
-                "--log-catalog", metavar="NAME", help="The catalog's name in the log, if another."
+                "--log-catalog",
+                metavar="NAME",
+                help="Name of the catalog in the log, if different.",
             ),
         ] = None,
         schema: Annotated[
-            str | None, typer.Option("--schema", help="Namespace of names that have none.")
+            str | None, typer.Option("--schema", help="Namespace of table names without one.")
         ] = None,
         timezone: Annotated[
-            str, typer.Option("--timezone", help="Of dates and times without a zone.")
+            str, typer.Option("--timezone", help="Time zone of times without a zone.")
         ] = "UTC",
         file: Files = None,
         shared: Shared = False,
@@ -258,7 +262,9 @@ def _logs(paths: Iterable[Path]) -> list[Path]:
             raise UserError(f"{path} does not exist", do="check the path of the log")
         inside = event_logs(path) if path.is_dir() else [path]
         if not inside:
-            raise UserError(f"{path} holds no log", do="name a log, or a directory with logs in it")
+            raise UserError(
+                f"{path} contains no log", do="name a log, or a directory with logs in it"
+            )
         found += inside
     return found
 

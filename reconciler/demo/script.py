@@ -160,7 +160,7 @@ def first_round(demo: Demo, queries: Sequence[Query]) -> tuple[Run, ...]:
     ]
     _table(demo, ("TEMPLATE", "RUNS", "FILES OPENED / RUN", "SPARK bytesRead"), rows)
     demo.say(
-        "Spark's bytesRead is a rough witness: it misses column chunks that Iceberg reads on\n"
+        "Spark's bytesRead is a rough measure: it misses column chunks that Iceberg reads on\n"
         "threads of its own, and counts gaps read along. Planned bytes, from footers, lead below.\n"
     )
     verb(demo, "workload", "import", str(log))

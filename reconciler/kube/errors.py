@@ -90,7 +90,7 @@ def _head(status: int, reason: str) -> str:
         404: "not found",
         409: "changed meanwhile",
         410: "no longer kept by the API server",
-        429: "the API server asks for patience",
+        429: "the API server throttles requests",
     }
     if reason == "AlreadyExists":
         return "already exists"

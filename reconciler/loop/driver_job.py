@@ -141,7 +141,7 @@ def load_plan(run: RunDocument, plans: Plans) -> Plan:
     differing = [what for what, differs in wrong.items() if differs]
     if differing:
         raise UserError(
-            f"plan {run.plan_id} is not what was admitted: {', '.join(differing)} differs",
+            f"plan {run.plan_id} differs from the admitted plan: {', '.join(differing)}",
             details=(f"read from {run.plan_uri}", "Nothing was done."),
             do="remove the stored plan; the operator proposes a new one",
         )
@@ -227,9 +227,9 @@ def _remaining(run: RunDocument, plan: Plan, observation: Observation, now: dt.d
 
 def _stale(plan: Plan, why: str, *details: str) -> StalePlanError:
     return StalePlanError(
-        f"plan {plan.id} no longer stands: {why}",
+        f"plan {plan.id} is no longer valid: {why}",
         details=details,
-        do="nothing: the operator plans the table anew",
+        do="nothing: the operator makes a new plan",
     )
 
 
@@ -301,7 +301,7 @@ def shortfall(driven: Driven) -> LastWords | None:
         return LastWords(Cause.STOPPED, message)
     told = "; ".join(f"{a.action_id} {a.state.value}: {a.detail or 'not done'}" for a in left[:5])
     message = f"{len(left)} of {len(done.actions)} actions were not done: {told}"
-    return LastWords(Cause.CONFLICT, message, "nothing: the operator plans what is left anew")
+    return LastWords(Cause.CONFLICT, message, "nothing: the operator plans the rest again")
 
 
 def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:

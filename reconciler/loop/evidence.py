@@ -293,9 +293,9 @@ def _empty_because(advice: Advice, workload: Workload) -> str:
     if advice.actions:
         return ""
     if any(item.reason == QUIET_PERIOD for item in advice.rejected):
-        return "Nothing may be done before the quiet period has passed; the reasons are above."
+        return "All work waits for the quiet period; see the reasons above."
     if advice.rejected:
         return "Nothing is above threshold; the reasons are listed above."
     if workload.empty:
         return "No drift from what is declared, and no queries are known that a layout could serve."
-    return "Nothing is above threshold: the layout serves the recorded queries already."
+    return "Nothing is above threshold: the layout already serves the recorded queries."

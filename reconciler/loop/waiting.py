@@ -43,8 +43,8 @@ class Waiting:
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
         waits = "waits" if self.rewrites == 1 else "wait"
         return (
-            f"{rewrites} of {files} ({iec(self.bytes)}) {waits} until {self.until}, "
-            "for the quiet period after another writer's change"
+            f"{rewrites} of {files} ({iec(self.bytes)}) {waits} until {self.until} "
+            "(quiet period after another writer's change)"
         )
 
     def document(self) -> dict[str, Any]:

@@ -267,7 +267,7 @@ class LiveCatalogs:
         except NotFound:
             return CatalogProblem(reason, f"there is no Secret {name}", True)
         except (binascii.Error, UnicodeDecodeError):
-            return CatalogProblem(reason, f"Secret {name} holds what is no text", True)
+            return CatalogProblem(reason, f"Secret {name} has a value that is not text", True)
         except ApiError as error:
             text = f"Secret {name} cannot be read: {error.what}"
             return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, text, False)

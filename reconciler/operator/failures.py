@@ -183,11 +183,13 @@ def cause_of(pods: Sequence[Mapping[str, Any]], job: Mapping[str, Any] | None) -
                 return LastWords(Cause.UNKNOWN, f"the driver's container did not start: {why}")
             if ended:
                 code = ended.get("exitCode")
-                return LastWords(Cause.UNKNOWN, f"the driver ended with exit code {code}, silently")
+                return LastWords(
+                    Cause.UNKNOWN, f"the driver ended with exit code {code} and no message"
+                )
     for condition in ((job or {}).get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Failed" and condition.get("status") == "True":
             return LastWords(Cause.UNKNOWN, f"the job failed: {condition.get('reason')}")
-    return LastWords(Cause.UNKNOWN, "the job vanished before it was seen to end")
+    return LastWords(Cause.UNKNOWN, "the job was removed before its end was observed")
 
 
 REFUSED = frozenset(

@@ -78,7 +78,7 @@ class Metrics:
         )
         self._watch_restarts = Counter(
             "layout_watch_restarts",
-            "How often the watches had to be started anew.",
+            "Restarts of the watches.",
             registry=self.registry,
         )
 

@@ -165,7 +165,7 @@ def _trouble(job: JobSeen, now: dt.datetime) -> str:
         return job.trouble
     if now - job.created < POD_PATIENCE:
         return ""
-    return f"it has no pod; kubectl describe job {job.name} says why, a quota for example"
+    return f"it has no pod; kubectl describe job {job.name} shows why, for example a quota"
 
 
 def _ended(given: LayoutInput) -> Decision | None:
@@ -198,7 +198,7 @@ def _write_ahead(given: LayoutInput) -> Decision | None:
     if proposal is None:
         return Propose()
     if (proposal.plan_id, proposal.digest) != (record.plan_id, record.digest):
-        return DropReservation(record, "another plan stands now")
+        return DropReservation(record, "another plan is current now")
     admitted = proposal.pending[: proposal.admitted]
     too_little = sum(c.rewrite_bytes for c in admitted) < record.rewrite_bytes
     if proposal.reason or not admitted or too_little:

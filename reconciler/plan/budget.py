@@ -105,7 +105,7 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
     try:
         since, boundary = _window(budget, now)
     except (CronSimError, ZoneInfoNotFoundError, ValueError, StopIteration) as error:
-        why = "its schedule never comes" if isinstance(error, StopIteration) else error
+        why = "its schedule never occurs" if isinstance(error, StopIteration) else error
         return BudgetState(budget, True, 0, 0.0, 0, 0.0, None, f"invalid budget: {why}")
     if since is None:
         return BudgetState(budget, False, 0, 0.0, None, None, boundary)
@@ -126,7 +126,7 @@ def budget_state(budget: Budget, spent: Sequence[Spent], now: dt.datetime) -> Bu
 def _window(budget: Budget, now: dt.datetime) -> tuple[dt.datetime | None, dt.datetime | None]:
     """Return (start of the counted window or None if inactive, next boundary)."""
     if budget.max_rewrite_bytes is None and budget.max_cpu_seconds is None:
-        raise ValueError(f"{budget.name} limits nothing")
+        raise ValueError(f"{budget.name} has no limit")
     if budget.schedule is None:
         if not budget.per_seconds:
             raise ValueError(f"{budget.name} has neither per nor schedule")

@@ -70,7 +70,7 @@ def gate(given: GateInput) -> Gate:
     charges = [charge_of(item) for item in given.remaining]
     admission = admit(charges, given.budgets, given.spent, given.now)
     if not given.remaining:
-        return Gate(0, "", "nothing remains to be done", admission.states)
+        return Gate(0, "", "no action is left", admission.states)
     for check in CHECKS:
         refusal = check(given)
         if refusal is not None:
@@ -85,7 +85,7 @@ def charge_of(item: PlannedAction) -> Charge:
 def _suspended(given: GateInput) -> Gate | None:
     if not given.suspended:
         return None
-    return Gate(0, "Suspended", "the policy says suspend: true")
+    return Gate(0, "Suspended", "the policy sets suspend: true")
 
 
 def _owned(given: GateInput) -> Gate | None:

@@ -176,7 +176,7 @@ def plan_from_document(body: Any) -> Plan:
     if actual != plan.id:
         raise UserError(
             f"plan {plan.id} was changed after it was made: its actions hash to {actual}",
-            details=("A plan is frozen: what was reviewed is what runs.",),
+            details=("A frozen plan must not change after its review.",),
             do="make a new one with: layoutctl plan TABLE --out FILE",
         )
     return plan

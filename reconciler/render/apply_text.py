@@ -78,7 +78,7 @@ def render_told(told: Told, width: int = WIDEST) -> str:
 
 
 def _comparison(told: Told, width: int) -> list[str]:
-    lost = "what conflicts cost is included" if told.conflicts else ""
+    lost = "including the cost of conflicts" if told.conflicts else ""
     rows = [
         ["", "PREDICTED", "ACTUAL", ""],
         ["rewritten", iec(told.predicted_bytes), iec(told.actual_bytes), lost],
@@ -88,7 +88,7 @@ def _comparison(told: Told, width: int) -> list[str]:
         was = f"was {iec(told.read.before)}; same queries against the new zone maps"
         predicted = iec(told.read.predicted)
         if not told.read.complete:
-            was += f"; {predicted} is predicted of the whole plan, of which this was a part"
+            was += f"; whole plan predicted {predicted}; this run was part of it"
             predicted = "-"
         rows.append(["read by the window", predicted, iec(told.read.actual), was])
     return tabulate(rows, "lrrl", width, indent="  ")

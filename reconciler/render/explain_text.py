@@ -32,7 +32,10 @@ def render(
         )
         parts.append("\n\n".join(scans))
         if body["shapes"]:
-            parts += ["\nRECORDED, OF THIS SHAPE", render_shapes(body["shapes"], files, width)]
+            parts += [
+                "\nRECORDED QUERIES OF THIS SHAPE",
+                render_shapes(body["shapes"], files, width),
+            ]
     elif "shapes" in body:
         parts.append(render_shapes(body["shapes"], files, width))
     return "\n".join(parts or [render_table(body, width)])
@@ -62,8 +65,8 @@ def render_table(body: Document, width: int) -> str:
             "",
         ]
     unit = (
-        "Cost and savings are over 7 days at the workload's own end, in bytes of reading; opening "
-        "a file counts as reading 1 MiB."
+        "Cost and savings cover 7 days at the query rates of the workload's end, in bytes read; "
+        "opening a file counts as reading 1 MiB."
     )
     return "\n".join([*lines, *wrapped(unit, width)])
 
@@ -101,8 +104,8 @@ def _decision(decision: Document) -> list[str]:
     if decision["reasons"]:
         return [f"not rewritten: {why['title']}: {why['message']}" for why in decision["reasons"]]
     return [
-        "not rewritten: no decision proposes it; it is not small, not out of its key's order, "
-        "and no recorded query reads it only in part"
+        "not rewritten: no candidate includes it; it is not small, it is in the order of its key, "
+        "and no recorded query reads only a part of it"
     ]
 
 
@@ -124,7 +127,7 @@ def render_shapes(shapes: Sequence[Document], files: int, width: int) -> str:
         lines += _median(shape["medianQuery"], files, width) if "medianQuery" in shape else []
         blocks.append(lines)
     if len(shapes) > MOST:
-        more = f"{plural(len(shapes) - MOST, 'more shape')}: name it by more of its text"
+        more = f"{plural(len(shapes) - MOST, 'more shape')}: give more of its text"
         blocks.append([more])
     gap = [""] if any("medianQuery" in shape for shape in shapes) else []
     return "\n".join(
@@ -151,18 +154,18 @@ def render_scan(
     verbose: bool = False,
 ) -> str:
     """Return one scan of the table: what is read, what each condition skips, and the files."""
-    shown = scan["condition"] or "no condition that a layout could serve"
+    shown = scan["condition"] or "no condition that can skip files"
     exact = scan["estimate"] == "exact"
-    source = "exact, from footers" if exact else "at most, from the files' bounds"
+    source = "exact, from footers" if exact else "at most, from file bounds"
     lines = wrapped(f"{name}   {shown}", width, indent="    ")
     facts = [
         f"reads {count(scan['filesRead'])} of {plural(files, 'file')}",
-        f"{iec(scan['readBytes'])} of the columns it asks for ({source})",
+        f"{iec(scan['readBytes'])} of the projected columns ({source})",
         f"shape {scan['shapeId']}",
     ]
     lines += [f"  {line}" for line in flow(facts, width - 2)]
     if scan["valuesUnknown"]:
-        unknown = "conditions on ? are left out: a prepared statement's values are not known"
+        unknown = "conditions on ? are ignored: the values of a prepared statement are unknown"
         lines += wrapped(unknown, width, first="  ", indent="    ")
     skipped = _skipped(scan, width)
     lines += ["", *skipped] if skipped else []

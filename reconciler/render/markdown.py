@@ -256,8 +256,8 @@ def _begun(document: Document) -> str:
         return ""
     every = len(done) + len(document["actions"])
     return (
-        f"**Carried out in part:** {count(len(done))} of {count(every)} "
-        f"{_plural(every, 'action')} done; what follows is of what is left to do."
+        f"**Partly applied:** {count(len(done))} of {count(every)} "
+        f"{_plural(every, 'action')} done. Figures below cover the remaining actions."
     )
 
 
@@ -437,7 +437,9 @@ def _provenance(document: Document) -> str:
     text = f"Policy {_text(document['policy'])}, made {document['createdAt']}, "
     text += f"expires {document['expiresAt']}."
     if inputs:
-        text += f" Valid while its {count(inputs)} input files are live; appends do not void it."
+        text += (
+            f" Valid while its {count(inputs)} input files are live; appends do not invalidate it."
+        )
     return text
 
 

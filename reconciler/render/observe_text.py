@@ -265,7 +265,7 @@ def _workload(seen: Observation, workload: WorkloadSummary, width: int) -> list[
         return ["Nothing to judge yet: the table holds no data file."]
     if not workload.queries:
         lines = wrapped(
-            "Not known yet: which columns matter. No queries imported for this table.", width
+            "Unknown which columns matter: no queries were imported for this table.", width
         )
         return [*lines, *commands(["layoutctl workload import --dialect trino FILE", plan], width)]
     used = ", ".join(f"{name} {percent(share)}" for name, share in workload.columns[:6])

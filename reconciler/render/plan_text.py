@@ -64,7 +64,7 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int)
     lines = flow(parts, width, "      ")
     if done:
         every = plural(done + len(document["actions"]), "action")
-        left = f"Carried out in part: {done} of {every} done; all below is of what is left to do"
+        left = f"Partly applied: {done} of {every} done. Figures below cover the remaining actions."
         lines += wrapped(left, width, indent=INDENT)
     if waits:
         lines += wrapped(f"Waiting: {waits}", width, indent=INDENT)
@@ -293,7 +293,7 @@ def _ending(
         return wrapped(_empty_because(document["evidence"]), width)
     inputs = sum(len(item.get("inputs", ())) for item in document["actions"])
     live = f"its {count(inputs)} input files are" if inputs != 1 else "its one input file is"
-    valid = f"Valid while {live} live; appends do not void it."
+    valid = f"Valid while {live} live; appends do not invalidate it."
     if not inputs:
         valid = "Valid until someone else changes these properties."
     lines = wrapped(valid + (f" Approval: {approval}." if approval else ""), width)

@@ -290,7 +290,7 @@ def _queries(sources: Sources, missing: dict[str, str]) -> QueryBytes | None:
             if shape.shape_id in then and shape.queries > 0
         ]  # fmt: skip
         if rows:
-            return QueryBytes(tuple(rows), "the same shapes against the present zone maps")
+            return QueryBytes(tuple(rows), "the same shapes against the current zone maps")
     if not sources.plan["actions"]:
         missing["queries"] = "nothing was carried out here and nothing is planned"
         return None

@@ -111,7 +111,7 @@ class Source:
         if self._sliced and counted != total.rows:
             raise VerificationError(
                 f"the slices of a group hold {total.rows} rows, its inputs {counted}",
-                details=("The bounds in the manifests do not fit the data.",),
+                details=("The bounds in the manifests do not match the data.",),
                 do="rewrite the files with an engine that writes correct bounds",
             )
         return total if self._observations else Fingerprint(counted)

@@ -99,15 +99,15 @@ def _settle(
     run: Run, intent: Intent, sent: commit.Unknown, parts: Sequence[Part]
 ) -> Committed | commit.Refused:
     """Settle a commit whose call failed with an unknown outcome."""
-    again = "run the command again: it finds out, cleans up and goes on"
+    again = "run the command again: it checks, cleans up and continues"
     if sent.lost:
         raise UnknownCommitError(
             f"the Spark process ended while it committed to {run.shown}",
-            details=("Whether the commit arrived is not known; its files were left alone.",),
+            details=("It is unknown whether the commit arrived; its files were kept.",),
             do=again,
         )
     run.record(intent, _outcomes(intent, parts, UNKNOWN_OUTCOME, None, sent.why))
-    run.say("unknown", f"the commit's outcome is unknown ({sent.why}); finding out")
+    run.say("unknown", f"the commit's outcome is unknown ({sent.why}); checking")
     try:
         outcomes = fence.settle(
             run.request.catalog, run.live, intent, True, run.on_event, sent.asserted
@@ -117,8 +117,8 @@ def _settle(
     except Exception as error:
         why = java_message(error)
         raise UnknownCommitError(
-            f"whether a commit to {run.shown} arrived could not be found out",
-            details=(f"{sent.why}; then: {why}", "Its files were left alone."),
+            f"whether a commit to {run.shown} arrived is unknown",
+            details=(f"{sent.why}; then: {why}", "Its files were kept."),
             do=again,
         ) from error
     committed = outcomes[0].snapshot_id

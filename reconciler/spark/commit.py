@@ -178,7 +178,7 @@ class Guard:
         newer = [s for s in line if s.id != base.snapshot_id]
         if any(snapshot.fences(intent.attempt_id, intent.batch) for snapshot in newer):
             self.fenced = True
-            return "another run took this attempt for dead, and has removed its files"
+            return "another run considered this attempt dead and removed its files"
         if len(newer) == len(line):
             return "the snapshot it was made from is no longer in the table's history"
         missing = set(self.batch.own) - {snapshot.id for snapshot in newer}
@@ -309,7 +309,7 @@ def is_denied(spark: Any, thrown: Any) -> bool:
 
 def denied(shown: str, why: str) -> AccessDeniedError:
     return AccessDeniedError(
-        f"the catalog does not let us commit to {shown}",
+        f"the catalog refuses commits to {shown}",
         details=(why,),
         do="grant the catalog's user, or its token, the right to change the table",
     )

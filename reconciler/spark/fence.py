@@ -85,7 +85,7 @@ def resolve(
         on_event(
             Event(
                 "resumed",
-                f"an earlier attempt was cut short: settled, {count(removed)} leftover files "
+                f"cleaned up after an interrupted attempt: {count(removed)} leftover files "
                 f"({iec(size)}) removed",
                 bytes=size,
             )
@@ -245,8 +245,8 @@ def _cannot_arrive(live: LiveTable, error: Exception) -> bool:
 
 def _unfenced(attempt_id: str) -> UnavailableError:
     return UnavailableError(
-        f"attempt {attempt_id} could not be fenced: the catalog does not take commits",
-        details=("Its files stay where they are, and nothing is rewritten, until it is.",),
+        f"attempt {attempt_id} could not be fenced: the catalog does not accept commits",
+        details=("Until it is fenced, its files stay and nothing is rewritten.",),
         do="run the command again when the catalog works",
     )
 

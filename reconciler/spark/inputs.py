@@ -39,7 +39,7 @@ def refuse_table(spark: Any, table: Any, name: str) -> None:
     if reserved:
         raise _refusal(
             name,
-            f"has columns that are named like Iceberg's own: {', '.join(reserved)}",
+            f"has columns with names that Iceberg reserves: {', '.join(reserved)}",
             "rename them, or leave it out of the policy (tables.exclude)",
         )
     parser = spark._jvm.org.apache.iceberg.SchemaParser
@@ -47,7 +47,7 @@ def refuse_table(spark: Any, table: Any, name: str) -> None:
     if alike:
         raise _refusal(
             name,
-            f"has columns the names of which differ in case only: {', '.join(alike)}",
+            f"has columns whose names differ only in case: {', '.join(alike)}",
             "rename them, or leave it out of the policy (tables.exclude)",
         )
     foreign = _columns_unknown_to_spark(spark, table.schema())

@@ -57,7 +57,7 @@ def driver_pod(environ: Mapping[str, str]) -> DriverPod | None:
     if missing:
         raise UserError(
             f"the driver's pod lacks {', '.join(missing)} in its environment",
-            details=("The operator's Jobs set them; this pod was made by something else.",),
+            details=("The operator's Jobs set them; this pod was created by something else.",),
             do="let the operator start jobs, or run layoutctl apply outside of the cluster",
         )
     host = _bracketed(environ["KUBERNETES_SERVICE_HOST"])

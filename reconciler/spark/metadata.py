@@ -83,10 +83,10 @@ def apply(spark: Any, table: Any, change: Change) -> tuple[ActionState, str]:
         table.refresh()
         return ActionState(Validity.PENDING), detail
     if unknown:
-        raise _unknown(table, unknown, "The table does not show it so far.")
+        raise _unknown(table, unknown, "The table does not show the change yet.")
     raise UnavailableError(
-        f"{table.name()}: its metadata is changed so often that no change of ours is accepted",
-        details=(f"{RESENDS} commits in a row lost against other writers.",),
+        f"{table.name()}: other writers keep changing its metadata",
+        details=(f"{RESENDS} commits in a row were rejected because of concurrent changes.",),
         do="run the command again when the writers are quieter",
     )
 
@@ -121,7 +121,7 @@ def _why_unknown(spark: Any, error: Exception) -> str:
 
 def _unknown(table: Any, *details: str) -> UnknownCommitError:
     return UnknownCommitError(
-        f"whether a change of the metadata of {table.name()} arrived is not known",
+        f"it is unknown whether a change of the metadata of {table.name()} arrived",
         details=details,
-        do="run the command again: it finds out, and does it only if it is not done",
+        do="run the command again: it checks, and repeats the change only if needed",
     )

@@ -19,7 +19,7 @@ from reconciler.spark import iceberg
 from reconciler.spark.scan import Deletes, ScanTasks, TaskFile, scan_tasks
 from reconciler.table import branches
 
-AGAIN = "run the command again: it plans the table anew"
+AGAIN = "run the command again: it makes a new plan"
 
 
 def require_plan(table: Any, request: ExecutionRequest, name: str) -> None:
@@ -31,7 +31,7 @@ def require_plan(table: Any, request: ExecutionRequest, name: str) -> None:
     fallen = fallen_on(table, request)
     if fallen is not None:
         raise StalePlanError(
-            f"plan {request.plan_id} of {name} no longer stands: "
+            f"plan {request.plan_id} of {name} is no longer valid: "
             + base_text(fallen, request.base_snapshot_id),
             do=AGAIN,
         )
@@ -85,7 +85,7 @@ def live_branch(spark: Any, table: Any) -> str:
 def live_branch_error(name: str, live: str) -> LiveBranchesError:
     return LiveBranchesError(
         f"{name} has a live {live}",
-        details=("A rewrite of main would keep it from being published by fast-forward.",),
+        details=("After a rewrite of main it could not be published by fast-forward.",),
         do="publish or drop it first, or set spec.safety.allowLiveBranches: true",
     )
 
@@ -128,7 +128,7 @@ def judged_tasks(
     judged = request.judged_snapshot_id or request.base_snapshot_id
     if judged is None or table.snapshot(judged) is None:
         raise StalePlanError(
-            f"the snapshot {judged} on which plan {request.plan_id} of {name} was found to stand "
+            f"snapshot {judged}, on which plan {request.plan_id} of {name} was last checked, "
             "has expired",
             do=AGAIN,
         )

@@ -262,7 +262,7 @@ def _mismatch(attempt: Attempt, expected: Fingerprint, found: Fingerprint) -> Ve
     if expected.rows != found.rows:
         difference = f"read {count(expected.rows)} rows, wrote {count(found.rows)}"
     else:
-        difference = f"{count(found.rows)} rows both, but their contents differ"
+        difference = f"both have {count(found.rows)} rows, but their contents differ"
     return VerificationError(
         f"verification of {attempt.name} failed: {difference}",
         details=(DROPPED,),

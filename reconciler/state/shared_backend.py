@@ -108,9 +108,7 @@ class SharedBackend:
         except ReconcilerError:
             raise
         except (UnauthorizedError, ForbiddenError) as error:
-            raise self._error(
-                UserError, verb, error, "check the token, and what it may do"
-            ) from error
+            raise self._error(UserError, verb, error, "check the token and its rights") from error
         except Exception as error:
             todo = "check the catalog and its object store, then try again"
             raise self._error(UnavailableError, verb, error, todo) from error

@@ -179,8 +179,8 @@ class SharedStore(Store):
             raise UnavailableError(
                 f'the ledger in "{quoted_name(self.namespace)}" of catalog '
                 f'"{self.config.name}" is gone',
-                details=("what was spent is not known, so that no budget allows anything",),
-                do="restore the table, or drop the whole namespace to begin anew",
+                details=("the spent budget is unknown, so no budget allows anything",),
+                do="restore the table, or drop the whole namespace to start over",
             )
         return version, rows
 

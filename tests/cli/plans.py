@@ -127,7 +127,7 @@ def single() -> dict[str, Any]:
                      "paybackMillis": 18_000_000},
             "budgets": [
                 "daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h",
-                "office-hours: its window opens at 2026-11-23T07:00:00Z; it does not bind before",
+                "office-hours: inactive until 2026-11-23T07:00:00Z",
             ],
             "trust": "after 9 actions here: bytes read +3 % median; CPU +14 % median",
             "rejected": [

@@ -82,7 +82,7 @@ def test_a_table_without_a_terminal_needs_yes(api, namespace, layoutctl):
 
 def test_what_cannot_be_approved_says_why_and_what_next(api, namespace, layoutctl):
     code, _, err = layoutctl("approve", "warehouse.sales.orders", "--yes")
-    assert (code, "no plan stands for warehouse.sales.orders" in err) == (1, True)
+    assert (code, "there is no plan for warehouse.sales.orders" in err) == (1, True)
     propose(api, namespace)
     code, _, err = layoutctl("approve", "p-00000000000000000000")
     assert code == 1

@@ -181,7 +181,7 @@ def test_imported_queries_replace_what_is_not_known(
 ) -> None:
     from reconciler.state.state import StateStore
 
-    assert "Not known yet" in cli("observe", "sales.bad")
+    assert "Unknown which columns matter" in cli("observe", "sales.bad")
     uuid = json.loads(cli("observe", "sales.bad", "-o", "json"))["uuid"]
     fragment = Fragment(
         "log", 1, uuid, Comparison(Ref(1), "=", 0), (7,), (None,), (1,), 3.0, 1_700_000_000_000, "x"
@@ -189,7 +189,7 @@ def test_imported_queries_replace_what_is_not_known(
     StateStore(tmp_path / "state").append_fragments([fragment])
     text = cli("observe", "sales.bad")
     assert "Queries: 3 to 2023-11-14T22:13:20Z; they filter on id 100 %." in text
-    assert "Not known yet" not in text
+    assert "Unknown which columns matter" not in text
 
 
 def test_one_unreadable_table_does_not_hide_the_others(

@@ -194,7 +194,7 @@ def test_a_plan_names_its_id_and_says_what_its_budgets_leave() -> None:
     )
     assert plans.PLAN_ID in text.splitlines()[0]
     assert "Budget daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h" in text
-    assert "       office-hours: its window opens" in text
+    assert "       office-hours: inactive until" in text
     assert "--out plan.json" in text and "layoutctl apply plan.json" in text
 
 

@@ -233,7 +233,7 @@ def test_a_claim_that_is_lost_meanwhile_ends_the_attempt(made: Prepared) -> None
 def test_a_plan_that_lost_an_action_is_a_conflict(made: Prepared, spark: Any) -> None:
     made.table.refresh().delete("id < 10")
     files = made.files()
-    with pytest.raises(errors.StalePlanError, match="no longer stands") as raised:
+    with pytest.raises(errors.StalePlanError, match="is no longer valid") as raised:
         go(made, spark)
     words = last_words(raised.value)
     assert words.cause is Cause.CONFLICT and words.retry

@@ -408,7 +408,7 @@ def test_an_approved_plan_that_no_longer_stands_is_told_with_the_difference(
     told = on.says(f"tl/{layout}", "Approved", "PlanChanged", 120)
     standing = on.scene.status()["plan"]["id"]
     assert standing != reviewed
-    assert told["message"].startswith(f"{reviewed} no longer stands; {standing} is proposed: ")
+    assert told["message"].startswith(f"{reviewed} is no longer valid; {standing} is proposed: ")
     assert "actions are lost" in told["message"] and "rewrites" in told["message"]
     assert on.conditions(f"tl/{layout}")["Converged"]["reason"] == "AwaitingApproval"
     assert not on.scene.jobs()

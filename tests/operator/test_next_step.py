@@ -295,7 +295,8 @@ def test_a_job_without_a_pod_says_where_to_look_once_that_lasts() -> None:
         return decision.message
 
     assert told(MINUTE, 0) == (
-        "Job tl-x-1 waits: it has no pod; kubectl describe job tl-x-1 says why, a quota for example"
+        "Job tl-x-1 waits: it has no pod; "
+        "kubectl describe job tl-x-1 shows why, for example a quota"
     )
     assert told(MINUTE / 60, 0) == told(MINUTE, 1) == "Job tl-x-1 runs"
 
