@@ -521,7 +521,7 @@ def test_a_saved_plan_that_is_done_runs_no_other(cli, with_spark, scattered, tmp
     before = scattered.refresh().metadata_location
     code, out, err = cli("apply", "plan.json", "--yes")
     assert (code, scattered.refresh().metadata_location) == (0, before)
-    assert "is done: all of its inputs were rewritten by it" in err
+    assert "is done: it has rewritten all of its inputs" in err
     assert "Nothing was done: 1 action to do" in out
     code, out, err = cli("apply", "plan.json", "--yes", "--until-converged")
     assert (code, scattered.refresh().metadata_location) == (3, before)
