@@ -269,7 +269,7 @@ def test_the_stored_plan_must_be_the_admitted_one(made: Prepared) -> None:
         {"table": ("driven", "other")},
         {"action_ids": ("a99",)},
     ):
-        with pytest.raises(errors.UserError, match="not what was admitted"):
+        with pytest.raises(errors.UserError, match="differs from the admitted plan"):
             load_plan(replace(made.run, **changes), plans)
 
 
