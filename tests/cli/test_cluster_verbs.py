@@ -123,7 +123,7 @@ def test_the_operators_apply_takes_neither_suspension_nor_approval_away(api, nam
 def test_a_policy_is_suspended_with_a_word_about_git(api, namespace, layoutctl):
     code, out, _ = layoutctl("suspend", "policy/sales")
     assert code == 0
-    assert "belongs to Git: set spec.suspend: true in its document" in out
+    assert "is kept in Git: set spec.suspend: true in its document" in out
     assert api.get(POLICY, namespace, "sales")["spec"]["suspend"] is True
     _, out, _ = layoutctl("suspend", LAYOUT)
     _, out, _ = layoutctl("resume", LAYOUT)

@@ -77,7 +77,7 @@ def test_what_is_predicted_of_the_whole_is_not_held_against_a_part(cli, half_don
     _, out = half_done
     (line,) = [line for line in out.splitlines() if "read by the window" in line]
     assert re.match(r"\s+read by the window\s+-\s", line)
-    assert "is predicted of the whole plan" in " ".join(out.split())
+    assert "whole plan predicted" in " ".join(out.split())
 
 
 def test_a_plan_carried_out_in_part_tells_what_is_left(cli, half_done, parted, tmp_path):  # noqa: F811

@@ -186,7 +186,7 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
     with monkeypatch.context() as patch:
         patch.setattr(commit, "send", send)
         patch.setattr(processes, "own_identity", lambda jvm: elsewhere)
-        with pytest.raises(BlockedError, match="took this attempt for dead"):
+        with pytest.raises(BlockedError, match="considered this attempt dead"):
             bench.run(request)
     assert bench.rows(name) == before
     result = bench.run(request)
