@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         yes: Annotated[bool, typer.Option("--yes", help="Approve the one plan shown.")] = False,
         auto_approve: Annotated[
-            bool, typer.Option("--auto-approve", help="Approve whatever is planned.")
+            bool, typer.Option("--auto-approve", help="Approve every plan of this run.")
         ] = False,
         catalog: CatalogName = None,
         output: Format = Output.TABLE,
@@ -259,7 +259,7 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
     live = sum(len(a.action.inputs) for a in proposal.pending)
     name = proposal.observation.name
     if asked is not None and asked.id != proposal.plan.id:
-        return f"{name}  plan {asked.id} is done: all of its inputs were rewritten by it"
+        return f"{name}  plan {asked.id} is done: it has rewritten all of its inputs"
     if not proposal.plan.actions:
         return f"{name}  nothing to do"
     if begun := progress(proposal):
@@ -277,7 +277,7 @@ def _made_under_another(proposal: Proposal, step: Step) -> str:
         return ""
     return (
         f"this plan was made under the policy {proposal.plan.policy}: its approval, budgets, "
-        f"windows and suspension do not hold under {step.policy_name} (name its file with -f)"
+        f"windows and suspension do not apply under {step.policy_name} (give its file with -f)"
     )
 
 

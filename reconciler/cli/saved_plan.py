@@ -60,7 +60,7 @@ def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
     if not isinstance(policy, TableLayoutPolicy):
         raise UserError(
             f"{path} holds no valid policy",
-            details=("A saved plan is carried out within the budgets it was made under.",),
+            details=("A saved plan runs within the budgets of the policy that it was made under.",),
             do=f"layoutctl apply {path} -f PATH-OF-THE-POLICY",
         )
     return policy
@@ -76,7 +76,7 @@ def check_stands(plan: Plan, observation: Any, step: Step, do: str) -> None:
     found = judge(plan, head_of(observation), step.clock())
     if found.fallen not in (None, Fallen.DONE):
         raise StalePlanError(
-            f"plan {plan.id} no longer stands: {found.why}", details=found.details, do=do
+            f"plan {plan.id} is no longer valid: {found.why}", details=found.details, do=do
         )
 
 
