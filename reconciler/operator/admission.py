@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 CAP = "cluster"
 CAP_SECONDS = 86_400
 CAP_TITLE = "the operator's cap on 24 h"
-FULL = "as many jobs of this policy run as spec.engine.maxConcurrentJobs allows"
-FULL_EVERYWHERE = "as many jobs run as the operator's limit allows"
+FULL = "this policy runs as many jobs as spec.engine.maxConcurrentJobs allows"
+FULL_EVERYWHERE = "the operator runs as many jobs as its limit allows"
 PATIENCE_SECONDS = 10.0
 """For the ledger of each catalog, when another's job is to start."""
 RETRY = dt.timedelta(seconds=30)
@@ -106,7 +106,7 @@ class Admission:
         spent = list(held(records, self._recorded(), now))
         for name, known in self._spent_by_catalog().items():
             if known is None:
-                text = f"what was spent in catalog {name} cannot be read"
+                text = f"the budget spent in catalog {name} cannot be read"
                 return Wait(now + RETRY, Reason.OVER_BUDGET, text)
             spent += known
         admission = admit([charge], [cap], spent, now)

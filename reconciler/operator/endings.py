@@ -78,9 +78,9 @@ class Endings:
         if succeeded:
             result, message = "Succeeded", f"{len(committed)} actions committed"
             if settles_only:
-                message = "what an attempt that was cut short had left is settled"
+                message = "cleaned up after an interrupted attempt"
             idle = failures.after(
-                known, failures.NO_EFFECT, "the job ended well and committed nothing",
+                known, failures.NO_EFFECT, "the job succeeded without a commit",
                 self.facts.scopes_now(subject), subject.now,
             )  # fmt: skip
             later = None if committed or settles_only else idle

@@ -305,7 +305,7 @@ class Launcher:
         ours = owner_uid(found) == subject.body["metadata"]["uid"]
         if ours and digest == record.digest:
             return found
-        message = f"Job {record.name} exists and is not this table's"
+        message = f"Job {record.name} exists but was not created for this table"
         self._fail(subject, record, failures.FOREIGN_JOB, message)
         return {}
 

@@ -134,11 +134,11 @@ def _layout_converged(decision: Decision) -> Condition:
         return Condition(kind, truth, decision.reason, decision.message)
     if isinstance(decision, Launch):
         count = decision.candidate.actions
-        text = f"{count} {'action waits' if count == 1 else 'actions wait'} to be started"
+        text = f"{count} {'action waits' if count == 1 else 'actions wait'} to start"
         return Condition(kind, Truth.FALSE, Reason.TABLES_PENDING, text)
     if isinstance(decision, (Propose, Retire)):
-        return Condition(kind, Truth.UNKNOWN, Reason.NEW_GENERATION, "the table is being looked at")
-    return Condition(kind, Truth.FALSE, Reason.REWRITE_RUNNING, "a rewrite is being taken care of")
+        return Condition(kind, Truth.UNKNOWN, Reason.NEW_GENERATION, "the table is being observed")
+    return Condition(kind, Truth.FALSE, Reason.REWRITE_RUNNING, "a rewrite is in progress")
 
 
 def transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, str, str]]:

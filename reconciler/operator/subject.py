@@ -96,7 +96,7 @@ def invalid_because(subject: Subject) -> tuple[str, str] | None:
     spec = subject.body["spec"]
     name = table_layout_name(spec["catalogRef"]["name"], subject.table)
     if subject.key.name != name:  # two objects would start two jobs
-        text = f"the TableLayout of this table is called {name}; the operator makes it"
+        text = f"the TableLayout of this table must be called {name}; the operator creates it"
         return Reason.INVALID_SPEC.value, text
     if subject.policy is None:
         name = policy_of(subject.body)

@@ -21,7 +21,7 @@ def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> 
     if reason == Reason.AWAITING_APPROVAL:
         if look.changed_from is not None:
             old, difference = look.changed_from
-            text = f"{old} no longer stands; {look.plan.id} is proposed: {difference}"
+            text = f"{old} is no longer valid; {look.plan.id} is proposed: {difference}"
             expired = difference.startswith(EXPIRED)
             voided = Reason.PLAN_EXPIRED if expired else Reason.PLAN_CHANGED
             return Verdict((False, voided.value, text), budget)
