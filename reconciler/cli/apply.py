@@ -430,6 +430,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
             "predicted": step.check.predicted,
             "actual": step.check.actual,
             "complete": step.check.complete,
+            "saved": step.check.saving,
         },
         "actions": [
             {"id": a.action_id, "state": a.state.value, "detail": a.detail}
@@ -454,7 +455,7 @@ def _committed(done: ExecutionResult | None) -> list[str]:
 def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
     """Return the result of the run, as the values that `apply_text` prints."""
     from reconciler.plan.prediction import total
-    from reconciler.render.apply_text import Told, WindowRead
+    from reconciler.render.apply_text import FileCount, Told, WindowRead
 
     done = [(s, s.result) for s in run.steps if s.result is not None]
     admitted = total(a.predicted for s, _ in done for a in s.before.pending[: s.gate.count])
@@ -462,7 +463,17 @@ def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
     read = None
     if checks:
         last = checks[-1]
-        read = WindowRead(checks[0].before, last.predicted, last.actual, last.complete)
+        saved = sum(check.saving for check in checks)
+        read = WindowRead(checks[0].before, last.predicted, last.actual, last.complete, saved)
+    files = None
+    if done:
+        (first, _), (step, ended) = done[0], done[-1]
+        whole = ended.done and step.gate.count == len(step.before.pending)
+        files = FileCount(
+            before=len(first.before.observation.files),
+            predicted=round(step.before.advice.files_after.mid) if whole else None,
+            actual=len(result.after.observation.files),
+        )
     return Told(
         ran=bool(done),
         stopped=interrupted,
@@ -474,6 +485,7 @@ def told(run: _Run, result: StepResult, interrupted: bool) -> Told:
         predicted_cpu_seconds=admitted.cpu_seconds,
         actual_cpu_seconds=sum(r.cpu_seconds for _, r in done),
         read=read,
+        files=files,
         state=result.state.state + (f", {result.state.reason}" if result.state.reason else ""),
         message=result.state.message,
         following=_following(result, run.options),

@@ -17,13 +17,24 @@ from reconciler.render.terminal import WIDEST, commands, plural, tabulate, wrapp
 class WindowRead:
     """Bytes that the recorded queries read: before, as predicted, and by the new zone maps.
 
-    complete: all of the plan was carried out, so that the prediction is comparable.
+    complete: all of the plan was carried out, so that the prediction is comparable. saved: the cost
+    of reading that they save, opened files counted; negative if they cost more than before.
     """
 
     before: int
     predicted: int
     actual: int
     complete: bool = True
+    saved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """Data files of the table: before, as predicted for a plan that was carried out, and now."""
+
+    before: int
+    predicted: int | None
+    actual: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,7 @@ class Told:
     predicted_cpu_seconds: float
     actual_cpu_seconds: float
     read: WindowRead | None
+    files: FileCount | None
     state: str
     message: str
     following: Sequence[str] = ()
@@ -71,6 +83,7 @@ def render_told(told: Told, width: int = WIDEST) -> str:
             width,
         )
         lines += _comparison(told, width)
+        lines += _harm(told, width)
     else:
         end = "Stopped before anything was done" if told.stopped else "Nothing was done"
         lines = wrapped(f"{end}: {told.message}. {told.state}.", width)
@@ -84,6 +97,9 @@ def _comparison(told: Told, width: int) -> list[str]:
         ["rewritten", iec(told.predicted_bytes), iec(told.actual_bytes), lost],
         ["CPU", cpu(told.predicted_cpu_seconds), cpu(told.actual_cpu_seconds), ""],
     ]
+    if told.files is not None:
+        foreseen = "-" if told.files.predicted is None else f"{told.files.predicted:,}"
+        rows.append(["files", foreseen, f"{told.files.actual:,}", f"was {told.files.before:,}"])
     if told.read is not None:
         was = f"was {iec(told.read.before)}; same queries against the new zone maps"
         predicted = iec(told.read.predicted)
@@ -92,3 +108,15 @@ def _comparison(told: Told, width: int) -> list[str]:
             predicted = "-"
         rows.append(["read by the window", predicted, iec(told.read.actual), was])
     return tabulate(rows, "lrrl", width, indent="  ")
+
+
+def _harm(told: Told, width: int) -> list[str]:
+    """Return the warning that queries now cost more, empty if they do not."""
+    if told.read is None or told.read.saved >= 0:
+        return []
+    more = iec(-told.read.saved)
+    return wrapped(
+        f"HARM: opened files counted, the recorded queries now cost {more} more to read than "
+        "before. layoutctl report shows which; layoutctl suspend prevents further rewrites.",
+        width,
+    )

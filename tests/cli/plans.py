@@ -17,7 +17,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.sentence import sentence
-from reconciler.render.apply_text import Told, WindowRead
+from reconciler.render.apply_text import FileCount, Told, WindowRead
 from reconciler.render.plan_text import TableLine
 from reconciler.table.observation import Observation
 from reconciler.table.schema import SortColumn
@@ -217,7 +217,8 @@ def told(**changes: Any) -> Told:
         "ran": True, "stopped": False, "seconds": 760.0, "commits": 10, "conflicts": 1,
         "predicted_bytes": 116 * GIB, "actual_bytes": 131 * GIB, "predicted_cpu_seconds": 7900.0,
         "actual_cpu_seconds": 8300.0,
-        "read": WindowRead(44 * TIB, 11 * TIB, 12 * TIB),
+        "read": WindowRead(44 * TIB, 11 * TIB, 12 * TIB, saved=32 * TIB),
+        "files": FileCount(1_204, 230, 236),
         "state": "Converged", "message": "nothing above threshold",
     }  # fmt: skip
     return Told(**{**values, **changes})

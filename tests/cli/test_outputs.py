@@ -126,6 +126,14 @@ CASES: dict[str, Callable[[int], str]] = {
             state="Blocked, OverBudget",
             message='budget "daily" has too little left for the next action',
             read=apply_text.WindowRead(44 * plans.TIB, 11 * plans.TIB, 30 * plans.TIB, False),
+            files=apply_text.FileCount(1_204, None, 702),
+        ), w),
+    "apply-harm": lambda w: apply_text.render_told(
+        plans.told(
+            read=apply_text.WindowRead(
+                44 * plans.TIB, 11 * plans.TIB, 43 * plans.TIB, saved=-3 * plans.TIB
+            ),
+            files=apply_text.FileCount(230, 250, 1_204),
         ), w),
     "apply-blocked": lambda w: apply_text.render_told(
         plans.told(
