@@ -40,8 +40,8 @@ SENTENCES = {
     NOT_PRUNABLE: "the queries match nearly every row: no layout can skip anything",
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",
     WINDOW_MOVED: "the queries' moving window leaves this data before a rewrite pays back",
-    BELOW_COST: "would save less than it costs",
-    BELOW_FLOOR: "would save less than 0.1 % of its partition's yearly read cost",
+    BELOW_COST: "saves less than it costs",
+    BELOW_FLOOR: "saves less than 0.1 % of its partition's yearly read cost",
     RECENTLY_WRITTEN: "rewritten within the horizon, which needs twice the saving",
     DEBT: "past rewrites have not paid back yet (WAIR Eq. 2)",
     ALLOWANCE: "exceeds the realised savings and the per-query allowance (WAIR Eq. 5)",
@@ -51,7 +51,7 @@ SENTENCES = {
     DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
     NOT_REWRITABLE: "holds equality deletes, encryption, a type or a format not rewritten yet",
-    SAME_AGAIN: "its files were written by this very rewrite: again, it would write the same",
+    SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
 }
@@ -94,11 +94,11 @@ def _partition_value(field: PartitionField, value: Scalar | None, schema: Schema
 
 
 def times_cost(saving: float, cost: float) -> Sentence:
-    """Return a saving relative to its cost, as plans print it: `0.4x of what it costs`."""
+    """Return a saving relative to its cost, as plans print it: `saves 0.4x its cost`."""
     if cost <= 0.0:
         return sentence("at no cost")
-    verb = "save" if saving >= 0.0 else "lose"
-    return sentence(f"would {verb} ", _times(saving, cost), "x of what it costs")
+    verb = "saves" if saving >= 0.0 else "loses"
+    return sentence(f"{verb} ", _times(saving, cost), "x its cost")
 
 
 def torn(low: float, expected: float, cost: float) -> Sentence:
@@ -107,14 +107,14 @@ def torn(low: float, expected: float, cost: float) -> Sentence:
     if cost <= 0.0:
         return sentence("at no cost")
     return sentence(
-        "would save ", _times(expected, cost), "x of what it costs on average, and lose ",
-        _times(low, cost), "x in one case of ten, which decides",
+        "expected to save ", _times(expected, cost), "x its cost, but loses ",
+        _times(low, cost), "x in the worst tenth",
     )  # fmt: skip
 
 
 def below_floor(percent: float, whole: str) -> Sentence:
     """Return the text for a saving below the floor. whole: what the percentage is of."""
-    return sentence("would save ", f"{percent:.2f}", f" % of {whole}, and 0.1 % is needed")
+    return sentence("saves ", f"{percent:.2f}", f" % of {whole}; 0.1 % is needed")
 
 
 def _times(saving: float, cost: float) -> str:
@@ -131,4 +131,4 @@ def short_of(saving: float, cost: float, needed: float) -> Sentence:
     short = times_cost(saving, cost)
     if needed == 1.0 and saving < 0.9 * cost:
         return short
-    return short + sentence(", and more than ", f"{needed:g}", "x is needed")
+    return short + sentence("; more than ", f"{needed:g}", "x is needed")

@@ -226,7 +226,7 @@ def test_a_rate_too_low_to_pay_back_gets_nothing_with_the_number():
     advice = advise(_table(), _selective(count=20, weight=0.02))
     assert advice.actions == ()
     assert _reasons(advice)[0] == reasons.BELOW_COST
-    assert "of what it costs" in str(advice.rejected[0].why)
+    assert "its cost" in str(advice.rejected[0].why)
 
 
 def test_a_window_that_has_moved_past_the_data_gets_nothing():

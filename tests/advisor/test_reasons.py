@@ -80,9 +80,9 @@ def test_what_needs_twice_the_saving_says_so_beside_the_number(short):
 @pytest.mark.parametrize(
     ("saving", "needed", "says"),
     [
-        (0.4, 1.0, "would save 0.4x of what it costs"),
-        (0.98, 1.0, "would save 1.0x of what it costs, and more than 1x is needed"),
-        (1.5, 2.0, "would save 1.5x of what it costs, and more than 2x is needed"),
+        (0.4, 1.0, "saves 0.4x its cost"),
+        (0.98, 1.0, "saves 1.0x its cost; more than 1x is needed"),
+        (1.5, 2.0, "saves 1.5x its cost; more than 2x is needed"),
     ],
 )
 def test_a_saving_that_is_short_shows_of_what(saving, needed, says):
@@ -92,10 +92,7 @@ def test_a_saving_that_is_short_shows_of_what(saving, needed, says):
 def test_a_saving_too_uncertain_to_count_on_is_not_called_a_loss():
     torn = reasons.torn(-1.4, 4.5, 1.0)
     assert torn.numbers == ("4.5", "1.4")
-    assert str(torn) == (
-        "would save 4.5x of what it costs on average, and lose 1.4x in one case of ten, "
-        "which decides"
-    )
+    assert str(torn) == "expected to save 4.5x its cost, but loses 1.4x in the worst tenth"
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def single() -> dict[str, Any]:
             ],
             "trust": "after 9 actions here: bytes read +3 % median; CPU +14 % median",
             "rejected": [
-                {"what": "97 more boundary files", "why": "would save 0.4x of what they cost "
+                {"what": "97 more boundary files", "why": "saves 0.4x its cost "
                  "(WAIR Eq. 4, alpha 1)"},
                 {"what": "recluster by Hilbert(l_shipdate, l_orderkey, l_partkey)",
                  "why": "12.9 TiB read, 38 % more CPU; would keep order-key lookups"},
@@ -295,7 +295,7 @@ def advice(seen: Observation) -> Advice:
     )
     predicted = Prediction(
         label=action.label(seen.files.schema, seen.files.specs),
-        reason="saves 21x of what it costs", files_in=2, files_out=1, groups=1, bytes_in=18 << 20,
+        reason="saves 21x its cost", files_in=2, files_out=1, groups=1, bytes_in=18 << 20,
         bytes_out=18 << 20, rows=6_098_000, cpu_millis=3_000, millis=1_500, read_now=9 * GIB,
         read_after=15 * GIB // 2, saving=3 * GIB // 2, saving_low=round(1.1 * GIB), cost=72 << 20,
         estimate="sampled",
@@ -303,7 +303,7 @@ def advice(seen: Observation) -> Advice:
     )  # fmt: skip
     refused = Rejected(
         sentence("recluster by l_partkey"), "BelowCost",
-        sentence("would save 0.4x of what it costs: 97 files, 31.0 GiB"), 1, 9 << 20,
+        sentence("saves 0.4x its cost: 97 files, 31.0 GiB"), 1, 9 << 20,
         inputs=(path[2],),
     )  # fmt: skip
     nothing = Interval(0.0, 0.0, 0.0)

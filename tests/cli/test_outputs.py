@@ -218,16 +218,16 @@ def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own(
     document = plans.empty()
     document["evidence"]["rejected"] = [
         {"what": what, "partition": f"day=2026-10-{day:02d}", "reason": "BelowFloor",
-         "why": f"would save 0.{day:02d} % of a year's reading",
-         "parts": {"why": ["would save ", f"0.{day:02d}", " % of a year's reading"]}}
+         "why": f"saves 0.{day:02d} % of a year's reading",
+         "parts": {"why": ["saves ", f"0.{day:02d}", " % of a year's reading"]}}
         for what, days in (("recluster by device", range(1, 17)), ("recluster by site", [3]))
         for day in days
     ]  # fmt: skip
     lines = plan_text.render_plan(document, width=100).splitlines()
     told = [line.strip() for line in lines if "recluster by" in line]
     assert [re.split(r" {2,}", line) for line in told] == [
-        ["recluster by device in 16 partitions", "would save 0.01 - 0.16 % of a year's reading"],
-        ["recluster by site, day=2026-10-03", "would save 0.03 % of a year's reading"],
+        ["recluster by device in 16 partitions", "saves 0.01 - 0.16 % of a year's reading"],
+        ["recluster by site, day=2026-10-03", "saves 0.03 % of a year's reading"],
     ]
 
 
@@ -300,7 +300,7 @@ def test_a_document_has_each_candidate_with_its_constant_and_raw_bytes() -> None
         "label": "recluster by l_shipdate, ingested_at_month=2020-01", "type": "Recluster",
         "files": 2, "costBytes": 72 << 20, "savingBytes": 3 << 29,
         "savingLowBytes": round(1.1 * plans.GIB), "estimate": "sampled",
-        "message": "saves 21x of what it costs",
+        "message": "saves 21x its cost",
     }  # fmt: skip
     assert (considered["reason"], considered["files"]) == ("BelowCost", 1)
     action = plans.advice(seen).actions[0]

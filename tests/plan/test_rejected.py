@@ -20,7 +20,7 @@ def entry(
     partition: str, percent: float, what: Sentence | str = "recluster by device"
 ) -> dict[str, Any]:
     title = sentence(what) if isinstance(what, str) else what
-    why = sentence("would save ", f"{percent:.2f}", " % of a year's reading")
+    why = sentence("saves ", f"{percent:.2f}", " % of a year's reading")
     return {
         "what": str(title), "partition": partition, "reason": "BelowFloor", "why": str(why),
         **parts(title, why),
@@ -39,7 +39,7 @@ def test_candidates_alike_in_many_partitions_are_one_line_with_their_range():
     items = [entry(day, 0.03 + 0.01 * (n % 3)) for n, day in enumerate(DAYS)]
     assert lines(items) == [
         ("recluster by device in 16 partitions",
-         "would save 0.03 - 0.05 % of a year's reading")
+         "saves 0.03 - 0.05 % of a year's reading")
     ]  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_counts_of_files_become_a_range_and_numbers_compare_as_numbers():
         for n, files in enumerate([9, 1_000])
     ]
     assert lines(items) == [
-        ("bin-pack 9 - 1000 files in 2 partitions", "would save 9.00 - 10.00 % of a year's reading")
+        ("bin-pack 9 - 1000 files in 2 partitions", "saves 9.00 - 10.00 % of a year's reading")
     ]
 
 
@@ -83,8 +83,8 @@ def test_a_number_in_the_name_of_a_column_or_beside_the_numbers_is_text():
 def test_entries_of_plans_saved_without_parts_are_one_line_where_their_sentences_are_equal():
     items = [without_parts(entry(day, 0.03 + 0.01 * (n % 2))) for n, day in enumerate(DAYS)]
     assert lines(items) == [
-        ("recluster by device in 8 partitions", "would save 0.03 % of a year's reading"),
-        ("recluster by device in 8 partitions", "would save 0.04 % of a year's reading"),
+        ("recluster by device in 8 partitions", "saves 0.03 % of a year's reading"),
+        ("recluster by device in 8 partitions", "saves 0.04 % of a year's reading"),
     ]  # fmt: skip
 
 
