@@ -66,7 +66,7 @@ def test_a_plan_is_approved_by_its_id_and_again_is_no_error(api, namespace, layo
     managers = api.get(TABLE_LAYOUT, namespace, LAYOUT)["metadata"]["managedFields"]
     assert "layoutctl" in {entry["manager"] for entry in managers}
     code, out, _ = layoutctl("approve", PLAN)
-    assert (code, "approved already" in out) == (0, True)
+    assert (code, "already approved" in out) == (0, True)
 
 
 def test_a_table_without_a_terminal_needs_yes(api, namespace, layoutctl):
@@ -102,10 +102,10 @@ def test_suspend_and_resume_keep_the_approval(api, namespace, layoutctl):
     propose(api, namespace)
     layoutctl("approve", PLAN)
     code, out, _ = layoutctl("suspend", "sales.lineitem")
-    assert (code, "is suspended now" in out) == (0, True)
+    assert (code, "is now suspended" in out) == (0, True)
     spec = api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"]
     assert (spec["suspend"], spec["approvedPlan"]) == (True, PLAN)
-    assert "suspended already" in layoutctl("suspend", "sales.lineitem")[1]
+    assert "already suspended" in layoutctl("suspend", "sales.lineitem")[1]
     assert layoutctl("resume", "sales.lineitem")[0] == 0
     spec = api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"]
     assert (spec["suspend"], spec["approvedPlan"]) == (False, PLAN)
