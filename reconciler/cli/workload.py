@@ -303,10 +303,12 @@ def _import_document(
 
     skipped: Counter[str] = Counter()
     full_scans: Counter[str] = Counter()
+    unknown: Counter[tuple[str, str]] = Counter()
     weights: dict[str, float] = {}
     for _, tally in tallies:
         skipped.update(tally.skipped)
         full_scans.update(tally.full_scans)
+        unknown.update(tally.unknown)
         for name, weight in tally.weights.items():
             weights[name] = weights.get(name, 0.0) + weight
     until = [tally.until_ms for _, tally in tallies if tally.until_ms is not None]
@@ -326,6 +328,10 @@ def _import_document(
         ],
         "skipped": dict(skipped.most_common()),
         "fullScans": dict(full_scans.most_common()),
+        "unknownColumns": [
+            {"table": table, "column": column, "conditions": count}
+            for (table, column), count in unknown.most_common()
+        ],
         "since": utc(min(since)) if since else None,
         "until": utc(max(until)) if until else None,
     }  # fmt: skip

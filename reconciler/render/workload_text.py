@@ -9,6 +9,8 @@ from reconciler.format import count
 from reconciler.render.terminal import UNLIMITED, clip, commands, flow, plural, tabulate, wrapped
 
 STALE_DAYS = 30
+MOST_UNKNOWN = 10
+"""Unknown columns that the text names; the document has all."""
 
 
 def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
@@ -29,6 +31,15 @@ def render_import(body: dict[str, Any], dialect: str, width: int) -> str:
     if body["fullScans"]:
         scans = [(reason, count(number)) for reason, number in body["fullScans"].items()]
         lines += ["", *tabulate([("COUNTED AS FULL SCANS", ""), *scans], "lr", width)]
+    if body["unknownColumns"]:
+        named = [
+            (item["table"], item["column"][:60], count(item["conditions"]))
+            for item in body["unknownColumns"][:MOST_UNKNOWN]
+        ]
+        head = ("CONDITIONS IGNORED", "UNKNOWN COLUMN", "QUERIES")
+        lines += ["", *tabulate([head, *named], "llr", width)]
+        more = len(body["unknownColumns"]) - len(named)
+        lines += [f"and {more:,} more columns"] if more else []
     if body["since"]:
         lines += ["", f"queries from {body['since']} to {body['until']}"]
     return "\n".join([*lines, "", *_next_after_import(body, dialect, width)])

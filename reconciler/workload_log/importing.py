@@ -44,7 +44,8 @@ class Tally:
     """Counts of one import. read = kept + skipped; kept queries may read several tables.
 
     queries: kept, by table name; weights: number of executions they represent. full_scans: kept but
-    not understood, by reason. earlier: lines or queries that an earlier import had read. since_ms,
+    not understood, by reason. unknown: conditions that count as none, because no column has that
+    name, by table and column. earlier: lines or queries that an earlier import had read. since_ms,
     until_ms: of kept events. lines: by reason the numbers of the first skipped lines, if lines are
     numbered.
     """
@@ -55,6 +56,7 @@ class Tally:
     earlier: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     full_scans: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[tuple[str, str]] = field(default_factory=Counter)
     queries: Counter[str] = field(default_factory=Counter)
     weights: dict[str, float] = field(default_factory=dict)
     lines: dict[str, list[int]] = field(default_factory=dict)

@@ -11,13 +11,13 @@ import difflib
 import logging
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect, Dialects
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import OptimizeError, SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import MappingSchema
 from sqlglot.tokenizer_core import TokenType
@@ -60,6 +60,7 @@ UNKNOWN_TABLES = "no table of this catalog"
 OWN_JOB = "our own job"
 TIME_TRAVEL = "reads an older snapshot or a metadata table"
 UNPARSABLE = "not parsable"
+UNRESOLVED = "names a column or an alias that does not exist"
 TOO_COMPLEX = "too complex to analyse"
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unparsable text is counted, not logged
@@ -72,6 +73,7 @@ class Demand:
     """One scan of one table by one query.
 
     The fields are those of `queries.fragments.Fragment`; note: why it counts as a full scan, or "".
+    unknown: columns in its conditions that the table does not have; these conditions count as none.
     """
 
     table: KnownTable
@@ -82,6 +84,7 @@ class Demand:
     unbound: Predicate | None = None
     full_scan: bool = False
     note: str = ""
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +148,39 @@ def unknown_columns(sql: str, dialect: str, schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for n in named if n and n not in known | own))
 
 
+def _named_in_conditions(query: exp.Expr) -> tuple[str, ...]:
+    """Return the columns that WHERE names in a query on one table, structs by their own name.
+
+    None of a query on several tables, or of one that makes columns of its own: there it is not
+    known to which table a name would belong.
+    """
+    tables = list(query.find_all(exp.Table))
+    if len(tables) != 1 or query.find(exp.Lateral, exp.Unnest, exp.Lambda, exp.Subquery, exp.CTE):
+        return ()
+    own = {part.name.lower() for part in tables[0].parts} | {tables[0].alias_or_name.lower()}
+    named = []
+    for where in query.find_all(exp.Where):
+        for column in where.find_all(exp.Column):
+            parts = [part.name.lower() for part in column.parts]
+            named.append(next((part for part in parts[:-1] if part not in own), parts[-1]))
+    aliases = {one.alias.lower() for one in query.find_all(exp.Alias)}
+    return tuple(
+        name
+        for name in dict.fromkeys(named)
+        if name and name[0] not in "_$" and name not in aliases
+    )
+
+
 _DIALECT_NAMES = {"ansi": "", "sparksql": "spark", "postgresql": "postgres", "flink": "spark"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A template's scans, or why it has none. unread: tables that count as fully scanned."""
+    """A template's scans, or why it has none. unread: tables that count as fully scanned. unknown:
+    columns of conditions that the one table of the query does not have."""
 
     scans: tuple[tuple[Scan, tuple[int, ...]], ...] = ()
+    unknown: tuple[str, ...] = ()
     unread: tuple[KnownTable, ...] = ()
     reason: str = ""
 
@@ -184,7 +212,10 @@ class SqlReader:
         if not template.scans and not template.unread:
             return Skipped(template.reason)
         binding = Binding(event_ms, session.zone, self.dialect, literals)
-        demands = [_demand(scan, projection, binding) for scan, projection in template.scans]
+        demands = [
+            replace(_demand(scan, projection, binding), unknown=template.unknown)
+            for scan, projection in template.scans
+        ]
         return demands + [_full_scan(table, template.reason) for table in template.unread]
 
     def _template(
@@ -219,29 +250,35 @@ class SqlReader:
         except TooComplex:
             return _Template(unread=self._named(text, levels), reason=TOO_COMPLEX)
         except (SqlglotError, RecursionError, ValueError, KeyError,
-                TypeError, AttributeError, IndexError):  # fmt: skip
+                TypeError, AttributeError, IndexError) as error:  # fmt: skip
             if literals:
                 return None
-            return _Template(unread=self._named(text, levels), reason=UNPARSABLE)
+            why = UNRESOLVED if isinstance(error, OptimizeError) else UNPARSABLE
+            return _Template(unread=self._named(text, levels), reason=why)
 
     def _statements(self, statements: list[exp.Expr], levels: tuple[str, ...]) -> _Template:
         scans: list[tuple[Scan, tuple[int, ...]]] = []
+        unknown: tuple[str, ...] = ()
         reason = NOT_A_QUERY
         for statement in statements:
             query = as_query(statement)
             if query is None:
                 continue
             check_tree(balanced(query))
+            named = _named_in_conditions(query)
             found = self._scans(query, levels)
             if isinstance(found, str):
                 reason = found
                 continue
             reason = UNKNOWN_TABLES
+            if len(found) == 1:
+                have = columns_of(found[0].table.schema)
+                unknown += tuple(name for name in named if name not in have)
             for scan in found:
                 scans.append((scan, _projection(scan.table.schema, scan.columns)))
             if any(_time_travel(node) for node in query.find_all(exp.Table)):
                 return _Template(reason=TIME_TRAVEL)
-        return _Template(tuple(scans), reason=reason)
+        return _Template(tuple(scans), unknown, reason=reason)
 
     def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan] | str:
         """Return the scans of a query, or why it has none."""

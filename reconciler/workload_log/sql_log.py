@@ -221,6 +221,7 @@ class _Pending:
         first = fragments[0]
         self.tally.keep(names, len(fragments), first.event_ms, first.weight)
         for demand in demands:
+            self.tally.unknown.update((demand.table.name, column) for column in demand.unknown)
             if demand.full_scan:
                 self.tally.full_scans[demand.note] += 1
                 counts = self.unread.setdefault(demand.table.uuid, Counter())

@@ -334,6 +334,9 @@ def imported() -> dict[str, Any]:
         ],
         "skipped": {"not valid JSON": 30, "our own job": 9},
         "fullScans": {"not parsable": 3},
+        "unknownColumns": [
+            {"table": "warehouse.sales.lineitem", "column": "l_shipdat", "conditions": 12}
+        ],
         "since": "2026-11-06T00:00:00Z",
         "until": "2026-11-20T09:00:00Z",
     }  # fmt: skip

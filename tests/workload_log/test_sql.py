@@ -462,3 +462,32 @@ def test_a_cte_that_names_itself_is_recursive_without_the_word(dialect: str) -> 
         dialect,
     )
     assert render(found.predicate, found.table.schema, found.literals) == "i = 1"
+
+
+@pytest.mark.parametrize(
+    ("sql", "unknown"),
+    [
+        ("SELECT i FROM db.t WHERE ii = 5 AND l > 3", ("ii",)),
+        ("SELECT i FROM cat.db.t AS x WHERE nope = 1 OR X.i = 2", ("nope",)),
+        (
+            "SELECT i FROM db.t WHERE ST.x = 1 AND st.y = 2 AND db.t.i = 3 AND gone.y = 1",
+            ("gone",),
+        ),
+        ("SELECT i AS a FROM db.t WHERE a = 1 AND MIXED = 3", ()),
+        ("SELECT nope FROM db.t WHERE i = 1 ORDER BY nope", ()),
+        ("SELECT i FROM db.t WHERE \"$path\" = 'x' AND _file = 'y'", ()),
+        ("SELECT t.i FROM db.t JOIN db.o ON t.i = o.i WHERE kk = 'x'", ()),
+        ("SELECT i FROM db.t WHERE any_match(tags, x -> x = 'b')", ()),
+        ("DELETE FROM db.t WHERE ii = 5", ("ii",)),
+    ],
+)
+def test_columns_of_conditions_that_the_table_does_not_have_are_named(
+    sql: str, unknown: tuple[str, ...]
+) -> None:
+    for found in demands(sql):
+        assert found.unknown == unknown
+
+
+def test_a_column_that_its_table_does_not_have_makes_a_full_scan_that_says_so() -> None:
+    (found,) = demands("SELECT i FROM cat.db.t AS x WHERE x.nope = 1")
+    assert (found.full_scan, found.note) == (True, reader.UNRESOLVED)
