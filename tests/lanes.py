@@ -33,17 +33,26 @@ def main(arguments: Sequence[str]) -> int:
     part, *more = arguments
     with tempfile.TemporaryDirectory(prefix="lanes-") as claims:
         running = {
-            lane: _start(["-m", marks, "--claims", claims, *_named(more, lane)])
+            lane: start([*options(marks, claims), *_named(more, lane)])
             for lane, marks in lanes(part).items()
         }
         return _follow(running)
+
+
+def options(marks: str, claims: str) -> list[str]:
+    """Pytest's options of one lane.
+
+    With a space before the directory pytest takes it for a place of tests, and then for the root of
+    the project: its settings, time limits among them, would not hold.
+    """
+    return ["-m", marks, f"--claims={claims}"]
 
 
 def _named(arguments: Sequence[str], lane: str) -> list[str]:
     return [argument.replace("{lane}", lane) for argument in arguments]
 
 
-def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-u", "-m", "pytest", "-p", "tests.sharing", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.lanes import lanes
+from tests.lanes import lanes, options, start
 from tests.sharing import OWN, in_turn
 
 pytest_plugins = ["pytester"]
@@ -91,3 +91,10 @@ def test_a_lane_ends_as_pytest_does(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("-x", *arguments)
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_lane_runs_with_the_settings_of_the_project(tmp_path: Path) -> None:
+    here = ["--collect-only", "-vv", str(Path(__file__))]
+    process = start([*options("not spark", str(tmp_path)), *here])
+    printed, _ = process.communicate()
+    assert "configfile: pyproject.toml" in printed
