@@ -113,18 +113,23 @@ def _movement(values: Int64, events: Int64, width: float, iceberg_type: str) -> 
     exact = _exact(values, events, width, iceberg_type)
     if exact is not None:
         return exact
-    unit_ms = _UNIT_MS[iceberg_type]
-    at = np.floor(values * unit_ms).astype(np.int64)
-    if (iceberg_type != "date" and (at / unit_ms != values).any()) or not len(at):
-        return None
+    at, whole = _in_ms(values, iceberg_type)
     for period in PERIODS:
         cut = cut_of(period, at)
-        on_it = cut.start(cut.number(at)) == at
+        on_it = whole & (cut.start(cut.number(at)) == at)
         distance = cut.number(at) - cut.number(events)
         moves = on_it & _frequent(distance, on_it, events, cut)
         if moves.mean() >= MOST_EVENTS:
             return _Movement(distance, moves, cut)
     return None
+
+
+def _in_ms(values: Int64, iceberg_type: str) -> tuple[Int64, npt.NDArray[np.bool_]]:
+    """Return the literals as epoch milliseconds, and which of them are whole ones."""
+    if iceberg_type == "date":
+        return values * DAY_MS, np.ones(len(values), dtype=bool)
+    per_ms = round(1 / _UNIT_MS[iceberg_type])
+    return values // per_ms, values % per_ms == 0
 
 
 def _frequent(

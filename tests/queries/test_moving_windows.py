@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,13 @@ def test_days_that_people_pick_at_random_do_not_move() -> None:
 def test_the_first_of_a_month_within_one_month_may_be_fixed() -> None:
     items = [asked(at, RULES["month"](at)) for at in moments(25)]
     assert {f.moving for f in with_detected_movement(items, SCHEMA)} == {(None,)}
+
+
+def test_nanoseconds_are_cut_alike() -> None:
+    schema = Schema(0, (Field(1, "ts", "timestamptz_ns"),))
+    items = [asked(at, RULES["day"](at)) for at in moments(10)]
+    items = [replace(f, literals=(f.literals[0] * 1000,)) for f in items]  # type: ignore[operator]
+    assert {f.cuts for f in with_detected_movement(items, schema)} == {(Cut("day"),)}
 
 
 @pytest.mark.parametrize("period", PERIODS)
