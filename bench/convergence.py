@@ -24,7 +24,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.results import write_section
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.documents import TableLayoutPolicy, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import TableLayoutPolicy
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Target

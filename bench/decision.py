@@ -27,7 +27,7 @@ from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
-from reconciler.queries.read_cost import Rho
+from reconciler.queries.rewrite_cost import Rho
 from reconciler.table.schema import Field, Schema
 
 ORDER, SHIP, COMMIT, PART, PRICE = 1, 2, 3, 4, 5

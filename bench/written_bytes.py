@@ -26,7 +26,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.queries.read_cost import table_view
+from reconciler.queries.table_view import table_view
 from reconciler.spark import session
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import FileTable

@@ -18,7 +18,8 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.plan.sentence import Sentence
 from reconciler.queries.fragments import Workload
-from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
+from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
+from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.sample import RowGroups, RowSample

@@ -25,7 +25,7 @@ from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.ordering import Ordering
-from reconciler.queries.read_cost import TableView
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Int64
 
 MIN_FILES = 2

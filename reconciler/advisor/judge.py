@@ -22,7 +22,8 @@ from reconciler.plan import reasons
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Ordering
 from reconciler.plan.sentence import Sentence, sentence
-from reconciler.queries.read_cost import ShapeReading, read_shape, rewrite_cost
+from reconciler.queries.read_cost import ShapeReading, read_shape
+from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.table.filetable import FileTable, Float64, Int64
 
 Refusal = tuple[str, Sentence]

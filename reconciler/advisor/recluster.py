@@ -36,7 +36,8 @@ from reconciler.advisor.wair.signature import candidate_keys, cluster, signature
 from reconciler.plan import reasons
 from reconciler.plan.ordering import best_of
 from reconciler.plan.sentence import sentence
-from reconciler.queries.read_cost import ShapeReading, projected_bytes
+from reconciler.queries.read_cost import ShapeReading
+from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import SortColumn
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
+from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import MIN_SPAN_MS
-from reconciler.queries.read_cost import Demand, TableView, table_view
+from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.row_group_bytes import stored_row_group_bytes
 

@@ -15,7 +15,8 @@ from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffec
 from reconciler.advisor.judge import Candidate
 from reconciler.advisor.situation import Situation
 from reconciler.plan.prediction_interval import Interval
-from reconciler.queries.read_cost import projected_bytes, row_group_count, scan_amplification
+from reconciler.queries.read_cost import scan_amplification
+from reconciler.queries.table_view import projected_bytes, row_group_count
 from reconciler.table.filetable import Float64
 from reconciler.table.row_group_bytes import row_groups_of
 

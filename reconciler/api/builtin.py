@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.api.documents import Origin, TableLayoutPolicy, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import Origin, TableLayoutPolicy
 from reconciler.api.schema import POLICY
 from reconciler.api.table_patterns import quote_identifier
 from reconciler.api.version import API_VERSION

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.api.documents import PolicySpec, TableLayoutPolicy, policy_document
+from reconciler.api.document_codec import policy_document
+from reconciler.api.documents import PolicySpec, TableLayoutPolicy
 from reconciler.api.schema import POLICY, canonical_scalar, spec_schema, with_defaults
 
 HASHED = ("objectives", "layout", "recluster", "deletes")

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from reconciler.api.checks import broken_paths, check
 from reconciler.api.cross_checks import Sight, cross_checks, sight
+from reconciler.api.document_codec import from_document
 from reconciler.api.documents import (
     Document,
     IcebergCatalog,
     Origin,
     TableLayout,
     TableLayoutPolicy,
-    from_document,
 )
 from reconciler.api.excerpt import render_problems
 from reconciler.api.schema import KINDS, POLICY

@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.checks import check
-from reconciler.api.documents import (
-    IcebergCatalog,
-    TableLayoutPolicy,
-    from_document,
-    to_document,
-)
+from reconciler.api.document_codec import from_document, to_document
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.schema import CATALOG, POLICY
 from reconciler.api.source import json_as_yaml, parse_yaml
 from reconciler.errors import UserError

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from reconciler.api.documents import Document, to_document
+from reconciler.api.document_codec import to_document
+from reconciler.api.documents import Document
 from reconciler.api.schema import (
     CATALOG,
     POLICY,

@@ -15,9 +15,9 @@ from reconciler.errors import UserError
 
 if TYPE_CHECKING:
     from reconciler.loop.propose import Ports, Target
+    from reconciler.queries.demand import Demand
     from reconciler.queries.explain_scan import ConditionEffect, Scan
     from reconciler.queries.fragments import Fragment, ShapeBatch
-    from reconciler.queries.read_cost import Demand
     from reconciler.table.filetable import Bool, FileTable
     from reconciler.table.observation import Observation
 
@@ -103,8 +103,8 @@ def demand_of(fragment: Fragment, observation: Observation) -> Demand:
 
 def _demand(batch: ShapeBatch, observation: Observation) -> Demand:
     """Return every recorded query of the shape, with its recorded values."""
+    from reconciler.queries.demand import Demand
     from reconciler.queries.pruning import simplify
-    from reconciler.queries.read_cost import Demand
 
     return Demand(
         shape_id=batch.shape_id,
@@ -138,7 +138,8 @@ def _reading(
     import numpy as np
 
     from reconciler.queries.explain_scan import explain_scan
-    from reconciler.queries.read_cost import read_shape, table_view
+    from reconciler.queries.read_cost import read_shape
+    from reconciler.queries.table_view import table_view
 
     files = observation.files
     scan = explain_scan(files, demand.predicate, demand.literals)

@@ -94,7 +94,7 @@ class PastPlan:
 
 def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
     """Return every plan of the ledger, oldest first."""
-    from reconciler.queries.read_cost import rho_from
+    from reconciler.queries.rewrite_cost import rho_from
 
     past = actor.history(observation.uuid)
     rho = rho_from(past.rho).value

@@ -50,7 +50,8 @@ def from_plan_file(
 
 def _policy_of(plan: Plan, path: Path) -> TableLayoutPolicy:
     """Return the policy that the plan was made under, with its budgets, windows and checks."""
-    from reconciler.api.documents import TableLayoutPolicy, from_document
+    from reconciler.api.document_codec import from_document
+    from reconciler.api.documents import TableLayoutPolicy
     from reconciler.errors import UserError
 
     try:

@@ -18,8 +18,10 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.demo.tpch import Query
+from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import Fragment, ShapeBatch, batch_fragments
-from reconciler.queries.read_cost import Demand, TableView, read_shape, table_view
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.schema import Schema
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.tables import KnownTable, SchemaMap

@@ -18,7 +18,8 @@ from reconciler.advisor.advice import (
     Settings,
     ShapeEffect,
 )
-from reconciler.api.documents import TableLayoutPolicy, to_document
+from reconciler.api.document_codec import to_document
+from reconciler.api.documents import TableLayoutPolicy
 from reconciler.format import utc
 from reconciler.loop.waiting import quiet_ends, waiting
 from reconciler.plan.plan import Plan

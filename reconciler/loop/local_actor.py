@@ -22,7 +22,7 @@ from reconciler.loop.reader import Reader, rho_key
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ledger import LedgerEntry, charged
-from reconciler.queries.read_cost import projected_bytes
+from reconciler.queries.table_view import projected_bytes
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field
 

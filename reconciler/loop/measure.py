@@ -17,7 +17,8 @@ import numpy as np
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.simulate.demand import demands
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
-from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import FileTable
 from reconciler.table.sample import RowGroups
 

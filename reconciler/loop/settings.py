@@ -21,7 +21,7 @@ from reconciler.plan.ledger import (
     written_layouts,
 )
 from reconciler.plan.ordering import ordering_of
-from reconciler.queries.read_cost import Rho, rho_from
+from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import partition_identity

@@ -15,7 +15,8 @@ from typing import Any, TypeVar, cast
 
 from reconciler.api.checks import check
 from reconciler.api.conditions import Reason
-from reconciler.api.documents import Document, Origin, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import Document, Origin
 from reconciler.api.source import json_as_yaml, parse_yaml
 from reconciler.api.version import API_VERSION
 

@@ -15,7 +15,7 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome, attempt_started_ms
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Calibration, calibrate
-from reconciler.queries.read_cost import Throughput, ThroughputSample, throughput_from
+from reconciler.queries.rewrite_cost import Throughput, ThroughputSample, throughput_from
 
 SHRUNK = 2 / 3
 """If files have less than this share of the expected bytes, a second rewrite would write fewer of

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.pruning import prune
-from reconciler.queries.read_cost import projected_bytes
+from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import FileTable
 
 RECORDED = "recorded bytes"

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.queries.demand import Demand
+from reconciler.queries.exposure import BLOCK_CELLS, files_to_read
 from reconciler.queries.predicate import TRUE, And, Predicate, fields_of, push_not
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import contained, may_match, partitions_of, simplify
-from reconciler.queries.read_cost import BLOCK_CELLS, Demand, files_to_read
 from reconciler.table.filetable import Bool, FileTable
 
 MOST_QUERIES = 256

@@ -23,7 +23,7 @@ from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
 from reconciler.queries.fragments import MIN_SPAN_MS, ShapeBatch, Workload
 from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of, render
-from reconciler.queries.read_cost import rewrite_cost
+from reconciler.queries.rewrite_cost import rewrite_cost
 from reconciler.render.report_model import (
     CutCurve,
     FileSizes,

@@ -15,8 +15,9 @@ from reconciler.advisor.simulate.demand import demands
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.plan.prediction import UNKNOWN
 from reconciler.queries.fragments import Fragment, Workload
-from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.queries.read_cost import read_shape
 from reconciler.queries.row_filter import matches
+from reconciler.queries.table_view import table_view
 from reconciler.table.sample import RowSample
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
 from tests.advisor.worlds import DAY, SETTINGS, workload

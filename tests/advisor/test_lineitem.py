@@ -18,7 +18,8 @@ from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Ref
-from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import table_view
 from reconciler.table.schema import Field, Schema
 
 DAY = 86_400_000

@@ -24,9 +24,11 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering, order_rows
+from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import Comparison, IsNaN, IsNull, Not, Predicate, Ref
-from reconciler.queries.read_cost import Demand, TableView, read_shape, table_view
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 from reconciler.table.schema import Field, Schema, SortColumn

@@ -12,7 +12,7 @@ from reconciler.advisor.policies.literal_wair import literal_wair
 from reconciler.advisor.policies.ours import ours
 from reconciler.advisor.simulate.replay import Policy, Replay, Step, replay
 from reconciler.advisor.simulate.table import empty_table
-from reconciler.queries.read_cost import Rho
+from reconciler.queries.rewrite_cost import Rho
 from tests.advisor.worlds import DAY, PART, ROW_BYTES, SCHEMA, SETTINGS, arriving_rows, range_query
 
 DAYS, ROWS, PER_FILE = 8, 2_000, 250

@@ -28,7 +28,7 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.read_cost import TableView, table_view
+from reconciler.queries.table_view import TableView, table_view
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.row_group_bytes import PAGE_ROWS

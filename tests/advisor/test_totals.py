@@ -12,7 +12,7 @@ from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.plan.ordering import Lexicographic
-from reconciler.queries.read_cost import row_group_count, table_view
+from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
     DATE,

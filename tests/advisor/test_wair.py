@@ -11,8 +11,9 @@ from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.wair.cut import allowance_credit, cut, spending_limit
 from reconciler.advisor.wair.signature import anchor, candidate_keys, cluster, dbscan, signatures
 from reconciler.advisor.wair.utilization import file_savings
-from reconciler.queries.read_cost import exposures, table_view
+from reconciler.queries.exposure import exposures
 from reconciler.queries.row_filter import matches
+from reconciler.queries.table_view import table_view
 from tests.advisor.worlds import (
     DAY,
     PART,

@@ -19,7 +19,8 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.queries.pruning import may_match
-from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import table_view
 from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (

@@ -11,9 +11,11 @@ from reconciler.advisor.advice import Advice, AdviceInput, Settings
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable, empty_table
+from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
-from reconciler.queries.read_cost import Demand, ShapeReading, read_shape, table_view
+from reconciler.queries.read_cost import ShapeReading, read_shape
+from reconciler.queries.table_view import table_view
 from reconciler.table.schema import Field, Schema
 
 DAY = 86_400_000

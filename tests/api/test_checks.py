@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.checks import broken_paths, check
 from reconciler.api.cross_checks import cross_checks, sight
-from reconciler.api.documents import from_document, to_document
+from reconciler.api.document_codec import from_document, to_document
 from reconciler.api.source import RawDocument, Unclear, parse_yaml
 from reconciler.api.structure import structural_findings
 from reconciler.api.support import ignored_of

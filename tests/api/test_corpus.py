@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from reconciler.api import rules
-from reconciler.api.documents import from_document, to_document
+from reconciler.api.document_codec import from_document, to_document
 from reconciler.api.load import load, parse_documents, read
 from reconciler.api.schema import (
     TABLE_LAYOUT,

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.builtin import builtin_policy
-from reconciler.api.documents import TableLayoutPolicy, from_document, to_document
+from reconciler.api.document_codec import from_document, to_document
+from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.schema import POLICY
 from reconciler.api.support import not_acted_on

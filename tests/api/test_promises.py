@@ -16,7 +16,8 @@ import pytest
 import typer
 
 import reconciler
-from reconciler.api.documents import CatalogSpec, PolicySpec, TableLayoutSpec, document_fields
+from reconciler.api.document_codec import document_fields
+from reconciler.api.documents import CatalogSpec, PolicySpec, TableLayoutSpec
 from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT
 from reconciler.api.support import OPERATORS, instead
 from reconciler.cli.main import build

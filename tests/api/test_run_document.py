@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.run_document import RunDocument, read_run
 from reconciler.errors import UserError
 from tests.said import Said

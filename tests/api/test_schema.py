@@ -18,7 +18,7 @@ import pytest
 
 from reconciler.api import documents
 from reconciler.api.conditions import CONVERGED_ORDER, EXPLANATIONS, Reason, first_reason
-from reconciler.api.documents import document_fields
+from reconciler.api.document_codec import document_fields
 from reconciler.api.reference import reference
 from reconciler.api.rules import RULES
 from reconciler.api.schema import (

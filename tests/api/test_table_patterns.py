@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.documents import TableLayoutPolicy, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.schema import POLICY
 from reconciler.api.table_patterns import (
     choose_policy,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.documents import IcebergCatalog, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import IcebergCatalog
 from reconciler.catalog.discover import (
     find_catalogs,
     parse_identifier,

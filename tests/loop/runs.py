@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.run_document import RunDocument
 from reconciler.catalog.claim import claim
 from reconciler.loop.driver_job import DriverActor

@@ -13,7 +13,8 @@ from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import TRUE
-from reconciler.queries.read_cost import OPEN_BYTES, PRIOR_RHO
+from reconciler.queries.rewrite_cost import PRIOR_RHO
+from reconciler.queries.table_view import OPEN_BYTES
 from tests.advisor.worlds import DAY, KEY, VALUE, arrived, range_query
 
 FILES, QUERIES = 30, 40

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.api.documents import TableLayoutPolicy, from_document
+from reconciler.api.document_codec import from_document
+from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import BlockedError
 from reconciler.loop import propose as propose_module
 from reconciler.loop.gating import Approvals, plan_policy_key, policy_key
@@ -39,7 +40,7 @@ from reconciler.plan.execution import Intent, Outcome
 from reconciler.plan.ledger import Reservation
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, Ref
-from reconciler.queries.read_cost import OPEN_BYTES
+from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.state.state import StateStore
 
 NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.plan.execution import COMMITTED, CONFLICT, Outcome, attempt_started_ms
 from reconciler.plan.ledger import LedgerEntry, Reservation, charged, throughput, written_layouts
 from reconciler.plan.prediction import Prediction
-from reconciler.queries.read_cost import Throughput
+from reconciler.queries.rewrite_cost import Throughput
 
 PREDICTED = Prediction(kind="Recluster", policy="team/facts", bytes_in=1_000, cpu_millis=50_000)
 

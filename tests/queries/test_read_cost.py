@@ -11,20 +11,16 @@ from hypothesis import strategies as st
 
 from reconciler.advisor.simulate.demand import demands
 from reconciler.plan.prediction_interval import calibrate
-from reconciler.queries.read_cost import (
-    OPEN_BYTES,
+from reconciler.queries.read_cost import read_shape, realised_saving, scan_amplification
+from reconciler.queries.rewrite_cost import (
     PRIOR_RHO,
     Throughput,
     ThroughputSample,
-    projected_bytes,
-    read_shape,
-    realised_saving,
     rho_from,
-    scan_amplification,
-    table_view,
     throughput_from,
 )
 from reconciler.queries.row_filter import matches
+from reconciler.queries.table_view import OPEN_BYTES, projected_bytes, table_view
 from reconciler.table.filetable import UNKNOWN
 from tests.advisor.worlds import (
     DATE,

@@ -19,7 +19,7 @@ from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Lexicographic
 from reconciler.queries.fragments import ShapeBatch, Workload
-from reconciler.queries.read_cost import table_view
+from reconciler.queries.table_view import table_view
 from reconciler.table.schema import SortColumn
 
 SAMPLED_ROWS = 128

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from reconciler.advisor.simulate.layout import Layout, Written, simulated_files
-from reconciler.queries.read_cost import TableView
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.values import Kind
 

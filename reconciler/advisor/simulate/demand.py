@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Predicate, fields_of
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import resolve_moving, simplify
-from reconciler.queries.read_cost import Demand
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import Schema
 

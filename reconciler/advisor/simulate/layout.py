@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
-from reconciler.queries.read_cost import OPEN_BYTES, ShapeReading, TableView
+from reconciler.queries.read_cost import ShapeReading
+from reconciler.queries.table_view import OPEN_BYTES, TableView
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.table.row_group_bytes import row_groups_of
 

@@ -13,7 +13,7 @@ from reconciler.advisor.simulate.stored import (
     written_share,
 )
 from reconciler.plan.grouping import Grouping, arrivals, output_file_of
-from reconciler.queries.read_cost import TableView
+from reconciler.queries.table_view import TableView
 from reconciler.table.column_bytes import bytes_per_row
 from reconciler.table.filetable import UNKNOWN, Array, Bool, ColumnBounds, Float64, Int64
 from reconciler.table.row_group_bytes import row_groups_of

@@ -17,7 +17,7 @@ from reconciler.advisor.simulate.missing import NAN, Missing, missing
 from reconciler.advisor.simulate.stored import Stored, stored_columns
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
-from reconciler.queries.read_cost import TableView
+from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
 from reconciler.table.filetable import Array, Bool, FileTable, Int64
 from reconciler.table.sample import RowSample

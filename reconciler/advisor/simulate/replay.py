@@ -18,7 +18,8 @@ from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.table import SimulatedTable
 from reconciler.plan.actions.base import Action
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
-from reconciler.queries.read_cost import read_shape, table_view
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import table_view
 from reconciler.table.filetable import Array
 
 HISTORY_MS = 60 * DAY_MS

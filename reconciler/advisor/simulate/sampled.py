@@ -17,7 +17,9 @@ from reconciler.advisor.simulate.layout import Layout, Outcome, Written, simulat
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, written_share
-from reconciler.queries.read_cost import Demand, TableView, read_layout, type_width
+from reconciler.queries.demand import Demand
+from reconciler.queries.read_cost import read_layout
+from reconciler.queries.table_view import TableView, type_width
 from reconciler.table.column_bytes import RUN_BYTES, bytes_per_row
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable, Float64, Int64
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.read_cost import TableView, type_width
+from reconciler.queries.table_view import TableView, type_width
 from reconciler.table.column_bytes import (
     MOST_DISTINCT,
     StoredColumn,

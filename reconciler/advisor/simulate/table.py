@@ -18,7 +18,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import as_rewrite
 from reconciler.plan.grouping import arrival_order, extents
 from reconciler.plan.ordering import order_rows
-from reconciler.queries.read_cost import type_width
+from reconciler.queries.table_view import type_width
 from reconciler.table.column_bytes import RUN_BYTES
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.table.sample import RowGroups, RowSample

@@ -16,7 +16,9 @@ from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.merged import merged
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import sampled
-from reconciler.queries.read_cost import Demand, ShapeReading, TableView, read_layout
+from reconciler.queries.demand import Demand
+from reconciler.queries.read_cost import ShapeReading, read_layout
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable
 
 Rows = Pool | TableView | FileTable

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reconciler.queries.read_cost import (
-    Demand,
-    ShapeReading,
-    TableView,
-    read_shape,
-)
+from reconciler.queries.demand import Demand
+from reconciler.queries.read_cost import ShapeReading, read_shape
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Float64
 
 

@@ -1,0 +1,182 @@
+"""Which files queries read, and what share of each: by bounds, known row groups and sampled rows.
+
+Evaluates blocks of queries against tiles of files, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reconciler.queries.demand import Demand
+from reconciler.queries.pruning import may_match, partitions_of
+from reconciler.queries.range_overlap import Index, Shares, covered_shares
+from reconciler.queries.row_filter import matches
+from reconciler.queries.table_view import TableView, projected_bytes
+from reconciler.table.filetable import Bool, FileTable, Int64
+
+Float32 = npt.NDArray[np.float32]
+
+BLOCK_CELLS = 2_000_000
+"""Queries x files evaluated at once: bounds the memory, does not change the result."""
+
+MATCH_CELLS = 16 * BLOCK_CELLS
+"""Queries x files pruned at once, one byte each."""
+
+TILE_CELLS = 1 << 16
+"""Queries x files whose shares are computed at once: temporaries of this size stay in the cache."""
+
+SPARSE = 0.5
+"""If fewer files of a tile than this share are read by any query, only those are computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Some files under the queries of a block. share, used: float32[queries, files]; the share of
+    projected bytes read, and of rows needed, which is never more."""
+
+    files: Index
+    share: Float32
+    used: Float32
+
+
+def exposures(view: TableView, demand: Demand) -> Iterator[tuple[slice, Iterator[Tile]]]:
+    """Yield, per block of queries, the files that they read, as tiles without a common file.
+
+    A file of several row groups without a known footer counts as read in proportion to the overlap
+    with its bounds, and at least one row group (definitions: labelled bound). Rows needed come from
+    the sample if there is one, else from the overlap with the bounds.
+    """
+    files = len(view.files)
+    wide = max(files, 0 if view.row_groups is None else len(view.row_groups), 1)
+    step = max(1, BLOCK_CELLS // wide)
+    every = range(0, len(demand), step)
+    blocks = [slice(start, min(start + step, len(demand))) for start in every]
+    if not demand.prunable:
+        for block in blocks:
+            ones = np.ones((block.stop - block.start, files), dtype=np.float32)
+            yield block, iter([Tile(slice(0, files), ones, ones)])
+        return
+    shares = covered_shares(view.files, demand.predicate, demand.literals)
+    one_group = np.minimum(1.0, view.row_group_bytes / np.maximum(view.files.bytes, 1)).astype(
+        np.float32
+    )
+    for block, match in zip(blocks, _matches(view.files, demand, blocks), strict=True):
+        part = demand.take(block)
+        known = _row_group_shares(view, part), _sampled_shares(view, part)
+        yield block, _tiles(block, match, shares, one_group, *known)
+
+
+def _matches(files: FileTable, demand: Demand, blocks: Sequence[slice]) -> Iterator[Bool]:
+    """Yield `files_to_read` per block. Many blocks are evaluated together, because every bound is
+    placed among all of the literals each time."""
+    step = max(1, MATCH_CELLS // max(blocks[0].stop * len(files), 1)) if blocks else 1
+    for first in range(0, len(blocks), step):
+        some = blocks[first : first + step]
+        start = some[0].start
+        match = files_to_read(files, demand.take(slice(start, some[-1].stop)))
+        for block in some:
+            yield match[block.start - start : block.stop - start]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Shares that are known better than from bounds: of the files at `rows` (ascending),
+    float32[queries, rows]."""
+
+    rows: Int64
+    share: Float32
+
+    def replace(self, share: Float32, files: Index, first: int, last: int) -> None:
+        """Set the shares of these files, all of them between the rows `first` and `last`."""
+        start, stop = np.searchsorted(self.rows, (first, last))
+        if start == stop:
+            return
+        rows = self.rows[start:stop]
+        if isinstance(files, slice):
+            share[:, rows - first] = self.share[:, start:stop]
+            return
+        place = np.minimum(np.searchsorted(files, rows), len(files) - 1)
+        here = np.flatnonzero(files[place] == rows)
+        share[:, place[here]] = self.share[:, start + here]
+
+
+def _tiles(
+    block: slice,
+    match: Bool,
+    shares: Shares,
+    one_group: Float32,
+    of_row_groups: _Known | None,
+    of_sample: _Known | None,
+) -> Iterator[Tile]:
+    """Yield the files that some query of the block reads, as many at once as stay in the CPU's
+    cache."""
+    width = max(1, TILE_CELLS // max(len(match), 1))
+    for first in range(0, match.shape[1], width):
+        last = min(first + width, match.shape[1])
+        mine, files = match[:, first:last], slice(first, last)
+        near = np.flatnonzero(mine.any(axis=0))
+        if not len(near):
+            continue
+        index: Index = files
+        if len(near) < SPARSE * (last - first):
+            index, mine = near + first, mine[:, near]
+        used = shares(block, index)
+        share = np.maximum(used, one_group[index])
+        if of_row_groups is not None:
+            of_row_groups.replace(share, index, first, last)
+        if of_sample is not None:
+            of_sample.replace(used, index, first, last)
+        share *= mine
+        np.minimum(used, share, out=used)
+        yield Tile(index, share, used)
+
+
+def files_to_read(files: FileTable, demand: Demand) -> Bool:
+    """Return bool[queries, files]: an engine would open the file, by bounds and partition
+    values."""
+    return may_match(
+        demand.predicate,
+        demand.literals,
+        files.columns,
+        files.records,
+        partitions=partitions_of(files),
+        schema=files.schema,
+        queries=len(demand),
+    )
+
+
+def _row_group_shares(view: TableView, part: Demand) -> _Known | None:
+    """Return the share of projected bytes in surviving row groups, for files with a known
+    footer."""
+    groups, owner = view.row_groups, view.group_file
+    if groups is None or owner is None or not len(owner):
+        return None
+    alive = may_match(
+        part.predicate, part.literals, groups.columns, groups.records,
+        schema=groups.schema, queries=len(part),
+    )  # fmt: skip
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    chunk = projected_bytes(groups, part.projection).astype(np.float32) + np.float32(1e-3)
+    whole = np.add.reduceat(chunk, starts)
+    share = np.add.reduceat(alive * chunk, starts, axis=1) / whole
+    return _Known(owner[starts], share.astype(np.float32, copy=False))
+
+
+def _sampled_shares(view: TableView, part: Demand) -> _Known | None:
+    """Return the matching share of the sampled rows, for files with a sample."""
+    sample = view.probe
+    if sample is None or not len(sample):
+        return None
+    starts = np.flatnonzero(np.diff(sample.file, prepend=-1))
+    weight = sample.weight.astype(np.float32)
+    whole = np.maximum(np.add.reduceat(weight, starts), np.float32(1e-9))
+    hit = matches(
+        part.predicate, part.literals, sample.values, sample.null,
+        schema=view.files.schema, queries=len(part),
+    )  # fmt: skip
+    share = np.add.reduceat(hit * weight, starts, axis=1) / whole
+    return _Known(sample.file[starts], share.astype(np.float32, copy=False))

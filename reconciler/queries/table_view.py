@@ -1,0 +1,201 @@
+"""A table as scans see it: files, row groups, sampled rows, and the bytes that a projection reads.
+
+The same view holds of the real table and of simulated layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from reconciler.table.filetable import UNKNOWN, FileTable, Float64, Int64
+from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.schema import Schema
+
+OPEN_BYTES = 1 << 20
+"""The cost of opening one file in bytes read, until calibrated (definitions: Read cost)."""
+
+PROBE_ROWS = 16_384
+"""Maximum sampled rows for measuring utilization, which only orders candidates."""
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table as scans see it: files, row groups of files with a known footer, a row sample.
+
+    row_groups: a FileTable whose rows are row groups (bytes, bounds, column sizes of the group),
+    and group_file: row of `files` per row group, ascending; dictionary_bytes: of their dictionary
+    pages by field id (RowGroups.dictionary). sample and probe are sorted by file; probe is a
+    thinner sample for measuring utilization.
+    """
+
+    files: FileTable
+    row_groups: FileTable | None = None
+    group_file: Int64 | None = None
+    footer_bytes: Int64 | None = None
+    sample: RowSample | None = None
+    probe: RowSample | None = None
+    row_group_bytes: int = 128 << 20
+    open_bytes: int = OPEN_BYTES
+    dictionary_bytes: Mapping[int, Int64] | None = None
+
+    def take(self, index: Int64) -> TableView:
+        """Return the files at `index` (ascending, unique) with their row groups and sampled
+        rows."""
+        position = np.full(len(self.files), -1, dtype=np.int64)
+        position[index] = np.arange(len(index))
+        groups, owner, dictionaries = None, None, None
+        if self.row_groups is not None and self.group_file is not None:
+            kept = position[self.group_file] >= 0
+            groups, owner = self.row_groups.take(kept), position[self.group_file[kept]]
+            if self.dictionary_bytes is not None:
+                dictionaries = {key: known[kept] for key, known in self.dictionary_bytes.items()}
+        return replace(
+            self,
+            files=self.files.take(index),
+            row_groups=groups,
+            group_file=owner,
+            dictionary_bytes=dictionaries,
+            footer_bytes=None if self.footer_bytes is None else self.footer_bytes[index],
+            sample=_sample_of(self.sample, position),
+            probe=_sample_of(self.probe, position),
+        )
+
+    def part(self, index: Int64) -> TableView:
+        """Return `take(index)`, which is kept while the same files are asked for."""
+        key = index.tobytes()
+        if self._part.get("key") != key:
+            self._part.update(key=key, view=self.take(index))
+        found: TableView = self._part["view"]
+        return found
+
+    @cached_property
+    def _part(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def label(self) -> str:
+        """Source of read costs: "exact" from footers, "bound" if a footer was not read."""
+        if self.group_file is None or not len(self.files):
+            return "bound"
+        return "exact" if len(np.unique(self.group_file)) == len(self.files) else "bound"
+
+
+def table_view(
+    table: FileTable,
+    row_groups: RowGroups | None,
+    sample: RowSample | None,
+    row_group_bytes: int,
+    open_bytes: int = OPEN_BYTES,
+) -> TableView:
+    """Return the view of the observed table, with row groups and sample."""
+    view = TableView(table, row_group_bytes=row_group_bytes, open_bytes=open_bytes)
+    if sample is not None and len(sample):
+        ordered = sample.take(np.argsort(sample.file, kind="stable"))
+        view = replace(view, sample=ordered, probe=_thinned(ordered))
+    if row_groups is not None and len(row_groups.file):
+        view = replace(
+            view,
+            row_groups=row_groups_as_files(table, row_groups),
+            group_file=row_groups.file,
+            dictionary_bytes=row_groups.dictionary,
+            footer_bytes=row_groups.footer_bytes,
+        )
+    return view
+
+
+def _sample_of(sample: RowSample | None, position: Int64) -> RowSample | None:
+    """Return the sampled rows of files with a position >= 0, numbered by it."""
+    if sample is None:
+        return None
+    taken = sample.take(np.flatnonzero(position[sample.file] >= 0))
+    return replace(taken, file=position[taken.file])
+
+
+def _thinned(sample: RowSample) -> RowSample:
+    """Return at most PROBE_ROWS rows, sorted by file: every n-th, so that files keep their
+    share."""
+    step = -(-len(sample) // PROBE_ROWS)
+    return sample.take(np.arange(0, len(sample), step)) if step > 1 else sample
+
+
+def row_groups_as_files(table: FileTable, row_groups: RowGroups) -> FileTable:
+    """Return row groups as a file table, so that the same pruning code serves both.
+
+    A column without bounds in the footer keeps none: it then never prunes within its file, and the
+    file's own bounds have been tested before.
+    """
+    base = table.take(row_groups.file)
+    total = sum(
+        (np.maximum(sizes, 0) for sizes in row_groups.column_sizes.values()),
+        start=np.zeros(len(row_groups.file), dtype=np.int64),
+    )
+    return replace(
+        base,
+        records=row_groups.records,
+        bytes=total,
+        columns={**base.columns, **row_groups.columns},
+        column_sizes=row_groups.column_sizes,
+    )
+
+
+def projected_bytes(table: FileTable, projection: Sequence[int]) -> Float64:
+    """Return the bytes of the projected column chunks per file, float64[files].
+
+    A missing column size is estimated as the file's size times the column's share elsewhere in the
+    table, or its share by type width if no file has it.
+    """
+    size = table.bytes.astype(np.float64)
+    total = np.zeros(len(table), dtype=np.float64)
+    for field_id in projection:
+        known = table.column_sizes.get(field_id)
+        if known is None:
+            total += size * _width_share(table.schema, field_id)
+            continue
+        have = known != UNKNOWN
+        if have.all():
+            total += known
+            continue
+        share = float(known[have].sum() / max(size[have].sum(), 1.0)) if have.any() else 0.0
+        share = share or _width_share(table.schema, field_id)
+        total += np.where(have, known, size * share)
+    return np.minimum(total, size)
+
+
+def type_width(iceberg_type: str) -> int:
+    """Return the typical bytes of one value: for decoded sizes, and if metrics are missing."""
+    if iceberg_type == "boolean":
+        return 1
+    if iceberg_type in ("int", "float", "date"):
+        return 4
+    if iceberg_type in ("string", "binary"):
+        return 24
+    if iceberg_type == "uuid" or iceberg_type.startswith(("fixed", "decimal")):
+        return 16
+    return 8
+
+
+def _width_share(schema: Schema, field_id: int) -> float:
+    widths = {f.field_id: type_width(f.type) for f in schema.fields}
+    return widths.get(field_id, 0) / max(sum(widths.values()), 1)
+
+
+def row_group_count(view: TableView) -> float:
+    """Return the number of row groups of the view's files: from footers if known, else from the
+    size.
+
+    A full row group is assumed to be as large as the largest known one: writers stop short of the
+    configured size.
+    """
+    groups, owner, size = view.row_groups, view.group_file, view.files.bytes
+    counts, full = np.zeros(len(size)), float(view.row_group_bytes)
+    if groups is not None and owner is not None and len(owner):
+        counts = np.bincount(owner, minlength=len(size)).astype(np.float64)
+        largest = float(groups.bytes.max())
+        full = min(full, largest) if largest > 0.0 else full
+    by_size = np.maximum(1.0, np.round(size / full))
+    return float(np.where(counts > 0.0, counts, by_size).sum())
