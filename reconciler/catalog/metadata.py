@@ -96,7 +96,9 @@ def sort_order_text(metadata: Any, schema: Schema) -> str:
 
 
 def table_metadata_of(metadata: Any) -> TableMetadata:
-    return TableMetadata(dict(metadata.properties), _sort_terms(metadata))
+    return TableMetadata(
+        dict(metadata.properties), _sort_terms(metadata), int(metadata.format_version)
+    )
 
 
 def _sort_terms(metadata: Any) -> tuple[str, ...]:

@@ -69,6 +69,11 @@ _ACTION = {
                 "properties": {"old": {"type": ["string", "null"]}, "new": _TEXT},
             },
         },
+        "formatVersion": {
+            "type": "object",
+            "required": ["old", "new"],
+            "properties": {"old": _COUNT, "new": _COUNT},
+        },
         "orderOld": {"type": "array", "items": _TEXT},
         "deletes": {
             "type": "object",

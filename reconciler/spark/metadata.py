@@ -32,7 +32,8 @@ class Change:
 
 def facts(table: Any) -> Facts:
     """Return what actions that change metadata are judged by, from the table as last refreshed."""
-    return Facts(metadata=TableMetadata(dict(table.properties()), sort_terms(table)))
+    version = int(table.operations().current().formatVersion())
+    return Facts(metadata=TableMetadata(dict(table.properties()), sort_terms(table), version))
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:

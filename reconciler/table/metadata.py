@@ -11,7 +11,9 @@ class TableMetadata:
     """Read by `catalog.metadata` for plans, and by `spark.metadata` for executions.
 
     sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
+    format_version: of Apache Iceberg's table specification.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     sort_terms: tuple[str, ...] = ()
+    format_version: int = 2

@@ -10,13 +10,21 @@ import numpy as np
 import pytest
 
 from reconciler.plan.actions import action_from_canonical
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    DeleteMaintenance,
+    RemoveDanglingDeletes,
+)
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.state import Facts, Validity
+from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
 from reconciler.plan.plan import Plan, freeze
 from reconciler.plan.prediction import Prediction
@@ -213,3 +221,43 @@ def test_inputs_may_be_delete_files() -> None:
     found = judged(plan, table("ab"), deletes=frozenset("c"), done=["a01"])
     assert found.states["a01"].validity is Validity.DONE
     assert judged(plan, table("ab")).fallen is Fallen.LOST
+
+
+MAINTENANCE = (CompactDeletes, ConvertDeletes, RemoveDanglingDeletes)
+
+
+@pytest.mark.parametrize("kind", MAINTENANCE, ids=lambda kind: kind.kind)
+def test_maintenance_of_deletes_stands_as_long_as_its_delete_files_do(
+    kind: type[DeleteMaintenance],
+) -> None:
+    """Further deletes on the same data files change nothing about it."""
+    plan = plan_of(kind(inputs=("d", "e"), spec_id=1, partition=(3,)))
+    (item,) = plan.actions
+    assert kind.from_canonical(item.action.canonical()) == item.action
+    assert item.action.without_files() == kind(spec_id=1)
+    busy = table("ab", deletes={"a": BASE_SEQUENCE + 1})
+    found = judged(plan, busy, deletes=frozenset("def"))
+    assert found.states["a01"].validity is Validity.PENDING
+    found = judged(plan, busy, deletes=frozenset("ef"))
+    assert found.states["a01"].validity is Validity.LOST
+    assert found.states["a01"].standing == ("e",)
+    found = judged(plan, busy, deletes=frozenset("f"), done=["a01"])
+    assert found.states["a01"].validity is Validity.DONE
+
+
+def test_applying_deletes_stands_although_more_rows_were_deleted() -> None:
+    more = table("ab", deletes={"a": BASE_SEQUENCE + 1})
+    plans = [plan_of(rewrite("ab", kind)) for kind in (Cluster, ApplyDeletes)]
+    found = [judged(plan, more).states["a01"].validity for plan in plans]
+    assert found == [Validity.LOST, Validity.PENDING]
+
+
+@pytest.mark.parametrize(
+    ("now", "validity"),
+    [(1, Validity.LOST), (2, Validity.PENDING), (3, Validity.DONE), (4, Validity.DONE)],
+)
+def test_an_upgrade_is_judged_by_the_format_version(now: int, validity: Validity) -> None:
+    action = UpgradeFormat(old=2, new=3)
+    assert action_from_canonical(action.canonical()) == action
+    found = judged(plan_of(action), table(""), metadata=TableMetadata(format_version=now))
+    assert found.states["a01"].validity is validity

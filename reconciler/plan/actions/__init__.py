@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.plan.actions.upgrade_format import UpgradeFormat
 
 KINDS: Mapping[str, type[Action]] = {
-    kind.kind: kind for kind in (SetProperties, SetSortOrder, BinPack, Cluster, Recluster)
-}
+    kind.kind: kind
+    for kind in (
+        SetProperties, SetSortOrder, UpgradeFormat, BinPack, Cluster, Recluster, ApplyDeletes,
+    )
+}  # fmt: skip
 
 
 def action_from_canonical(body: Mapping[str, Any]) -> Action:

@@ -28,7 +28,8 @@ class Action(ABC):
     verb: ClassVar[str]
     """What plans, progress lines and refusals call it."""
     work: ClassVar[str | None] = None
-    """How the throughput model groups it: "pack" | "sort"; None where no data file is rewritten."""
+    """How the throughput model groups it: "pack" | "sort" for data files, "compact-deletes" |
+    "convert-deletes" for delete files; None where nothing is written."""
     rests_on_workload: ClassVar[bool] = False
     """Whether only recorded queries speak for it."""
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
+from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.spark.actions.base import Executor
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
+from reconciler.spark.actions.upgrade_format import UpgradeExecutor
 from reconciler.spark.run import Run
 
 EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     SetProperties: PropertiesExecutor,
     SetSortOrder: SortOrderExecutor,
+    UpgradeFormat: UpgradeExecutor,
     BinPack: RewriteExecutor,
     Cluster: RewriteExecutor,
     Recluster: RewriteExecutor,
+    ApplyDeletes: RewriteExecutor,
 }
 """In this order they run: writers and rewrites follow the properties that are set first."""
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.state import ActionState, Validity
+from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.spark import metadata
 from reconciler.spark.actions.base import Executor, SomeAction
@@ -25,15 +25,19 @@ class MetadataExecutor(Executor[SomeAction], ABC):
     def values(self, metadata: Any, action: SomeAction) -> dict[str, str]:
         """Return what the action changes, by name, as people write it."""
 
+    def state(self, action: SomeAction, facts: Facts) -> ActionState:
+        """Return how the action stands on the table as last refreshed."""
+        return action.judge(facts)
+
     def judge(self) -> dict[str, ActionState]:
         self.run.table.refresh()
         now = metadata.facts(self.run.table)
-        return {key: action.judge(now) for key, action in self.items}
+        return {key: self.state(action, now) for key, action in self.items}
 
     def carry_out(self) -> None:
         for key, action in self.items:
             self.run.table.refresh()
-            state = action.judge(metadata.facts(self.run.table))
+            state = self.state(action, metadata.facts(self.run.table))
             if state.validity is Validity.PENDING:
                 self._commit(key, action)
             else:
@@ -49,7 +53,7 @@ class MetadataExecutor(Executor[SomeAction], ABC):
         base = 0 if snapshot is None else int(snapshot.snapshotId())
         attempt_id = run.begin_attempt()
         change = Change(
-            action.judge,
+            lambda facts: self.state(action, facts),
             lambda base: self.changed(base, action),
             lambda found: self.values(found, action),
         )
