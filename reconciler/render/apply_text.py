@@ -38,7 +38,7 @@ class FileCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ApplySummary:
     """The result of one table's apply.
 
     ran: something was executed. stopped: a signal ended it early. predicted_*, actual_*: of
@@ -72,49 +72,51 @@ def render_event(text: str, width: int | None) -> str:
     return "\n".join(wrapped(text, width, indent=" " * 15))
 
 
-def render_told(told: Told, width: int = WIDEST) -> str:
+def render_summary(summary: ApplySummary, width: int = WIDEST) -> str:
     """Return the closing lines of a table's apply, without a trailing newline."""
-    if told.ran:
-        end = "Stopped after" if told.stopped else "Done in"
+    if summary.ran:
+        end = "Stopped after" if summary.stopped else "Done in"
         lines = wrapped(
-            f"{end} {duration(told.seconds)}. {plural(told.commits, 'commit')}, "
-            f"{plural(told.conflicts, 'conflict')}. "
-            f"Observed again: {told.message}, {told.state}.",
+            f"{end} {duration(summary.seconds)}. {plural(summary.commits, 'commit')}, "
+            f"{plural(summary.conflicts, 'conflict')}. "
+            f"Observed again: {summary.message}, {summary.state}.",
             width,
         )
-        lines += _comparison(told, width)
-        lines += _harm(told, width)
+        lines += _comparison(summary, width)
+        lines += _harm(summary, width)
     else:
-        end = "Stopped before anything was done" if told.stopped else "Nothing was done"
-        lines = wrapped(f"{end}: {told.message}. {told.state}.", width)
-    return "\n".join([*lines, *(commands(told.following, width) if told.following else [])])
+        end = "Stopped before anything was done" if summary.stopped else "Nothing was done"
+        lines = wrapped(f"{end}: {summary.message}. {summary.state}.", width)
+    return "\n".join([*lines, *(commands(summary.following, width) if summary.following else [])])
 
 
-def _comparison(told: Told, width: int) -> list[str]:
-    lost = "including the cost of conflicts" if told.conflicts else ""
+def _comparison(summary: ApplySummary, width: int) -> list[str]:
+    lost = "including the cost of conflicts" if summary.conflicts else ""
     rows = [
         ["", "PREDICTED", "ACTUAL", ""],
-        ["rewritten", iec(told.predicted_bytes), iec(told.actual_bytes), lost],
-        ["CPU", cpu(told.predicted_cpu_seconds), cpu(told.actual_cpu_seconds), ""],
+        ["rewritten", iec(summary.predicted_bytes), iec(summary.actual_bytes), lost],
+        ["CPU", cpu(summary.predicted_cpu_seconds), cpu(summary.actual_cpu_seconds), ""],
     ]
-    if told.files is not None:
-        foreseen = "-" if told.files.predicted is None else f"{told.files.predicted:,}"
-        rows.append(["files", foreseen, f"{told.files.actual:,}", f"was {told.files.before:,}"])
-    if told.read is not None:
-        was = f"was {iec(told.read.before)}; same queries against the new zone maps"
-        predicted = iec(told.read.predicted)
-        if not told.read.complete:
+    if summary.files is not None:
+        foreseen = "-" if summary.files.predicted is None else f"{summary.files.predicted:,}"
+        rows.append(
+            ["files", foreseen, f"{summary.files.actual:,}", f"was {summary.files.before:,}"]
+        )
+    if summary.read is not None:
+        was = f"was {iec(summary.read.before)}; same queries against the new zone maps"
+        predicted = iec(summary.read.predicted)
+        if not summary.read.complete:
             was += f"; whole plan predicted {predicted}; this run was part of it"
             predicted = "-"
-        rows.append(["read by the window", predicted, iec(told.read.actual), was])
+        rows.append(["read by the window", predicted, iec(summary.read.actual), was])
     return tabulate(rows, "lrrl", width, indent="  ")
 
 
-def _harm(told: Told, width: int) -> list[str]:
+def _harm(summary: ApplySummary, width: int) -> list[str]:
     """Return the warning that queries now cost more, empty if they do not."""
-    if told.read is None or told.read.saved >= 0:
+    if summary.read is None or summary.read.saved >= 0:
         return []
-    more = iec(-told.read.saved)
+    more = iec(-summary.read.saved)
     return wrapped(
         f"HARM: opened files counted, the recorded queries now cost {more} more to read than "
         "before. layoutctl report shows which; layoutctl suspend prevents further rewrites.",

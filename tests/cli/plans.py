@@ -17,7 +17,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.sentence import sentence
-from reconciler.render.apply_text import FileCount, Told, WindowRead
+from reconciler.render.apply_text import ApplySummary, FileCount, WindowRead
 from reconciler.render.plan_text import TableLine
 from reconciler.table.observation import Observation
 from reconciler.table.schema import SortColumn
@@ -212,7 +212,7 @@ def table_lines() -> list[TableLine]:
     ]  # fmt: skip
 
 
-def told(**changes: Any) -> Told:
+def applied(**changes: Any) -> ApplySummary:
     values: dict[str, Any] = {
         "ran": True, "stopped": False, "seconds": 760.0, "commits": 10, "conflicts": 1,
         "predicted_bytes": 116 * GIB, "actual_bytes": 131 * GIB, "predicted_cpu_seconds": 7900.0,
@@ -221,7 +221,7 @@ def told(**changes: Any) -> Told:
         "files": FileCount(1_204, 230, 236),
         "state": "Converged", "message": "nothing above threshold",
     }  # fmt: skip
-    return Told(**{**values, **changes})
+    return ApplySummary(**{**values, **changes})
 
 
 EVENTS = (

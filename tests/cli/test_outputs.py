@@ -120,23 +120,23 @@ CASES: dict[str, Callable[[int], str]] = {
     "plan-waits": lambda w: plan_text.render_plan(plans.waits(), width=w),
     "plan-tables": lambda w: plan_text.render_lines(plans.table_lines(), 8, w),
     "apply-progress": _progress,
-    "apply-done": lambda w: apply_text.render_told(plans.told(), w),
-    "apply-in-part": lambda w: apply_text.render_told(
-        plans.told(
+    "apply-done": lambda w: apply_text.render_summary(plans.applied(), w),
+    "apply-in-part": lambda w: apply_text.render_summary(
+        plans.applied(
             state="Blocked, OverBudget",
             message='budget "daily" has too little left for the next action',
             read=apply_text.WindowRead(44 * plans.TIB, 11 * plans.TIB, 30 * plans.TIB, False),
             files=apply_text.FileCount(1_204, None, 702),
         ), w),
-    "apply-harm": lambda w: apply_text.render_told(
-        plans.told(
+    "apply-harm": lambda w: apply_text.render_summary(
+        plans.applied(
             read=apply_text.WindowRead(
                 44 * plans.TIB, 11 * plans.TIB, 43 * plans.TIB, saved=-3 * plans.TIB
             ),
             files=apply_text.FileCount(230, 250, 1_204),
         ), w),
-    "apply-blocked": lambda w: apply_text.render_told(
-        plans.told(
+    "apply-blocked": lambda w: apply_text.render_summary(
+        plans.applied(
             ran=False, state="Blocked, AwaitingApproval",
             message=f"approval is Manual and {plans.PLAN_ID} has none",
             following=("layoutctl plan warehouse.sales.lineitem",
@@ -422,7 +422,7 @@ def test_the_width_is_the_terminals_within_bounds_and_100_in_a_pipe(
 
 
 def test_reports_of_many_tables_are_one_document() -> None:
-    from reconciler.cli.apply import report_list
+    from reconciler.cli.apply_result import report_list
 
     error = {"table": ["s", "b"], "error": "no column"}
     body = report_list([{"kind": "ApplyReport", "table": "rec.s.a"}], [error])

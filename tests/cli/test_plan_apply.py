@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from reconciler.cli import apply as cli_apply
+from reconciler.cli import apply_result
 from reconciler.cli import main as cli_main
 from reconciler.format import utc
 from reconciler.loop.local_actor import LocalActor
@@ -816,7 +816,7 @@ def test_a_conflict_that_left_nothing_to_do_is_no_failure(
 ):
     """Whoever replaced the rows meanwhile may have laid them out well, or begun a quiet period."""
     begun = 2 if state == "Waiting" else 1
-    monkeypatch.setattr(cli_apply, "_waiting", lambda proposal: begun if proposal is None else 1)
+    monkeypatch.setattr(apply_result, "_waiting", lambda proposal: begun if proposal is None else 1)
     state = "Converged" if state == "Waiting" else state
     run = SimpleNamespace(
         steps=[SimpleNamespace(result=SimpleNamespace(done=done))], until_converged=True,
@@ -826,4 +826,4 @@ def test_a_conflict_that_left_nothing_to_do_is_no_failure(
         state=SimpleNamespace(state=state), gate=SimpleNamespace(count=0),
         before=SimpleNamespace(pending=()), after=None,
     )  # fmt: skip
-    assert cli_apply._exit_code(cast(Any, run), cast(Any, result)) == code
+    assert apply_result.exit_code(cast(Any, run), cast(Any, result)) == code

@@ -1,0 +1,177 @@
+"""How one table's apply ended: its exit code, its document, and the values of its closing table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from reconciler.api.version import API_VERSION
+
+if TYPE_CHECKING:
+    from reconciler.cli.apply_run import Run
+    from reconciler.cli.following import Given
+    from reconciler.loop.propose import Proposal
+    from reconciler.loop.step import StepResult
+    from reconciler.plan.execution import ExecutionResult
+    from reconciler.render.apply_text import ApplySummary
+
+
+def last_execution(run: Run) -> ExecutionResult | None:
+    return next((s.result for s in reversed(run.steps) if s.result is not None), None)
+
+
+def report_list(
+    reports: Sequence[dict[str, Any]], errors: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the document of `apply -f layouts -o json`: one report per table, by name."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ApplyReportList",
+        "items": list(reports),
+        "errors": list(errors),
+    }
+
+
+def exit_code(run: Run, result: StepResult) -> int:
+    from reconciler import errors
+    from reconciler.loop.step import BLOCKED, CONVERGED, PENDING
+
+    last = last_execution(run)
+    if run.done_before:
+        return errors.EXIT_OK
+    if last is not None and not last.done:
+        left = result.state.state != CONVERGED
+        if left or _waiting(result.after) > _waiting(result.before):
+            return errors.EXIT_UNAVAILABLE
+    cut_short = result.state.state == BLOCKED and (
+        last is None or run.until_converged or result.gate.count < len(result.before.pending)
+    )
+    if cut_short:
+        return errors.EXIT_BLOCKED
+    if run.until_converged and result.state.state == PENDING:
+        return errors.EXIT_UNAVAILABLE
+    return errors.EXIT_OK
+
+
+def _waiting(proposal: Proposal) -> int:
+    """Return the number of rewrites held back only by the quiet period.
+
+    For example the period begun by another writer's commit that was in conflict with ours.
+    """
+    from reconciler.loop.waiting import waiting
+
+    held = waiting(proposal.advice, proposal.observation, proposal.policy)
+    return held.rewrites if held else 0
+
+
+def report_document(steps: Sequence[StepResult], result: StepResult) -> dict[str, Any]:
+    """Return the document of `apply -o json`: raw bytes and seconds, one step per plan that was
+    executed or held back. Without work there is no step. Snapshot ids are strings: some readers
+    of JSON round numbers of that size."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ApplyReport",
+        "table": result.after.observation.name,
+        "state": result.state.state,
+        "reason": result.state.reason,
+        "message": result.state.message,
+        "snapshotId": _id(result.after.observation.snapshot_id),
+        "steps": [_step_document(step) for step in steps if step.result or step.before.pending],
+    }
+
+
+def _step_document(step: StepResult) -> dict[str, Any]:
+    from reconciler.plan.prediction import total
+
+    done = step.result
+    admitted = total(item.predicted for item in step.before.pending[: step.gate.count])
+    return {
+        "planId": step.before.plan.id,
+        "baseSnapshotId": _id(step.before.plan.base_snapshot_id),
+        "committedSnapshotIds": _committed(done),
+        "admitted": step.gate.count,
+        "pending": len(step.before.pending),
+        "reason": step.gate.reason,
+        "commits": done.commits if done else 0,
+        "conflicts": done.conflicts if done else 0,
+        "rewrittenBytes": done.read_bytes if done else 0,
+        "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
+        "seconds": round(done.seconds, 3) if done else 0.0,
+        "predictedBytes": admitted.bytes_in,
+        "read": None
+        if step.check is None
+        else {
+            "before": step.check.before,
+            "predicted": step.check.predicted,
+            "actual": step.check.actual,
+            "complete": step.check.complete,
+            "saved": step.check.saving,
+        },
+        "actions": [
+            {"id": a.action_id, "state": a.state.value, "detail": a.detail}
+            for a in (done.actions if done else ())
+        ],
+    }
+
+
+def _id(snapshot: int | None) -> str | None:
+    return None if snapshot is None else str(snapshot)
+
+
+def _committed(done: ExecutionResult | None) -> list[str]:
+    """Return the snapshots that the execution committed, in order, each once."""
+    from reconciler.plan.execution import COMMITTED
+
+    outcomes = done.outcomes if done else ()
+    ids = [str(o.snapshot_id) for o in outcomes if o.state == COMMITTED and o.snapshot_id]
+    return list(dict.fromkeys(ids))
+
+
+def summary_of(run: Run, result: StepResult, interrupted: bool) -> ApplySummary:
+    """Return the result of the run, as the values that `apply_text` prints."""
+    from reconciler.plan.prediction import total
+    from reconciler.render.apply_text import ApplySummary, FileCount, WindowRead
+
+    done = [(s, s.result) for s in run.steps if s.result is not None]
+    admitted = total(a.predicted for s, _ in done for a in s.before.pending[: s.gate.count])
+    checks = [s.check for s, _ in done if s.check is not None]
+    read = None
+    if checks:
+        last = checks[-1]
+        saved = sum(check.saving for check in checks)
+        read = WindowRead(checks[0].before, last.predicted, last.actual, last.complete, saved)
+    files = None
+    if done:
+        (first, _), (step, ended) = done[0], done[-1]
+        whole = ended.done and step.gate.count == len(step.before.pending)
+        files = FileCount(
+            before=len(first.before.observation.files),
+            predicted=round(step.before.advice.files_after.mid) if whole else None,
+            actual=len(result.after.observation.files),
+        )
+    return ApplySummary(
+        ran=bool(done),
+        stopped=interrupted,
+        seconds=time.monotonic() - run.started,
+        commits=sum(r.commits for _, r in done),
+        conflicts=sum(r.conflicts for _, r in done),
+        predicted_bytes=admitted.bytes_in,
+        actual_bytes=sum(r.read_bytes for _, r in done),
+        predicted_cpu_seconds=admitted.cpu_seconds,
+        actual_cpu_seconds=sum(r.cpu_seconds for _, r in done),
+        read=read,
+        files=files,
+        state=result.state.state + (f", {result.state.reason}" if result.state.reason else ""),
+        message=result.state.message,
+        following=_following(result, run.options),
+    )
+
+
+def _following(result: StepResult, options: Given) -> tuple[str, ...]:
+    from reconciler.cli.following import apply_command, plan_command
+
+    name = result.after.observation.name
+    if result.state.reason == "AwaitingApproval":
+        return (plan_command(name, options), apply_command(name, options, "--yes"))
+    return (plan_command(name, options),) if result.after.pending else ()

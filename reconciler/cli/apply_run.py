@@ -1,0 +1,175 @@
+"""One table's apply: shows the plan, asks for approval if needed, and runs it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reconciler.cli.following import Given
+    from reconciler.loop.gating import Approvals
+    from reconciler.loop.local_actor import LocalActor
+    from reconciler.loop.propose import Proposal
+    from reconciler.loop.step import Step, StepResult
+    from reconciler.plan.execution import Event
+    from reconciler.plan.plan import Plan
+
+
+class Run:
+    """One table's apply: its options, and its output."""
+
+    def __init__(
+        self,
+        step: Step,
+        plan: Plan | None,
+        actor: LocalActor,
+        until_converged: bool,
+        yes: bool,
+        auto_approve: bool,
+        quiet: bool,
+        options: Given,
+    ):
+        self.step, self.plan, self.actor = step, plan, actor
+        self.until_converged, self.yes, self.auto_approve = until_converged, yes, auto_approve
+        self.quiet, self.options = quiet, options
+        self.started = time.monotonic()
+        self.steps: list[StepResult] = []
+        self.done_before = False
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def on_event(self, event: Event) -> None:
+        from reconciler.render.apply_text import render_event
+        from reconciler.render.terminal import width
+
+        if not self.quiet:
+            self.say(render_event(event.text, width(sys.stderr) if sys.stderr.isatty() else None))
+
+    def go(self, should_stop: Callable[[], bool]) -> StepResult:
+        """Show the plan, ask if needed, run."""
+        from reconciler.loop.step import run_step, run_until_converged
+
+        proposal = self.step.propose(self.actor)
+        if self.actor.resume(self.step.target, proposal.observation, self.on_event):
+            proposal = self.step.propose(self.actor)
+        self._show(proposal)
+        if self.plan is not None and not self._asked(proposal) and not self.until_converged:
+            return self._done_before(proposal)
+        approvals = self._approvals(proposal)
+        if not self.until_converged:
+            result = run_step(
+                self.step, self.actor, approvals, self.on_event, should_stop, proposal
+            )
+            self.steps.append(result)
+            return result
+        return run_until_converged(
+            self.step, self.actor, approvals, self.on_event, should_stop,
+            self.steps.append, proposal,
+        )  # fmt: skip
+
+    def _asked(self, proposal: Proposal) -> bool:
+        """Whether it is the saved plan; once that is done, another one is proposed."""
+        return self.plan is not None and proposal.plan.id == self.plan.id
+
+    def _done_before(self, proposal: Proposal) -> StepResult:
+        """Return the result of a plan that is already done: only what was reviewed runs, and a new
+        plan waits."""
+        from reconciler.loop.step import StepResult, state_of
+        from reconciler.plan.gate import Gate
+
+        self.done_before = True
+        return StepResult(proposal, Gate(0, "", ""), None, proposal, state_of(proposal, None))
+
+    def _show(self, proposal: Proposal) -> None:
+        """Show what is about to be approved: a saved plan in one line, any other in full.
+
+        A person who is asked sees the plan even with --quiet.
+        """
+        from reconciler.cli.plan import budgeted
+        from reconciler.loop.gating import Approvals
+        from reconciler.loop.step import judge_gate
+        from reconciler.render.plan_text import render_plan
+        from reconciler.render.terminal import width
+
+        asks = sys.stdin.isatty() and not (self.yes or self.auto_approve)
+        if self.quiet and not asks:
+            return
+        unseen = not self._asked(proposal) and not proposal.frozen
+        if self.plan is not None and not self.until_converged:
+            asks, unseen = asks and self._asked(proposal), False
+        if proposal.pending and (asks or unseen):
+            document = budgeted(
+                proposal, judge_gate(self.step, proposal, self.actor, Approvals(everything=True))
+            )
+            columns = width(sys.stderr)
+            self.say(render_plan(document, width=columns, preview=False, ending=False) + "\n")
+        self.say(_opening(proposal, self.plan))
+        other = _made_under_another(proposal, self.step)
+        if other:
+            self.say(other)
+
+    def _approvals(self, proposal: Proposal) -> Approvals:
+        from reconciler.loop.gating import Approvals, policy_key
+        from reconciler.loop.step import judge_gate
+
+        if self.auto_approve:
+            return Approvals(everything=True)
+        shown = proposal.plan if self.plan is None else self.plan
+        given = Approvals(shown.id if self.yes else "")
+        if not proposal.pending:
+            return given
+        decision = judge_gate(self.step, proposal, self.actor, given)
+        asks = decision.reason == "AwaitingApproval" and not self.yes and sys.stdin.isatty()
+        if asks and _confirmed(proposal):
+            given = Approvals(proposal.plan.id)
+        if given.plan_id == proposal.plan.id:
+            self.actor.put_plan(proposal.plan)
+            self.actor.store.approve(proposal.plan.id, policy_key(self.step.policy))
+        return given
+
+
+def _opening(proposal: Proposal, asked: Plan | None) -> str:
+    from reconciler.loop.remaining import progress
+
+    inputs = sum(len(a.action.inputs) for a in proposal.plan.actions)
+    live = sum(len(a.action.inputs) for a in proposal.pending)
+    name = proposal.observation.name
+    if asked is not None and asked.id != proposal.plan.id:
+        return f"{name}  plan {asked.id} is done: it has rewritten all of its inputs"
+    if not proposal.plan.actions:
+        return f"{name}  nothing to do"
+    if begun := progress(proposal):
+        done, total = len(begun["progress"]["done"]), len(proposal.plan.actions)
+        return f"{name}  plan {proposal.plan.id}   {done:,} of {total:,} actions were done before"
+    return f"{name}  plan {proposal.plan.id}   {live:,} of {inputs:,} input files still live"
+
+
+def _made_under_another(proposal: Proposal, step: Step) -> str:
+    """Return a note if the plan was made under other budgets: its id does not include them."""
+    from reconciler.loop.gating import plan_policy_key, policy_key
+
+    made = plan_policy_key(proposal.plan)
+    if not proposal.pending or made in (None, policy_key(step.policy)):
+        return ""
+    return (
+        f"this plan was made under the policy {proposal.plan.policy}: its approval, budgets, "
+        f"windows and suspension do not apply under {step.policy_name} (give its file with -f)"
+    )
+
+
+def _confirmed(proposal: Proposal) -> bool:
+    from reconciler.format import iec
+    from reconciler.plan.prediction import total
+    from reconciler.spark.stop import interruptible
+
+    size = total(a.predicted for a in proposal.pending).bytes_in
+    sys.stderr.write(
+        f'Rewrite {iec(size)} on this machine? Rows do not change. Only "yes" continues: '
+    )
+    sys.stderr.flush()
+    with interruptible():
+        return sys.stdin.readline().strip() == "yes"
