@@ -65,6 +65,7 @@ class DeleteFiles:
     entries: Entries
     spec_id: Array
     sequence: Array
+    snapshot: Array
     partition: tuple[Partition, ...]
 
 
@@ -86,7 +87,8 @@ def no_entries() -> Entries:
     return Entries(
         manifests=(), manifest=small, status=small, content=small, snapshot_id=longs,
         sequence=longs, path=texts, parquet=flags, encrypted=flags, records=longs, bytes=longs,
-        sort_order_id=small, partition=small, partitions=(), referenced=texts, content_bytes=longs,
+        sort_order_id=small, partition=small, partitions=(), referenced=texts,
+        content_offset=longs, content_bytes=longs,
     )  # fmt: skip
 
 
@@ -177,11 +179,10 @@ def partition_values(spec: PartitionSpec, raw: PartitionTuple) -> Partition:
 
 
 def _delete_files(parts: FileTableParts, entries: Entries) -> DeleteFiles:
-    spec_id, sequence, _ = _inherited(parts, entries)
+    spec_id, sequence, snapshot = _inherited(parts, entries)
     index, partitions = number_partitions(parts.specs, entries, spec_id)
-    return DeleteFiles(
-        entries, spec_id, sequence, tuple(partitions[int(number)][1] for number in index)
-    )
+    partition = tuple(partitions[int(number)][1] for number in index)
+    return DeleteFiles(entries, spec_id, sequence, snapshot, partition)
 
 
 def _columns(parts: FileTableParts, entries: Entries) -> dict[int, ColumnBounds]:

@@ -1,45 +1,57 @@
 """Delete load: which delete files a reader of each data file must apply, and their size.
 
-Computed for every snapshot, since it depends on data files and delete files. Rules: Apache Iceberg
-table specification, "Scan planning" (sequence numbers, partition scope, deletion vectors).
+Computed for every snapshot, since it depends on data files and delete files. The rules are those of
+`table.deletes`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from reconciler.catalog.assemble import DeleteFiles
 from reconciler.catalog.manifest import NULL
-from reconciler.table.filetable import UNKNOWN, FileTable
+from reconciler.table.deletes import NO_FILE, NOT_LIVE, DeleteTable, Scope, members_of
+from reconciler.table.filetable import UNKNOWN, Array, FileTable, Int64
 from reconciler.table.observation import DeleteLoad
 from reconciler.table.schema import PartitionSpec
 from reconciler.table.values import partition_identity
-
-Array = npt.NDArray[Any]
 
 FILE_PATH_FIELD = 2147483546
 """Reserved field id of `file_path` in position delete files."""
 
 POSITION, EQUALITY = 1, 2
 
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class AppliedDeletes:
+    """files: with their delete load. deletes: the live delete files; load: their totals.
+
+    doubled: data files with two vectors, which no reader accepts.
+    """
+
+    files: FileTable
+    deletes: DeleteTable
+    load: DeleteLoad
+    doubled: tuple[str, ...]
+
 
 def apply_deletes(
-    files: FileTable, deletes: DeleteFiles, specs: Mapping[int, PartitionSpec]
-) -> tuple[FileTable, DeleteLoad]:
-    """Return the file table with its delete load filled in, and the totals of the live delete
-    files."""
-    entries = deletes.entries
-    if not len(entries):
-        return files, DeleteLoad()
-    rows, vector = _referenced_rows(files, deletes)
+    files: FileTable, found: DeleteFiles, specs: Mapping[int, PartitionSpec]
+) -> AppliedDeletes:
+    if not len(found.entries):
+        return AppliedDeletes(files, DeleteTable(), DeleteLoad(), ())
+    deletes = _table(files, found, specs)
     load = _Load(len(files))
-    _apply_named(files, deletes, rows, vector, load)
-    _apply_scoped(files, deletes, specs, rows, load)
+    _apply_named(files, deletes, load)
+    _apply_partition(files, deletes, found, load)
+    _apply_equality(files, deletes, load)
     filled = replace(
         files,
         position_deleted=np.minimum(np.rint(load.rows).astype(np.int64), files.records),
@@ -48,7 +60,7 @@ def apply_deletes(
         equality_deletes=load.equality,
         newest_delete=load.newest,
     )
-    return filled, _totals(deletes, vector)
+    return AppliedDeletes(filled, deletes, _totals(deletes), _doubled(files, deletes))
 
 
 class _Load:
@@ -64,119 +76,188 @@ class _Load:
         self.has_vector = np.zeros(count, dtype=bool)
 
 
-def _delete_bytes(deletes: DeleteFiles) -> Array:
-    """Return the bytes that a reader fetches: of a deletion vector only its own blob of the puffin
-    file."""
-    entries = deletes.entries
-    return np.where(entries.content_bytes == NULL, entries.bytes, entries.content_bytes)
+def _table(files: FileTable, found: DeleteFiles, specs: Mapping[int, PartitionSpec]) -> DeleteTable:
+    entries = found.entries
+    vector = (entries.content == POSITION) & (entries.content_bytes != NULL)
+    data_row = _named_rows(files, found)
+    numbers = {(spec, partition_identity(v)): n for n, (spec, v) in enumerate(files.partitions)}
+    group = np.array(
+        [
+            numbers.get((int(spec), partition_identity(values)), NOT_LIVE)
+            for spec, values in zip(found.spec_id, found.partition, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    unpartitioned = np.array([specs[int(spec)].unpartitioned for spec in found.spec_id], dtype=bool)
+    equality = entries.content == EQUALITY
+    scope = np.select(
+        [equality & unpartitioned, equality, vector, data_row != NO_FILE],
+        [Scope.GLOBAL, Scope.EQUALITY, Scope.VECTOR, Scope.FILE],
+        Scope.PARTITION,
+    ).astype(np.int64)
+    deletes = DeleteTable(
+        path=entries.path,
+        offset=np.where(vector, np.maximum(entries.content_offset, 0), UNKNOWN),
+        scope=scope,
+        spec_id=found.spec_id.astype(np.int64),
+        sequence=found.sequence,
+        records=entries.records,
+        bytes=np.where(vector, entries.content_bytes, entries.bytes),
+        snapshot_id=found.snapshot,
+        partition=found.partition,
+        data_row=data_row,
+        group=np.where(np.isin(scope, (Scope.PARTITION, Scope.EQUALITY)), group, NO_FILE),
+        equality_ids=tuple(entries.equality_ids.get(row, ()) for row in range(len(entries))),
+    )
+    return replace(deletes, dangling=_dangling(files, deletes))
 
 
-def _path_bound(deletes: DeleteFiles, side: str, row: int) -> bytes | None:
-    stats = deletes.entries.stats.get(FILE_PATH_FIELD)
+def _path_bound(found: DeleteFiles, side: str, row: int) -> bytes | None:
+    stats = found.entries.stats.get(FILE_PATH_FIELD)
     bounds = getattr(stats, side) if stats is not None else None
     if bounds is None or bounds.length[row] < 0:
         return None
     return bytes(bounds.data[row, : bounds.length[row]])
 
 
-def _referenced_rows(files: FileTable, deletes: DeleteFiles) -> tuple[Array, Array]:
-    """Return, per delete file, the row of the one data file it names, and whether it is a deletion
-    vector.
+def _named_rows(files: FileTable, found: DeleteFiles) -> Int64:
+    """Return, per delete file, the row of the one data file that it names.
 
-    -1: the named file is not live; -2: not file-scoped. A position delete file is file-scoped if it
-    names a data file, or if its path bounds are equal.
+    A position delete file is file-scoped if it names a data file, or if its path bounds are equal.
     """
-    entries = deletes.entries
-    vector = (entries.content == POSITION) & (entries.content_bytes != NULL)
-    rows = np.full(len(entries), -2, dtype=np.int64)
-    names: dict[int, str] = {}
+    entries = found.entries
+    rows = np.full(len(entries), NO_FILE, dtype=np.int64)
     for row in np.flatnonzero(entries.content == POSITION).tolist():
         named = entries.referenced[row]
         if not named:
-            lower, upper = (_path_bound(deletes, side, row) for side in ("lower", "upper"))
+            lower, upper = (_path_bound(found, side, row) for side in ("lower", "upper"))
             named = lower.decode() if lower is not None and lower == upper else ""
         if named:
-            names[row] = named
-    if names:
-        index = {path: number for number, path in enumerate(files.path.tolist())}
-        for row, path in names.items():
-            rows[row] = index.get(path, -1)
-    return rows, vector
+            rows[row] = files.row_of.get(named, NOT_LIVE)
+    return rows
 
 
-def _apply_named(
-    files: FileTable, deletes: DeleteFiles, rows: Array, vector: Array, load: _Load
-) -> None:
+def _dangling(files: FileTable, deletes: DeleteTable) -> Array:
+    """Return bool[delete files]: no live data file matches.
+
+    The oldest file of a scope decides: a delete reaches it, or none.
+    """
+    newest = np.iinfo(np.int64).max
+    oldest = np.full(len(files.partitions) + 1, newest, dtype=np.int64)
+    np.minimum.at(oldest, files.partition, files.sequence)
+    least = oldest[np.where(deletes.group >= 0, deletes.group, -1)]  # the last one stays empty
+    least[deletes.of(Scope.GLOBAL)] = oldest.min()
+    named = np.flatnonzero(deletes.data_row >= 0)
+    least[named] = files.sequence[deletes.data_row[named]]
+    reached = np.where(deletes.equality, least < deletes.sequence, least <= deletes.sequence)
+    return ~reached
+
+
+def _apply_named(files: FileTable, deletes: DeleteTable, load: _Load) -> None:
     """Apply deletes that name one data file each. A vector replaces all position deletes of its
     file."""
-    entries, size = deletes.entries, _delete_bytes(deletes)
-    applies = rows >= 0
-    applies[applies] = files.sequence[rows[applies]] <= deletes.sequence[applies]
-    load.has_vector[rows[applies & vector]] = True
+    vector = deletes.of(Scope.VECTOR)
+    applies = deletes.of(Scope.FILE, Scope.VECTOR) & ~deletes.dangling
+    load.has_vector[deletes.data_row[applies & vector]] = True
     for number in (np.flatnonzero(applies & vector), np.flatnonzero(applies & ~vector)):
-        number = number[vector[number] | ~load.has_vector[rows[number]]]
-        np.add.at(load.rows, rows[number], entries.records[number])
-        np.add.at(load.files, rows[number], 1)
-        np.add.at(load.bytes, rows[number], size[number])
-        np.maximum.at(load.newest, rows[number], deletes.sequence[number])
+        rows = deletes.data_row[number]
+        number = number[vector[number] | ~load.has_vector[rows]]
+        rows = deletes.data_row[number]
+        np.add.at(load.rows, rows, deletes.records[number])
+        np.add.at(load.files, rows, 1)
+        np.add.at(load.bytes, rows, deletes.bytes[number])
+        np.maximum.at(load.newest, rows, deletes.sequence[number])
 
 
-def _apply_scoped(
-    files: FileTable,
-    deletes: DeleteFiles,
-    specs: Mapping[int, PartitionSpec],
-    rows: Array,
-    load: _Load,
+def _apply_partition(
+    files: FileTable, deletes: DeleteTable, found: DeleteFiles, load: _Load
 ) -> None:
-    """Apply position deletes of a partition and equality deletes.
+    """Apply position deletes of partitions.
 
-    Position: same spec and partition, data sequence number at most the delete's, path within the
-    delete file's path bounds; its rows are divided by record count (an estimate). Equality: data
-    sequence number below the delete's; same spec and partition, or every partition if the delete's
-    spec is unpartitioned.
+    Which of its files a delete file names is not in the manifests. Its rows are divided among the
+    files within its path bounds by record count: an estimate.
     """
-    entries, size = deletes.entries, _delete_bytes(deletes)
-    groups = {(spec, partition_identity(v)): piece for spec, v, piece in files.groups()}
-    everything = np.arange(len(files), dtype=np.int64)
-    for number in np.flatnonzero(rows == -2):
-        spec = int(deletes.spec_id[number])
-        global_scope = entries.content[number] == EQUALITY and specs[spec].unpartitioned
-        scope = groups.get((spec, partition_identity(deletes.partition[number])), everything[:0])
-        scope = everything if global_scope else scope
-        if entries.content[number] == EQUALITY:
-            scope = scope[files.sequence[scope] < deletes.sequence[number]]
-            load.equality[scope] += 1
-        else:
-            scope = scope[files.sequence[scope] <= deletes.sequence[number]]
-            scope = _within_paths(files, deletes, int(number), scope)
-            scope = scope[~load.has_vector[scope]]
-            total = files.records[scope].sum()
+    members = members_of(files)
+    scoped = np.flatnonzero(deletes.of(Scope.PARTITION) & ~deletes.dangling)
+    for group in np.unique(deletes.group[scoped]).tolist():
+        rows = members[group][~load.has_vector[members[group]]]
+        rows = rows[np.argsort(files.path[rows], kind="stable")]
+        numbers = scoped[deletes.group[scoped] == group]
+        _count(files, deletes, numbers, rows, load, "left")
+        paths = files.path[rows].tolist()
+        for number in numbers.tolist():
+            inside = rows[_between(found, number, paths)]
+            inside = inside[files.sequence[inside] <= deletes.sequence[number]]
+            total = files.records[inside].sum()
             if total:
-                share = files.records[scope] / total
-                load.rows[scope] += share * entries.records[number]
-        load.files[scope] += 1
-        load.bytes[scope] += size[number]
-        load.newest[scope] = np.maximum(load.newest[scope], deletes.sequence[number])
+                share = files.records[inside] / total
+                load.rows[inside] += share * deletes.records[number]
 
 
-def _within_paths(files: FileTable, deletes: DeleteFiles, number: int, scope: Array) -> Array:
-    lower, upper = (_path_bound(deletes, side, number) for side in ("lower", "upper"))
-    if lower is None or upper is None or not len(scope):
-        return scope
-    inside = [lower <= path.encode() <= upper for path in files.path[scope]]
-    return np.asarray(scope[np.array(inside, dtype=bool)])
+def _between(found: DeleteFiles, number: int, paths: list[str]) -> slice:
+    """Return which of the sorted paths the delete file can name. UTF-8 sorts as its characters."""
+    lower, upper = (_path_bound(found, side, number) for side in ("lower", "upper"))
+    if lower is None or upper is None:
+        return slice(None)
+    return slice(
+        bisect_left(paths, lower.decode(errors="replace")),
+        bisect_right(paths, upper.decode(errors="replace")),
+    )
 
 
-def _totals(deletes: DeleteFiles, vector: Array) -> DeleteLoad:
-    entries = deletes.entries
-    position = (entries.content == POSITION) & ~vector
-    equality = entries.content == EQUALITY
+def _apply_equality(files: FileTable, deletes: DeleteTable, load: _Load) -> None:
+    members = members_of(files)
+    kept = deletes.equality & ~deletes.dangling
+    scoped = np.flatnonzero(kept & deletes.of(Scope.EQUALITY))
+    for group in np.unique(deletes.group[scoped]).tolist():
+        numbers = scoped[deletes.group[scoped] == group]
+        reached = _count(files, deletes, numbers, members[group], load, "right")
+        load.equality[members[group]] += reached
+    everywhere = np.flatnonzero(kept & deletes.of(Scope.GLOBAL))
+    if len(everywhere):
+        rows = np.arange(len(files), dtype=np.int64)
+        load.equality += _count(files, deletes, everywhere, rows, load, "right")
+
+
+def _count(
+    files: FileTable, deletes: DeleteTable, numbers: Int64, rows: Int64, load: _Load, side: Side
+) -> Int64:
+    """Add the delete files `numbers`, of one scope, to the load of the data files `rows`; return
+    how many apply to each.
+
+    A delete applies from its sequence number down: side "left" includes an equal one, "right" does
+    not.
+    """
+    numbers = numbers[np.argsort(deletes.sequence[numbers], kind="stable")]
+    sequence = deletes.sequence[numbers]
+    first = np.searchsorted(sequence, files.sequence[rows], side)
+    bytes_from = np.append(np.cumsum(deletes.bytes[numbers][::-1])[::-1], 0)
+    reached: Int64 = (len(numbers) - first).astype(np.int64)
+    load.files[rows] += reached
+    load.bytes[rows] += bytes_from[first]
+    hit = rows[reached > 0]
+    load.newest[hit] = np.maximum(load.newest[hit], sequence[-1] if len(sequence) else UNKNOWN)
+    return reached
+
+
+def _doubled(files: FileTable, deletes: DeleteTable) -> tuple[str, ...]:
+    rows = deletes.data_row[deletes.of(Scope.VECTOR) & (deletes.data_row >= 0)]
+    numbers, counts = np.unique(rows, return_counts=True)
+    return tuple(sorted(str(path) for path in files.path[numbers[counts > 1]]))
+
+
+def _totals(deletes: DeleteTable) -> DeleteLoad:
+    position = deletes.of(Scope.FILE, Scope.PARTITION)
+    vector = deletes.of(Scope.VECTOR)
     return DeleteLoad(
         position_files=int(position.sum()),
-        position_rows=int(entries.records[position].sum()),
+        partition_files=int(deletes.of(Scope.PARTITION).sum()),
+        position_rows=int(deletes.records[position].sum()),
         vectors=int(vector.sum()),
-        vector_rows=int(entries.records[vector].sum()),
-        equality_files=int(equality.sum()),
-        bytes=int(_delete_bytes(deletes).sum()),
-        paths=frozenset(entries.path),
+        vector_rows=int(deletes.records[vector].sum()),
+        equality_files=int(deletes.equality.sum()),
+        equality_rows=int(deletes.records[deletes.equality].sum()),
+        dangling=int(deletes.dangling.sum()),
+        bytes=int(deletes.bytes.sum()),
+        paths=frozenset(deletes.path),
     )

@@ -107,6 +107,7 @@ class Entries:
     partition: Array
     partitions: tuple[PartitionTuple, ...]
     referenced: Array
+    content_offset: Array
     content_bytes: Array
     equality_ids: dict[int, tuple[int, ...]] = field(default_factory=dict)
     stats: dict[int, FieldStats] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class Entries:
 
 SCALARS = (
     "status", "content", "snapshot_id", "sequence", "parquet", "encrypted", "records", "bytes",
-    "sort_order_id", "content_bytes",
+    "sort_order_id", "content_offset", "content_bytes",
 )  # fmt: skip
 TEXTS = ("path", "referenced")
 
@@ -186,6 +187,7 @@ def entries_of(
         partition=partition_index,
         partitions=partitions,
         referenced=_texts(file, "referenced_data_file", count),
+        content_offset=_ints(file, "content_offset", count, NULL),
         content_bytes=_ints(file, "content_size_in_bytes", count, NULL),
         equality_ids=_equality_ids(file),
         stats=_stats(file, count, cap),

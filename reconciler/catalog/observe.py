@@ -24,6 +24,7 @@ from reconciler.catalog.metadata import (
     specs_of,
     table_metadata_of,
 )
+from reconciler.catalog.operations import operations_of
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
 from reconciler.table.observation import Observation
@@ -113,8 +114,7 @@ def observe_loaded(
         snapshots=(*ancestry, *others),
         manifests={m.manifest_path: manifest_info(m) for m in manifests},
     )
-    files, deletes = assemble(parts, entries)
-    files, load = apply_deletes(files, deletes, specs)
+    applied = apply_deletes(*assemble(parts, entries), specs)
     since = (int(time.time() * 1000) if now_ms is None else now_ms) - recent_ms
     writes = recent_writes(reader, ancestry, specs, since)
     reader.tidy()
@@ -135,8 +135,11 @@ def observe_loaded(
         refs=refs_of(metadata),
         ancestry=ancestry,
         other_snapshots=others,
-        files=files,
-        deletes=load,
+        files=applied.files,
+        deletes=applied.load,
+        delete_files=applied.deletes,
+        doubled_vectors=applied.doubled,
+        operations=operations_of(ancestry),
         recent_writes=writes,
         manifests=len(manifests),
         manifests_read=reader.read,

@@ -113,9 +113,11 @@ def _one(seen: Observation, output: Output) -> str:
 def _workload(seen: Observation) -> WorkloadSummary:
     """Return what was imported for the table: how many queries, which columns they filter on."""
     from reconciler.format import utc
+    from reconciler.queries.fragments import MIN_SPAN_MS
     from reconciler.queries.predicate import fields_of
     from reconciler.render.observe_text import WorkloadSummary, filtered_columns
     from reconciler.state.state import StateStore, state_directory
+    from reconciler.table.operations import DAY_MS
 
     fragments = StateStore(state_directory()).fragments(seen.uuid)
     total = sum(item.weight for item in fragments)
@@ -126,8 +128,9 @@ def _workload(seen: Observation) -> WorkloadSummary:
         for field_id in fields_of(item.predicate):
             name = seen.schema.name_of(field_id)
             shares[name] = shares.get(name, 0.0) + item.weight / total
-    until = max(item.event_ms for item in fragments)
-    return WorkloadSummary(total, utc(until), filtered_columns(shares))
+    since, until = (end(item.event_ms for item in fragments) for end in (min, max))
+    per_day = total * DAY_MS / max(until - since, MIN_SPAN_MS)
+    return WorkloadSummary(total, utc(until), filtered_columns(shares), per_day)
 
 
 def _names(

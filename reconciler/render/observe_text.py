@@ -17,6 +17,14 @@ import numpy as np
 from reconciler.catalog.metadata import spec_text
 from reconciler.format import ago, count, iec, percent
 from reconciler.plan.drift import auto_target_bytes, declared_target_bytes, small_files
+from reconciler.render.deletes_text import (
+    damage_text,
+    deletes_document,
+    deletes_section,
+    operations_document,
+    operations_section,
+    rows_text,
+)
 from reconciler.render.terminal import (
     WIDEST,
     align,
@@ -37,11 +45,15 @@ MAX_COLUMNS = 14
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """Queries imported for a table, and per filtered column the share of them that filter on it."""
+    """Queries imported for a table, and per filtered column the share of them that filter on it.
+
+    per_day: their mean rate, None without queries.
+    """
 
     queries: float = 0.0
     until: str = ""
     columns: tuple[tuple[str, float], ...] = field(default=())
+    per_day: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +88,11 @@ def render_table(
     columns = rank_columns(seen.files)
     sections = [
         "\n".join(_headline(seen, now_ms, width)),
+        "\n".join(damage_text(seen, width)),
         "\n".join(_sizes(seen, width)),
         "\n".join(_clustering(seen, columns, width, wide)),
+        "\n".join(deletes_section(seen, width)),
+        "\n".join(operations_section(seen, workload.per_day, width)),
         "\n".join(_details(seen)) if wide else "",
         "\n".join([*_workload(seen, workload, width), *wrapped(_source(seen), width)]),
     ]
@@ -95,7 +110,7 @@ def _headline(seen: Observation, now_ms: int, width: int) -> list[str]:
     totals = [
         plural(len(seen.files), "data file"),
         iec(seen.files.total_bytes),
-        f"{count(seen.files.total_records)} rows",
+        rows_text(seen),
         plural(len(np.unique(seen.files.partition)), "partition"),
         *_deletes(seen),
     ]
@@ -379,15 +394,8 @@ def document(seen: Observation, workload: WorkloadSummary) -> dict[str, Any]:
         "targetFileBytes": summary.target,
         "smallFiles": summary.small,
         "filesToPack": summary.to_pack,
-        "deletes": {
-            "positionFiles": seen.deletes.position_files,
-            "positionRows": seen.deletes.position_rows,
-            "vectors": seen.deletes.vectors,
-            "vectorRows": seen.deletes.vector_rows,
-            "equalityFiles": seen.deletes.equality_files,
-            "bytes": seen.deletes.bytes,
-            "dataFilesWithDeletes": summary.with_deletes,
-        },
+        "deletes": deletes_document(seen),
+        "operations": operations_document(seen.operations, workload.per_day),
         "clustering": [_column_document(line) for line in rank_columns(seen.files)],
         "workload": {
             "queries": workload.queries,
@@ -453,7 +461,7 @@ def markdown_table(seen: Observation, workload: WorkloadSummary) -> str:
         rows.append(f"| `{line.name}` | " + " | ".join(cells) + " |")
     facts = ", ".join(
         [plural(len(seen.files), "data file"), iec(seen.files.total_bytes),
-         f"{count(seen.files.total_records)} rows", *_deletes(seen)]
+         rows_text(seen), *_deletes(seen)]
     )  # fmt: skip
     queries = (
         f"{count(workload.queries)} queries imported, to {workload.until}."

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable, Partition
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.schema import Schema
 
 PLAN_ID = "layout.plan-id"
@@ -57,14 +59,19 @@ class RecentWrite:
 class DeleteLoad:
     """Live delete files of the snapshot, as counts, bytes and deleted rows (vectors apart).
 
-    paths: of the files; several vectors may share one.
+    partition_files: position delete files that apply to a whole partition. equality_rows: keys.
+    dangling: files of any kind that apply to no live data file. paths: of the files; several
+    vectors may share one.
     """
 
     position_files: int = 0
+    partition_files: int = 0
     position_rows: int = 0
     vectors: int = 0
     vector_rows: int = 0
     equality_files: int = 0
+    equality_rows: int = 0
+    dangling: int = 0
     bytes: int = 0
     paths: frozenset[str] = frozenset()
 
@@ -83,6 +90,8 @@ class Observation:
     other_snapshots: retained snapshots outside the ancestry (branches, staged commits).
     manifests: live manifests; manifests_read of them were decoded now, the others came from the
     cache. bytes_read: manifest bytes read now. seconds: after the catalog's answer.
+    doubled_vectors: data files with two deletion vectors, which makes the table unreadable.
+    operations: row-level operations of the retained history.
     """
 
     catalog: str
@@ -107,6 +116,9 @@ class Observation:
     manifests_read: int
     bytes_read: int
     seconds: float
+    delete_files: DeleteTable = NO_DELETE_FILES
+    doubled_vectors: tuple[str, ...] = ()
+    operations: Operations = NO_OPERATIONS
 
     @property
     def properties(self) -> Mapping[str, str]:

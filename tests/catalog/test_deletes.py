@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from reconciler.catalog.assemble import DeleteFiles, no_entries
-from reconciler.catalog.deletes import FILE_PATH_FIELD, apply_deletes
+from reconciler.catalog.deletes import FILE_PATH_FIELD, AppliedDeletes, apply_deletes
 from reconciler.catalog.manifest import NULL, Entries, FieldStats, RawBounds
+from reconciler.table.deletes import equality_deleted
 from reconciler.table.filetable import FileTable
+from reconciler.table.observation import DeleteLoad
 from reconciler.table.schema import PartitionField, PartitionSpec, Schema
 
 SPECS = {
@@ -85,6 +87,7 @@ def delete_files(*rows: dict[str, Any]) -> DeleteFiles:
         records=longs("records", 1),
         bytes=longs("bytes", 100),
         referenced=texts([row.get("referenced", "") for row in rows]),
+        content_offset=longs("offset", NULL),
         content_bytes=longs("vector", NULL),
         stats={FILE_PATH_FIELD: FieldStats(lower=bounds(0), upper=bounds(1))},
     )
@@ -92,8 +95,25 @@ def delete_files(*rows: dict[str, Any]) -> DeleteFiles:
         entries,
         spec_id=np.array([row.get("spec", 0) for row in rows], dtype=np.int32),
         sequence=longs("sequence", 5),
+        snapshot=longs("snapshot", 1),
         partition=tuple((row["value"],) if row.get("spec") else () for row in rows),
     )
+
+
+def applied(files: FileTable, deletes: DeleteFiles) -> tuple[FileTable, DeleteLoad]:
+    found = apply_deletes(files, deletes, SPECS)
+    _readers_rule(found)
+    return found.files, found.load
+
+
+def _readers_rule(found: AppliedDeletes) -> None:
+    """Each delete file by itself says what the totals per data file say."""
+    reached = [found.deletes.reaches(row, found.files) for row in range(len(found.deletes))]
+    assert [not len(rows) for rows in reached] == found.deletes.dangling.tolist()
+    equality = np.zeros(len(found.files), dtype=np.int64)
+    for rows in (reached[row] for row in np.flatnonzero(found.deletes.equality)):
+        equality[rows] += 1
+    assert equality.tolist() == found.files.equality_deletes.tolist()
 
 
 def test_position_deletes_reach_older_and_equally_old_files_of_their_partition() -> None:
@@ -101,9 +121,7 @@ def test_position_deletes_reach_older_and_equally_old_files_of_their_partition()
         ("a", 1, 1, 4, 30), ("b", 1, 1, 5, 10), ("c", 1, 1, 6, 10), ("d", 1, 2, 4, 10),
         ("e", 0, None, 4, 10),
     )  # fmt: skip
-    seen, load = apply_deletes(
-        files, delete_files({"spec": 1, "value": 1, "sequence": 5, "records": 8}), SPECS
-    )
+    seen, load = applied(files, delete_files({"spec": 1, "value": 1, "sequence": 5, "records": 8}))
     assert seen.delete_files.tolist() == [1, 1, 0, 0, 0]
     assert seen.position_deleted.tolist() == [6, 2, 0, 0, 0]
     assert seen.delete_bytes.tolist() == [100, 100, 0, 0, 0]
@@ -111,21 +129,22 @@ def test_position_deletes_reach_older_and_equally_old_files_of_their_partition()
     assert (load.position_files, load.position_rows, load.files) == (1, 8, 1)
 
 
-def test_path_bounds_narrow_a_position_delete_and_equal_ones_name_one_file() -> None:
+def test_path_bounds_narrow_the_rows_of_a_position_delete_but_not_who_opens_it() -> None:
+    """Equal bounds name one file."""
     files = data_files(*((name, 0, None, 1, 10) for name in "abcd"))
-    seen, _ = apply_deletes(
+    seen, _ = applied(
         files,
         delete_files({"paths": ("b", "c"), "records": 4}, {"paths": ("d", "d"), "records": 3}),
-        SPECS,
     )
-    assert seen.delete_files.tolist() == [0, 1, 1, 1]
+    assert seen.delete_files.tolist() == [1, 1, 1, 2]
+    assert seen.newest_delete.tolist() == [5, 5, 5, 5]
     assert seen.position_deleted.tolist() == [0, 2, 2, 3]
 
 
 def test_a_named_file_that_is_newer_or_gone_is_not_touched() -> None:
     files = data_files(("a", 0, None, 9, 10))
-    seen, load = apply_deletes(
-        files, delete_files({"referenced": "a"}, {"referenced": "gone", "sequence": 99}), SPECS
+    seen, load = applied(
+        files, delete_files({"referenced": "a"}, {"referenced": "gone", "sequence": 99})
     )
     assert seen.delete_files.tolist() == [0]
     assert load.position_files == 2
@@ -133,19 +152,19 @@ def test_a_named_file_that_is_newer_or_gone_is_not_touched() -> None:
 
 def test_a_vector_replaces_the_position_deletes_of_its_file() -> None:
     files = data_files(("a", 0, None, 1, 10), ("b", 0, None, 1, 10))
-    seen, load = apply_deletes(
+    seen, load = applied(
         files,
         delete_files(
             {"referenced": "a", "records": 2},
             {"paths": ("a", "b"), "records": 4},
             {"referenced": "a", "records": 5, "vector": 7, "bytes": 1000, "sequence": 6},
         ),
-        SPECS,
     )
     assert seen.position_deleted.tolist() == [5, 4]
     assert seen.delete_files.tolist() == [1, 1]
     assert seen.delete_bytes.tolist() == [7, 100]
     assert (load.vectors, load.vector_rows, load.position_files) == (1, 5, 2)
+    assert load.partition_files == 1
 
 
 def test_equality_deletes_reach_strictly_older_files_and_all_partitions_when_global() -> None:
@@ -153,11 +172,11 @@ def test_equality_deletes_reach_strictly_older_files_and_all_partitions_when_glo
         ("a", 1, 1, 4, 10), ("b", 1, 1, 5, 10), ("c", 1, 2, 4, 10), ("d", 0, None, 4, 10)
     )
     partitioned = {"content": 2, "spec": 1, "value": 1, "sequence": 5}
-    seen, load = apply_deletes(files, delete_files(partitioned), SPECS)
+    seen, load = applied(files, delete_files(partitioned))
     assert seen.equality_deletes.tolist() == [1, 0, 0, 0]
     assert seen.position_deleted.sum() == 0
     everywhere = {"content": 2, "spec": 0, "sequence": 5}
-    seen, load = apply_deletes(files, delete_files(partitioned, everywhere), SPECS)
+    seen, load = applied(files, delete_files(partitioned, everywhere))
     assert seen.equality_deletes.tolist() == [2, 0, 1, 1]
     assert seen.delete_files.tolist() == [2, 0, 1, 1]
     assert load.equality_files == 2
@@ -165,5 +184,59 @@ def test_equality_deletes_reach_strictly_older_files_and_all_partitions_when_glo
 
 def test_more_deleted_rows_than_rows_are_capped() -> None:
     files = data_files(("a", 0, None, 1, 3))
-    seen, _ = apply_deletes(files, delete_files({"referenced": "a", "records": 9}), SPECS)
+    seen, _ = applied(files, delete_files({"referenced": "a", "records": 9}))
     assert seen.position_deleted.tolist() == [3]
+
+
+def test_deletes_that_no_live_file_matches_dangle() -> None:
+    """Also where a file of the right partition is too new, and not where a delete is global."""
+    files = data_files(("a", 1, 1, 7, 10), ("b", 1, 2, 4, 10), ("c", 0, None, 9, 10))
+    found = apply_deletes(
+        files,
+        delete_files(
+            {"referenced": "gone"},
+            {"referenced": "a", "sequence": 6},
+            {"referenced": "a", "sequence": 7},
+            {"spec": 1, "value": 1, "sequence": 6},
+            {"spec": 1, "value": 2, "sequence": 4},
+            {"spec": 1, "value": 3, "sequence": 9},
+            {"content": 2, "spec": 1, "value": 2, "sequence": 4},
+            {"content": 2, "spec": 1, "value": 2, "sequence": 5},
+            {"content": 2, "spec": 0, "sequence": 4},
+            {"content": 2, "spec": 0, "sequence": 5},
+        ),
+        SPECS,
+    )
+    dangling = [True, True, False, True, False, True, True, False, True, False]
+    assert found.deletes.dangling.tolist() == dangling
+    assert found.load.dangling == sum(dangling)
+    _readers_rule(found)
+    nothing = apply_deletes(data_files(), delete_files({"content": 2}), SPECS)
+    assert nothing.deletes.dangling.tolist() == [True]
+
+
+def test_two_vectors_of_one_file_are_named() -> None:
+    files = data_files(("a", 0, None, 1, 10), ("b", 0, None, 1, 10))
+    vector = {"vector": 7, "sequence": 6}
+    found = apply_deletes(
+        files,
+        delete_files(
+            {"referenced": "a", **vector}, {"referenced": "a", **vector},
+            {"referenced": "b", **vector}, {"referenced": "gone", **vector},
+        ),
+        SPECS,
+    )  # fmt: skip
+    assert found.doubled == ("a",)
+
+
+def test_rows_under_equality_deletes_are_at_most_one_per_key_and_no_more_than_live_ones() -> None:
+    files = data_files(("a", 0, None, 1, 30), ("b", 0, None, 1, 10), ("c", 0, None, 9, 10))
+    found = apply_deletes(
+        files,
+        delete_files(
+            {"referenced": "b", "records": 8, "vector": 7, "sequence": 2},
+            {"content": 2, "records": 20, "sequence": 5},
+        ),
+        SPECS,
+    )
+    assert equality_deleted(found.files, found.deletes).tolist() == [15.0, 2.0, 0.0]

@@ -1,0 +1,206 @@
+"""Renders the deletes and the row-level operations of an observation: text and JSON.
+
+What metadata cannot tell is shown as a range or as `-`, never as 0: the rows under an equality
+delete are known only by reading the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reconciler.format import count, iec, percent
+from reconciler.render.terminal import plural, tabulate, wrapped
+from reconciler.table.deletes import DeleteTable, Scope, live_rows
+from reconciler.table.observation import Observation
+from reconciler.table.operations import DAY_MS, KindSummary, Operations
+
+MAX_KINDS = 6
+"""Maximum lines of OPERATIONS."""
+
+SCOPES = {
+    Scope.VECTOR: "deletion vectors",
+    Scope.FILE: "positions, one data file each",
+    Scope.PARTITION: "positions of a partition",
+    Scope.EQUALITY: "equality, of a partition",
+    Scope.GLOBAL: "equality, whole table",
+}
+
+
+def rows_text(seen: Observation) -> str:
+    """Return "20,200 rows", and of a table with deletes "20,200 rows stored, 15,000 live"."""
+    stored = seen.files.total_records
+    if not len(seen.delete_files):
+        return f"{count(stored)} rows"
+    least, most = live_rows(seen.files, seen.delete_files)
+    live = count(most) if least == most else f"{count(least)} to {count(most)}"
+    return f"{count(stored)} rows stored, {live} live"
+
+
+def damage_text(seen: Observation, width: int) -> list[str]:
+    """Return what to do about a table with two vectors for one data file."""
+    doubled = seen.doubled_vectors
+    if not doubled:
+        return []
+    where = f"{plural(len(doubled), 'data file')}, for example {doubled[0]}"
+    text = (
+        f"DAMAGED: two deletion vectors for {where}. Every read of it fails. "
+        f"{remedy(seen)} Nothing is planned for this table."
+    )
+    return wrapped(text, width)
+
+
+def remedy(seen: Observation) -> str:
+    """Return how to get out of the state with two vectors for one file."""
+    before = _last_good(seen)
+    catalog, table = seen.catalog, ".".join(seen.identifier)
+    if before is None:
+        return "The snapshot before the damage has expired: restore the table from a backup."
+    call = f"CALL {catalog}.system.rollback_to_snapshot('{table}', {before})"
+    return f"Roll back to the snapshot before, and run the lost commits again: {call}."
+
+
+def _last_good(seen: Observation) -> int | None:
+    """Return the parent of the first snapshot that gave such a file its second vector."""
+    deletes, row_of = seen.delete_files, seen.files.row_of
+    rows = [row_of[path] for path in seen.doubled_vectors]
+    seconds = []
+    for row in rows:
+        own = deletes.of(Scope.VECTOR) & (deletes.data_row == row)
+        seconds.append(int(np.sort(deletes.sequence[own])[1]))
+    first = min(seconds)
+    older = [snapshot for snapshot in seen.ancestry if snapshot.sequence_number < first]
+    return older[0].snapshot_id if older else None
+
+
+def deletes_section(seen: Observation, width: int) -> list[str]:
+    """Return the delete files by scope, and how many data files a reader applies them to."""
+    deletes = seen.delete_files
+    if not len(deletes):
+        return []
+    rows = [["DELETES", "FILES", "ROWS", "BYTES", "DANGLING"]]
+    for scope, title in SCOPES.items():
+        own = deletes.of(scope)
+        if own.any():
+            keys = scope in (Scope.EQUALITY, Scope.GLOBAL)
+            rows.append(
+                [
+                    f"  {title}",
+                    count(int(own.sum())),
+                    f"{count(int(deletes.records[own].sum()))}{' keys' if keys else ''}",
+                    iec(int(deletes.bytes[own].sum())),
+                    count(int((own & deletes.dangling).sum())),
+                ]
+            )
+    return [*tabulate(rows, "lrrrr", width, gap="  "), *wrapped(_reach(seen, deletes), width)]
+
+
+def _reach(seen: Observation, deletes: DeleteTable) -> str:
+    files = seen.files
+    touched = int((files.delete_files > 0).sum())
+    parts = [f"a reader applies deletes to {touched:,} of {plural(len(files), 'data file')}"]
+    worst = int(files.delete_files.max(initial=0))
+    if worst > 1:
+        parts.append(f"up to {worst:,} delete files for one")
+    if deletes.dangling.any():
+        parts.append("dangling = applies to no live data file")
+    hidden = int((files.equality_deletes > 0).sum())
+    if hidden:
+        parts.append(
+            f"equality deletes are in scope of {plural(hidden, 'file')}: how many of their rows are "
+            "deleted is known only by reading them (the live rows assume one row per key)"
+        )
+    return "; ".join(parts) + "."
+
+
+def operations_section(seen: Observation, queries_per_day: float | None, width: int) -> list[str]:
+    """Return row-level operations by kind, with rates, from the retained history."""
+    operations = seen.operations
+    if not operations.every:
+        return []
+    rows = [["OPERATIONS", "PER DAY", "ROWS", "OF TABLE", "FILES", "PARTITIONS", "ENGINE"]]
+    stored = seen.files.total_records
+    rows += [_operation_row(one, stored) for one in operations.summaries()[:MAX_KINDS]]
+    return [
+        *tabulate(rows, "lrrrrrl", width, gap="  "),
+        *wrapped(_span(operations, queries_per_day), width),
+    ]
+
+
+def _operation_row(one: KindSummary, stored: int) -> list[str]:
+    known = one.rows is not None
+    prefix = "<= " if one.at_most else ""
+    share = percent(min(1.0, (one.rows or 0) / stored), 2) if known and stored else "-"
+    return [
+        f"  {one.kind}, {one.encoding}",
+        f"{one.per_day:,.1f}",
+        f"{prefix}{count(one.rows or 0)}" if known else "unknown",
+        f"{prefix}{share}" if known else "-",
+        "-" if one.files is None else count(one.files),
+        "-" if one.partitions is None else count(one.partitions),
+        one.engine or "-",
+    ]
+
+
+def _span(operations: Operations, queries_per_day: float | None) -> str:
+    days = operations.span_ms / DAY_MS
+    over = f"{days:,.1f} days" if days >= 1 else f"{days * 24:,.1f} hours"
+    text = f"medians per operation over {plural(len(operations.every), 'operation')} in {over}"
+    if queries_per_day is None:
+        return f"{text}; reads between them unknown: no queries imported."
+    between = queries_per_day / operations.per_day
+    return f"{text}; {between:,.1f} reads between two of them."
+
+
+def deletes_document(seen: Observation) -> dict[str, Any]:
+    """Return the deletes for -o json|yaml. Bounds, where a number is not known."""
+    load, deletes, files = seen.deletes, seen.delete_files, seen.files
+    least, most = live_rows(files, deletes)
+    stored = files.total_records
+    return {
+        "positionFiles": load.position_files,
+        "positionFilesOfPartitions": load.partition_files,
+        "positionRows": load.position_rows,
+        "vectors": load.vectors,
+        "vectorRows": load.vector_rows,
+        "equalityFiles": load.equality_files,
+        "equalityKeys": load.equality_rows,
+        "dangling": load.dangling,
+        "bytes": load.bytes,
+        "dataFilesWithDeletes": int(
+            ((files.delete_files > 0) | (files.equality_deletes > 0)).sum()
+        ),
+        "dataFilesUnderEqualityDeletes": int((files.equality_deletes > 0).sum()),
+        "liveRows": {"atLeast": least, "atMost": most},
+        "deletedRows": {"atLeast": stored - most, "atMost": stored - least},
+        "dataFilesWithTwoVectors": list(seen.doubled_vectors),
+    }
+
+
+def operations_document(operations: Operations, queries_per_day: float | None) -> dict[str, Any]:
+    reads = None
+    if queries_per_day is not None and operations.every:
+        reads = round(queries_per_day / operations.per_day, 2)
+    return {
+        "count": len(operations.every),
+        "spanMillis": operations.span_ms,
+        "readsBetween": reads,
+        "kinds": [_kind_document(one) for one in operations.summaries()],
+    }
+
+
+def _kind_document(one: KindSummary) -> dict[str, Any]:
+    return {
+        "kind": str(one.kind),
+        "encoding": str(one.encoding),
+        "engine": one.engine or None,
+        "count": one.count,
+        "perDay": round(one.per_day, 3),
+        "rows": one.rows,
+        "rowsAreAtMost": one.at_most,
+        "dataFiles": one.files,
+        "partitions": one.partitions,
+        "addedFiles": one.added_files,
+    }

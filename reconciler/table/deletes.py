@@ -1,0 +1,144 @@
+"""The live delete files of a snapshot, as arrays: which data files a reader applies each of them
+to, and which of them no reader needs any more.
+
+The rule is the reader's own (Apache Iceberg table specification, "Scan planning"): a vector or a
+file-scoped position delete applies to the data file that it names; a position delete file of a
+partition to every data file of its spec and partition; an equality delete likewise, or to all data
+files if its spec is unpartitioned. Position deletes apply to files of the same or a lower data
+sequence number, equality deletes only to files of a lower one. The bounds of `file_path` do not
+narrow the scope: a reader opens the file all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from reconciler.table.filetable import Array, Bool, FileTable, Float64, Int64, Partition
+
+
+class Scope(IntEnum):
+    """What a delete file applies to. FILE: position deletes of one data file. PARTITION: position
+    deletes of a partition. VECTOR: a deletion vector. EQUALITY: of a partition; GLOBAL: equality
+    deletes of an unpartitioned spec."""
+
+    FILE = 0
+    PARTITION = 1
+    VECTOR = 2
+    EQUALITY = 3
+    GLOBAL = 4
+
+
+NOT_LIVE = -1
+"""The named data file, or every data file of the partition, is gone."""
+NO_FILE = -2
+"""The delete file does not name one data file, or has no partition of its own."""
+
+
+def _none() -> Int64:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class DeleteTable:
+    """Arrays have shape [delete files].
+
+    path: the manifest's string; several vectors may share one file. offset: of a vector within its
+    file, -1 otherwise: (path, offset) identifies a delete. scope: `Scope`. records: deleted rows
+    (positions, or keys of an equality delete). bytes: what a reader fetches, of a vector its own
+    blob. snapshot_id: the snapshot that added it. partition: values of the spec's fields.
+    data_row: row in the file table of the data file that it names, NOT_LIVE if it is gone, NO_FILE
+    if it names none. group: index into FileTable.partitions of the scope of a partition, NOT_LIVE
+    without a live data file, NO_FILE for the other scopes. dangling: no live data file matches it.
+    """
+
+    path: Array = field(default_factory=lambda: np.zeros(0, dtype=object))
+    offset: Int64 = field(default_factory=_none)
+    scope: Int64 = field(default_factory=_none)
+    spec_id: Int64 = field(default_factory=_none)
+    sequence: Int64 = field(default_factory=_none)
+    records: Int64 = field(default_factory=_none)
+    bytes: Int64 = field(default_factory=_none)
+    snapshot_id: Int64 = field(default_factory=_none)
+    partition: tuple[Partition, ...] = ()
+    data_row: Int64 = field(default_factory=_none)
+    group: Int64 = field(default_factory=_none)
+    equality_ids: tuple[tuple[int, ...], ...] = ()
+    dangling: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def of(self, *scopes: Scope) -> Bool:
+        """Return bool[delete files]: those of one of the scopes."""
+        return np.isin(self.scope, [int(one) for one in scopes])
+
+    @property
+    def equality(self) -> Bool:
+        return self.of(Scope.EQUALITY, Scope.GLOBAL)
+
+    def reaches(self, row: int, files: FileTable) -> Int64:
+        """Return the rows of the data files to which a reader applies the delete file `row`."""
+        scope, sequence = Scope(int(self.scope[row])), int(self.sequence[row])
+        if scope in (Scope.FILE, Scope.VECTOR):
+            named = self.data_row[row : row + 1]
+            return named[(named >= 0) & (files.sequence[named] <= sequence)]
+        if scope is Scope.GLOBAL:
+            return np.flatnonzero(files.sequence < sequence).astype(np.int64)
+        members = members_of(files).get(int(self.group[row]), _none())
+        if scope is Scope.EQUALITY:
+            return members[files.sequence[members] < sequence]
+        return members[files.sequence[members] <= sequence]
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """Cache of values derived from this table; a table never changes."""
+        return {}
+
+
+NO_DELETE_FILES = DeleteTable()
+
+
+def members_of(files: FileTable) -> dict[int, Int64]:
+    """Return the rows of the data files of each partition, by index into FileTable.partitions."""
+    known: dict[int, Int64] | None = files.derived.get("members")
+    if known is None:
+        order = np.argsort(files.partition, kind="stable").astype(np.int64)
+        numbers, starts = np.unique(files.partition[order], return_index=True)
+        pieces = np.split(order, starts[1:]) if len(order) else []
+        known = {int(n): piece for n, piece in zip(numbers, pieces, strict=True)}
+        files.derived["members"] = known
+    return known
+
+
+def equality_deleted(files: FileTable, deletes: DeleteTable) -> Float64:
+    """Return the rows of each data file that equality deletes hide, if each key is that of one row:
+    float64[files].
+
+    A delete of k keys hides at most k such rows, spread over the files in its scope by their rows.
+    Keys that never existed, as an upsert deletes, hide fewer; keys of several rows hide more.
+    """
+    hidden = np.zeros(len(files), dtype=np.float64)
+    for row in np.flatnonzero(deletes.equality & ~deletes.dangling).tolist():
+        scope = deletes.reaches(row, files)
+        rows = files.records[scope].astype(np.float64)
+        total = float(rows.sum())
+        if total:
+            hidden[scope] += rows * min(1.0, float(deletes.records[row]) / total)
+    live = np.maximum(files.records - files.position_deleted, 0)
+    return np.minimum(hidden, live)
+
+
+def live_rows(files: FileTable, deletes: DeleteTable) -> tuple[int, int]:
+    """Return the least and the most rows that readers see: equal without equality deletes.
+
+    The least is that of `equality_deleted`: each key deletes at most one row.
+    """
+    most = int((files.records - files.position_deleted).sum())
+    hidden = float(equality_deleted(files, deletes).sum())
+    return most - math.ceil(hidden - 1e-6), most
