@@ -6,7 +6,6 @@ delete are known only by reading the data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,8 +108,8 @@ def _reach(seen: Observation, deletes: DeleteTable) -> str:
     hidden = int((files.equality_deletes > 0).sum())
     if hidden:
         parts.append(
-            f"equality deletes are in scope of {plural(hidden, 'file')}: how many of their rows are "
-            "deleted is known only by reading them (the live rows assume one row per key)"
+            f"equality deletes are in scope of {plural(hidden, 'file')}: only reading them tells how "
+            "many of their rows are deleted (the live rows assume one row per key)"
         )
     return "; ".join(parts) + "."
 
