@@ -108,8 +108,8 @@ def _reach(seen: Observation, deletes: DeleteTable) -> str:
     hidden = int((files.equality_deletes > 0).sum())
     if hidden:
         parts.append(
-            f"equality deletes are in scope of {plural(hidden, 'file')}: only reading them tells how "
-            "many of their rows are deleted (the live rows assume one row per key)"
+            f"equality deletes are in scope of {plural(hidden, 'file')}: only reading them shows "
+            "how many of their rows are deleted (the live rows assume one row per key)"
         )
     return "; ".join(parts) + "."
 
