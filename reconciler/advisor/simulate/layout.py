@@ -14,6 +14,7 @@ from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import OPEN_BYTES, TableView
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Int64
 from reconciler.table.row_group_bytes import row_groups_of
+from reconciler.table.schema import PartitionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Layout:
     ordering: the order of the rows. target_bytes, row_group_bytes: sizes of files and row groups, 0
     for one row group per file. groups: int64[files], which input files are rewritten together.
     open_bytes: cost of opening a file. partition: where the rows are written, an index into
-    `FileTable.partitions`.
+    `FileTable.partitions`. spec: the partition spec that rows are moved to, by whose partitions
+    they are then written; None if they stay in `partition`.
     """
 
     ordering: Ordering
@@ -32,6 +34,7 @@ class Layout:
     groups: Int64
     open_bytes: int = OPEN_BYTES
     partition: int = 0
+    spec: PartitionSpec | None = None
 
     def files_of(self, size: npt.ArrayLike) -> Int64:
         """Return the number of files that groups of rows of these bytes become."""

@@ -17,6 +17,7 @@ from reconciler.advisor.simulate.layout import Layout, Outcome, Written, simulat
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, written_share
+from reconciler.advisor.simulate.target import groups_of, placed, target_partitions
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import read_layout
 from reconciler.queries.table_view import TableView, type_width
@@ -29,7 +30,7 @@ REPLICATES = 16
 
 def sampled(pool: Pool, layout: Layout) -> Written:
     """Return the files that the pool's rows become."""
-    order = row_order(pool, layout.ordering, layout.groups[pool.file])
+    order = row_order(pool, layout.ordering, groups_of(pool, layout))
     view, cut = _simulated(pool, layout, order, pool.weight)
     return Written((view,), cut.files, "sampled", cut.share)
 
@@ -39,7 +40,7 @@ def with_replicates(
 ) -> Outcome:
     """Return the same outcome with a seeded bootstrap of the sampled rows, which shows the sample's
     error."""
-    order = row_order(pool, layout.ordering, layout.groups[pool.file])
+    order = row_order(pool, layout.ordering, groups_of(pool, layout))
     random = np.random.default_rng(seed)
     written = outcome.written.views[0].files
     records = max(float(written.records.sum()), 1.0)
@@ -112,7 +113,7 @@ def _simulated(
 
 def _sliced(pool: Pool, layout: Layout, order: Int64, rows: Float64, share: float) -> _Slices:
     """Cut the rows where the execution would, if `share` of their bytes were written."""
-    chunk = layout.groups[pool.file[order]]
+    chunk = groups_of(pool, layout)[order]
     per_row = share * float(pool.files.live_bytes.sum()) / max(float(rows.sum()), 1e-9)
     file, real_files = _cut(chunk, rows * per_row, layout.files_of)
     group, _ = _cut(file, rows * per_row, layout.row_groups_of)
@@ -225,14 +226,22 @@ def _slices(
     """Simulated files (or row groups) with bounds, one per slice; starts: their first rows."""
     records = np.maximum(1, np.rint(np.add.reduceat(rows, starts))).astype(np.int64)
     size = np.maximum(1, np.rint(np.add.reduceat(rows, starts) * per_row)).astype(np.int64)
-    chunk, lead = layout.groups[pool.file[order]], layout.ordering.lead
+    chunk, lead = groups_of(pool, layout)[order], layout.ordering.lead
+    # Groups of files follow each other in key order, target partitions do not.
+    beside = np.zeros_like(chunk) if layout.spec is None else chunk
     columns = {}
     for field, column in pool.columns.items():
         direction = lead.direction if lead is not None and lead.field_id == field else ""
         holds = held(column.missing, order, rows, starts, records, chunk, direction)
-        columns[field] = _slice_bounds(field, column, order, starts, records, holds, direction)
+        columns[field] = _slice_bounds(
+            field, column, order, starts, records, holds, direction, beside
+        )
     sizes = {field: np.rint(known).astype(np.int64) for field, known in column_sizes.items()}
-    return simulated_files(pool.files, records, size, columns, sizes, layout.partition)
+    files = simulated_files(pool.files, records, size, columns, sizes, layout.partition)
+    if layout.spec is None:
+        return files
+    target = target_partitions(pool, layout.spec)
+    return placed(files, layout.spec, [target.values[n] for n in target.number[order[starts]]])
 
 
 def _slice_bounds(
@@ -243,8 +252,12 @@ def _slice_bounds(
     records: Int64,
     holds: Held,
     direction: str,
+    beside: Int64,
 ) -> ColumnBounds:
-    """Return the bounds per slice. direction: of the sort if this column leads it, else empty."""
+    """Return the bounds per slice. direction: of the sort if this column leads it, else empty.
+
+    beside: equal for ordered rows whose slices follow each other in key order.
+    """
     ranks = column.ranks[order]
     null = ranks < 0
     top = len(column.distinct)
@@ -254,9 +267,10 @@ def _slice_bounds(
     low, high = np.minimum(low, max(top - 1, 0)), np.maximum(high, 0)
     if direction:
         # In key order the neighbour rows belong to the next slices: no gap is wider than that.
-        before = ranks[np.maximum(starts - 1, 0)]
-        ends = np.append(starts[1:], len(ranks))
-        after = ranks[np.minimum(ends, len(ranks) - 1)]
+        previous, ends = np.maximum(starts - 1, 0), np.append(starts[1:], len(ranks))
+        following = np.minimum(ends, len(ranks) - 1)
+        before = np.where(beside[previous] == beside[starts], ranks[previous], -1)
+        after = np.where(beside[following] == beside[starts], ranks[following], -1)
         low_wide = np.where((before >= 0) & (before < low), before, low)
         high_wide = np.where((after >= 0) & (after > high), after, high)
         at_start, at_end = low == low.min(), high == high.max()
