@@ -35,11 +35,16 @@ from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
 from reconciler.plan import reasons
 from reconciler.plan.ordering import best_of
-from reconciler.plan.sentence import sentence
+from reconciler.plan.sentence import Sentence, sentence
+from reconciler.queries.fragments import Workload
+from reconciler.queries.predicate import only_null_tests
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import SortColumn
+
+MOSTLY = 0.9
+"""Share of the queries from which on what is true of them is said of all."""
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Prefixes of a cluster, best files first, that are tried until one passes."""
@@ -311,8 +316,8 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
         everything += float(demand.executions.sum()) * whole
         needed += float(demand.executions @ reading.matching)
     matches_most = needed >= 0.8 * everything > 0.0
-    unusable = _no_usable_condition(situation)
-    message = ""
+    unusable = _no_usable_condition(situation, matches_most)
+    message: Sentence | str = ""
     if _window_moved(situation):
         reason = reasons.WINDOW_MOVED
     elif unusable or matches_most:
@@ -325,16 +330,32 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
     return [rejected(situation, "recluster", reason, message, nothing), *turned]
 
 
-def _no_usable_condition(situation: Situation) -> str:
-    """Return why no query has a condition that a layout could serve, "" if one has."""
+def _no_usable_condition(situation: Situation, matches_most: bool) -> Sentence | str:
+    """Return why no query has a condition that a layout could serve, "" if one has.
+
+    That a column is not NULL is no condition of a person's if nearly every row meets it: engines
+    add it to the keys of joins.
+    """
     demands, schema = situation.demands, situation.table.schema
     if all(demand.full_scan for demand in demands):
         return reasons.NOT_ANALYSED
-    if not any(demand.prunable for demand in demands):
-        return reasons.NO_CONDITION
+    if not any(
+        demand.prunable and not (matches_most and only_null_tests(demand.predicate))
+        for demand in demands
+    ):
+        share = _elsewhere(situation.given.workload)
+        if share > MOSTLY:
+            return reasons.CONDITION_ELSEWHERE
+        return reasons.partly_elsewhere(round(100 * share)) if share else reasons.NO_CONDITION
     if not any(predicate_columns(demand.predicate, schema) for demand in demands):
         return reasons.NO_ORDERED_COLUMN
     return ""
+
+
+def _elsewhere(workload: Workload) -> float:
+    """Return the share of the queries whose conditions are on joined tables only."""
+    asked = sum(float(batch.weight.sum()) * batch.elsewhere for batch in workload.shapes)
+    return asked / max(workload.queries, 1e-9)
 
 
 def _served(situation: Situation) -> bool:

@@ -33,11 +33,25 @@ ALREADY_CHOSEN = "InputsAlreadyChosen"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
 
+MATCHES_MOST = "the queries match nearly every row: no layout can skip anything"
+NOT_ANALYSED = "none of the queries could be analysed: each counts as a scan of the whole table"
+NO_CONDITION = (
+    "no query has a condition on this table that files could be skipped by; conditions on "
+    "expressions do not count"
+)
+CONDITION_ELSEWHERE = (
+    "the queries have conditions on other tables only, which this one is joined with: they skip "
+    "none of its files"
+)
+NO_ORDERED_COLUMN = "all conditions are on columns whose values have no order"
+"""The sentences of NOT_PRUNABLE."""
+
+
 SENTENCES = {
     NO_WORKLOAD: "no queries are known for this table, so no workload-aware action",
     LOW_COVERAGE: "the fragments explain too little of the recorded bytes",
     NO_SAMPLE: "bounds alone do not prove a saving; a sketch of its files could",
-    NOT_PRUNABLE: "the queries match nearly every row: no layout can skip anything",
+    NOT_PRUNABLE: MATCHES_MOST,
     WELL_CLUSTERED: "no file is only partly needed: the layout already serves the queries",
     WINDOW_MOVED: "the queries' moving window leaves this data before a rewrite pays back",
     BELOW_COST: "saves less than it costs",
@@ -55,15 +69,6 @@ SENTENCES = {
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
 }
-
-
-NOT_ANALYSED = "none of the queries could be analysed: each counts as a scan of the whole table"
-NO_CONDITION = (
-    "no query has a condition on this table that files could be skipped by; conditions on joined "
-    "tables and on expressions do not count"
-)
-NO_ORDERED_COLUMN = "all conditions are on columns whose values have no order"
-"""More exact sentences for NOT_PRUNABLE."""
 
 
 def partition_text(spec: PartitionSpec, values: Sequence[Scalar | None], schema: Schema) -> str:
@@ -91,6 +96,11 @@ def _partition_value(field: PartitionField, value: Scalar | None, schema: Schema
     source = schema.by_id.get(field.source_id)
     bucketed = field.transform.startswith("bucket")
     return show("int" if bucketed or source is None else source.type, value)
+
+
+def partly_elsewhere(percent: int) -> Sentence:
+    """Return NO_CONDITION for queries of which a part has conditions on joined tables."""
+    return sentence(f"{NO_CONDITION}; those of ", str(percent), " % of the queries are on others")
 
 
 def times_cost(saving: float, cost: float) -> Sentence:

@@ -45,9 +45,12 @@ ROW_TYPES: tuple[tuple[str, str], ...] = (
     ("duration_ms", "long"),
     ("full_scan", "boolean"),
     ("unbound", "string"),
+    ("elsewhere", "boolean"),
 )
-"""Column names and Iceberg types of a stored fragment; recorded_bytes, duration_ms and unbound are
-optional, all others required. shape_id is derived, stored so that a query can group by it."""
+"""Column names and Iceberg types of a stored fragment. shape_id is derived, stored so that a query
+can group by it. A new column goes to the end and is optional: older rows do not have it."""
+
+OPTIONAL = frozenset({"recorded_bytes", "duration_ms", "unbound", "elsewhere"})
 
 
 def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
@@ -67,6 +70,7 @@ def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
         "duration_ms": fragment.duration_ms,
         "full_scan": fragment.full_scan,
         "unbound": None if fragment.unbound is None else predicate_to_json(fragment.unbound),
+        "elsewhere": fragment.elsewhere,
     }
 
 
@@ -88,6 +92,7 @@ def fragment_from_row(row: dict[str, Any]) -> Fragment:
         duration_ms=row["duration_ms"],
         full_scan=row["full_scan"],
         unbound=None if unbound is None else predicate_from_json(unbound),
+        elsewhere=bool(row.get("elsewhere")),
     )
 
 

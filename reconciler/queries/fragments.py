@@ -38,6 +38,7 @@ class Fragment:
     the event's period + offset periods), None for event time; () if no offset was detected so.
     unbound: for a prepared statement whose values the log does not hold, its whole predicate;
     `predicate` then keeps only the conditions whose literals are known.
+    elsewhere: the query has conditions, but only on other tables that this one is joined with.
     """
 
     source: str
@@ -55,6 +56,7 @@ class Fragment:
     full_scan: bool = False
     unbound: Predicate | None = None
     cuts: tuple[Cut | None, ...] = ()
+    elsewhere: bool = False
 
     @property
     def shape_id(self) -> str:
@@ -85,6 +87,7 @@ class ShapeBatch:
     if the slot has a clock in `cuts`, the offset in its periods.
     rate: executions per millisecond, decayed to the workload's end (definitions: Rate).
     weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
+    elsewhere: share of the weight whose queries have conditions on other tables only.
     """
 
     shape_id: str
@@ -100,6 +103,7 @@ class ShapeBatch:
     full_scan: bool
     unbound: Predicate | None = None
     cuts: tuple[Cut | None, ...] = ()
+    elsewhere: float = 0.0
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -180,6 +184,7 @@ def _shape_batch(key: str, members: list[Fragment], since: int, until: int) -> S
         full_scan=first.full_scan,
         unbound=first.unbound,
         cuts=first.cuts,
+        elsewhere=sum(m.weight for m in members if m.elsewhere) / max(float(weight.sum()), 1e-9),
     )
 
 

@@ -113,6 +113,12 @@ def fields_of(predicate: Predicate) -> tuple[int, ...]:
     )
 
 
+def only_null_tests(predicate: Predicate) -> bool:
+    """Whether the predicate only asks if columns are NULL, as joins do of their keys."""
+    leaves = [node for node in walk(predicate) if not isinstance(node, And | Or | Not)]
+    return bool(leaves) and all(isinstance(leaf, IsNull) for leaf in leaves)
+
+
 def push_not(predicate: Predicate, negate: bool = False) -> Predicate:
     """Return the predicate with negations moved onto the leaves, by De Morgan.
 

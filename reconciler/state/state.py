@@ -21,7 +21,12 @@ from reconciler.plan.execution import UNKNOWN_OUTCOME, Intent, Lease, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck, Reservation
 from reconciler.plan.plan import Plan, plan_from_document
 from reconciler.plan.prediction import Prediction
-from reconciler.queries.fragment_codec import ROW_TYPES, fragment_from_row, fragment_to_row
+from reconciler.queries.fragment_codec import (
+    OPTIONAL,
+    ROW_TYPES,
+    fragment_from_row,
+    fragment_to_row,
+)
 from reconciler.queries.fragments import Fragment
 from reconciler.state.blobs import files_from_blob, files_to_blob
 from reconciler.state.lease import SqliteLease
@@ -35,11 +40,10 @@ if TYPE_CHECKING:
 RETENTION_SECONDS = 90 * 86_400
 """Default time for which fragments and sketches are kept: they hold customers' values."""
 
-_OPTIONAL = {"recorded_bytes", "duration_ms", "unbound"}
 FRAGMENTS: Columns = (
     ("shard", "int"),
     ("imported_ms", "long"),
-    *((name, kind + "?" if name in _OPTIONAL else kind) for name, kind in ROW_TYPES),
+    *((name, kind + "?" if name in OPTIONAL else kind) for name, kind in ROW_TYPES),
 )
 SKETCHES: Columns = (
     ("shard", "int"),

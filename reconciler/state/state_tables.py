@@ -103,7 +103,10 @@ class StateTables:
 
         def work() -> pa.Table | None:
             table = self._backend.load(name)
-            return None if table is None else table.scan(where, tuple(fields)).to_arrow()
+            if table is None:
+                return None
+            known = table.schema().column_names  # of an older version: it may lack the newest
+            return table.scan(where, tuple(f for f in fields if f in known)).to_arrow()
 
         return self._backend.read(work)
 
@@ -137,6 +140,7 @@ class StateTables:
         self, name: str, columns: Columns, rows: Sequence[dict[str, Any]], keep: Keep | None
     ) -> None:
         table = self._backend.load(name) or self._create(name, columns)
+        _add_missing(table, columns)
         data = _to_arrow(columns, rows)
         commit_once(table, lambda mark: table.append(data, snapshot_properties=dict(mark)))
         if _file_count(table) > MAX_FILES:
@@ -342,6 +346,23 @@ def _referenced(table: Table) -> set[str]:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def _add_missing(table: Table, columns: Columns) -> None:
+    """Add the columns that a table of an older version lacks; another writer may do so, too."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    known = set(table.schema().column_names)
+    missing = [field for field in _schema(columns).fields if field.name not in known]
+    if not missing:
+        return
+    try:
+        with table.update_schema() as update:
+            for field in missing:
+                update.add_column(field.name, field.field_type)
+    except CommitFailedException:
+        table.refresh()
+        _add_missing(table, columns)
 
 
 def _file_count(table: Table) -> int:

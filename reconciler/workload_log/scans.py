@@ -38,12 +38,14 @@ MAX_QUERIES = 4096
 class Scan:
     """One read of a table. conditions: in negation normal form, columns of this table only.
 
-    columns: paths of the columns read (lower case, dotted for struct fields).
+    columns: paths of the columns read (lower case, dotted for struct fields). elsewhere: the query
+    has conditions on tables that this one is joined with, and none on this one.
     """
 
     table: KnownTable
     conditions: tuple[exp.Expr, ...]
     columns: frozenset[str]
+    elsewhere: bool = False
 
 
 def scans_of(query: exp.Expr, tables: dict[str, KnownTable]) -> list[Scan]:
@@ -137,6 +139,7 @@ class _Walk:
         env: dict[str, _Cte],
         conditions: Sequence[exp.Expr],
         columns: frozenset[str] | None,
+        elsewhere: bool = False,
     ) -> None:
         """Visit one item of FROM with the conditions on it (columns without a table)."""
         if not isinstance(node, exp.Table):
@@ -153,7 +156,7 @@ class _Walk:
             raise TooComplex
         if columns is None:
             columns = frozenset(f.name.lower() for f in table.schema.fields)
-        self.scans.append(Scan(table, tuple(conditions), columns))
+        self.scans.append(Scan(table, tuple(conditions), columns, elsewhere))
 
     def _cte(
         self, cte: _Cte, conditions: Sequence[exp.Expr], columns: frozenset[str] | None
@@ -281,7 +284,8 @@ class _Block:
             if source.opaque:
                 self.walk.everything(source.node, self.env)
             else:
-                self.walk.source(source.node, self.env, conditions, read)
+                elsewhere = not conditions and self._restricted_elsewhere(source.alias)
+                self.walk.source(source.node, self.env, conditions, read, elsewhere)
         self.walk.nested(clauses, self.env)
 
     def _clauses(self, needed: frozenset[str] | None) -> list[exp.Expr]:
@@ -376,6 +380,17 @@ class _Block:
         derived = through_equalities(own, [*own, *beside.values()], alias, self._column_type)
         shares = [share_of(condition, alias) for condition in (*own, *derived)]
         return [without_table(share) for share in shares if share is not None]
+
+    def _restricted_elsewhere(self, alias: str) -> bool:
+        """Whether a condition of this block is on other sources only, or compares with a
+        subquery."""
+        every = [*self.conditions, *(one for source in self.sources for one in source.on)]
+        return any(
+            condition.find(exp.Select) is not None
+            or alias not in {column.table.lower() for column in condition.find_all(exp.Column)}
+            for condition in every
+            if condition.find(exp.Column) is not None
+        )
 
     def _reaching(self, index: int, joins: Joins) -> list[exp.Expr]:
         """Return the conditions that every combination of a row of source `index` must meet to

@@ -12,13 +12,13 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from reconciler.queries.fragments import Fragment
-from reconciler.queries.predicate import TRUE, fields_of
+from reconciler.queries.predicate import TRUE, fields_of, only_null_tests
 from reconciler.table.schema import Schema
 from reconciler.workload_log.constants import Binding
 from reconciler.workload_log.importing import (
@@ -260,7 +260,7 @@ class _Application:
             self._skip("our own job" if self.own else FAILED)
             return
         found = [self._fragment(execution, scan, end_ms, n) for n, scan in enumerate(scans)]
-        kept = [item for item in found if not isinstance(item, str)]
+        kept = _marked([item for item in found if not isinstance(item, str)])
         if not kept:
             self._skip(next(item for item in found if isinstance(item, str)))
             return
@@ -323,6 +323,20 @@ class _Application:
         if self.source:
             body = {"done": _ranges(sorted(self.done))}
             sink.set_cursor(self.source, json.dumps(body, separators=(",", ":")))
+
+
+def _marked(
+    found: Sequence[tuple[KnownTable, Fragment]],
+) -> list[tuple[KnownTable, Fragment]]:
+    """Mark the scans without a condition of their own in a query that has some on other tables."""
+    narrow = [
+        fragment.predicate != TRUE and not only_null_tests(fragment.predicate)
+        for _, fragment in found
+    ]
+    return [
+        (table, replace(fragment, elsewhere=any(narrow) and not own and not fragment.full_scan))
+        for (table, fragment), own in zip(found, narrow, strict=True)
+    ]
 
 
 def _bytes_read(scan: _Scan, execution: _Execution) -> int | None:

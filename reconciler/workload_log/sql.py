@@ -74,6 +74,7 @@ class Demand:
 
     The fields are those of `queries.fragments.Fragment`; note: why it counts as a full scan, or "".
     unknown: columns in its conditions that the table does not have; these conditions count as none.
+    elsewhere: it has conditions, but only on other tables.
     """
 
     table: KnownTable
@@ -85,6 +86,7 @@ class Demand:
     full_scan: bool = False
     note: str = ""
     unknown: tuple[str, ...] = ()
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +371,10 @@ def _demand(scan: Scan, projection: tuple[int, ...], binding: Binding) -> Demand
     columns = projection
     if not set(predicate_columns) <= set(projection):
         columns = tuple(sorted({*projection, *predicate_columns}))
-    return Demand(scan.table, bound.predicate, bound.literals, bound.moving, columns, bound.unbound)
+    return Demand(
+        scan.table, bound.predicate, bound.literals, bound.moving, columns, bound.unbound,
+        elsewhere=scan.elsewhere,
+    )  # fmt: skip
 
 
 def _full_scan(table: KnownTable, reason: str) -> Demand:

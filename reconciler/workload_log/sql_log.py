@@ -258,6 +258,7 @@ def fragments_of(
             duration_ms=record.duration_ms,
             full_scan=demand.full_scan,
             unbound=demand.unbound,
+            elsewhere=demand.elsewhere,
         )
         for ordinal, demand in enumerate(demands[:SCANS_PER_LINE])
     ]

@@ -215,6 +215,11 @@ def test_queries_without_a_usable_condition_are_named_as_such():
     for fragments, why in (
         (everything, reasons.NO_CONDITION),
         ([replace(f, full_scan=True) for f in everything], reasons.NOT_ANALYSED),
+        ([replace(f, elsewhere=True) for f in everything], reasons.CONDITION_ELSEWHERE),
+        (
+            [replace(f, elsewhere=n < 15) for n, f in enumerate(everything)],
+            str(reasons.partly_elsewhere(25)),
+        ),
     ):
         advice = advise(_table(), workload(fragments))
         assert advice.actions == ()

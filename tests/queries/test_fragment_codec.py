@@ -69,6 +69,7 @@ FRAGMENTS = st.builds(
     duration_ms=st.none() | st.integers(0, 1 << 40),
     full_scan=st.booleans(),
     unbound=st.none() | TREES,
+    elsewhere=st.booleans(),
 )
 
 

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from reconciler.plan.plan import DeleteState, Plan, PlannedAction
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import Comparison, Ref
-from reconciler.state import state_tables
+from reconciler.state import state, state_tables
 from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
 from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_directory, state_directory
@@ -78,6 +79,18 @@ def test_fragments_come_back_as_they_were_stored_by_table_and_event_time(store: 
     assert store.fragments(UUID) == [fragment(1), fragment(3)]
     assert store.fragments("other") == [fragment(2, uuid="other")]
     assert store.fragments("unknown") == []
+
+
+def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = tuple((name, kind) for name, kind in state.FRAGMENTS if name != "elsewhere")
+    with monkeypatch.context() as then:
+        then.setattr(state, "FRAGMENTS", older)
+        store.append_fragments([fragment(1)])
+    assert store.fragments(UUID) == [fragment(1)]  # nothing was written yet by this version
+    store.append_fragments([replace(fragment(2), elsewhere=True)])
+    assert [one.elsewhere for one in store.fragments(UUID)] == [False, True]
 
 
 def test_a_repeated_import_adds_nothing(store: StateStore) -> None:

@@ -246,6 +246,16 @@ def test_filters_that_cannot_be_read_count_as_a_full_scan(tmp_path: Path) -> Non
     assert sink.skips["uuid-q", "filters not understood"] == 1
 
 
+def test_a_scan_knows_that_only_the_other_table_of_its_join_has_conditions(tmp_path: Path) -> None:
+    sink = MemorySink()
+    joined = start(1, scan("id IS NOT NULL"))
+    other = start(1, scan("id IS NOT NULL, id = 3"), accumulators=(3, 4))
+    nodes = joined["sparkPlanInfo"]["children"] + other["sparkPlanInfo"]["children"]
+    joined["sparkPlanInfo"]["children"] = nodes
+    run(sink, log_of(tmp_path / "a", joined, end(1), start(2, scan("")), end(2)))
+    assert [f.elsewhere for f in sink.fragments] == [True, False, False]
+
+
 def test_a_broken_event_stops_nothing(tmp_path: Path) -> None:
     sink = MemorySink()
     path = log_of(tmp_path / "a", start(1, scan("id = 3")), end(1))

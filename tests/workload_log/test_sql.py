@@ -491,3 +491,24 @@ def test_columns_of_conditions_that_the_table_does_not_have_are_named(
 def test_a_column_that_its_table_does_not_have_makes_a_full_scan_that_says_so() -> None:
     (found,) = demands("SELECT i FROM cat.db.t AS x WHERE x.nope = 1")
     assert (found.full_scan, found.note) == (True, reader.UNRESOLVED)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT t.l FROM db.t JOIN db.o ON t.i = o.i WHERE o.k = 'a'", True),
+        ("SELECT t.l FROM db.t, db.o WHERE t.i = o.i AND o.d > DATE '2024-01-01'", True),
+        ("SELECT t.l FROM db.t JOIN db.o ON t.i = o.i AND o.k = 'a'", True),
+        ("SELECT t.l FROM db.t WHERE t.i IN (SELECT i FROM db.o WHERE k = 'a')", True),
+        ("SELECT t.l FROM db.t JOIN unknown u ON t.i = u.i WHERE u.x = 1", True),
+        ("SELECT t.l FROM db.t JOIN db.o ON t.i = o.i", False),
+        ("SELECT t.l FROM db.t JOIN db.o ON t.i = o.i WHERE o.k = 'a' AND t.l = 3", False),
+        ("SELECT l FROM db.t", False),
+        ("SELECT l FROM db.t WHERE upper(s) = 'A'", False),
+    ],
+)
+def test_a_scan_without_a_condition_knows_whether_the_query_has_some_on_other_tables(
+    sql: str, expected: bool
+) -> None:
+    found = {one.table.name.rpartition(".")[2]: one for one in demands(sql, "spark")}
+    assert found["t"].elsewhere is expected

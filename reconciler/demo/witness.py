@@ -1,0 +1,123 @@
+"""DuckDB as a second reader of Iceberg tables: how many data files it opens, and which rows it
+returns.
+
+A plan says how many files queries open before and after. DuckDB reads the same metadata by code
+that shares nothing with ours, with Iceberg's library or with Spark, so its count is evidence of
+another kind. Its Iceberg extension comes from PyPI beside it and is loaded from there: nothing is
+downloaded at run time, and nothing is written to the user's home directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.errors import UnavailableError
+
+EXTENSIONS = ("avro", "iceberg")
+"""In the order of loading: DuckDB reads manifests, which are Avro files, by the first."""
+
+FILES_READ = "Total Files Read"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """One query: files: data files opened, by table; checksum: of its rows as a multiset."""
+
+    files: Mapping[str, int]
+    checksum: str
+
+
+def connect() -> Any:
+    """Return a DuckDB connection that can read Iceberg tables.
+
+    Raises UnavailableError if DuckDB or the extension of its version is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise _unavailable("DuckDB is not installed") from error
+    connection = duckdb.connect()
+    row = connection.execute("pragma version").fetchone()
+    version = str(row[0]) if row else ""
+    for name in EXTENSIONS:
+        path = _extension(name, version)
+        try:
+            connection.execute(f"load '{path}'")
+        except duckdb.Error as error:
+            raise _unavailable(f"DuckDB {version} does not load {path.name}: {error}") from error
+    return connection
+
+
+def _extension(name: str, version: str) -> Path:
+    """Return the extension's file in the package that brings it."""
+    found = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if found is None or found.origin is None:
+        raise _unavailable(f"duckdb-extension-{name} is not installed")
+    path = Path(found.origin).parent / "extensions" / version / f"{name}.duckdb_extension"
+    if not path.exists():
+        raise _unavailable(f"duckdb-extension-{name} is of another version than DuckDB {version}")
+    return path
+
+
+def _unavailable(why: str) -> UnavailableError:
+    return UnavailableError(
+        f"DuckDB cannot read Iceberg tables: {why}",
+        do="pip install 'table-layout-reconciler[demo]', which pins versions that fit",
+    )
+
+
+def opened(connection: Any, sql: str, dialect: str, tables: Mapping[str, str]) -> Opened:
+    """Run a query and return what DuckDB opened for it. tables: name in the query -> location of
+    its metadata file; other tables are DuckDB's own."""
+    text = _on_tables(sql, dialect, tables)
+    rows = connection.execute(text).fetchall()
+    explained = connection.execute(f"explain (analyze, format json) {text}").fetchall()
+    files = dict.fromkeys(tables, 0)
+    for scan in _scans(json.loads(explained[0][1])):
+        for name, location in tables.items():
+            if _data_directory(location) in str(scan.get("Filename(s)", "")):
+                files[name] += int(scan[FILES_READ])
+    lines = sorted(repr(row) for row in rows)
+    return Opened(files, hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12])
+
+
+def _data_directory(metadata_location: str) -> str:
+    """Return the part of a table's location that the paths of its data files have in common,
+    without the scheme: engines spell `file:/` in two ways."""
+    root = metadata_location.rpartition("/metadata/")[0]
+    return root.removeprefix("file:").lstrip("/") + "/"
+
+
+def _on_tables(sql: str, dialect: str, tables: Mapping[str, str]) -> str:
+    """Return the query in DuckDB's dialect, with scans of Iceberg metadata for these tables."""
+    import sqlglot
+    from sqlglot import exp
+
+    def scanned(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Table) or node.name not in tables:
+            return node
+        alias = node.alias or node.name
+        function = exp.Anonymous(
+            this="iceberg_scan", expressions=[exp.Literal.string(tables[node.name])]
+        )
+        return exp.Table(this=function, alias=exp.TableAlias(this=exp.to_identifier(alias)))
+
+    return sqlglot.parse_one(sql, read=dialect).transform(scanned).sql(dialect="duckdb")
+
+
+def _scans(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield what a profile says of each operator that read files."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _scans(each)
+    elif isinstance(node, dict):
+        extra = node.get("extra_info")
+        if isinstance(extra, dict) and FILES_READ in extra:
+            yield extra
+        yield from _scans(node.get("children", []))

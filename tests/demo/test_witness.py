@@ -1,0 +1,96 @@
+"""DuckDB opens the files that pruning by metadata leaves, and returns the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from reconciler.advisor.simulate.demand import demands
+from reconciler.catalog.metadata import schema_of
+from reconciler.catalog.observe import observe_table
+from reconciler.demo import witness
+from reconciler.errors import UnavailableError
+from reconciler.queries.fragments import batch_fragments
+from reconciler.queries.read_cost import files_to_read
+from reconciler.workload_log.sql import SqlReader
+from reconciler.workload_log.sql_log import SqlLogImport
+from reconciler.workload_log.tables import KnownTable, SchemaMap
+from tests.conftest import sqlite_catalog
+from tests.workload_log.sinks import MemorySink
+
+QUERIES = (
+    "SELECT v FROM rec.db.t WHERE id BETWEEN 250 AND 310",
+    "SELECT v FROM rec.db.t WHERE id = 77",
+    "SELECT v FROM rec.db.t WHERE id < 0",
+    "SELECT v, s FROM rec.db.t WHERE s = 'k3' AND id >= 900",
+    "SELECT v FROM rec.db.t",
+)
+HELD = 12
+
+
+@pytest.fixture(scope="module")
+def duckdb() -> Iterator[Any]:
+    with witness.connect() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog with a table of twelve files of a hundred rows each, in order of id."""
+    found = tmp_path_factory.mktemp("witness")
+    catalog = SqlCatalog("rec", **dict(sqlite_catalog(found).properties))
+    catalog.create_namespace("db")
+    table = None
+    for n in range(HELD):
+        ids = np.arange(100 * n, 100 * n + 100)
+        rows = pa.table({"id": ids, "v": ids * 7 % 11, "s": [f"k{x % 5}" for x in ids]})
+        table = table or catalog.create_table("db.t", rows.schema)
+        table.append(rows)
+    return found
+
+
+def test_duckdb_opens_as_many_files_as_pruning_leaves(
+    directory: Path, duckdb: Any, tmp_path: Path
+) -> None:
+    config = sqlite_catalog(directory)
+    table = SqlCatalog("rec", **dict(config.properties)).load_table("db.t")
+    files = observe_table(config, ("db", "t"), tmp_path / "cache").files
+    known = KnownTable(str(table.metadata.table_uuid), "rec.db.t", schema_of(table.metadata))
+    planned, opened = [], []
+    for number, sql in enumerate(QUERIES):
+        log, sink = tmp_path / f"{number}.jsonl", MemorySink()
+        log.write_text(f'{{"sql": "{sql}", "timestamp": "2025-11-20T00:00:00Z"}}\n')
+        tables = SchemaMap({("rec", "db", "t"): known})
+        SqlLogImport(SqlReader("spark", tables), sink).run(log)
+        (demand,) = demands(batch_fragments(sink.fragments), files.schema, 1)
+        left = files_to_read(files, demand).sum() if demand.prunable else len(files)
+        planned.append(int(left))
+        seen = witness.opened(duckdb, sql, "spark", {"t": table.metadata_location})
+        opened.append(seen.files["t"])
+    assert opened == planned == [2, 1, 0, 3, HELD]
+
+
+def test_rows_are_compared_as_a_multiset(directory: Path, duckdb: Any) -> None:
+    catalog = SqlCatalog("rec", **dict(sqlite_catalog(directory).properties))
+    tables = {"t": catalog.load_table("db.t").metadata_location}
+    texts = (
+        "SELECT id FROM t WHERE id < 9",
+        "SELECT x.id FROM t x WHERE x.id < 9 ORDER BY id DESC",
+        "SELECT id FROM t WHERE id < 8",
+    )
+    first, again, other = (witness.opened(duckdb, text, "spark", tables).checksum for text in texts)
+    assert first == again != other
+
+
+def test_an_extension_that_is_not_installed_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(witness, "EXTENSIONS", ("no_such_extension",))
+    with pytest.raises(UnavailableError, match="no_such_extension is not installed"):
+        witness.connect()
