@@ -2,9 +2,9 @@
 
 Of the whole suite, one lane has the shared Spark session and every JVM that tests start on this
 machine; the other has the test cluster. They share the rest (see `sharing`), as the two lanes of
-"check" share all tests. Lines are printed as they come, each after its lane's name. Ends with the
-first lane's exit code that is not 0. An argument may hold "{lane}", as in
---junitxml=build/{lane}.xml.
+"check" share all tests. Lines are printed as they come, each after its lane's name; the last ones
+say where the time went (see `durations`). Ends with the first lane's exit code that is not 0. An
+argument may hold "{lane}", as in --junitxml=build/{lane}.xml.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _named(arguments: Sequence[str], lane: str) -> list[str]:
 
 def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "pytest", "-p", "tests.sharing", *arguments],
+        [sys.executable, "-u", "-m", "pytest", "-p", "tests.sharing", "-p", "tests.durations",
+         *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     )  # fmt: skip
 

@@ -98,3 +98,15 @@ def test_a_lane_runs_with_the_settings_of_the_project(tmp_path: Path) -> None:
     process = start([*options("not spark", str(tmp_path)), *here])
     printed, _ = process.communicate()
     assert "configfile: pyproject.toml" in printed
+
+
+def test_a_lane_reports_the_time_of_each_file(pytester: pytest.Pytester) -> None:
+    for name in ("one", "two"):
+        pytester.makepyfile(**{f"test_{name}": "def test_a(): ...\ndef test_b(): ..."})
+    result = pytester.runpytest_inprocess("-p", "tests.durations")
+    lines = [line.split() for line in result.outlines if line.endswith((".py", "files)"))]
+    assert {line[3]: int(line[2]) for line in lines} == {
+        "test_one.py": 2,
+        "test_two.py": 2,
+        "(all": 4,
+    }
