@@ -26,7 +26,6 @@ from reconciler.table.sample import RowGroups, RowSample
 
 DAY_MS = 86_400_000
 HORIZON_MS = 7 * DAY_MS
-MODES = ("WorkloadAware", "Declared", "None")
 
 AGGRESSIVENESS: Mapping[str, tuple[float, float | None]] = {
     "Conservative": (2.0, None),

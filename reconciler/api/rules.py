@@ -1,7 +1,8 @@
 """The Python twin of each CEL rule of the CRDs: same place, same message, same verdict.
 
 Offline validation runs these on a document with its defaults filled in, as the API server runs
-CEL after defaulting. A test holds the table below equal to the CRDs' x-kubernetes-validations.
+CEL after defaulting. Only the API server can evaluate the rules of immutable fields: they compare
+with the stored object. A test holds the table equal to the CRDs' x-kubernetes-validations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Object = Mapping[str, Any]
 class Rule:
     """path: the place of the rule, `[]` for items of a list. field: what it concerns, below path.
 
-    holds: takes the value at path. unchanged: takes the old and the new value, for immutables.
+    holds: takes the value at path; None for an immutable field.
     reads: what `holds` reads below path, `[]` for the items too; asks: what it only tests for
     presence. If one of them is broken, the rule is not evaluated.
     """
@@ -31,14 +32,9 @@ class Rule:
     path: str
     field: str
     message: str
-    holds: Callable[[Object], bool] | None = None
-    unchanged: Callable[[Object, Object], bool] | None = None
+    holds: Callable[[Object], bool] | None
     reads: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
-
-
-def _same(*names: str) -> Callable[[Object, Object], bool]:
-    return lambda old, new: all(old.get(name) == new.get(name) for name in names)
 
 
 def _property_is(spec: Object, name: str, holds: Callable[[str], bool]) -> bool:
@@ -108,14 +104,8 @@ RULES: tuple[Rule, ...] = (
         lambda it: it["mode"] == "Manual" or not ({"approvedPlans", "automaticUpTo"} & it.keys()),
         reads=("mode",), asks=("approvedPlans", "automaticUpTo"),
     ),
-    Rule(
-        TABLE_LAYOUT, "spec", "table", "catalogRef and table cannot be changed",
-        unchanged=_same("catalogRef", "table"),
-    ),
-    Rule(
-        CATALOG, "spec", "catalogName", "type and catalogName cannot be changed",
-        unchanged=_same("type", "catalogName"),
-    ),
+    Rule(TABLE_LAYOUT, "spec", "table", "catalogRef and table cannot be changed", holds=None),
+    Rule(CATALOG, "spec", "catalogName", "type and catalogName cannot be changed", holds=None),
     Rule(
         CATALOG, "spec", "timeout", "timeout is at most 5m",
         lambda it: parse_duration(it["timeout"]) <= MAX_TIMEOUT_SECONDS,
@@ -198,17 +188,6 @@ def _can_be_judged(rule: Rule, at: Path, broken: Collection[Path], meant: Collec
 
 def _within(path: Path, other: Path) -> bool:
     return path[: len(other)] == other
-
-
-def changes(kind: str, old: Object, new: Object) -> Iterator[Violation]:
-    """Yield the immutable fields that differ between two valid versions of one object."""
-    for rule in RULES:
-        if rule.kind != kind or rule.unchanged is None:
-            continue
-        before = dict(_values(old, rule.path))
-        for at, value in _values(new, rule.path):
-            if at in before and not rule.unchanged(before[at], value):
-                yield Violation(rule, at, _field(rule, at))
 
 
 def _field(rule: Rule, at: Path) -> Path:

@@ -4,7 +4,7 @@ If two operators claim a table at the same time, only one may get it. An SQL cat
 table's metadata location, so that an assertion about the property holds at the moment of the
 commit. A REST catalog has no assertion about properties: there a claim adds an empty snapshot and
 asserts that the main branch has not moved since the owner was read, which only one of the two can
-pass. A release needs no snapshot, because a take-over moves the branch.
+pass.
 """
 
 from __future__ import annotations
@@ -57,26 +57,6 @@ def claim(
         if present == owner or present not in ("", expected):
             return present
         return _take(table, config, owner, present)
-
-    return _repeated(config, identifier, attempt, timeout)
-
-
-def release(
-    config: CatalogConfig, identifier: tuple[str, ...], owner: str, *, timeout: float = 30.0
-) -> bool:
-    """Release the table; return False if it was not ours."""
-
-    sent: list[str] = []
-
-    def attempt(table: Table) -> bool | None:
-        from pyiceberg.table.update import RemovePropertiesUpdate
-
-        if _owner(table) != owner:
-            return bool(sent) and _owner(table) == ""
-        updates = (RemovePropertiesUpdate(removals=[OWNER_PROPERTY]),)
-        sent.append(owner)
-        _commit(table, config, owner, updates)
-        return True
 
     return _repeated(config, identifier, attempt, timeout)
 

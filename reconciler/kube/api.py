@@ -1,15 +1,13 @@
 """The API server for the operator, the driver and `layoutctl`: plain dicts in, plain dicts out.
 
-Each call has a timeout, is counted, and raises a class of `reconciler.kube.errors`. Writes name
-their writer (field manager) and their preconditions (resource version, uid).
+Each call has a timeout, is reported to an observer, and raises a class of `reconciler.kube.errors`.
+Writes name their writer (field manager) and their preconditions (resource version, uid).
 """
 
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -93,8 +91,6 @@ class Api:
     def __init__(self, connection: Connection, *, observer: Observer | None = None):
         self.connection = connection
         self.observer = observer
-        self._calls: Counter[tuple[str, str]] = Counter()
-        self._lock = threading.Lock()
         self._events = EventLog()
 
     @classmethod
@@ -107,11 +103,6 @@ class Api:
     def namespace(self) -> str:
         """Namespace of the kubeconfig's context or of the pod."""
         return self.connection.namespace
-
-    def calls(self) -> Counter[tuple[str, str]]:
-        """Return how often each (verb, plural) was sent so far."""
-        with self._lock:
-            return Counter(self._calls)
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> dict[str, Any]:
         return self._call("get", "GET", kind, namespace, name)
@@ -410,13 +401,8 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _no_answer(subject, error) from error
         finally:
-            self._count(verb, plural, status, time.monotonic() - started)
-
-    def _count(self, verb: str, plural: str, status: int, seconds: float) -> None:
-        with self._lock:
-            self._calls[verb, plural] += 1
-        if self.observer is not None:
-            self.observer(verb, plural, status, seconds)
+            if self.observer is not None:
+                self.observer(verb, plural, status, time.monotonic() - started)
 
 
 def _encoded(body: Mapping[str, Any], content: str) -> bytes:

@@ -8,7 +8,6 @@ after one listing with it.
 from __future__ import annotations
 
 import datetime as dt
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +27,6 @@ from reconciler.operator.ports import CatalogProblem, Identifier
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.watch import spread
 from reconciler.operator.work import Key, Result, Work
-
-log = logging.getLogger(__name__)
 
 MISSES = 3
 """Complete listings in a row without a table before it is looked up directly."""

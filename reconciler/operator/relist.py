@@ -6,7 +6,6 @@ what the watches missed while they were disconnected (above all deletions).
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -24,8 +23,6 @@ from reconciler.operator.watch import (
     triggers,
 )
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
-
-log = logging.getLogger(__name__)
 
 
 class Relist:

@@ -135,17 +135,3 @@ def scan_amplification(
             above += float(demand.weight @ bytes_read)
             below += float(demand.weight @ np.maximum(needed, floor))
     return above / below if below > 0.0 else float("nan")
-
-
-def realised_saving(before: TableView, after: TableView, demands: Sequence[Demand]) -> float:
-    """Return the bytes-equivalent that the recorded queries read less from `after` than from
-    `before`.
-
-    Both views cover the same rows: an action's inputs by their old zone maps, and its outputs (Eq.
-    5: savings are measured by comparing zone maps on later queries). Negative: queries read more.
-    """
-    total = 0.0
-    for demand in demands:
-        gain = read_shape(before, demand).cost - read_shape(after, demand).cost
-        total += float(demand.weight @ gain)
-    return total

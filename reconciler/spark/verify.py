@@ -11,11 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.api.documents import Verification
 from reconciler.spark.iceberg import quoted
-
-FULL = "Full"
-SAMPLED = "Sampled"
-COUNTS = "Counts"
 
 FLAGS_PER_WORD = 60
 PART_BITS = 26
@@ -44,9 +41,9 @@ def checks_hashes(mode: str, group_id: str) -> bool:
     id."""
     import hashlib
 
-    if mode == SAMPLED:
+    if mode == Verification.SAMPLED:
         return hashlib.sha256(group_id.encode()).digest()[0] % 8 == 0
-    return mode == FULL
+    return mode == Verification.FULL
 
 
 def aggregates(schema: Any, hashes: bool) -> list[Any]:

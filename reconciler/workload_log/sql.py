@@ -105,17 +105,6 @@ class Session:
     zone: dt.tzinfo = dt.UTC
 
 
-def extract(
-    sql: str,
-    dialect: str,
-    tables: TableSchemas,
-    event_ms: int,
-    session: Session = Session(),
-) -> list[Demand] | Skipped:
-    """Return the demands of one query. dialect: sqlglot's name, "" for plain SQL."""
-    return SqlReader(dialect, tables).extract(sql, event_ms, session)
-
-
 def check_dialect(name: str) -> str:
     """Return sqlglot's name of a dialect, "" for plain SQL. Raises UserError with the valid
     names."""

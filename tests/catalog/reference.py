@@ -10,7 +10,8 @@ from pyiceberg.types import DateType, DoubleType, FloatType, IntegerType, LongTy
 
 from reconciler.table.filetable import UNKNOWN, FileTable
 from reconciler.table.observation import Observation
-from reconciler.table.values import Kind, encode, kind_of
+from reconciler.table.values import Kind, kind_of
+from tests.encoding import encode
 
 DAY_US = 86_400_000_000
 

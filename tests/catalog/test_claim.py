@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog.claim import OWNER_PROPERTY, claim, owner_of, release
+from reconciler.catalog.claim import OWNER_PROPERTY, claim, owner_of
 from reconciler.catalog.load import connect
 from reconciler.errors import UserError
 from tests.said import Said
@@ -62,16 +62,6 @@ def test_a_foreign_owner_keeps_the_table_unless_it_is_named(
     assert claim(config, table.name(), A) == B
 
 
-def test_only_the_owner_releases(config: CatalogConfig, table: Any) -> None:
-    assert not release(config, table.name(), A)
-    claim(config, table.name(), A)
-    assert not release(config, table.name(), B)
-    assert owner_of(config, table.name()) == A
-    assert release(config, table.name(), A)
-    assert owner_of(config, table.name()) == ""
-    assert claim(config, table.name(), B) == B
-
-
 def test_of_claims_at_the_same_time_one_wins_and_all_know_it(
     config: CatalogConfig, table: Any
 ) -> None:
@@ -118,7 +108,6 @@ def test_a_claim_succeeds_among_appends(config: CatalogConfig, table: Any) -> No
     appender.start()
     try:
         assert claim(config, table.name(), A) == A
-        assert release(config, table.name(), A)
     finally:
         ended.set()
         appender.join()

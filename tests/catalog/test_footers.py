@@ -24,8 +24,9 @@ from reconciler.state.state import StateStore
 from reconciler.table.filetable import UNKNOWN
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field, Schema
-from reconciler.table.values import Kind, encode
+from reconciler.table.values import Kind
 from tests.catalog.test_observe import EVERYTHING, rows, simple
+from tests.encoding import encode
 from tests.said import Said
 
 Look = Callable[..., Observation]

@@ -29,7 +29,7 @@ from reconciler.queries.predicate import (
 )
 from reconciler.queries.pruning import prune
 from reconciler.table.observation import Observation
-from reconciler.table.values import encode
+from tests.encoding import encode
 
 EVENTS = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -276,7 +276,7 @@ def test_the_operator_works_under_its_account_and_is_refused_nothing(
         runtime = recorder.runtime
         until(lambda: runtime.index.secret_version(installed, "credentials"))
         assert runtime.held()
-        calls, page = runtime.api.calls(), runtime.metrics.text().decode()
+        calls, page = recorder.calls(), runtime.metrics.text().decode()
     assert {"leases", "secrets", "tablelayoutpolicies"} <= {plural for _, plural in calls}
     assert 'code="403"' not in page
 

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler import errors
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog.claim import claim, release
+from reconciler.catalog.claim import claim
 from reconciler.kube.termination_message import Cause
 from reconciler.loop import propose as propose_module
 from reconciler.loop.driver_job import (
@@ -209,8 +209,7 @@ def test_a_stop_during_the_work_ends_at_a_boundary(made: Prepared, spark: Any) -
 
 
 def test_a_table_that_others_claim_is_left_alone(made: Prepared, spark: Any) -> None:
-    release(made.config, made.run.table, OWNER)
-    claim(made.config, made.run.table, "elsewhere")
+    claim(made.config, made.run.table, "elsewhere", expected=OWNER)
     files = made.files()
     with pytest.raises(errors.VetoError, match="claimed by elsewhere") as raised:
         go(made, spark)

@@ -63,6 +63,16 @@ class Recorder:
         with self._lock:
             return sum(key.kind == kind and name in ("", key.name) for key in self.keys)
 
+    def calls(self) -> set[tuple[str, str]]:
+        """Return the (verb, plural) of the calls of the API so far, as the metrics count them."""
+        assert self.runtime is not None
+        return {
+            (sample.labels["verb"], sample.labels["resource"])
+            for metric in self.runtime.metrics.registry.collect()
+            if metric.name == "layout_kube_api_duration_seconds"
+            for sample in metric.samples
+        }
+
     def _run(self, key: Key) -> Result:
         with self._lock:
             self.keys.append(key)

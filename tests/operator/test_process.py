@@ -88,7 +88,7 @@ def test_the_watches_write_nothing_to_any_object(crds, api, namespace):
     with operator(settings(crds, namespace), recorder):
         until(lambda: recorder.count("layout"))
         time.sleep(3)
-        calls = recorder.runtime.api.calls()
+        calls = recorder.calls()
     after = [
         api.get(CATALOG, namespace, "warehouse"),
         api.get(POLICY, namespace, "sales"),
@@ -149,7 +149,7 @@ def test_job_end_secret_change_and_catalog_recovery_are_triggers(crds, api, name
             read["metadata"]["resourceVersion"],
         )
         until(lambda: recorder.count("layout") > layouts)
-        assert ("get", "secrets") in recorder.runtime.api.calls()
+        assert ("get", "secrets") in recorder.calls()
         assert "two" not in json.dumps(recorder.runtime.index.catalogs(namespace))
 
 

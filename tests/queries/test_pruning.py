@@ -47,7 +47,8 @@ from reconciler.queries.pruning import (
 )
 from reconciler.table.filetable import ColumnBounds
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
-from reconciler.table.values import Kind, encode
+from reconciler.table.values import Kind
+from tests.encoding import encode
 from tests.queries.iceberg_twin import data_file, expression, iceberg_schema, iceberg_type
 from tests.queries.worlds import (
     DOMAINS,

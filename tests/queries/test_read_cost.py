@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.advisor.simulate.demand import demands
 from reconciler.plan.prediction_interval import calibrate
-from reconciler.queries.read_cost import read_shape, realised_saving, scan_amplification
+from reconciler.queries.read_cost import read_shape, scan_amplification
 from reconciler.queries.rewrite_cost import (
     PRIOR_RHO,
     Throughput,
@@ -116,19 +116,6 @@ def test_scan_amplification_is_one_when_only_matching_row_groups_are_read():
     # A query of a few rows cannot read less than one row group.
     assert scan_amplification([demand], read, [np.array([1.0])], [400.0]) == pytest.approx(1.0)
     assert np.isnan(scan_amplification([], [], [], []))
-
-
-def test_realised_savings_are_negative_for_a_layout_that_hurts():
-    table = arrived(np.random.default_rng(0), rows=4_000, rows_per_file=500, jitter=1)
-    ordered = table_view(table.file_table(), table.row_groups(), None, 1 << 20, 1_000)
-    shuffled_files = tuple(
-        replace(f, rows=np.sort(np.arange(i, 4_000, 8))) for i, f in enumerate(table.files)
-    )
-    mixed_table = replace(table, files=shuffled_files)
-    mixed = table_view(mixed_table.file_table(), mixed_table.row_groups(), None, 1 << 20, 1_000)
-    demand = _one(KEY, 100, 200)
-    assert realised_saving(mixed, ordered, [demand]) > 0
-    assert realised_saving(ordered, mixed, [demand]) == -realised_saving(mixed, ordered, [demand])
 
 
 def test_rho_is_the_geometric_mean_with_the_prior_counted_once():

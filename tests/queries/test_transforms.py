@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pyiceberg.transforms import parse_transform
 
 from reconciler.queries import transforms
-from reconciler.table.values import Kind, encode
+from reconciler.table.values import Kind
+from tests.encoding import encode
 from tests.queries.iceberg_twin import iceberg_type
 
 LONG = st.integers(-(2**62), 2**62)

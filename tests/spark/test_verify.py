@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from reconciler.api.documents import Verification
 from reconciler.errors import VerificationError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest
@@ -139,10 +140,10 @@ def test_a_wrong_row_count_in_the_manifests_is_looked_up_in_the_files(
 
 
 def test_sampled_mode_hashes_about_one_group_in_eight() -> None:
-    chosen = sum(verify.checks_hashes(verify.SAMPLED, f"attempt/{i}") for i in range(800))
+    chosen = sum(verify.checks_hashes(Verification.SAMPLED, f"attempt/{i}") for i in range(800))
     assert 60 <= chosen <= 140
-    assert verify.checks_hashes(verify.FULL, "attempt/1")
-    assert not verify.checks_hashes(verify.COUNTS, "attempt/1")
+    assert verify.checks_hashes(Verification.FULL, "attempt/1")
+    assert not verify.checks_hashes(Verification.COUNTS, "attempt/1")
 
 
 def _hash(spark: Any, select: str) -> int:

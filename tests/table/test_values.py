@@ -16,12 +16,12 @@ from reconciler.table.values import (
     Kind,
     decimal_scale,
     decode_wide_decimal,
-    encode,
     encode_wide_decimal,
     kind_of,
     micros,
     show,
 )
+from tests.encoding import encode
 
 UNSCALED = st.integers(-(10**38) + 1, 10**38 - 1)
 

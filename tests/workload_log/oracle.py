@@ -25,7 +25,7 @@ from reconciler.queries.predicate import (
 )
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import show
-from reconciler.workload_log.sql import Demand, Skipped, extract
+from reconciler.workload_log.sql import Demand, Skipped, SqlReader
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 
 EVENT_MS = 1_763_700_000_000
@@ -77,7 +77,9 @@ def _constant(iceberg_type: str, value: Any) -> str:
 
 
 def demands_of(sql: str, tables: dict[str, KnownTable], dialect: str = "duckdb") -> list[Demand]:
-    found = extract(sql, dialect, SchemaMap({(n,): t for n, t in tables.items()}), EVENT_MS)
+    found = SqlReader(dialect, SchemaMap({(n,): t for n, t in tables.items()})).extract(
+        sql, EVENT_MS
+    )
     assert not isinstance(found, Skipped), found.reason
     return found
 

@@ -9,7 +9,7 @@ import pytest
 from reconciler.queries.predicate import render
 from reconciler.workload_log import sql as reader
 from reconciler.workload_log.lift import lift
-from reconciler.workload_log.sql import Demand, Skipped, SqlReader, extract
+from reconciler.workload_log.sql import Demand, Skipped, SqlReader
 from reconciler.workload_log.tables import NameIndex, SchemaMap
 from tests.workload_log.oracle import EVENT_MS, known_tables
 
@@ -26,7 +26,7 @@ BY_NAME = SchemaMap({("cat", "db", name): table for name, table in TABLES.items(
 
 
 def demands(sql: str, dialect: str = "trino") -> list[Demand]:
-    found = extract(sql, dialect, BY_NAME, EVENT_MS)
+    found = SqlReader(dialect, BY_NAME).extract(sql, EVENT_MS)
     assert not isinstance(found, Skipped), found.reason
     return found
 
@@ -154,7 +154,9 @@ def test_a_zone_that_the_query_names_goes_before_the_sessions(
     dialect: str, where: str, expected: str
 ) -> None:
     berlin = reader.Session(zone=ZoneInfo("Europe/Berlin"))
-    found = extract(f"SELECT i FROM db.t WHERE {where}", dialect, BY_NAME, EVENT_MS, berlin)
+    found = SqlReader(dialect, BY_NAME).extract(
+        f"SELECT i FROM db.t WHERE {where}", EVENT_MS, berlin
+    )
     assert not isinstance(found, Skipped)
     (demand,) = found
     assert render(demand.predicate, demand.table.schema, demand.literals) == expected
@@ -364,7 +366,7 @@ def test_other_statements_are_skipped_with_a_reason() -> None:
         ("SELECT * FROM elsewhere.files", reader.UNKNOWN_TABLES),
         ("-- layoutctl\nSELECT * FROM db.t", reader.OWN_JOB),
     ):
-        assert extract(sql, "trino", BY_NAME, EVENT_MS) == Skipped(reason), sql
+        assert SqlReader("trino", BY_NAME).extract(sql, EVENT_MS) == Skipped(reason), sql
 
 
 def test_lifting_literals_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,7 +427,7 @@ def test_names_that_differ_in_case_only_are_told_apart_or_not_at_all() -> None:
 @pytest.mark.parametrize("sql", ["SELECT i FROM db.T", 'SELECT x.i FROM cat.db."T" AS x'])
 def test_a_query_gets_the_table_of_its_own_spelling(sql: str) -> None:
     named = {("cat", "db", "t"): TABLES["t"], ("cat", "db", "T"): TABLES["o"]}
-    found = extract(sql + " WHERE i = 3", "duckdb", SchemaMap(named), EVENT_MS)
+    found = SqlReader("duckdb", SchemaMap(named)).extract(sql + " WHERE i = 3", EVENT_MS)
     assert not isinstance(found, Skipped)
     assert [one.table.uuid for one in found] == [TABLES["o"].uuid]
 
@@ -436,7 +438,7 @@ def test_tables_that_differ_in_case_only_are_joined_without_aliases() -> None:
         "SELECT count(*) FROM cat.db.T JOIN cat.db.t ON cat.db.T.i = cat.db.t.i "
         "WHERE cat.db.t.l = 7 AND cat.db.T.k = 'a'"
     )
-    found = extract(sql, "duckdb", SchemaMap(named), EVENT_MS)
+    found = SqlReader("duckdb", SchemaMap(named)).extract(sql, EVENT_MS)
     assert not isinstance(found, Skipped)
     told = {one.table.uuid: render(one.predicate, one.table.schema, one.literals) for one in found}
     assert told == {TABLES["o"].uuid: "k = a", TABLES["t"].uuid: "l = 7"}
