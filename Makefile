@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test check lint golden demo docs manifests lock clean
+.PHONY: setup test check soak lint golden demo docs manifests lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,9 @@ test: setup lint  ## everything that a change must pass, in two lanes side by si
 
 check: setup lint  ## lint, types, contracts, and the tests without a JVM and a cluster: minutes
 	$(BIN)/python -m tests.lanes check
+
+soak: setup  ## the long forms: every example of every property, and the tests marked soak; hours
+	LAYOUTCTL_EXAMPLES=all $(BIN)/pytest -m "soak or not (spark or cluster)"
 
 lint: setup
 	$(BIN)/ruff check .

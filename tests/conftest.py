@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
+from tests.examples import load_profile
 from tests.postgres import POSTGRES_JDBC
 from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
+
+load_profile()
 
 pytest_plugins = ["tests.cluster.fixtures", "tests.said"]
 

@@ -21,6 +21,7 @@ from reconciler.queries.table_view import table_view
 from reconciler.table.sample import RowSample
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema, SortColumn
 from tests.advisor.worlds import DAY, SETTINGS, workload
+from tests.examples import examples
 from tests.queries.worlds import World, file_table, predicates, row_values, settings_of, worlds
 
 _ONE_COLUMN = Schema(0, (Field(1, "c1", "long"),))
@@ -54,7 +55,7 @@ def _sample(world: World) -> RowSample:
     return RowSample(values, null, np.ones(len(owner)), np.array(owner, dtype=np.int64))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases(), mode=st.sampled_from(["WorkloadAware", "Declared", "None"]),
        sampled=st.booleans(), curve=st.sampled_from([Lexicographic, Hilbert]))  # fmt: skip
 def test_advice_is_finite_disjoint_and_within_one_partition(
@@ -83,7 +84,7 @@ def test_advice_is_finite_disjoint_and_within_one_partition(
     assert advice.read_after.mid >= 0
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases())
 def test_a_file_with_a_matching_row_is_counted_as_opened(case: tuple[World, Workload, int]):
     world, work, partitions = case

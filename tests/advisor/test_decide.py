@@ -44,6 +44,7 @@ from tests.advisor.worlds import (
     window_read,
     workload,
 )
+from tests.examples import examples
 
 NONE = workload()
 
@@ -481,7 +482,7 @@ def test_an_objective_that_nothing_profitable_reaches_is_unreachable():
 # Laws.
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 10_000), step_days=st.sampled_from([0, 8]))
 def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(seed, step_days):
     random = np.random.default_rng(seed)
@@ -514,7 +515,7 @@ def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(see
     assert (rows == np.arange(len(table))).all()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 10_000), mode=st.sampled_from(["Declared", "None", "Hilbert"]),
        queries=st.booleans())  # fmt: skip
 def test_declared_and_packed_tables_have_an_empty_plan(seed, mode, queries):

@@ -35,6 +35,7 @@ from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import Kind
 from tests.advisor.worlds import DAY
 from tests.conftest import sqlite_catalog
+from tests.examples import examples
 
 TIME, DEVICE, TEMP, NOTE = 1, 2, 3, 4
 NAMES = ("time", "device", "temp", "note")
@@ -226,7 +227,7 @@ def test_a_file_of_nothing_but_null_takes_no_bounds_from_those_it_is_merged_with
         assert getattr(merged, name).tolist() == getattr(after, name).tolist(), name
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 200), direction=st.sampled_from(["asc", "desc"]))
 def test_bounds_prove_no_less_than_is_read_of_a_sorted_column_with_null_and_nan(seed, direction):
     random = np.random.default_rng(seed)

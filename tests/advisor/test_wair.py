@@ -23,6 +23,7 @@ from tests.advisor.worlds import (
     range_workload,
     workload,
 )
+from tests.examples import examples
 
 
 def _single(column: int, low: int, high: int):
@@ -53,7 +54,7 @@ def test_savings_sum_what_was_read_in_vain_over_the_expected_executions():
     assert float(savings.saving.sum()) == pytest.approx(vain, rel=0.01)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     data=st.lists(st.tuples(st.floats(0, 1e6), st.floats(1, 1e6)), min_size=1, max_size=9),
     alpha=st.sampled_from([0.5, 1.0, 2.0]),
@@ -122,7 +123,7 @@ def _plain_dbscan(points: np.ndarray, eps: float, min_points: int) -> list[set[i
     return clusters
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 1_000), eps=st.sampled_from([0.05, 0.1, 0.3]))
 def test_weighted_dbscan_finds_the_clusters_of_the_repeated_points(seed, eps):
     random = np.random.default_rng(seed)

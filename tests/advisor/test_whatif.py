@@ -36,6 +36,7 @@ from tests.advisor.worlds import (
     range_workload,
     workload,
 )
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(("columns", "bits"), [(2, 2), (2, 5), (3, 3)])
@@ -55,7 +56,7 @@ def _layout(key, curve=Lexicographic, files=0, rows_per_file=2_000):
     )  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     seed=st.integers(0, 100),
     key=st.sampled_from([(DATE,), (PART,), (PART, DATE), (KEY,)]),
@@ -91,7 +92,7 @@ def test_predicted_reads_are_near_those_of_the_rewrite_carried_out(seed, key, ji
     assert total_predicted == pytest.approx(total_actual, rel=0.15)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 100), column=st.sampled_from([DATE, PART]))
 def test_bounds_alone_never_promise_fewer_files_than_the_rewrite_leaves(seed, column):
     random = np.random.default_rng(seed)

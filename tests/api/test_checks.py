@@ -19,6 +19,7 @@ from reconciler.api.support import ignored_of
 from reconciler.errors import Problem
 from tests.api.corpus_reader import cases
 from tests.api.plain_schema import plain_validator, without_nulls
+from tests.examples import examples
 from tests.said import Said
 
 GOOD = {case.name: yaml.safe_load(case.path.read_text(encoding="utf-8")) for case in cases("good")}
@@ -78,7 +79,7 @@ def mutated(draw: Any) -> tuple[str, Any]:
     return kind, body
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(mutated())
 def test_structure_is_judged_as_plain_json_schema_does(case: tuple[str, Any]) -> None:
     kind, body = case

@@ -14,6 +14,7 @@ from reconciler.api.schema import POLICY
 from reconciler.api.source import parse_yaml
 from reconciler.api.table_patterns import matches
 from reconciler.api.template import SCHEMA_FILE, policy_template
+from tests.examples import examples
 
 LAYOUTS = Path(__file__).parents[2] / "layouts"
 
@@ -49,7 +50,7 @@ def test_the_template_is_valid_and_names_its_table(
         assert matches(document.value["spec"]["tables"]["include"][0], table)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.text(st.characters(categories=["L", "N", "P", "Zs"]), min_size=1, max_size=12),

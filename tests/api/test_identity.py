@@ -17,6 +17,7 @@ from reconciler.api.schema import POLICY
 from reconciler.api.support import not_acted_on
 from reconciler.api.table_patterns import matches
 from reconciler.api.version import API_VERSION
+from tests.examples import examples
 
 
 def policy(**spec: Any) -> TableLayoutPolicy:
@@ -139,7 +140,7 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(specs)
 def test_documents_round_trip_and_hash_the_same_afterwards(spec: dict[str, Any]) -> None:
     document = policy(**spec)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.source import Unclear, json_as_yaml, parse_yaml, show_path, split_lines
+from tests.examples import examples
 from tests.said import Said
 
 
@@ -149,14 +150,14 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(trees)
 def test_what_pyyaml_writes_reads_as_pyyaml_reads_it(tree: object) -> None:
     text = yaml.safe_dump(tree, allow_unicode=True)
     assert value_of(text) == yaml.safe_load(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@`,?\n \t0159.~<yn\x00é売", max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     documents, error = parse_yaml(text, "f")
@@ -172,7 +173,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         max_size=3,
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_what_the_server_stored_is_read_whatever_its_characters(plain: dict[str, str]) -> None:
     """JSON's escapes are not all YAML's: two for one character, and DEL as it is."""
     plain = {**plain, "ice": "\U0001f9ca", "backslash": "\\ud83e\\uddca", "del": "\x7f"}

@@ -41,6 +41,7 @@ from reconciler.catalog.manifest import (
     select,
 )
 from reconciler.catalog.segment import read_segment, write_segment
+from tests.examples import examples
 
 SCHEMA = Schema(NestedField(1, "a", LongType()), NestedField(2, "s", StringType()), schema_id=0)
 BY_A = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "a"))
@@ -152,7 +153,7 @@ COUNTS = st.none() | st.dictionaries(st.integers(1, 6), st.integers(0, 2**40), m
 BOUNDS = st.none() | st.dictionaries(st.integers(1, 6), st.binary(max_size=80), max_size=6)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(COUNTS, COUNTS, BOUNDS, BOUNDS, st.booleans()), min_size=1, max_size=12),
     st.integers(1, 3),

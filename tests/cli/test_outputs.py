@@ -28,6 +28,7 @@ from reconciler.render import apply_text, explain_text, plan_text, terminal
 from reconciler.table.observation import Observation
 from tests.cli import observations, plans
 from tests.cli.golden import golden, too_long
+from tests.examples import examples
 from tests.said import Said
 
 APPROVAL = "Manual, not approved"
@@ -398,7 +399,7 @@ words = st.text("abcdefgh0123456789", min_size=1, max_size=12)
 cells = st.lists(words, min_size=0, max_size=8).map(" ".join)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(cells, words, cells), min_size=1, max_size=6), st.integers(60, 100))
 def test_tables_lose_no_word_and_keep_to_their_width(
     rows: list[tuple[str, str, str]], width: int

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.kube.api import LEASE, AlreadyExists, Api, ApiUnavailable, Conflict, NotFound
 from reconciler.kube.leader import LeaderLease
+from tests.examples import examples
 from tests.operator.cluster_objects import until
 
 
@@ -146,7 +147,7 @@ def test_a_lease_deleted_or_edited_by_hand_is_not_held_blindly():
     assert first.attempt()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -18,6 +18,7 @@ from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.policy import Policies
 from reconciler.operator.ports import CatalogProblem, Identifier
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
+from tests.examples import examples
 from tests.operator.worlds import GIB, NAMESPACE, FakeTable, World, run_text
 
 DAY = dt.timedelta(hours=24)
@@ -224,7 +225,7 @@ def play(stage: Play, step: tuple[Any, ...]) -> None:
         getattr(stage, kind.replace(" ", "_"))(*rest)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=24))
 def test_whatever_happened_every_table_converges_and_then_nothing_is_done(
     plot: list[tuple[Any, ...]],

@@ -17,6 +17,7 @@ from reconciler.kube.kinds import JOB, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.work import LAUNCH_KEY
 from reconciler.plan.budget import Budget, budget_state
+from tests.examples import examples
 from tests.operator.fake_api import FakeApi
 from tests.operator.worlds import GIB, Operator, World
 
@@ -169,7 +170,7 @@ starts = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(starts, st.lists(steps, max_size=24))
 def test_no_interleaving_makes_two_jobs_or_exceeds_a_budget(
     start: dt.datetime, plot: list[tuple[Any, ...]]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.operator.due import LEAST_INTERVAL, boundary, closed_by, next_look, reopens
 from reconciler.plan.budget import Budget, Charge, Spent, admit
+from tests.examples import examples
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -22,7 +23,7 @@ OFFICE = Budget(
 
 
 @given(st.text(max_size=20), st.integers(60, 86_400), st.integers(0, 10**9))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_interval_is_a_tenth_off_at_most(name: str, interval: int, offset: int) -> None:
     now = NOW + dt.timedelta(seconds=offset)
     wait = (next_look(name, interval, now) - now).total_seconds()
@@ -51,7 +52,7 @@ charges = st.lists(
 
 
 @given(charges, st.integers(1, 120))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_rolling_budget_admits_at_its_refill_and_not_before(
     spent: list[Spent], size: int
 ) -> None:

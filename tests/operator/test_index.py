@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.operator.index import REQUESTED_AT, Index
+from tests.examples import examples
 
 
 def layout(name="a", version="1", uid="u1", policy="p", catalog="c", **status):
@@ -127,7 +128,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(operations)
 def test_groups_always_agree_with_the_objects(script):
     index = Index()

@@ -33,6 +33,7 @@ from reconciler.operator.layout_steps import (
 )
 from reconciler.operator.next_step import next_step
 from reconciler.plan.budget import Charge
+from tests.examples import examples
 
 NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)
@@ -248,7 +249,7 @@ states = st.builds(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(states)
 def test_nothing_starts_beside_what_lives_or_is_owed(state):
     decision = next_step(state)
@@ -274,7 +275,7 @@ def test_nothing_starts_beside_what_lives_or_is_owed(state):
         )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(states)
 def test_every_state_has_an_answer_that_comes_back(state):
     decision = next_step(state)

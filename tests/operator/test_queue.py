@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.operator.queue import BACKOFF_MAX, IMPATIENCE, MIN_INTERVAL, DueQueue, Schedule
 from reconciler.operator.work import Key, Result, Work
+from tests.examples import examples
 
 KEYS = [Key(kind, "ns", f"o{i}") for kind in (Work.POLICY, Work.LAYOUT) for i in range(3)]
 
@@ -75,7 +76,7 @@ class Model:
         return key
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(steps, st.sampled_from([{}, {Work.LAYOUT: 1}]))
 def test_every_key_runs_once_it_is_due_and_never_twice_at_once(script, limits):
     model = Model(limits)
@@ -128,7 +129,7 @@ def test_a_key_that_waits_for_its_turn_is_moved_up_when_it_changes():
     assert late not in rest and schedule.pop(10.0) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.floats(0.0, 30.0), min_size=1, max_size=40))
 def test_a_key_that_always_fails_and_is_always_asked_for_runs_ever_less_often(gaps):
     schedule, key, now, starts = Schedule(), KEYS[0], 0.0, []

@@ -13,6 +13,7 @@ from reconciler.kube.kinds import POLICY
 from reconciler.operator.index import Index
 from reconciler.operator.selection import Selections
 from reconciler.operator.stored import StoredDocuments
+from tests.examples import examples
 
 TABLES = frozenset(
     (*levels, name)
@@ -54,7 +55,7 @@ def body(
 
 
 @given(steps)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_tables_and_rivals_are_those_that_all_with_all_would_find(
     script: list[tuple[str, str, list[str], list[str]]],
 ) -> None:
@@ -87,7 +88,7 @@ def test_tables_and_rivals_are_those_that_all_with_all_would_find(
 
 
 @given(st.sampled_from(PATTERNS), st.sampled_from(sorted(TABLES)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_whatever_a_pattern_matches_begins_as_the_pattern_does(
     pattern: str, table: tuple[str, ...]
 ) -> None:

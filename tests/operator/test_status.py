@@ -41,6 +41,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.plan import DeleteState, Plan, PlannedAction
 from reconciler.plan.prediction import Prediction
 from reconciler.table.schema import Field, Schema, SortColumn
+from tests.examples import examples
 from tests.said import Said
 
 NOW = dt.datetime(2026, 3, 29, 12, tzinfo=dt.UTC)
@@ -145,7 +146,7 @@ def test_a_phase_of_a_newer_version_counts_as_unsettled() -> None:
     assert record is not None and record.unsettled
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 2**62), st.integers(0, 10**9))
 def test_a_reservation_is_read_back_to_the_byte_and_second(size: int, cpu: int) -> None:
     record = replace(RECORD, rewrite_bytes=size, cpu_seconds=cpu)

@@ -24,6 +24,7 @@ from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.table.filetable import FileTable
 from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import SortColumn
+from tests.examples import examples
 from tests.table.tables import ROW_BYTES, File, column_depth, single_column, table_of
 
 ONE = (SortColumn(1),)
@@ -119,14 +120,14 @@ FILES = st.lists(
 KEYS = st.sampled_from([ONE, TWO, (SortColumn(1, "desc"),), (SortColumn(2), SortColumn(1, "desc"))])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(FILES, KEYS, st.sampled_from([one_sort, writes_less_than_asked]))
 def test_random_tables_converge(files: list[File], key: Any, write: Writer) -> None:
     after = converge(files, key=key, write=write)
     assert sorted(map(repr, rows_of(after))) == sorted(map(repr, rows_of(files)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=25), max_size=12))
 def test_string_keys_with_truncated_bounds_converge(values: list[list[int]]) -> None:
     """Files that meet within one truncated prefix seem to overlap and must not."""
@@ -134,7 +135,7 @@ def test_string_keys_with_truncated_bounds_converge(values: list[list[int]]) -> 
     converge(files, ("string",), ONE)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), max_size=400), st.booleans())
 def test_random_tables_converge_under_hilbert(rows: list[tuple[int, int]], skewed: bool) -> None:
     rows = [(a if a % 3 or not skewed else 0, b) for a, b in rows]
@@ -155,7 +156,7 @@ def spread(count: int, rows: int = 20, seed: int = 0, width: int = 1000) -> list
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(8, 60), st.integers(4, 12), st.integers(0, 5))
 def test_rewrites_in_bounded_groups_converge_too(count: int, files_a_group: int, seed: int) -> None:
     """An action is carried out group by group in key order, so its outputs may still overlap."""

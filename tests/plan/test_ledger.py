@@ -13,6 +13,7 @@ from reconciler.plan.execution import COMMITTED, CONFLICT, Outcome, attempt_star
 from reconciler.plan.ledger import LedgerEntry, Reservation, charged, throughput, written_layouts
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.rewrite_cost import Throughput
+from tests.examples import examples
 
 PREDICTED = Prediction(kind="Recluster", policy="team/facts", bytes_in=1_000, cpu_millis=50_000)
 
@@ -76,7 +77,7 @@ def test_what_was_read_without_a_measurement_counts_the_cpu_that_was_predicted()
     assert measured.spent.cpu_seconds == 3.0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 2_000), max_size=6), reservations=st.integers(0, 4),
     settled=st.integers(0, 15),

@@ -20,6 +20,7 @@ from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.plan import Plan, parse_plan, plan_from_document, plan_id
 from reconciler.table.schema import SortColumn
+from tests.examples import examples
 from tests.plan.test_plan import make, table
 
 ACTIONS = (
@@ -67,7 +68,7 @@ def replaced(path: tuple[Any, ...], value: Any, removed: bool) -> Any:
     return body
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(PLACES), values, st.booleans())
 def test_a_mutated_plan_is_parsed_or_refused(path: Any, value: Any, removed: bool) -> None:
     body = replaced(path, value, removed)
@@ -81,7 +82,7 @@ def test_a_mutated_plan_is_parsed_or_refused(path: Any, value: Any, removed: boo
         _policy_of(plan, Path("plan.json"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(PLACES), values)
 def test_a_mutated_plan_whose_id_fits_is_parsed_or_refused(path: Any, value: Any) -> None:
     """Whoever makes a plan up computes its id too."""

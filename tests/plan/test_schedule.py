@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from reconciler.operator.due import boundary
 from reconciler.plan.budget import Budget, budget_state
 from reconciler.plan.schedule import last_start, next_start
+from tests.examples import examples
 
 MINUTE = dt.timedelta(minutes=1)
 CHANGES = {
@@ -93,7 +94,7 @@ def oracle(
 @example("30 2 * * *", ("Europe/Berlin", "2026-03-29T01:00"), 30, 0.0)
 @example("0 0 * * *", ("America/Havana", "2026-03-08T05:00"), -1, 0.0)
 @example("15,45 1 * * *", ("Australia/Lord_Howe", "2026-04-04T15:00"), -20, 0.5)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_starts_are_those_that_the_wall_clock_shows(
     schedule: str, place: tuple[str, str], offset: int, seconds: float
 ) -> None:
@@ -115,7 +116,7 @@ def test_starts_are_those_that_the_wall_clock_shows(
     st.integers(-20 * 60, 20 * 60),
     st.integers(1, 30 * 60),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_window_is_closed_for_its_duration_after_each_start_and_its_boundary_is_ahead(
     schedule: str, place: tuple[str, str], offset: int, duration: int
 ) -> None:

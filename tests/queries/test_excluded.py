@@ -23,6 +23,7 @@ from reconciler.queries.predicate import (
     slots_of,
 )
 from reconciler.table.schema import Field, Schema
+from tests.examples import examples
 from tests.queries.worlds import holds, predicates, settings_of, worlds
 
 DAY, SSN = Ref(1), Ref(2)
@@ -71,7 +72,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, ...]:
     return world, predicate, queries, draw(st.sets(st.sampled_from(ids)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cases())
 def test_no_row_that_a_query_reads_is_lost(case: tuple[Any, ...]) -> None:
     world, predicate, queries, excluded = case

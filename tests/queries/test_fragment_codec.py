@@ -27,6 +27,7 @@ from reconciler.queries.predicate import (
     Ref,
     StartsWith,
 )
+from tests.examples import examples
 from tests.said import Said
 
 REFS = st.builds(
@@ -74,7 +75,7 @@ FRAGMENTS = st.builds(
 
 
 @given(FRAGMENTS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_stored_fragment_reads_back_equal(fragment: Fragment) -> None:
     row = json.loads(json.dumps(fragment_to_row(fragment)))
     assert fragment_from_row(row) == fragment

@@ -29,6 +29,7 @@ from reconciler.queries.predicate import (
     walk,
 )
 from reconciler.table.schema import Field, Schema
+from tests.examples import examples
 from tests.queries.worlds import holds, predicates, settings_of, worlds
 
 SCHEMA = Schema(
@@ -43,7 +44,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, ...]:
     return world, predicate, draw(settings_of(world.schema, slots))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_pushing_negations_down_changes_no_verdict_and_leaves_them_on_leaves(
     case: tuple[Any, ...],

@@ -49,6 +49,7 @@ from reconciler.table.filetable import ColumnBounds
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from reconciler.table.values import Kind
 from tests.encoding import encode
+from tests.examples import examples
 from tests.queries.iceberg_twin import data_file, expression, iceberg_schema, iceberg_type
 from tests.queries.worlds import (
     DOMAINS,
@@ -76,7 +77,7 @@ def cases(draw: st.DrawFn, types: tuple[str, ...] = tuple(DOMAINS)) -> tuple[Any
     return world, predicate, slots, queries
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(cases(EXPRESSIBLE))
 def test_metrics_pruning_equals_pyicebergs_inclusive_evaluator(case: tuple[Any, ...]) -> None:
     world, predicate, slots, queries = case
@@ -94,7 +95,7 @@ def test_metrics_pruning_equals_pyicebergs_inclusive_evaluator(case: tuple[Any, 
         assert result[q].tolist() == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(cases())
 def test_pruning_never_drops_a_file_with_a_matching_row(case: tuple[Any, ...]) -> None:
     world, predicate, slots, queries = case
@@ -113,7 +114,7 @@ def test_pruning_never_drops_a_file_with_a_matching_row(case: tuple[Any, ...]) -
             assert not inside[q, f] or all(matching)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(cases(EXPRESSIBLE))
 def test_containment_claims_all_that_pyiceberg_claims_where_counts_prove_it(
     case: tuple[Any, ...],
@@ -214,7 +215,7 @@ def manifest_of(struct: IcebergSchema, values: tuple[Any, ...]) -> ManifestFile:
     return ManifestFile.from_args(partitions=summaries)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(partitioned())
 def test_partition_pruning_equals_pyicebergs_projection_and_never_drops_a_match(
     case: tuple[Any, ...],
@@ -380,7 +381,7 @@ def test_moving_literals_follow_the_time_in_the_columns_unit(
     assert moved[1].tolist() == [7]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(cases())
 def test_one_batch_gives_what_its_queries_give_alone(case: tuple[Any, ...]) -> None:
     world, predicate, _, queries = case

@@ -34,6 +34,7 @@ from tests.advisor.worlds import (
     range_query,
     workload,
 )
+from tests.examples import examples
 
 
 def _one(column: int, low: int, high: int, projection: tuple[int, ...] = (VALUE,)):
@@ -86,7 +87,7 @@ def test_missing_column_sizes_are_estimated_from_the_other_files():
     assert (projected_bytes(nothing, tuple(SCHEMA.by_id)) <= files.bytes).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     column=st.sampled_from([KEY, DATE, PART]),
     low=st.integers(0, 1_000),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reconciler.queries.predicate import And, Comparison, IsNull, Not, Or, Ref
 from reconciler.queries.row_filter import matches
 from reconciler.table.schema import Field, Schema
+from tests.examples import examples
 from tests.queries.worlds import batched, holds, predicates, row_values, settings_of, worlds
 
 
@@ -21,7 +22,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, ...]:
     return world, predicate, slots, draw(settings_of(world.schema, slots))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(cases())
 def test_rows_match_exactly_when_the_predicate_is_true_of_them(case: tuple[Any, ...]) -> None:
     world, predicate, slots, queries = case

@@ -16,6 +16,7 @@ from pyiceberg.transforms import parse_transform
 from reconciler.queries import transforms
 from reconciler.table.values import Kind
 from tests.encoding import encode
+from tests.examples import examples
 from tests.queries.iceberg_twin import iceberg_type
 
 LONG = st.integers(-(2**62), 2**62)
@@ -57,7 +58,7 @@ def columns(draw: st.DrawFn) -> tuple[str, str, list[Any]]:
     return kind, transform, draw(st.lists(VALUES[kind], min_size=1, max_size=8))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(columns())
 def test_transforms_equal_pyicebergs(column: tuple[str, str, list[Any]]) -> None:
     kind, transform, values = column
@@ -96,7 +97,7 @@ def test_bucket_hashes_are_those_of_the_specification(kind: str, value: Any, exp
     assert transforms.bucket_hash(kind, array).astype(np.int32).tolist() == [expected]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=10))
 def test_byte_strings_of_every_length_hash_alike_trailing_nuls_included(
     items: list[bytes],

@@ -28,6 +28,7 @@ from reconciler.render.report_model import (
     ShapeBytes,
     Spans,
 )
+from tests.examples import examples
 from tests.said import Said
 
 HOUR = 3_600_000
@@ -177,7 +178,7 @@ def test_long_tables_are_cut_and_counted() -> None:
     assert "60 more rows not shown." in page
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20),
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20),

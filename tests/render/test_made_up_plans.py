@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from reconciler.plan.plan_schema import SCHEMA
 from reconciler.render import markdown, plan_text
 from tests.cli.plans import many_actions, single
+from tests.examples import examples
 
 EVIDENCE = Draft202012Validator(SCHEMA["properties"]["evidence"])
 ACTION = Draft202012Validator(SCHEMA["properties"]["actions"]["items"]["properties"]["predicted"])
@@ -45,7 +46,7 @@ def test_the_documents_that_are_mutated_are_valid() -> None:
         assert [e for a in document["actions"] for e in ACTION.iter_errors(a["predicted"])] == []
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(PLACES), values, st.booleans())
 def test_what_the_schema_accepts_can_be_printed(place: Any, value: Any, removed: bool) -> None:
     number, path = place

@@ -15,6 +15,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
+from tests.examples import examples
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -144,7 +145,7 @@ def _lineage(bench: Bench, name: str, version: int) -> list[Any]:
 
 
 @settings(
-    max_examples=10,
+    max_examples=examples(10),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

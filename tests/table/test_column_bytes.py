@@ -15,11 +15,12 @@ from reconciler.table.column_bytes import (
     domain_of,
     extrapolated,
 )
+from tests.examples import examples
 
 one = np.ones(1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(domain=st.floats(2.0, 1e7), rows=st.floats(2.0, 1e6))
 def test_the_domain_is_found_again_from_the_distinct_values_it_shows(domain, rows):
     shown = distinct_in(one * domain, one * rows)
@@ -55,7 +56,7 @@ columns = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(now=columns, more=st.floats(1.0, 1e3), domain=st.floats(1.0, 1e9), reordered=st.booleans())
 def test_no_column_is_predicted_to_grow_or_to_vanish(now, more, domain, reordered):
     after = bytes_per_row(
@@ -64,7 +65,7 @@ def test_no_column_is_predicted_to_grow_or_to_vanish(now, more, domain, reordere
     assert 0.0 <= after <= now.bytes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     rows=st.floats(1_000.0, 1e6), share=st.floats(1e-4, 0.2), entry=st.floats(1.0, 30.0),
     packed=st.floats(0.3, 1.1),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.table.overlap_depth import rank_columns
 from reconciler.table.schema import Field, Schema
+from tests.examples import examples
 from tests.table.tables import File, column_depth, single_column, table_of
 
 RANGE = st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda p: (p[0], p[0] + p[1]))
@@ -38,7 +39,7 @@ def brute_force(bounds: list[tuple[int, int]], rows: list[int]) -> tuple[float, 
     return total / sum(rows), max(depth.values())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(RANGE, min_size=1, max_size=10), st.data())
 def test_depth_equals_brute_force(bounds: list[tuple[int, int]], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(1, 9), min_size=len(bounds), max_size=len(bounds)))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.workload_log.oracle import check_law, known_tables
 
 COLUMNS = (
@@ -246,7 +247,7 @@ def queries(draw: st.DrawFn) -> str:
 
 @given(sql=queries())
 @settings(
-    max_examples=250,
+    max_examples=examples(250),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
