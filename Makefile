@@ -17,10 +17,10 @@ $(VENV)/.classes: $(VENV)/.ready
 
 setup: $(VENV)/.classes  ## the virtual environment with every extra, from the lock file
 
-test: setup lint  ## everything that a change must pass, in two lanes side by side
+test: setup  ## everything that a change must pass, in lanes side by side
 	$(BIN)/python -m tests.lanes test
 
-check: setup lint  ## lint, types, contracts, and the tests without a JVM and a cluster: minutes
+check: setup  ## lint, types, contracts, and the tests without a JVM and a cluster: minutes
 	$(BIN)/python -m tests.lanes check
 
 soak: setup  ## the long forms: every example of every property, and the tests marked soak; hours

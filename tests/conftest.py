@@ -23,7 +23,7 @@ load_profile()
 pytest_plugins = ["tests.cluster.fixtures", "tests.said"]
 
 MARKED_BY_FIXTURE = {
-    "spark": "spark",
+    "spark": "session",
     "spark_image": "jvm",
     "rest_server": "rest",
     "s3_rest_server": "rest",
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = getattr(item, "fixturenames", ())
         for marker in {MARKED_BY_FIXTURE[name] for name in asked if name in MARKED_BY_FIXTURE}:
             item.add_marker(marker)
-        if any(item.get_closest_marker(name) for name in ("jvm", "rest")):
+        if any(item.get_closest_marker(name) for name in ("session", "jvm", "rest")):
             item.add_marker("spark")
 
 

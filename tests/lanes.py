@@ -1,14 +1,17 @@
-"""`python -m tests.lanes test|check [ARGUMENT ...]`: the tests in two pytest processes at a time.
+"""`python -m tests.lanes test|check [ARGUMENT ...]`: lint and tests in processes side by side.
 
-Of the whole suite, one lane has the shared Spark session and every JVM that tests start on this
-machine; the other has the test cluster. They share the rest (see `sharing`), as the two lanes of
-"check" share all tests. Lines are printed as they come, each after its lane's name; the last ones
-say where the time went (see `durations`). Ends with the first lane's exit code that is not 0. An
-argument may hold "{lane}", as in --junitxml=build/{lane}.xml.
+Of the whole suite, one lane has the shared Spark session, one the other JVMs that tests start on
+this machine, and one the test cluster, whose tests wait more than they work. They share the rest
+(see `sharing`), as the two lanes of "check" share all tests. Lint stops them if it fails.
+
+Lines are printed as they come, each after its lane's name; the last ones say where the time went
+(see `durations`) and how each lane ended. Ends with the first exit code that is not 0. An argument,
+for pytest, may hold "{lane}", as in --junitxml=build/{lane}.xml.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,13 +20,15 @@ from collections.abc import Mapping, Sequence
 
 _SHARED = "not spark and not cluster"
 _QUICK = f"{_SHARED} and not s3 and not soak"
+LINT = ("make", "--no-print-directory", "lint")
 
 
 def lanes(part: str) -> dict[str, str]:
     """The marker expressions of the lanes of "test" or "check", by the lane's name."""
     if part == "test":
         return {
-            "spark": "not cluster and not soak",
+            "session": f"((session and not cluster) or ({_SHARED})) and not soak",
+            "jvm": f"((spark and not session and not cluster) or ({_SHARED})) and not soak",
             "cluster": f"(cluster or ({_SHARED})) and not soak",
         }
     return {"first": _QUICK, "second": _QUICK}
@@ -32,10 +37,9 @@ def lanes(part: str) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     part, *more = arguments
     with tempfile.TemporaryDirectory(prefix="lanes-") as claims:
-        running = {
-            lane: start([*options(marks, claims), *_named(more, lane)])
-            for lane, marks in lanes(part).items()
-        }
+        running = {"lint": _output_of(LINT)}
+        for lane, marks in lanes(part).items():
+            running[lane] = start([*options(marks, claims), *_named(more, lane)])
         return _follow(running)
 
 
@@ -53,11 +57,14 @@ def _named(arguments: Sequence[str], lane: str) -> list[str]:
 
 
 def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    plugins = ("-p", "tests.sharing", "-p", "tests.durations")
+    return _output_of([sys.executable, "-u", "-m", "pytest", *plugins, *arguments])
+
+
+def _output_of(command: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "pytest", "-p", "tests.sharing", "-p", "tests.durations",
-         *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-    )  # fmt: skip
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
 
 
 def _follow(running: Mapping[str, subprocess.Popen[str]]) -> int:
@@ -67,11 +74,15 @@ def _follow(running: Mapping[str, subprocess.Popen[str]]) -> int:
     for thread in printers:
         thread.start()
     try:
+        if running["lint"].wait():
+            for process in running.values():
+                process.send_signal(signal.SIGINT)
         codes = [process.wait() for process in running.values()]
     except KeyboardInterrupt:  # the lanes got it too, and clean up
         codes = [process.wait() for process in running.values()]
     for thread in printers:
         thread.join()
+    print(*(f"{lane}: {code}" for lane, code in zip(running, codes, strict=True)), sep=", ")
     return next((code for code in codes if code), 0)
 
 

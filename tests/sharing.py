@@ -1,7 +1,8 @@
 """A pytest plugin (`-p tests.sharing --claims=DIRECTORY`): lanes that share a queue of tests.
 
 A test that needs a JVM or the test cluster belongs to one lane. The others belong to all lanes, and
-each lane takes the next file of them when it has time, so that the lanes end together. A lane has a
+each lane takes the next file of them when it has time, the longest first, so that the lanes end
+together. A lane has a
 file when it was the first to create the file's claim in the directory.
 """
 
@@ -19,6 +20,9 @@ from tests.cluster.fixtures import is_waiting, modules
 
 OWN = frozenset({"spark", "cluster"})
 """Markers of the tests that belong to one lane."""
+
+LONGEST = ()
+"""Files of shared tests that take more than ten seconds."""
 
 File = TypeVar("File")
 Tests = list[pytest.Item]

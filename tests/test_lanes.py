@@ -14,7 +14,7 @@ from tests.sharing import OWN, in_turn
 
 pytest_plugins = ["pytester"]
 
-MARKERS = ("spark", "cluster", "s3", "soak")
+MARKERS = ("spark", "session", "cluster", "s3", "soak")
 
 
 def chosen(part: str, marks: frozenset[str]) -> int:
@@ -30,8 +30,9 @@ def chosen(part: str, marks: frozenset[str]) -> int:
     [frozenset(c) for n in range(len(MARKERS) + 1) for c in itertools.combinations(MARKERS, n)],
     ids=lambda marks: "+".join(sorted(marks)) or "plain",
 )
-def test_a_test_is_in_the_lane_that_owns_it_or_shared_by_both(marks: frozenset[str]) -> None:
-    expected = 1 if marks & OWN else 2
+def test_a_test_is_in_the_lane_that_owns_it_or_shared_by_all(marks: frozenset[str]) -> None:
+    marks |= {"spark"} if "session" in marks else set()  # as conftest marks it
+    expected = 1 if marks & OWN else len(lanes("test"))
     assert chosen("test", marks) == (0 if "soak" in marks else expected)
     assert chosen("check", marks) == (0 if marks else 2)
 

@@ -12,7 +12,7 @@ from tests.conftest import MARKED_BY_FIXTURE
 pytest_plugins = ["pytester"]
 
 STARTS_A_JVM = sorted(
-    fixture for fixture, marker in MARKED_BY_FIXTURE.items() if marker in ("spark", "jvm", "rest")
+    fixture for fixture, marker in MARKED_BY_FIXTURE.items() if marker in ("session", "jvm", "rest")
 )
 
 ASKS = """
