@@ -19,7 +19,7 @@ from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, places
 from reconciler.table.filetable import Float64, Int64
-from reconciler.table.overlap_depth import depth_of, value_ranges
+from reconciler.table.overlap_depth import depth_of, ranges_of
 
 NATURAL = 0.33
 """A column orders the table if its values are in at most this share of the files on average."""
@@ -106,8 +106,8 @@ def _natural(situation: Situation) -> int:
     table = situation.table
     best, least = -1, NATURAL * len(table)
     rows = np.maximum(table.records, 0)
-    for field, column in sorted(table.columns.items()):
-        ranges = value_ranges(column)
+    for field in sorted(table.columns):
+        ranges = ranges_of(table, field)
         judged = np.flatnonzero(ranges.known)
         if len(judged) == len(table):
             mean = depth_of(ranges, judged, rows).mean

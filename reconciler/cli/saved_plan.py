@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,8 +88,8 @@ def again(plan: Plan, path: Path, files: Sequence[str], catalog: str | None) -> 
     from reconciler.cli.following import given, plan_command
     from reconciler.table.observation import quoted_name
 
-    origin = re.search(r" \((.+?)(?::\d+)?\)$", plan.policy)
-    named = list(files) or ([origin[1]] if origin and Path(origin[1]).exists() else [])
+    origin = plan.evidence.get("policyFile")
+    named = list(files) or ([origin] if origin and Path(origin).exists() else [])
     name = quoted_name((plan.catalog, *plan.table))
     return plan_command(name, given(named, catalog, False), path)
 

@@ -27,6 +27,7 @@ from reconciler.plan.prediction import millis, whole
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of, parts
+from reconciler.plan.totals import Quantity, name_of
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Literal, render
 from reconciler.table.filetable import FileTable
@@ -53,8 +54,13 @@ def under_policy(
     A plan id depends on what is done, not on budgets: a plan that was first proposed under another
     policy, or before a change of budgets, still carries the old ones.
     """
-    governed = {"policyDocument": to_document(policy), "notActedOn": list(not_acted_on)}
+    governed = {**_policy(policy), "notActedOn": list(not_acted_on)}
     return replace(plan, policy=name, evidence={**plan.evidence, **governed})
+
+
+def _policy(policy: TableLayoutPolicy) -> dict[str, Any]:
+    """Return the policy, and the file that it was read from, if any."""
+    return {"policyDocument": to_document(policy), "policyFile": policy.origin.file or None}
 
 
 def evidence_document(
@@ -79,7 +85,7 @@ def evidence_document(
     texts = _shape_texts(workload, observation.schema, show_literals)
     waits = waiting(advice, observation, policy)
     return {
-        "policyDocument": to_document(policy),
+        **_policy(policy),
         "workload": workload_document(workload, coverage),
         "totals": total_lines(advice, workload),
         "objectives": [_objective(item) for item in advice.objectives],
@@ -158,21 +164,21 @@ def workload_document(workload: Workload, coverage: CoverageInfo) -> dict[str, A
 def total_lines(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
     judged = {item.name: item for item in advice.objectives}
     lines = [
-        _line("data files", "count", advice.files_now, advice.files_after,
+        _line(Quantity.FILES, "count", advice.files_now, advice.files_after,
               judged.get("maxFileCount")),
     ]  # fmt: skip
     if not workload.empty:
         days = max(1, round((workload.until_ms - workload.since_ms) / 86_400_000))
-        name = f"read / {days} {'day' if days == 1 else 'days'}"
+        name = name_of(Quantity.READ, f"{days} {'day' if days == 1 else 'days'}")
         read = _line(name, "bytes", advice.read_now, advice.read_after, None)
         read["note"] = change(advice.read_now, advice.read_after.mid)
         lines.append(read)
         lines.append(
-            _line("scan amplification", "milli", advice.amplification_now * 1000,
+            _line(Quantity.AMPLIFICATION, "milli", advice.amplification_now * 1000,
                   _scaled(advice.amplification_after, 1000), judged.get("maxScanAmplification"))
         )  # fmt: skip
         lines[-1]["label"] = advice.amplification_label
-    storage = _line("storage", "bytes", advice.storage_now, advice.storage_after, None)
+    storage = _line(Quantity.STORAGE, "bytes", advice.storage_now, advice.storage_after, None)
     if advice.storage_after > advice.storage_now:
         storage["note"] = "until old snapshots expire"
     lines.append(storage)
@@ -193,7 +199,7 @@ def _line(
     after: Interval | float,
     objective: ObjectiveJudgement | None,
 ) -> dict[str, Any]:
-    body: dict[str, Any] = {"name": name, "unit": unit, "now": whole(now)}
+    body: dict[str, Any] = {"name": str(name), "unit": unit, "now": whole(now)}
     if isinstance(after, Interval):
         body |= {"after": whole(after.mid), "low": whole(after.low), "high": whole(after.high)}
     else:
@@ -204,9 +210,12 @@ def _line(
 
 
 def _percent_line(name: str, objective: ObjectiveJudgement) -> dict[str, Any]:
-    title = {"maxSmallFilePercent": "small files", "maxDeletedRowsPercent": "deleted rows"}[name]
+    title = {
+        "maxSmallFilePercent": Quantity.SMALL_FILES,
+        "maxDeletedRowsPercent": Quantity.DELETED_ROWS,
+    }[name]
     return {
-        "name": title,
+        "name": name_of(title),
         "unit": "percent",
         "now": _percent(objective.now, objective.at_least),
         "after": _percent(objective.after, objective.at_least),

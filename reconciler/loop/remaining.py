@@ -18,6 +18,7 @@ from reconciler.plan.ledger import trust
 from reconciler.plan.plan import PlannedAction, action_document
 from reconciler.plan.prediction import Prediction, Total, total, whole
 from reconciler.plan.prediction_interval import files_after
+from reconciler.plan.totals import Quantity, is_of
 
 
 def shown_document(proposal: Proposal) -> dict[str, Any]:
@@ -111,14 +112,14 @@ def _totals(
     for line in total_lines(proposal.advice, proposal.evidence.workload):
         before = was.get(line["name"], {})
         line = {key: line[key] for key in _known_now(line) if key in line}
-        if line["name"] == "data files":
+        if is_of(line, Quantity.FILES):
             lines.append({**before, **line, **_files_after(line["now"], left)})
-        elif line["name"] == "storage":
+        elif is_of(line, Quantity.STORAGE):
             after = line["now"] + total(left).bytes_out
             lines.append({**before, **line, "after": after})
         elif same and before:
             again = {**before, **line}
-            if line["name"].startswith("read /"):
+            if is_of(line, Quantity.READ):
                 again["note"] = change(line["now"], again["after"])
             lines.append(again)
         else:

@@ -41,6 +41,7 @@ from reconciler.plan.gate import Gate, gate
 from reconciler.plan.ledger import ReadCheck, Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.plan.prediction import total
+from reconciler.plan.totals import Quantity, total_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 
@@ -395,10 +396,8 @@ def _known(proposal: PlanOnTable) -> Int64:
 
 
 def _predicted_read(proposal: PlanOnTable) -> int | None:
-    for line in proposal.plan.evidence.get("totals", ()):
-        if line["name"].startswith("read /"):
-            return int(line["after"])
-    return None
+    found = total_of(proposal.plan.evidence, Quantity.READ)
+    return None if found is None else found.after
 
 
 def run_until_converged(

@@ -12,6 +12,7 @@ from reconciler.operator.conditions import Body
 from reconciler.operator.status_text import cut, short_bytes, short_duration, utc
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
+from reconciler.plan.totals import Quantity, total_of
 from reconciler.table.schema import Schema
 
 MOST_LINES = 10
@@ -31,7 +32,7 @@ def plan_status(
 ) -> Body:
     """Return status.plan of a plan with work: aggregated by type, at most ten lines, and the
     recorded shapes that read more afterwards, at most three. schema: names the key's columns."""
-    amplification = _total(plan, "scan amplification")
+    amplification = total_of(plan.evidence, Quantity.AMPLIFICATION)
     predicted = total(item.predicted for item in pending)
     body: Body = {
         "id": plan.id,
@@ -50,8 +51,8 @@ def plan_status(
         body["uri"] = uri
     if plan.base_snapshot_id is not None:
         body["baseSnapshotId"] = str(plan.base_snapshot_id)
-    if amplification is not None:
-        body["predictedScanAmplification"] = f"{amplification:.2f}"
+    if amplification is not None and amplification.after is not None:
+        body["predictedScanAmplification"] = f"{amplification.after / 1000:.2f}"
     return body
 
 
@@ -121,10 +122,3 @@ def _distinct(texts: Iterable[str]) -> str:
     every = [text for text in dict.fromkeys(texts) if text]
     more = [f"{len(every) - MOST_TEXTS} more"] if len(every) > MOST_TEXTS else []
     return cut("; ".join([*every[:MOST_TEXTS], *more]), MOST_TEXT)
-
-
-def _total(plan: Plan, name: str) -> float | None:
-    for line in plan.evidence.get("totals", ()):
-        if line.get("name") == name and line.get("after") is not None:
-            return float(line["after"]) / 1000
-    return None

@@ -118,6 +118,7 @@ _EVIDENCE = {
     "type": "object",
     "properties": {
         "policyDocument": {"type": "object"},
+        "policyFile": _NOTE,
         "workload": _object(
             ("queries", "shapes", "sinceMs", "untilMs", "until", "coveragePercent",
              "coverageBasis"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from reconciler.format import count, cpu, iec
 from reconciler.plan.prediction import predictions_of, total
+from reconciler.plan.totals import Quantity, total_of
 from reconciler.render.against import Against, Change
 from reconciler.render.markdown_sections import (
     body,
@@ -21,7 +22,6 @@ from reconciler.render.markdown_sections import (
     labels,
     payback,
     rewritten_bytes,
-    total_line,
 )
 from reconciler.render.markdown_text import (
     clipped,
@@ -180,11 +180,11 @@ def _against(busy: Sequence[Document], against: Against, limit: int) -> str:
 def _sums(busy: Sequence[Document], tables: int) -> str:
     """Return the totals over all plans. Reads are summed where recorded queries give them."""
     predicted = total(predictions_of(item for document in busy for item in document["actions"]))
-    reads = [line for line in (total_line(document, "read /") for document in busy) if line]
-    known = [line for line in reads if line.get("after") is not None]
+    reads = (total_of(document["evidence"], Quantity.READ) for document in busy)
+    known = [(line.now, line.after) for line in reads if line and line.after is not None]
     read = "-"
     if known:
-        read = " -> ".join(iec(sum(line[key] for line in known)) for key in ("now", "after"))
+        read = " -> ".join(iec(sum(values)) for values in zip(*known, strict=True))
         if len(known) < len(busy):
             read += f" (known for {count(len(known))} of {count(len(busy))} tables)"
     heads = ("Tables with changes", "Files", "Rewrite", "CPU", "Recorded queries read")
@@ -215,7 +215,7 @@ def _ids(busy: Sequence[Document], limit: int) -> str:
 
 def _table_row(document: Document, against: Against | None) -> list[str]:
     cost = document["evidence"].get("cost") or {}
-    read = total_line(document, "read /")
+    read = total_of(document["evidence"], Quantity.READ)
     marked = [] if against is None else [against.of(document).value]
     return [
         escaped(table_name(document)),
@@ -223,7 +223,7 @@ def _table_row(document: Document, against: Against | None) -> list[str]:
         escaped("; ".join(labels(document))),
         iec(rewritten_bytes(document)) if rewritten_bytes(document) else "metadata only",
         cpu((cost.get("cpuMillis") or 0) / 1000),
-        (read or {}).get("note") or "-",
+        (read.note if read else "") or "-",
         payback(cost),
         f"`{document['planId']}`",
     ]

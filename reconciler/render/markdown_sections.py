@@ -12,7 +12,9 @@ from typing import Any
 from reconciler.format import count, cpu, duration, iec, percent
 from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.rejected import merged
+from reconciler.plan.totals import Quantity, total_of
 from reconciler.render.markdown_text import code_span, escaped, plural, table
+from reconciler.render.totals_text import total_text
 
 Document = Mapping[str, Any]
 
@@ -29,14 +31,13 @@ def labels(document: Document) -> list[str]:
 def headline(document: Document) -> str:
     if not document["actions"]:
         return "nothing to do now" if document["evidence"].get("waiting") else "nothing to do"
-    read = total_line(document, "read /")
+    read = total_of(document["evidence"], Quantity.READ)
     rewritten = rewritten_bytes(document)
     if not rewritten:
         return "metadata only, no data file is rewritten"
     gain = ""
-    if read and read.get("note") and read.get("after") is not None:
-        gain = f", recorded queries read {iec(read['now'])} -> {iec(read['after'])}"
-        gain += f" ({read['note']})"
+    if read and read.note and read.after is not None:
+        gain = f", recorded queries read {iec(read.now)} -> {iec(read.after)} ({read.note})"
     return f"rewrite {iec(rewritten)}{gain}"
 
 
@@ -102,27 +103,15 @@ def _totals(evidence: Mapping[str, Any]) -> str:
     for line in evidence.get("totals", ()):
         note = " ".join(escaped(str(line[key])) for key in ("objective", "note") if line.get(key))
         rows.append([
-            escaped(line["name"]), _value(line, "now"), _value(line, "after"), _interval(line), note
+            escaped(line["name"]), *(total_text(line, key) for key in ("now", "after")),
+            _interval(line), note,
         ])  # fmt: skip
     heads = ("", "Now", "After", "80 % interval", "Objective, note")
     return table(heads, "lrrrl", rows, len(rows)) if rows else ""
 
 
-def _value(line: Mapping[str, Any], key: str) -> str:
-    value = line.get(key)
-    if value is None or value < 0:
-        return "-"
-    if line["unit"] == "bytes":
-        return iec(value)
-    if line["unit"] == "milli":
-        return f"{value / 1000:.2f}"
-    if line["unit"] == "percent":
-        return f"{'at least ' if line.get('atLeast') else ''}{value} %"
-    return count(value)
-
-
 def _interval(line: Mapping[str, Any]) -> str:
-    low, high = _value(line, "low"), _value(line, "high")
+    low, high = total_text(line, "low"), total_text(line, "high")
     return "" if "-" in (low, high) else low if low == high else f"{low} - {high}"
 
 
@@ -151,10 +140,10 @@ def _shape_table(shapes: Sequence[Mapping[str, Any]], limit: int) -> str:
 
 
 def _storage(document: Document) -> str:
-    line = total_line(document, "storage")
-    if line is None or line["after"] <= line["now"]:
+    line = total_of(document["evidence"], Quantity.STORAGE)
+    if line is None or line.after is None or line.after <= line.now:
         return ""
-    more = iec(line["after"] - line["now"])
+    more = iec(line.after - line.now)
     return f"**Storage** grows by {more} until old snapshots expire."
 
 
@@ -254,8 +243,3 @@ def _provenance(document: Document) -> str:
 
 def rewritten_bytes(document: Document) -> int:
     return total(predictions_of(document["actions"])).bytes_in
-
-
-def total_line(document: Document, prefix: str) -> Mapping[str, Any] | None:
-    lines = document["evidence"].get("totals", ())
-    return next((line for line in lines if line["name"].startswith(prefix)), None)

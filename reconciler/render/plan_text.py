@@ -16,6 +16,7 @@ from reconciler.format import count, cpu, duration, iec, percent
 from reconciler.plan.prediction import Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.render.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
+from reconciler.render.totals_text import total_text
 
 INDENT = "  "
 MOST_ACTIONS = 24
@@ -144,7 +145,7 @@ def _totals(evidence: Mapping[str, Any], width: int) -> list[str]:
     for line in evidence.get("totals", ()):
         note = "   ".join(str(line[key]) for key in ("objective", "note") if line.get(key))
         rows.append(
-            [line["name"], *(_value(line, key) for key in ("now", "after")), _interval(line),
+            [line["name"], *(total_text(line, key) for key in ("now", "after")), _interval(line),
              note or "-"]
         )  # fmt: skip
     return tabulate(rows, "lrrrl", width, indent=INDENT, gap="   " if width >= WIDEST else "  ")
@@ -160,23 +161,10 @@ def _missed(evidence: Mapping[str, Any], width: int) -> list[str]:
     return ["OBJECTIVES MISSED", *tabulate(rows, "ll", width, indent=INDENT)] if rows else []
 
 
-def _value(line: Mapping[str, Any], key: str) -> str:
-    value = line.get(key)
-    if value is None:
-        return "-"
-    if line["unit"] == "bytes":
-        return iec(value)
-    if line["unit"] == "milli":
-        return f"{value / 1000:.2f}"
-    if line["unit"] == "percent":
-        return f"{'at least ' if line.get('atLeast') else ''}{value} %"
-    return count(value)
-
-
 def _interval(line: Mapping[str, Any]) -> str:
     if line.get("low") is None or line.get("high") is None:
         return ""
-    low, high = _value(line, "low"), _value(line, "high")
+    low, high = total_text(line, "low"), total_text(line, "high")
     if low == high:
         return low
     if line["unit"] == "bytes" and low.split()[-1] == high.split()[-1]:

@@ -21,6 +21,7 @@ from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import label_of, predictions_of, total
 from reconciler.plan.prediction_interval import UNCALIBRATED
 from reconciler.plan.rejected import in_partitions, partitions_of
+from reconciler.plan.totals import Quantity, total_of
 from reconciler.queries.fragments import MIN_SPAN_MS, ShapeBatch, Workload
 from reconciler.queries.predicate import And, Comparison, In, Predicate, fields_of, render
 from reconciler.queries.rewrite_cost import rewrite_cost
@@ -378,9 +379,9 @@ def _forecasts(sources: Sources, missing: dict[str, str]) -> tuple[Forecast, ...
 
 
 def _read_interval(document: Document | None, predicted: float) -> tuple[float, float]:
-    for line in (document or {}).get("evidence", {}).get("totals", ()):
-        if line["name"].startswith("read /") and line.get("low") is not None:
-            return float(line["low"]), float(line["high"])
+    found = total_of((document or {}).get("evidence", {}), Quantity.READ)
+    if found is not None and found.low is not None and found.high is not None:
+        return float(found.low), float(found.high)
     return predicted * UNCALIBRATED[0], predicted * UNCALIBRATED[1]
 
 

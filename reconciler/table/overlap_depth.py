@@ -236,7 +236,7 @@ def _column_depth(table: FileTable, field: Field, rows: Int64) -> ColumnDepth:
         return _unjudged(field, files, 0, reason)
     if column is None:
         return _unjudged(field, files, 0, "no bounds in any file")
-    ranges = value_ranges(column)
+    ranges = ranges_of(table, field.field_id)
     without_value = ~ranges.known & (
         (table.records == 0) | ((column.values > 0) & (column.nulls == column.values))
     )

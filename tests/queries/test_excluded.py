@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.queries.calendar import Cut
 from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import (
@@ -61,6 +63,16 @@ def test_an_unbound_condition_is_dropped_too() -> None:
     unbound = And((Comparison(DAY, "=", 0), Comparison(SSN, "=", 1)))
     found = without_fields(fragment(Comparison(DAY, "=", 0), (7,), unbound=unbound), {2})
     assert found.unbound == found.predicate == Comparison(DAY, "=", 0)
+
+
+def test_what_a_literal_moves_with_follows_it_to_its_new_place() -> None:
+    day = Cut("day")
+    given = replace(
+        fragment(And((Comparison(SSN, "=", 0), Comparison(DAY, "<", 1))), (7, 8)),
+        moving=(None, -3), cuts=(None, day),
+    )  # fmt: skip
+    found = without_fields(given, {2})
+    assert (found.moving, found.cuts) == ((-3,), (day,))
 
 
 @st.composite
