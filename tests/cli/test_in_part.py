@@ -22,7 +22,6 @@ from tests.cli.test_plan_apply import (  # noqa: F401 (fixtures)
     declared,
     name_of,
     policy_file,
-    scattered,
     with_spark,
     write_log,
 )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shlex
 import signal
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 import pytest
+import typer
 import yaml
 
 from reconciler.cli import apply_result
@@ -26,6 +26,12 @@ from reconciler.loop.step import Step
 from reconciler.plan.plan import plan_from_document
 
 Cli = Callable[..., tuple[int, str, str]]
+
+
+@cache
+def commands() -> Any:
+    """The parsed commands of layoutctl, which take a second of CPU in each ten calls to build."""
+    return typer.main.get_command(cli_main.build())
 
 
 @pytest.fixture
@@ -44,6 +50,9 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, catalog_co
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
 
+    app = commands()
+    monkeypatch.setattr(cli_main, "build", lambda: app)
+
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
         with pytest.raises(SystemExit) as ended:
@@ -61,28 +70,11 @@ def with_spark(monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
     monkeypatch.setattr(LocalActor, "session", lambda *_: spark)
 
 
-@pytest.fixture
-def scattered(iceberg_catalog: Any, request: pytest.FixtureRequest) -> Any:
-    """cli.<test>: eight appends over which `day` scatters; `m` is a map."""
-    iceberg_catalog.create_namespace_if_not_exists("cli")
-    name = "cli.t" + hashlib.sha256(request.node.name.encode()).hexdigest()[:8]
-    table = None
-    for number in range(8):
-        random = np.random.default_rng(number)
-        batch = pa.table(
-            {
-                "id": np.arange(number * 1_000, (number + 1) * 1_000),
-                "day": random.integers(0, 400, 1_000),
-                "pad": [random.bytes(24).hex() for _ in range(1_000)],
-                "m": pa.array([[("a", 1)]] * 1_000, pa.map_(pa.string(), pa.int64())),
-            }
-        )
-        if table is None:
-            table = iceberg_catalog.create_table(
-                name, batch.schema, properties={"write.target-file-size-bytes": str(1 << 20)}
-            )
-        table.append(batch)
-    return table
+def own_manifest(table: Any) -> str:
+    """Append a row to a copied table; return the path of its manifest, which no other table has."""
+    table.append(table.scan(limit=1).to_arrow())
+    manifests = table.current_snapshot().manifests(table.io)
+    return next(m.manifest_path for m in manifests if m.manifest_path.startswith(table.location()))
 
 
 def name_of(table: Any) -> str:
@@ -738,7 +730,7 @@ def test_a_table_that_cannot_be_planned_stalls_with_the_operators_reasons(
     (row,) = json.loads(out)["items"]
     assert (code, row["state"], row["reason"]) == (1, "Stalled", "KeyNotFound")
     assert "Stalled" in cli("status", "-f", layouts)[1]
-    manifest = scattered.current_snapshot().manifests(scattered.io)[0].manifest_path
+    manifest = own_manifest(scattered)
     Path(manifest.removeprefix("file://")).unlink()
     monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "another"))
     (row,) = json.loads(cli("status", name, "-o", "json")[1])["items"]
@@ -779,7 +771,7 @@ def test_a_dead_catalog_is_worth_a_retry(cli, monkeypatch, said):
 
 
 def test_a_corrupt_manifest_is_named(cli, scattered):
-    manifest = scattered.current_snapshot().manifests(scattered.io)[0].manifest_path
+    manifest = own_manifest(scattered)
     Path(manifest.removeprefix("file://")).write_bytes(b"not avro")
     code, _, err = cli("plan", name_of(scattered))
     assert code in (1, 4)

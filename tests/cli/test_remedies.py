@@ -22,7 +22,6 @@ from tests.cli.test_plan_apply import (  # noqa: F401 (fixtures)
     cli,
     name_of,
     policy_file,
-    scattered,
     with_spark,
 )
 
@@ -95,7 +94,7 @@ def _converged(run: Cli, table: Any, policy: str, rows: int | None = None) -> bo
 )
 def test_a_saved_plan_that_fell_names_the_command_that_makes_another(
     cli: Cli,  # noqa: F811
-    scattered: Any,  # noqa: F811
+    scattered: Any,
     tmp_path: Path,
     disturb: Disturb,
 ) -> None:
@@ -115,7 +114,7 @@ def test_a_saved_plan_that_fell_names_the_command_that_makes_another(
 
 def test_a_standing_plan_whose_base_expired_is_replaced_by_the_next_apply(
     cli: Cli,  # noqa: F811
-    scattered: Any,  # noqa: F811
+    scattered: Any,
     tmp_path: Path,
 ) -> None:
     policy, name = _policy(tmp_path / "p.yaml", scattered), name_of(scattered)
@@ -128,7 +127,7 @@ def test_a_standing_plan_whose_base_expired_is_replaced_by_the_next_apply(
 
 def test_a_plan_past_its_time_and_one_of_another_policy_are_made_anew_in_their_file(
     cli: Cli,  # noqa: F811
-    scattered: Any,  # noqa: F811
+    scattered: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -154,7 +153,7 @@ def test_a_plan_past_its_time_and_one_of_another_policy_are_made_anew_in_their_f
 
 def test_refresh_replaces_the_frozen_plan(
     cli: Cli,  # noqa: F811
-    scattered: Any,  # noqa: F811
+    scattered: Any,
     tmp_path: Path,
 ) -> None:
     policy, name = _policy(tmp_path / "p.yaml", scattered), name_of(scattered)
@@ -183,7 +182,7 @@ def _at(monkeypatch: pytest.MonkeyPatch, phase: str, *acts: Callable[[], object]
 
 def test_deletes_on_inputs_while_the_rest_is_committed(
     cli: Cli,  # noqa: F811
-    scattered: Any,  # noqa: F811
+    scattered: Any,
     tmp_path: Path,
     spark: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -206,7 +205,7 @@ def test_deletes_on_inputs_while_the_rest_is_committed(
 
 def test_a_snapshot_that_expires_while_it_is_read(
     cli: Cli,  # noqa: F811
-    scattered: Any,  # noqa: F811
+    scattered: Any,
     tmp_path: Path,
     spark: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -233,7 +232,7 @@ def test_a_snapshot_that_expires_while_it_is_read(
 
 def test_a_plan_that_a_person_rolled_back_runs_again_under_a_changed_policy_only(
     cli: Cli,  # noqa: F811
-    scattered: Any,  # noqa: F811
+    scattered: Any,
     tmp_path: Path,
 ) -> None:
     policy, name = _policy(tmp_path / "p.yaml", scattered), name_of(scattered)

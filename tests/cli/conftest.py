@@ -1,0 +1,43 @@
+"""The table of the verbs' tests: written once, copied for each test."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.copied_table import copied_table
+
+
+@pytest.fixture(scope="session")
+def scattered_once(iceberg_catalog: Any) -> Any:
+    """cli.scattered: eight appends over which `day` scatters; `m` is a map."""
+    iceberg_catalog.create_namespace_if_not_exists("cli")
+    table = None
+    for number in range(8):
+        random = np.random.default_rng(number)
+        batch = pa.table(
+            {
+                "id": np.arange(number * 1_000, (number + 1) * 1_000),
+                "day": random.integers(0, 400, 1_000),
+                "pad": [random.bytes(24).hex() for _ in range(1_000)],
+                "m": pa.array([[("a", 1)]] * 1_000, pa.map_(pa.string(), pa.int64())),
+            }
+        )
+        if table is None:
+            table = iceberg_catalog.create_table(
+                "cli.scattered", batch.schema,
+                properties={"write.target-file-size-bytes": str(1 << 20)},
+            )  # fmt: skip
+        table.append(batch)
+    return table
+
+
+@pytest.fixture
+def scattered(iceberg_catalog: Any, scattered_once: Any, request: pytest.FixtureRequest) -> Any:
+    """cli.<test>: a copy of cli.scattered."""
+    name = "cli.t" + hashlib.sha256(request.node.name.encode()).hexdigest()[:8]
+    return copied_table(iceberg_catalog, scattered_once, name)
