@@ -18,6 +18,7 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.plan.sentence import Sentence
 from reconciler.queries.fragments import Workload
+from reconciler.queries.rates import NO_OUTLOOK, Outlook, RateForecast, regime_forecast
 from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.filetable import FileTable
@@ -26,6 +27,8 @@ from reconciler.table.sample import RowGroups, RowSample
 
 DAY_MS = 86_400_000
 HORIZON_MS = 7 * DAY_MS
+EARLY_SHARE = 0.10
+"""`Settings.early_share` of plans that run without an approval."""
 
 AGGRESSIVENESS: Mapping[str, tuple[float, float | None]] = {
     "Conservative": (2.0, None),
@@ -81,7 +84,9 @@ class Settings:
     most_bytes, most_cpu_seconds: the largest action that the tightest budget can ever admit, None
     without a limit.
     debt_share: limit of the debt of reclustering, as a share of a year's reading (Eq. 2's
-    cost_limit).
+    cost_limit). early_share: limit of what may have been lost so far, as a share of what was read,
+    where nobody approves the plan; None without a limit.
+    forecast: how rates over the horizon follow from the recorded queries.
     retention_ms: rows' remaining life from now, None where unlimited.
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
     written: per plan, the layouts that each of its actions wrote (ledger.written_layouts).
@@ -101,6 +106,7 @@ class Settings:
     quiet_partitions: frozenset[int] = frozenset()
     now_ms: int = 0
     horizon_ms: int = HORIZON_MS
+    forecast: RateForecast = regime_forecast
     retention_ms: int | None = None
     rho: Rho = PRIOR_RHO
     open_bytes: int = OPEN_BYTES
@@ -109,6 +115,7 @@ class Settings:
     most_cpu_seconds: float | None = None
     debt: Debt = NO_DEBT
     debt_share: float = 0.02
+    early_share: float | None = None
     objectives: Objectives = NO_OBJECTIVES
     calibration: Calibration = PRIOR_CALIBRATION
     coverage: float = 1.0
@@ -202,7 +209,7 @@ class Advice:
     shapes: per shape over the window; read_now, read_after: planned bytes of the window.
     amplification_*: over all scans with a prunable predicate; amplification_label: exact | sampled
     | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change the
-    decision.
+    decision. outlook: why the rates are what they are.
     """
 
     actions: tuple[ScoredAction, ...]
@@ -224,3 +231,4 @@ class Advice:
     seconds: float
     yearly_read: float
     wanted_sketches: npt.NDArray[np.int64]
+    outlook: Outlook = NO_OUTLOOK

@@ -239,6 +239,7 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         seconds=seconds,
         yearly_read=situation.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
+        outlook=situation.outlook,
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
+from reconciler.advisor.room import room_left, stake
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates
@@ -24,6 +25,7 @@ from reconciler.plan.ordering import Ordering
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.rewrite_cost import rewrite_cost
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import FileTable, Float64, Int64
 
 Refusal = tuple[str, Sentence]
@@ -45,9 +47,9 @@ class Candidate:
     """A rewrite of the files `rows` (ascending) by a key, with each shape's reading before and
     after it.
 
-    saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes. written: the
-    files that it would write; row_group_bytes: stored size of a full row group there;
-    written_share: bytes written per live byte of its files.
+    saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes. views: the
+    row groups and files that it would write; row_group_bytes: stored size of a full row group
+    there; written_share: bytes written per live byte of its files.
     """
 
     rows: Int64
@@ -60,9 +62,13 @@ class Candidate:
     saving_low: float
     cost: float
     label: str
-    written: tuple[FileTable, ...]
+    views: tuple[TableView, ...]
     row_group_bytes: int
     written_share: float
+
+    @property
+    def written(self) -> tuple[FileTable, ...]:
+        return tuple(view.files for view in self.views)
 
     @property
     def net(self) -> float:
@@ -125,7 +131,7 @@ def weigh(
         saving_low=low,
         cost=rewrite_cost(situation.settings.rho, int(situation.table.bytes[rows].sum())),
         label=outcome.written.label,
-        written=tuple(view.files for view in outcome.written.views),
+        views=outcome.written.views,
         row_group_bytes=layout.row_group_bytes,
         written_share=outcome.written.share,
     )
@@ -144,16 +150,11 @@ def shape_gains(
 ) -> Float64:
     """Per shape, return expected executions x (read now - read after), files opened included.
 
-    A shape that loses counts at the greater of its present and its mean rate over the window: a
-    workload that paused may come back, and a layout that serves it is not given up for one that
-    only the last days asked for (design: First do no harm).
+    Shapes of the past are in it with the share that the forecast gives the mix of the whole log.
     """
     gains = np.zeros(len(situation.demands))
     for number, demand in enumerate(situation.demands):
-        gain = before[number].cost - after[number].cost
-        present = float(demand.executions @ gain)
-        usual = float(demand.weight @ gain) * situation.per_window
-        gains[number] = present if min(present, usual) >= 0.0 else min(present, usual)
+        gains[number] = float(demand.executions @ (before[number].cost - after[number].cost))
     return gains * situation.life
 
 
@@ -172,7 +173,7 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal
     spent: cost of the plan's actions already chosen.
     """
     settings = situation.settings
-    alpha = float(situation.alpha[candidate.rows].max(initial=settings.alpha))
+    alpha = float(np.average(situation.alpha[candidate.rows], weights=_sizes(situation, candidate)))
     low, cost = candidate.saving_low, candidate.cost
     if low <= settings.alpha * cost:
         if low < 0.0 < candidate.saving:
@@ -189,7 +190,14 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal
         return reasons.DEBT, sentence(reasons.SENTENCES[reasons.DEBT])
     if cost > spending_room(situation) - spent:
         return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
+    room = room_left(situation, spent)
+    if room < np.inf and (at_stake := stake(situation, candidate).total) > room:
+        return reasons.NOT_EARNED, reasons.not_earned(at_stake, room, cost)
     return None
+
+
+def _sizes(situation: Situation, candidate: Candidate) -> Float64:
+    return np.maximum(situation.table.bytes[candidate.rows].astype(np.float64), 1.0)
 
 
 def _yearly_of_partition(situation: Situation, rows: Int64) -> float:

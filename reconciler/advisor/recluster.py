@@ -25,6 +25,7 @@ from reconciler.advisor.judge import (
     weigh,
     what_if,
 )
+from reconciler.advisor.room import room_left, stake
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
@@ -48,6 +49,9 @@ MOSTLY = 0.9
 
 FRACTIONS = (1.0, 0.5, 0.25)
 """Prefixes of a cluster, best files first, that are tried until one passes."""
+
+FITTING = 0.9
+"""Share of the earned room that a prefix is meant to fill: its files are not all alike."""
 
 SERVED = 1.25
 """Scan amplification up to which a layout counts as serving its queries."""
@@ -166,7 +170,9 @@ def _best_of(
     if not columns:
         return [], []
     refused: list[Rejected] = []
-    for fraction in FRACTIONS:
+    fractions = list(FRACTIONS)
+    while fractions:
+        fraction = fractions.pop(0)
         count = int(np.ceil(len(rows) * fraction))
         if count < 1 or (fraction < 1.0 and count < 2):
             break
@@ -186,6 +192,9 @@ def _best_of(
                 for other in ranked[1:]
             ]  # fmt: skip
             return [ranked[0]], others
+        if verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
+            fits = FITTING * room_left(situation, spent) / stake(situation, ranked[0]).total
+            fractions = [share for share in (fits, *FRACTIONS) if 0.0 < share <= fits]
         if not refused:
             reason, why = verdict
             if ranked[0].label == "bound":

@@ -12,6 +12,7 @@ from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import MIN_SPAN_MS
+from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.row_group_bytes import stored_row_group_bytes
@@ -28,8 +29,10 @@ class Situation:
     mean rate of the recorded window.
     refused: why no file of the table can be rewritten faithfully, "" if some can.
     rewritable: bool[files], files whose format and deletes a rewrite can handle.
-    recent: bool[files], written by us within the horizon.
+    recent: bool[files], written by us within the horizon and since the mix of queries changed.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
+    outlook: why the rates are what they are. recorded: bytes-equivalent that the recorded queries
+    read from the present files.
     """
 
     given: AdviceInput
@@ -44,6 +47,8 @@ class Situation:
     groups: tuple[tuple[int, Partition, Int64], ...]
     taken: Bool
     stored_row_group: int
+    outlook: Outlook
+    recorded: float
     spent: float = 0.0
 
     @property
@@ -63,12 +68,6 @@ class Situation:
         """Share of the horizon for which rows of this table live (retention)."""
         horizon, retention = self.settings.horizon_ms, self.settings.retention_ms
         return 1.0 if retention is None else min(1.0, max(retention, 0) / horizon)
-
-    @property
-    def per_window(self) -> float:
-        """Horizons per recorded window: converts executions in the window to a mean per horizon."""
-        span = self.given.workload.until_ms - self.given.workload.since_ms
-        return self.settings.horizon_ms / max(span, MIN_SPAN_MS)
 
     @property
     def trusted(self) -> bool:
@@ -125,12 +124,20 @@ def refused_files(table: FileTable) -> npt.NDArray[np.bool_]:
     )
 
 
+def _recent(table: FileTable, settings: Settings, outlook: Outlook) -> Bool:
+    """Return which files we wrote within the horizon, for queries like the present ones."""
+    for_these = (table.added_ms >= outlook.since_ms) | (outlook.changes == 0)
+    young = settings.now_ms - table.added_ms < settings.horizon_ms
+    return table.layout_written & (table.added_ms >= 0) & young & for_these
+
+
 def look(given: AdviceInput) -> Situation:
     table, settings = given.table, given.settings
     view = table_view(
         table, given.row_groups, given.sample, settings.row_group_bytes, settings.open_bytes
     )
-    wanted = demands_of(given.workload, table.schema, settings.horizon_ms)
+    rates = forecast_rates(given.workload, settings.horizon_ms, settings.forecast)
+    wanted = demands_of(given.workload, table.schema, settings.horizon_ms, rates.executions)
     savings = file_savings(view, wanted)
     horizon_reads = sum(
         float(demand.executions @ reading.cost)
@@ -141,7 +148,6 @@ def look(given: AdviceInput) -> Situation:
         for demand, reading in zip(wanted, savings.readings, strict=True)
     )
     span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
-    age = settings.now_ms - table.added_ms
     refused = _refused(given)
     return Situation(
         given=given,
@@ -153,7 +159,9 @@ def look(given: AdviceInput) -> Situation:
         yearly_mean=window_reads * YEAR_MS / span,
         refused=refused,
         rewritable=~np.logical_or.reduce(refused_files(table)) & np.bool_(not refused),
-        recent=table.layout_written & (table.added_ms >= 0) & (age < settings.horizon_ms),
+        recent=_recent(table, settings, rates.outlook),
         groups=tuple(table.groups()) if len(table) else (),
         taken=np.zeros(len(table), dtype=np.bool_),
+        outlook=rates.outlook,
+        recorded=window_reads,
     )

@@ -389,6 +389,7 @@ def _table_document(
     fragments = with_detected_movement(store.fragments(seen.uuid), seen.schema)
     workload = batch_fragments(fragments, tuple(sorted(store.skips(seen.uuid).items())))
     found: Coverage = coverage(workload, seen.files)
+    rates = _rates_per_day(workload)
     shapes = sorted(workload.shapes, key=lambda b: (-float(b.weight.sum()), b.shape_id))
     return {
         "table": name,
@@ -400,7 +401,25 @@ def _table_document(
         "coveragePercent": int(found.share * 100),
         "coverageBasis": found.basis,
         "skipped": dict(workload.skipped),
-        "shapes": [_shape(batch, workload, seen, show_literals) for batch in shapes],
+        "shapes": [
+            _shape(batch, rates[batch.shape_id, batch.full_scan], workload, seen, show_literals)
+            for batch in shapes
+        ],
+    }
+
+
+def _rates_per_day(workload: Workload) -> dict[tuple[str, bool], float]:
+    """Return the forecast executions a day, by shape id and whether it is a full scan."""
+    import numpy as np
+
+    from reconciler.advisor.advice import HORIZON_MS
+    from reconciler.queries.rates import forecast_rates, regime_forecast
+
+    expected = forecast_rates(workload, HORIZON_MS, regime_forecast).executions
+    parts = np.split(expected, np.cumsum([len(batch) for batch in workload.shapes])[:-1])
+    return {
+        (batch.shape_id, batch.full_scan): float(part.sum()) * DAY_MS / HORIZON_MS
+        for batch, part in zip(workload.shapes, parts, strict=False)
     }
 
 
@@ -412,7 +431,11 @@ def _stale(workload: Workload) -> bool:
 
 
 def _shape(
-    batch: ShapeBatch, workload: Workload, seen: Observation, show_literals: bool
+    batch: ShapeBatch,
+    rate_per_day: float,
+    workload: Workload,
+    seen: Observation,
+    show_literals: bool,
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -435,7 +458,7 @@ def _shape(
         "weight": float(batch.weight.sum()),
         "recorded": len(batch),
         "sharePercent": round(100 * float(batch.weight.sum()) / max(workload.queries, 1e-9), 1),
-        "ratePerDay": round(float(batch.rate.sum()) * DAY_MS, 3),
+        "ratePerDay": round(rate_per_day, 3),
         "lastSeen": utc(int(batch.event_ms.max())),
         "recordedBytesMean": int(recorded.mean()) if len(recorded) else None,
     }

@@ -30,6 +30,7 @@ from reconciler.plan.rejected import partitions_of, parts
 from reconciler.plan.totals import Quantity, name_of
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Literal, render
+from reconciler.queries.rates import DAY_MS, Outlook
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Schema
@@ -86,7 +87,8 @@ def evidence_document(
     waits = waiting(advice, observation, policy)
     return {
         **_policy(policy),
-        "workload": workload_document(workload, coverage),
+        "workload": workload_document(workload, coverage)
+        | {"rates": rates_document(advice.outlook, workload)},
         "totals": total_lines(advice, workload),
         "objectives": [_objective(item) for item in advice.objectives],
         "shapes": [_shape(shape, texts) for shape in shapes],
@@ -159,6 +161,40 @@ def workload_document(workload: Workload, coverage: CoverageInfo) -> dict[str, A
         "skippedBy": dict(workload.skipped),
         "warning": "",
     }
+
+
+def rates_document(outlook: Outlook, workload: Workload) -> dict[str, Any]:
+    """Return why the rates are what they are; {} without queries."""
+    if workload.empty:
+        return {}
+    return {
+        "method": outlook.method,
+        "presentSinceMs": outlook.since_ms,
+        "changes": outlook.changes,
+        "presentPercent": whole(100.0 * outlook.present_share),
+        "text": _rates_text(outlook),
+    }
+
+
+def _rates_text(outlook: Outlook) -> str:
+    if outlook.method != "regime":
+        return "the mean of the log, in which a query's weight halves every 7 days"
+    if not outlook.changes:
+        return "as in the last days; the log shows no change in the mix of queries"
+    days = round((outlook.until_ms - outlook.since_ms) / DAY_MS)
+    ago = f"{days} days before its end" if days > 1 else "a day before its end"
+    ago = ago if days else "on its last day"
+    times = "" if outlook.changes == 1 else f" for the {_ordinal(outlook.changes)} time"
+    share = f"{100.0 * outlook.present_share:.0f} %"
+    return (
+        f"the queries in the log changed {ago} ({utc(outlook.since_ms)[:10]}){times}; the new mix "
+        f"is expected for {share} of the next 7 days, the mix of the whole log for the rest"
+    )
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
 def total_lines(advice: Advice, workload: Workload) -> list[dict[str, Any]]:

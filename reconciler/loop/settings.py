@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.advisor.advice import AGGRESSIVENESS, Debt, Objectives, Settings
-from reconciler.api.documents import PolicySpec, TableLayoutPolicy
+from reconciler.advisor.advice import AGGRESSIVENESS, EARLY_SHARE, Debt, Objectives, Settings
+from reconciler.api.documents import Approval, ApprovalMode, PolicySpec, TableLayoutPolicy
 from reconciler.errors import KeyNotFoundError
 from reconciler.plan.budget import Budget
 from reconciler.plan.ledger import (
@@ -73,6 +73,7 @@ def settings_for(
         most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
         most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),
         debt=debt(history, rho),
+        early_share=EARLY_SHARE if _unattended(spec.approval) else None,
         written=written_layouts(history.entries),
         objectives=_objectives(spec),
         calibration=read_calibration(history.checks),
@@ -171,6 +172,11 @@ def debt(history: History, rho: Rho) -> Debt:
     )
     realised = sum(max(0, check.saving) for check in history.checks)
     return Debt(float(spent), float(realised))
+
+
+def _unattended(approval: Approval) -> bool:
+    """Whether plans may run without anybody's approval."""
+    return approval.mode is ApprovalMode.AUTOMATIC or approval.automatic_up_to is not None
 
 
 def row_group_size(policy: TableLayoutPolicy, observation: Observation) -> int:

@@ -125,6 +125,8 @@ _EVIDENCE = {
             queries=_INTEGER, shapes=_INTEGER, sinceMs=_INTEGER, untilMs=_INTEGER, until=_TEXT,
             coveragePercent=_INTEGER, coverageBasis=_TEXT, skipped=_INTEGER, warning=_NOTE,
             skippedBy={"type": "object", "additionalProperties": _INTEGER},
+            rates=_object(method=_TEXT, presentSinceMs=_INTEGER, changes=_INTEGER,
+                          presentPercent=_INTEGER, text=_TEXT),
         ),
         "totals": _list(
             _row(("name", "unit", "now"), name=_TEXT, unit=_UNITS, now=_MAYBE, after=_MAYBE,

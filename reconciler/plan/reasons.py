@@ -23,6 +23,7 @@ BELOW_FLOOR = "BelowFloor"
 RECENTLY_WRITTEN = "RecentlyWritten"
 DEBT = "OverDebtLimit"
 ALLOWANCE = "OverAllowance"
+NOT_EARNED = "NotEarnedYet"
 RAISES_READS = "RaisesReads"
 OTHER_KEY = "OtherKeyIsBetter"
 QUIET_PERIOD = "QuietPeriod"
@@ -59,6 +60,7 @@ SENTENCES = {
     RECENTLY_WRITTEN: "rewritten within the horizon, which needs twice the saving",
     DEBT: "past rewrites have not paid back yet (WAIR Eq. 2)",
     ALLOWANCE: "exceeds the realised savings and the per-query allowance (WAIR Eq. 5)",
+    NOT_EARNED: "costs more, with what other queries may read more, than the table has earned",
     RAISES_READS: "would make the queries read more than its fewer files are worth",
     OTHER_KEY: "another key saves more on the same files",
     QUIET_PERIOD: "another writer changed the partition within the quiet period",
@@ -119,6 +121,16 @@ def torn(low: float, expected: float, cost: float) -> Sentence:
     return sentence(
         "expected to save ", _times(expected, cost), "x its cost, but loses ",
         _times(low, cost), "x in the worst tenth",
+    )  # fmt: skip
+
+
+def not_earned(stake: float, room: float, cost: float) -> Sentence:
+    """Return the text for a rewrite that may lose more than the table has earned so far."""
+    if cost <= 0.0:
+        return sentence("other queries would read more than the table has earned so far")
+    return sentence(
+        "may lose ", _times(stake, cost), "x its cost if the queries change; the table has earned ",
+        _times(room, cost), "x so far",
     )  # fmt: skip
 
 

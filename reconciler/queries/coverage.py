@@ -96,7 +96,6 @@ def _taken(batch: ShapeBatch, index: npt.NDArray[np.int64]) -> ShapeBatch:
         ),
         moving=tuple(offsets[index] for offsets in batch.moving),
         weight=batch.weight[index],
-        rate=batch.rate[index],
         event_ms=batch.event_ms[index],
         recorded_bytes=batch.recorded_bytes[index],
         duration_ms=batch.duration_ms[index],

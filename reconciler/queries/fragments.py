@@ -18,7 +18,6 @@ import numpy.typing as npt
 from reconciler.queries.calendar import Cut
 from reconciler.queries.predicate import Literal, Predicate, slots_of
 
-HALF_LIFE_MS = 7 * 86_400_000
 MIN_SPAN_MS = 86_400_000
 
 
@@ -85,7 +84,6 @@ class ShapeBatch:
     Byte strings come as an object array if one of them ends in NUL.
     moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed; or,
     if the slot has a clock in `cuts`, the offset in its periods.
-    rate: executions per millisecond, decayed to the workload's end (definitions: Rate).
     weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
     elsewhere: share of the weight whose queries have conditions on other tables only.
     """
@@ -96,7 +94,6 @@ class ShapeBatch:
     literals: tuple[npt.NDArray[np.generic] | tuple[tuple[Literal, ...], ...], ...]
     moving: tuple[npt.NDArray[np.float64], ...]
     weight: npt.NDArray[np.float64]
-    rate: npt.NDArray[np.float64]
     event_ms: npt.NDArray[np.int64]
     recorded_bytes: npt.NDArray[np.float64]
     duration_ms: npt.NDArray[np.float64]
@@ -127,24 +124,6 @@ class Workload:
         return not self.shapes
 
 
-def decayed_rates(
-    weight: npt.NDArray[np.float64],
-    event_ms: npt.NDArray[np.int64],
-    since_ms: int,
-    until_ms: int,
-) -> npt.NDArray[np.float64]:
-    """Return the executions per millisecond of each fragment at the workload's own end.
-
-    rate = decayed weight / decayed span, half-life 7 days; the span is at least 24 h. The reference
-    time is until_ms, never the clock, so that an old log gives the same plan today.
-    """
-    tau = HALF_LIFE_MS / np.log(2.0)
-    span = float(max(until_ms - since_ms, MIN_SPAN_MS))
-    decayed_span = tau * (1.0 - np.exp(-span / tau))
-    age = (until_ms - event_ms).astype(np.float64)
-    return weight * np.exp(-age / tau) / decayed_span
-
-
 def batch_fragments(
     fragments: Iterable[Fragment], skipped: Sequence[tuple[str, int]] = ()
 ) -> Workload:
@@ -157,13 +136,11 @@ def batch_fragments(
     by_shape: dict[tuple[str, bool], list[Fragment]] = {}
     for item in items:
         by_shape.setdefault((item.shape_id, item.full_scan), []).append(item)
-    shapes = tuple(
-        _shape_batch(key[0], members, since, until) for key, members in sorted(by_shape.items())
-    )
+    shapes = tuple(_shape_batch(key[0], members) for key, members in sorted(by_shape.items()))
     return Workload(shapes, since, until, tuple(skipped))
 
 
-def _shape_batch(key: str, members: list[Fragment], since: int, until: int) -> ShapeBatch:
+def _shape_batch(key: str, members: list[Fragment]) -> ShapeBatch:
     first = members[0]
     weight = np.array([m.weight for m in members], dtype=np.float64)
     event = np.array([m.event_ms for m in members], dtype=np.int64)
@@ -177,7 +154,6 @@ def _shape_batch(key: str, members: list[Fragment], since: int, until: int) -> S
             np.array([_nan(m.moving[i]) for m in members], dtype=np.float64) for i in range(count)
         ),
         weight=weight,
-        rate=decayed_rates(weight, event, since, until),
         event_ms=event,
         recorded_bytes=np.array([_nan(m.recorded_bytes) for m in members], dtype=np.float64),
         duration_ms=np.array([_nan(m.duration_ms) for m in members], dtype=np.float64),

@@ -71,7 +71,9 @@ def _headline(document: Mapping[str, Any], name: str, preview: bool, width: int)
         lines += wrapped(f"Waiting: {waits}", width, indent=INDENT)
     if evidence.get("refused"):
         lines += wrapped(f"Refused: {evidence['refused']}", width, indent=INDENT)
-    return lines + wrapped(_workload_line(evidence), width, indent=INDENT)
+    lines += wrapped(_workload_line(evidence), width, indent=INDENT)
+    rates = ((evidence.get("workload") or {}).get("rates") or {}).get("text", "")
+    return lines + (wrapped(f"Rates: {rates}", width, indent=INDENT) if rates else [])
 
 
 def _workload_line(evidence: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.queries.pruning import may_match
+from reconciler.queries.rates import forecast_rates, regime_forecast
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import table_view
 from reconciler.table.hilbert import hilbert_index
@@ -168,7 +169,7 @@ def test_equal_queries_are_merged_and_long_logs_thinned_without_losing_weight():
     assert len(thin) <= MAX_QUERIES
     assert float(thin.weight.sum()) == pytest.approx(3 * MAX_QUERIES)
     assert float(thin.executions.sum()) == pytest.approx(
-        float(long.shapes[0].rate.sum()) * SETTINGS.horizon_ms
+        forecast_rates(long, SETTINGS.horizon_ms, regime_forecast).executions.sum()
     )
 
 

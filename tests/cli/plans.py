@@ -97,6 +97,13 @@ def single() -> dict[str, Any]:
                 "queries": 1204, "shapes": 8, "sinceMs": 0, "untilMs": 14 * 86_400_000,
                 "until": "2026-11-20", "coveragePercent": 91, "coverageBasis": "recorded bytes",
                 "skipped": 38, "warning": "",
+                "rates": {
+                    "method": "regime", "presentSinceMs": 11 * 86_400_000, "changes": 1,
+                    "presentPercent": 84,
+                    "text": "the queries in the log changed 3 days before its end (2026-11-17); "
+                    "the new mix is expected for 84 % of the next 7 days, the mix of the whole log "
+                    "for the rest",
+                },
             },
             "totals": [
                 {"name": "data files", "unit": "count", "now": 1184, "after": 579, "low": 575,

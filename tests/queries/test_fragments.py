@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.queries.coverage import MIXED, MODELLED, RECORDED, WEIGHTS, coverage
-from reconciler.queries.fragments import Fragment, batch_fragments, decayed_rates
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.moving_windows import keeps_distance, with_detected_movement
 from reconciler.queries.predicate import And, Comparison, Predicate, Ref
 from reconciler.table.schema import Field, Schema
@@ -114,18 +114,6 @@ def test_a_slope_beyond_a_tenth_is_refused() -> None:
     event = np.arange(40, dtype=np.float64)
     assert keeps_distance(event * 1.09, event, 100.0, True)
     assert not keeps_distance(event * 1.11, event, 100.0, True)
-
-
-def test_rate_halves_in_seven_days_and_ends_with_the_workload() -> None:
-    event = np.array([START, START + 7 * DAY], dtype=np.int64)
-    rates = decayed_rates(np.ones(2), event, START, START + 7 * DAY)
-    assert rates[1] / rates[0] == pytest.approx(2.0)
-
-
-def test_a_short_log_counts_as_at_least_a_day() -> None:
-    event = np.array([START, START + 1000], dtype=np.int64)
-    rates = decayed_rates(np.ones(2), event, START, START + 1000)
-    assert rates.sum() * DAY == pytest.approx(2.0, rel=0.06)
 
 
 def test_coverage_is_of_recorded_bytes_where_all_are_recorded() -> None:

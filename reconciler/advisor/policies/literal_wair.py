@@ -89,7 +89,6 @@ def _since(batch: ShapeBatch, since: int) -> ShapeBatch:
         ),
         moving=tuple(offsets[rows] for offsets in batch.moving),
         weight=batch.weight[rows],
-        rate=batch.rate[rows],
         event_ms=batch.event_ms[rows],
         recorded_bytes=batch.recorded_bytes[rows],
         duration_ms=batch.duration_ms[rows],

@@ -19,6 +19,7 @@ from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Predicate, fields_of
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.queries.pruning import resolve_moving, simplify
+from reconciler.queries.rates import forecast_rates, regime_forecast
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.schema import Schema
 
@@ -38,23 +39,41 @@ MAX_QUERIES = 2_000
 that."""
 
 
-def demands(workload: Workload, schema: Schema, horizon_ms: int) -> tuple[Demand, ...]:
-    """Return one Demand per shape, in the workload's order, with equal literals merged."""
+def demands(
+    workload: Workload,
+    schema: Schema,
+    horizon_ms: int,
+    expected: Float64 | None = None,
+) -> tuple[Demand, ...]:
+    """Return one Demand per shape, in the workload's order, with equal literals merged.
+
+    expected: float64[queries], executions over the horizon in the order of the shapes; None for the
+    regime forecast.
+    """
     if workload.empty:
         return ()
-    total = sum(len(batch) for batch in workload.shapes)
+    lengths = [len(batch) for batch in workload.shapes]
+    total = sum(lengths)
+    if expected is None:
+        expected = forecast_rates(workload, horizon_ms, regime_forecast).executions
+    parts = np.split(expected, np.cumsum(lengths)[:-1])
     return tuple(
-        _demand(batch, workload.until_ms, schema, horizon_ms, MAX_QUERIES * len(batch) // total)
-        for batch in workload.shapes
-    )
+        _demand(batch, part, workload.until_ms, schema, horizon_ms,
+                MAX_QUERIES * len(batch) // total)
+        for batch, part in zip(workload.shapes, parts, strict=True)
+    )  # fmt: skip
 
 
 def _demand(
-    batch: ShapeBatch, until_ms: int, schema: Schema, horizon_ms: int, limit: int
+    batch: ShapeBatch,
+    executions: Float64,
+    until_ms: int,
+    schema: Schema,
+    horizon_ms: int,
+    limit: int,
 ) -> Demand:
     """Return the demand of one shape, with at most `limit` queries, or the few that are needed."""
     moving = _moving_rows(batch)
-    executions = batch.rate * float(horizon_ms)
     recorded = _like(batch, schema, batch.literals, batch.weight, np.where(moving, 0.0, executions))
     if not moving.any():
         return _thin(_merge(recorded), max(8, limit))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.simulate.missing import NAN, Missing, missing
-from reconciler.advisor.simulate.stored import Stored, stored_columns
+from reconciler.advisor.simulate.stored import Stored, in_order, stored_columns
 from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.table_view import TableView
@@ -59,6 +59,7 @@ class Pool:
     represents.
 
     native: the row was sampled from its own file. stored: present sizes of the group's columns.
+    loses_runs: columns of unknown encoding that are small because rows are in their order.
     """
 
     columns: dict[int, PoolColumn]
@@ -68,6 +69,7 @@ class Pool:
     sketched: int
     native: Bool
     stored: Stored
+    loses_runs: frozenset[int]
 
     def __len__(self) -> int:
         return len(self.file)
@@ -93,9 +95,11 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
     native = np.repeat(owners[donor] == chosen, per_file)
     flat = index.reshape(-1)
     built = {column: _pool_column(files, sample, column, flat, file) for column in columns}
+    stored = stored_columns(view)
+    unknown = [column for column in columns if column not in stored.columns]
     return Pool(
-        built, file, np.repeat(weight / per_file, per_file), files, len(owners), native,
-        stored_columns(view),
+        built, file, np.repeat(weight / per_file, per_file), files, len(owners), native, stored,
+        frozenset(column for column in unknown if in_order(sample, column)),
     )  # fmt: skip
 
 

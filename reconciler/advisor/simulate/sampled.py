@@ -154,6 +154,8 @@ def _group_sizes(
                 reordered=bool(layout.ordering.key) and field != lead,
                 reach=_reach(pool, field, order, starts),
             )
+        elif field != lead and field in pool.loses_runs and layout.ordering.key:
+            width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
         sizes[field] = width * records
     if lead in sizes and lead in pool.columns:
         whole = float(sizes[lead].sum())

@@ -170,6 +170,11 @@ def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
     return float(distinct_in(sampled_domain(ranks, every, starts, of_group), of_group).mean())
 
 
+def in_order(sample: RowSample, field: int) -> bool:
+    """Return whether a column of numbers has its rows in order within the sampled files."""
+    return sample.values[field].dtype.kind in "iuf" and _sampled_order(sample, field)[0]
+
+
 def _sampled_order(sample: RowSample | None, field: int) -> tuple[bool, float]:
     """Return whether rows are in the column's order within their files, and the skew of its values.
 
