@@ -10,19 +10,17 @@ files already keep in order: those are what a rewrite can spoil.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from reconciler.advisor.situation import Situation
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import And, Comparison, Ref, fields_of
-from reconciler.queries.read_cost import read_layout, read_shape
+from reconciler.queries.read_cost import ShapeReading, read_layout, read_shape
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
-
-if TYPE_CHECKING:
-    from reconciler.advisor.judge import Candidate
-    from reconciler.advisor.situation import Situation
 
 NATURAL = 0.33
 """A column orders the table if its values are in at most this share of the files on average."""
@@ -32,6 +30,21 @@ MOST_NATURAL = 2
 
 RANGES, WIDTH = 16, 0.03
 """Ranges that represent the queries of a column, and the share of the files that each covers."""
+
+
+class Change(Protocol):
+    """A rewrite of the files `rows`, with what each shape reads before and after it."""
+
+    @property
+    def rows(self) -> Int64: ...
+    @property
+    def before(self) -> tuple[ShapeReading, ...]: ...
+    @property
+    def after(self) -> tuple[ShapeReading, ...]: ...
+    @property
+    def views(self) -> tuple[TableView, ...]: ...
+    @property
+    def cost(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,7 @@ def room_left(situation: Situation, spent: float) -> float:
     return max(0.0, share * untouched - settings.debt.outstanding - spent)
 
 
-def stake(situation: Situation, candidate: Candidate) -> Stake:
+def stake(situation: Situation, candidate: Change) -> Stake:
     """Return the candidate's cost, and its exposure at the present rate of all queries."""
     executions = sum(float(demand.executions.sum()) for demand in situation.demands)
     until_seen = executions * situation.outlook.bucket_ms / situation.settings.horizon_ms
@@ -70,7 +83,7 @@ def stake(situation: Situation, candidate: Candidate) -> Stake:
     return Stake(candidate.cost, until_seen * worst)
 
 
-def _recorded_loss(situation: Situation, candidate: Candidate) -> float:
+def _recorded_loss(situation: Situation, candidate: Change) -> float:
     """Return the greatest mean loss per execution among recorded queries of the same columns."""
     weight: dict[tuple[int, ...], float] = {}
     lost: dict[tuple[int, ...], float] = {}
@@ -82,7 +95,7 @@ def _recorded_loss(situation: Situation, candidate: Candidate) -> float:
     return max((lost[key] / max(weight[key], 1e-9) for key in sorted(lost)), default=0.0)
 
 
-def _unseen_loss(situation: Situation, candidate: Candidate) -> float:
+def _unseen_loss(situation: Situation, candidate: Change) -> float:
     """Return the greatest mean loss per range of a column that the files are ordered by."""
     part = situation.part(candidate.rows)
     losses = []
