@@ -32,6 +32,7 @@ VERBS = (
     "report",
     "init",
     "validate",
+    "recommend",
     "plan",
     "apply",
     "approve",

@@ -52,7 +52,7 @@ def select(
     documents = load(files) if files else Documents()
     if table is not None:
         config, identifier = resolve_table(table, catalog, documents.catalogs)
-        if documents.policies and _policy(documents, config, identifier) is None:
+        if documents.policies and governing_policy(documents, config, identifier) is None:
             where, name = ", ".join(files), quoted_name((config.name, *identifier))
             sys.stderr.write(
                 f"note: no policy under {where} selects {name}; the built-in one is used\n"
@@ -98,7 +98,7 @@ def _any_match(patterns: Sequence[str], identifier: tuple[str, ...]) -> bool:
 def _governed(documents: Documents, catalog: str | None, timeout: float) -> Iterable[Step]:
     for config in _catalogs(documents, catalog):
         for identifier in sorted(_tables(config, documents, timeout)):
-            if _policy(documents, config, identifier) is not None:
+            if governing_policy(documents, config, identifier) is not None:
                 yield step_for(Target(config, identifier), documents)
 
 
@@ -125,7 +125,7 @@ def _tables(
             yield from list_tables(connection, config, tuple(namespace), timeout)
 
 
-def _policy(
+def governing_policy(
     documents: Documents, config: CatalogConfig, identifier: tuple[str, ...]
 ) -> TableLayoutPolicy | None:
     """Return the policy that governs the table. Raises UserError if two name it exactly."""
@@ -139,7 +139,7 @@ def _policy(
 
 def step_for(target: Target, documents: Documents) -> Step:
     """Return the step of a table under the policy that governs it, or under the built-in one."""
-    policy = _policy(documents, target.catalog, target.identifier)
+    policy = governing_policy(documents, target.catalog, target.identifier)
     if policy is None:
         policy = builtin_policy(target.identifier, target.catalog.name)
         name = "built-in defaults"

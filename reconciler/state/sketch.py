@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,11 +48,14 @@ class Sketch:
     """Sampled rows of one file. values, null: by field id, arrays [sampled rows].
 
     types: the Iceberg type that each column was sampled as; a promoted column is sampled again.
+    taken_ms: when, 0 if that was not recorded. read: bytes of column chunks that were read.
     """
 
     types: dict[int, str]
     values: dict[int, Array]
     null: dict[int, Array]
+    taken_ms: int = 0
+    read: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.null.values()), ()))
@@ -80,7 +83,7 @@ def sample_rows(
     chosen = np.unique(np.asarray(rows, dtype=np.int64))
     chosen = chosen[files.parquet[chosen] & (files.records[chosen] > 0)]
     paths = [str(path) for path in files.path[chosen]]
-    sketches = _stored(store, table_uuid, paths, fields)
+    sketches = _stored(store, table_uuid, paths, fields, _wanted(files, chosen, SAMPLE_ROWS))
     missing = [path for path in paths if path not in sketches]
     if missing and fields:
         io = data_file_io(config, identifier, timeout)
@@ -95,8 +98,103 @@ def sample_rows(
     return _pool(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
 
 
-def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) -> Sketch:
-    """Return systematic rows of the file, read from as many row groups as GROUP_BYTES allows.
+@dataclass(frozen=True)
+class TableSample:
+    """Rows of every file, or of files spread over the table. bytes_read: column chunks read now, by
+    their footers; taken_ms: when the oldest part was sampled; files: how many have rows of their
+    own; reused: how many of them had been sampled before."""
+
+    rows: RowSample
+    bytes_read: int
+    taken_ms: int
+    files: int
+    reused: int
+
+
+MOST_FILES = 512
+"""Data files that a sample of the whole table reads; others borrow their rows."""
+
+
+def sample_table(
+    config: CatalogConfig,
+    files: FileTable,
+    columns: Sequence[int],
+    *,
+    rows: int,
+    budget: int,
+    now_ms: int,
+    store: Store,
+    table_uuid: str,
+    identifier: tuple[str, ...] | None = None,
+    timeout: float = 30.0,
+) -> TableSample:
+    """Return about `rows` rows of the table over those columns, spread over its files.
+
+    budget: most bytes of column chunks to read, counted from footers before they are read; each
+    file has a share by its rows, and one row group is read where that is less.
+    Files that have been sampled with as many rows are not read again.
+    """
+    fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
+    fields = [field for field in fields if field.kind is not None]
+    usable = np.flatnonzero(files.parquet & ~files.encrypted & (files.records > 0))
+    chosen = usable
+    if len(usable) > MOST_FILES:
+        order = usable[np.argsort(files.partition[usable], kind="stable")]
+        chosen = np.sort(order[np.arange(MOST_FILES) * len(order) // MOST_FILES])
+    wanted = _wanted(files, chosen, rows)
+    paths = [str(path) for path in files.path[chosen]]
+    sketches = _stored(store, table_uuid, paths, fields, wanted)
+    missing = [number for number, path in enumerate(paths) if path not in sketches]
+    share = files.records[chosen] / max(int(files.records[chosen].sum()), 1)
+    io = data_file_io(config, identifier, timeout)
+
+    def take(number: int) -> Sketch:
+        return sketch_file(
+            io, paths[number], files.schema, fields,
+            rows=int(wanted[number]), group_bytes=int(budget * share[number]), now_ms=now_ms,
+        )  # fmt: skip
+
+    if missing and fields:
+        with ThreadPoolExecutor(min(READERS, len(missing))) as pool:
+            fresh = {
+                paths[number]: sketch
+                for number, sketch in zip(missing, pool.map(carried(take), missing), strict=True)
+            }
+        store.put_sketches(table_uuid, {path: _encode(item) for path, item in fresh.items()})
+        read = sum(sketch.read for sketch in fresh.values())
+        sketches |= fresh
+    else:
+        read = 0
+    found = [sketches[path] for path in paths] if fields else []
+    return TableSample(
+        _pool(files, chosen, found, fields),
+        read,
+        min((sketch.taken_ms for sketch in found), default=now_ms),
+        len(chosen),
+        len(chosen) - len(missing),
+    )
+
+
+def _wanted(files: FileTable, chosen: Int64, rows: int) -> Int64:
+    """Return the rows to sample per file: SAMPLE_ROWS, or a share of `rows` in proportion to the
+    file's rows if that is more."""
+    records = files.records[chosen]
+    share = np.ceil(rows * records / max(int(records.sum()), 1)).astype(np.int64)
+    return np.minimum(records, np.maximum(SAMPLE_ROWS, share if rows > SAMPLE_ROWS else 0))
+
+
+def sketch_file(
+    io: FileIO,
+    path: str,
+    schema: Schema,
+    fields: Sequence[Field],
+    *,
+    rows: int = SAMPLE_ROWS,
+    group_bytes: int | None = None,
+    now_ms: int = 0,
+) -> Sketch:
+    """Return systematic rows of the file, read from as many row groups as group_bytes allows
+    (GROUP_BYTES by default).
 
     In a sorted file, one row group says nothing about the others' values, but their statistics do.
     """
@@ -106,33 +204,35 @@ def sketch_file(io: FileIO, path: str, schema: Schema, fields: Sequence[Field]) 
         wanted = {field.field_id: leaves[field.field_id] for field in present}
         groups = footer_of(file, wanted, present).groups
         filled = np.flatnonzero([group.records for group in groups])
-        count = min(SAMPLE_ROWS, sum(group.records for group in groups))
-        sketch = _nulls(fields, count)
+        count = min(rows, sum(group.records for group in groups))
+        sketch = _nulls(fields, count, now_ms)
         if not count or not present:
             return sketch
-        read = _chosen_groups([groups[number] for number in filled], path)
+        most = GROUP_BYTES if group_bytes is None else group_bytes
+        read = _chosen_groups([groups[number] for number in filled], path, most)
         table = file.read_row_groups(
             filled[read].tolist(),
             columns=[".".join(leaf.path) for leaf in wanted.values()],
             use_threads=False,
         )
-        rows = _sampled([groups[number] for number in filled], present, read, count)
+        drawn = _sampled([groups[number] for number in filled], present, read, count)
         for field in present:
-            column = column_at(table, leaves[field.field_id]).take(rows.place)
-            sketch.values[field.field_id], sketch.null[field.field_id] = rows.stand_in(
+            column = column_at(table, leaves[field.field_id]).take(drawn.place)
+            sketch.values[field.field_id], sketch.null[field.field_id] = drawn.stand_in(
                 field, *domain_array(field, column)
             )
-        return sketch
+        size = sum(sum(groups[number].sizes.values()) for number in filled[read])
+        return replace(sketch, read=size)
 
 
-def _chosen_groups(groups: Sequence[GroupStats], path: str) -> Int64:
-    """Return evenly spaced row groups, as many as GROUP_BYTES of the wanted columns allow, at least
-    one.
+def _chosen_groups(groups: Sequence[GroupStats], path: str, most: int) -> Int64:
+    """Return evenly spaced row groups, as many as `most` bytes of the wanted columns allow, at
+    least one.
 
     The choice depends on the path, so that it is always the same.
     """
     size = sum(sum(group.sizes.values()) for group in groups)
-    count = max(1, min(len(groups), GROUP_BYTES * len(groups) // max(size, 1)))
+    count = max(1, min(len(groups), most * len(groups) // max(size, 1)))
     first = zlib.crc32(path.encode()) % len(groups) if count < len(groups) else 0
     return np.sort((first + np.arange(count) * len(groups) // count) % len(groups))
 
@@ -187,28 +287,38 @@ def _sampled(
 _DTYPES = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BYTES: "S1"}
 
 
-def _nulls(fields: Sequence[Field], count: int) -> Sketch:
+def _nulls(fields: Sequence[Field], count: int, now_ms: int) -> Sketch:
     """Return a sketch of columns that the file does not have: they read as NULL."""
     return Sketch(
         {field.field_id: field.type for field in fields},
         {f.field_id: np.zeros(count, dtype=_DTYPES[f.kind]) for f in fields if f.kind is not None},
         {field.field_id: np.ones(count, dtype=bool) for field in fields},
+        now_ms,
     )
 
 
 def _stored(
-    store: Store | None, table_uuid: str, paths: Sequence[str], fields: Sequence[Field]
+    store: Store | None,
+    table_uuid: str,
+    paths: Sequence[str],
+    fields: Sequence[Field],
+    wanted: Int64,
 ) -> dict[str, Sketch]:
-    """Return stored sketches that have all the columns, in their present types."""
+    """Return stored sketches that have all the columns, in their present types.
+
+    wanted: rows per path; a sketch of up to twice as many serves too, a larger one was made for
+    another purpose and would only cost time.
+    """
     if store is None or not paths:
         return {}
     found: dict[str, Sketch] = {}
+    least = dict(zip(paths, wanted.tolist(), strict=True))
     for path, blobs in store.sketches(table_uuid, paths).items():
         for blob in blobs:
             sketch = _decode(blob)
-            if sketch is not None and all(
-                sketch.types.get(field.field_id) == field.type for field in fields
-            ):
+            if sketch is None or not least[path] <= len(sketch) <= 2 * least[path]:
+                continue
+            if all(sketch.types.get(field.field_id) == field.type for field in fields):
                 found[path] = sketch
     return found
 
@@ -217,7 +327,7 @@ def _encode(sketch: Sketch) -> bytes:
     arrays = {f"v{key}": value for key, value in sketch.values.items()}
     arrays |= {f"n{key}": value for key, value in sketch.null.items()}
     types = {str(key): kind for key, kind in sketch.types.items()}
-    return pack({"version": VERSION, "types": types}, arrays)
+    return pack({"version": VERSION, "types": types, "takenMs": sketch.taken_ms}, arrays)
 
 
 def _decode(blob: bytes) -> Sketch | None:
@@ -229,6 +339,7 @@ def _decode(blob: bytes) -> Sketch | None:
         {int(key): kind for key, kind in header["types"].items()},
         {int(name[1:]): array for name, array in arrays.items() if name[0] == "v"},
         {int(name[1:]): array for name, array in arrays.items() if name[0] == "n"},
+        header.get("takenMs", 0),
     )
 
 

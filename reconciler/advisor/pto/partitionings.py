@@ -1,0 +1,212 @@
+"""Candidate partition specs: which columns, under which transforms, and why others are refused.
+
+PTO, section 3.2.2: columns by query frequency, then selectivity; the first k, and none. Guard rails
+on partitions, rows and bytes per partition keep a spec from making files that no rewrite can mend;
+one at the table's rate of ingest keeps writers from making them anew with every commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.advisor.pto.column_use import ColumnUse, Usage
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
+from reconciler.format import count, iec
+from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
+
+TOP = 3
+"""Columns that the paper keeps (section 4.1.3)."""
+
+LEAST_ROWS = 10_000
+LEAST_PARTITIONS, MOST_PARTITIONS = 10, 4_000
+"""Rows of a table worth partitioning, and partitions (section 4.1.3)."""
+
+LEAST_SAMPLED = 10
+"""Sampled rows per partition: fewer would overstate what queries skip."""
+
+PER_COLUMN = 2
+"""Transforms of one column that are simulated: the finest within the guard rails, and the next."""
+
+RECENT_FILES = 16
+"""Newest files whose rows show over how many partitions a commit would scatter."""
+
+SMALL_SHARE = 0.25
+"""Files that writers make should not be smaller than this share of the smallest target."""
+
+BUCKETS = (16, 64, 256)
+NEW_SPEC, FIRST_FIELD = 10_000, 100_000
+"""Ids of specs and fields that do not exist; Iceberg gives the real ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """What other writers append. commits, bytes: per day; 0 if the history does not show it."""
+
+    commits: float = 0.0
+    bytes: float = 0.0
+
+
+NO_INGEST = Ingest()
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """A spec that may be declared, with the partitions that the sampled rows get."""
+
+    spec: PartitionSpec
+    target: TargetPartitions
+    present: bool = False
+
+    @property
+    def partitions(self) -> int:
+        return len(self.target.values)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedSpec:
+    """A spec that is no candidate. why: the guard rail, with its numbers."""
+
+    what: str
+    why: str
+
+
+def text_of(spec: PartitionSpec, schema: Schema) -> str:
+    """Return `month(ts), bucket(16, id)`, "none" if unpartitioned."""
+    parts = []
+    for field in spec.fields:
+        name = schema.name_of(field.source_id)
+        function, _, argument = field.transform.partition("[")
+        if field.transform == "void":
+            continue
+        inside = f"{argument.rstrip(']')}, {name}" if argument else name
+        parts.append(name if function == "identity" else f"{function}({inside})")
+    return ", ".join(parts) or "none"
+
+
+def partitionings(
+    usage: Usage,
+    pool: Pool,
+    present: PartitionSpec,
+    *,
+    least_bytes: float,
+    ingest: Ingest = NO_INGEST,
+    top: int = TOP,
+) -> tuple[tuple[Partitioning, ...], tuple[RefusedSpec, ...]]:
+    """Return the candidates, the present spec first, then none, and those that were refused.
+
+    least_bytes: the smallest file size among the candidates: a partition holds at least one file.
+    """
+    schema, refused = pool.files.schema, []
+    kept = [Partitioning(present, target_partitions(pool, present), present=True)]
+    if not present.unpartitioned:
+        none = PartitionSpec(NEW_SPEC)
+        kept.append(Partitioning(none, target_partitions(pool, none)))
+    columns = 0
+    for use in usage.uses:
+        field = schema.by_id.get(use.field_id)
+        if columns == top or field is None or field.field_id not in pool.columns:
+            continue
+        found = 0
+        for spec in _specs(field, use):
+            if found == PER_COLUMN or _same(spec, present):
+                continue
+            target = target_partitions(pool, spec)
+            why = _refusal(pool, kept[0].target, target, least_bytes, ingest)
+            if why is None:
+                kept.append(Partitioning(spec, target))
+                found += 1
+            else:
+                refused.append(RefusedSpec(text_of(spec, schema), why))
+        columns += found > 0
+    return tuple(kept), tuple(refused)
+
+
+def _same(one: PartitionSpec, other: PartitionSpec) -> bool:
+    return [(f.source_id, f.transform) for f in one.fields] == [
+        (f.source_id, f.transform) for f in other.fields
+    ]
+
+
+def _specs(field: Field, use: ColumnUse) -> Iterator[PartitionSpec]:
+    """Yield specs of one column, the finest first."""
+    for transform in transforms_of(field, use.equality):
+        name = field.name.rpartition(".")[2] + ("" if transform == "identity" else "_part")
+        part = PartitionField(field.field_id, FIRST_FIELD, transform, name)
+        yield PartitionSpec(NEW_SPEC, (part,))
+
+
+def transforms_of(field: Field, equality: float) -> Sequence[str]:
+    """Return the transforms that may serve queries on the column, the finest first.
+
+    Buckets serve single values only, so they need queries that mostly ask for those.
+    """
+    if field.type == "date":
+        return ("day", "month", "year")
+    if field.type.startswith("timestamp"):
+        return ("hour", "day", "month", "year")
+    buckets = tuple(f"bucket[{number}]" for number in reversed(BUCKETS)) if equality > 0.5 else ()
+    if field.type == "string":
+        return ("identity", *(f"truncate[{width}]" for width in (4, 3, 2, 1)), *buckets)
+    if field.type in ("int", "long"):
+        widths = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
+        return ("identity", *(f"truncate[{width}]" for width in widths), *buckets)
+    return ()
+
+
+def _refusal(
+    pool: Pool,
+    now: TargetPartitions,
+    target: TargetPartitions,
+    least_bytes: float,
+    ingest: Ingest,
+) -> str | None:
+    """Return the first guard rail that the spec breaks, None if it breaks none."""
+    number, live = len(target.values), float(pool.files.live_bytes.sum())
+    rows = float(pool.weight.sum())
+    if rows < LEAST_ROWS:
+        return f"the table has {count(rows)} rows, fewer than {count(LEAST_ROWS)}"
+    if number < LEAST_PARTITIONS:
+        return f"{count(number)} partitions, fewer than {LEAST_PARTITIONS}"
+    if number > MOST_PARTITIONS:
+        return f"{count(number)} partitions or more, the limit is {count(MOST_PARTITIONS)}"
+    if live / number < least_bytes:
+        size, least = iec(live / number), iec(least_bytes)
+        return f"{size} per partition, less than the smallest file size of {least}"
+    if len(pool) / number < LEAST_SAMPLED:
+        each = f"{len(pool) / number:.1f}"
+        return f"{each} sampled rows per partition, fewer than {LEAST_SAMPLED}"
+    return _scattered(pool, now, target, least_bytes, ingest)
+
+
+def _scattered(
+    pool: Pool, now: TargetPartitions, target: TargetPartitions, least_bytes: float, ingest: Ingest
+) -> str | None:
+    """Refuse a spec over whose partitions a commit would scatter into files far too small.
+
+    Files that are as small today are no reason: the guard looks at what the spec adds.
+    """
+    if not ingest.commits or not ingest.bytes:
+        return None
+    before, after = partitions_per_file(pool, now), partitions_per_file(pool, target)
+    written = ingest.bytes / ingest.commits / max(after, 1.0)
+    if after <= 2.0 * before or written >= SMALL_SHARE * least_bytes:
+        return None
+    return (
+        f"a commit of {iec(ingest.bytes / ingest.commits)} would write into {after:.0f} "
+        f"partitions: files of {iec(written)}, {ingest.commits:.0f} commits a day"
+    )
+
+
+def partitions_per_file(pool: Pool, target: TargetPartitions) -> float:
+    """Return over how many partitions the rows of a newly written file spread, on average."""
+    newest = np.argsort(pool.files.added_ms, kind="stable")[-RECENT_FILES:]
+    found = [
+        len(np.unique(target.number[mine]))
+        for mine in (np.flatnonzero((pool.file == file) & pool.native) for file in newest)
+        if len(mine)
+    ]
+    return float(np.mean(found)) if found else 1.0

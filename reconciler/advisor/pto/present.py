@@ -1,0 +1,54 @@
+"""What queries read of the table as it is, in the same terms as the candidates' readings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.advisor.simulate.grid import Readings
+from reconciler.queries.demand import Demand
+from reconciler.queries.exposure import files_to_read
+from reconciler.queries.read_cost import read_shape
+from reconciler.queries.table_view import TableView, projected_bytes
+
+
+def present_readings(view: TableView, demands: Sequence[Demand]) -> Readings:
+    """Return the readings of the observed files, float64[1, demands].
+
+    Row groups are exact where footers are known. Footers themselves are part of a file's cost.
+    """
+    bare = replace(view, footer_bytes=None)
+    found = np.zeros((6, 1, len(demands)))
+    for number, demand in enumerate(demands):
+        reading = read_shape(bare, demand)
+        weight, expected = demand.weight, demand.executions
+        groups, skipped = _row_groups(view, demand, reading.files, reading.bytes)
+        found[:, 0, number] = (
+            weight @ reading.bytes, expected @ reading.bytes, expected @ reading.files,
+            expected @ groups, expected @ skipped, weight @ reading.files,
+        )  # fmt: skip
+    return Readings(*found)
+
+
+def _row_groups(
+    view: TableView, demand: Demand, files: np.ndarray, size: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row groups read, and skipped in opened files, per query."""
+    groups, owner = view.row_groups, view.group_file
+    if groups is None or owner is None or view.label != "exact":
+        each = max(float(np.mean(projected_bytes(view.files, demand.projection))), 1.0)
+        inner = max(float(view.files.bytes.mean()) / view.row_group_bytes, 1.0)
+        read = np.maximum(size / each * inner, files)
+        return read, np.maximum(files * inner - read, 0.0)
+    if not demand.prunable:
+        every = np.full(len(demand), float(len(groups)))
+        return every, np.zeros(len(demand))
+    alive = files_to_read(groups, demand)
+    opened = files_to_read(view.files, demand)
+    alive &= opened[:, owner]
+    read = alive.sum(axis=1).astype(np.float64)
+    counts = np.bincount(owner, minlength=len(view.files)).astype(np.float64)
+    inside = np.einsum("qf,f->q", opened, counts)
+    return read, np.maximum(inside - read, 0.0)

@@ -1,0 +1,421 @@
+"""Recommends what to declare: partitioning, ordering, file size and row-group size (PTO).
+
+One frozen input, one frozen answer, no I/O: `loop.recommend` reads and prints. Today's layout, the
+default, the expert's and the best few are compared by the same labels; whatever fell, fell for a
+reason that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.pto.column_use import Usage, usage
+from reconciler.advisor.pto.methods.baselines import default_layout, expert
+from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
+from reconciler.advisor.pto.objective import Costs, reading_cost
+from reconciler.advisor.pto.partitionings import (
+    NO_INGEST,
+    Ingest,
+    RefusedSpec,
+    partitionings,
+    text_of,
+)
+from reconciler.advisor.pto.present import present_readings
+from reconciler.advisor.pto.sizes import DeclaredSize, declared_row_group, size_grid
+from reconciler.advisor.pto.sort_schemes import Scheme, orderings, schemes
+from reconciler.advisor.pto.space import (
+    LEAST_ROWS_OF_GROUP,
+    Candidate,
+    Label,
+    Space,
+    best,
+)
+from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.plan.ordering import ARRIVAL, Ordering
+from reconciler.queries.demand import Demand
+from reconciler.queries.table_view import TableView
+from reconciler.table.filetable import Float64
+from reconciler.table.schema import PartitionSpec, Schema
+
+MOST_ROWS = 600_000
+THIN_ROWS, SCREEN_ROWS = 8_192, 24_576
+"""Rows that widths are estimated from, and that a first choice of orderings is made on."""
+
+PER_SPEC = 4
+"""Orderings of each partitioning that are simulated in all sizes."""
+
+SCREENED_SPECS = 4
+"""Partitionings for which every ordering is screened."""
+
+SHOWN = 5
+"""Best candidates that are shown, each of another partitioning or ordering."""
+
+LEAST_GAIN = 0.03
+"""Share of today's cost that a layout has to save, or what there is stays."""
+
+WIDEST = 3.0
+"""Multiple of the sample's correction at the upper end of the interval."""
+
+WORSE = 1.01
+
+
+@dataclass(frozen=True)
+class Given:
+    """The input of a recommendation.
+
+    view: the table with its sample, and row groups of the files whose footers were read. present:
+    its current spec. demands: recorded queries, and those of other windows by what they are called.
+    encoded_row: bytes of a row before compression. horizon_ms: over which reading and rewriting
+    are weighed.
+    """
+
+    view: TableView
+    present: PartitionSpec
+    demands: tuple[Demand, ...]
+    costs: Costs
+    rho: float
+    horizon_ms: int
+    encoded_row: float
+    ingest: Ingest = NO_INGEST
+    method: str = DEFAULT_METHOD
+    seed: int = 0
+    keep_partitioning: bool = False
+    windows: tuple[tuple[str, tuple[Demand, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout as people declare it, and its effect.
+
+    name: today, default, expert, or best. spec, ordering, target_bytes, row_group: what to declare,
+    None for today. low, high: of the window's bytes. total: cost of reading and rewriting over the
+    horizon. worse: shapes that read at least 1 % more than today.
+    """
+
+    name: str
+    spec: PartitionSpec
+    ordering: Ordering
+    target_bytes: int
+    row_group: DeclaredSize | None
+    window: Float64
+    low: float
+    high: float
+    reading: float
+    total: float
+    files: float
+    row_groups: float
+    opened: float
+    rewrite_bytes: float
+    first_rewrite_bytes: float
+    sampled_rows: float
+    worse: tuple[int, ...] = ()
+    front: bool = False
+
+    @property
+    def read(self) -> float:
+        """Return the bytes that the recorded window reads."""
+        return float(self.window.sum())
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The choice under other evidence. what: the evidence; layout: what would be chosen; regret:
+    how much more it would cost by the full evidence, as a share."""
+
+    what: str
+    layout: Layout
+    regret: float
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """chosen: the layout to declare, None if the table should stay as it is; keep: why then.
+
+    others: the default, the expert's, and the best few, cheapest first. labelled, candidates: how
+    many were simulated to choose, and how many there were.
+    """
+
+    today: Layout
+    chosen: Layout | None
+    others: tuple[Layout, ...]
+    keep: str
+    refused: tuple[RefusedSpec, ...]
+    schemes: tuple[Scheme, ...]
+    usage: Usage
+    labelled: int
+    candidates: int
+    sampled: int
+    sampled_rows: float
+    sensitivity: tuple[Sensitivity, ...] = ()
+    fell: tuple[tuple[str, str], ...] = ()
+
+
+def recommend(given: Given) -> Recommendation:
+    """Return the recommendation. Raises LookupError if the sample has no rows, ValueError for a
+    method that does not exist."""
+    if given.method not in METHODS:
+        raise ValueError(given.method)
+    columns = _columns(given)
+    pool = build_pool(given.view, columns, MOST_ROWS)
+    thin = build_pool(given.view, columns, THIN_ROWS)
+    screen = build_pool(given.view, columns, SCREEN_ROWS)
+    if pool is None or thin is None or screen is None:
+        raise LookupError("no row was sampled")
+    space, refused, found = search_space(given, pool, thin, screen)
+    today = _today(given, space)
+    try:
+        choice = METHODS[given.method](space, given.seed)
+    except LookupError:
+        return _too_thin(given, space, today, refused, found)
+    labels = space.label(space.candidates)
+    return _answer(given, space, today, labels, choice.candidate, choice.labelled, refused, found)
+
+
+def _columns(given: Given) -> list[int]:
+    """Return the sampled columns: filtered ones, and those of the present spec."""
+    sample = given.view.sample
+    return sorted(sample.values) if sample is not None else []
+
+
+def search_space(
+    given: Given, pool: Pool, thin: Pool, screen: Pool
+) -> tuple[Space, tuple[RefusedSpec, ...], tuple[Scheme, ...]]:
+    """Return the candidates: every partitioning with its best orderings, in all sizes."""
+    used = usage(thin, given.demands)
+    live = float(pool.files.live_bytes.sum())
+    per_row = live / max(float(pool.weight.sum()), 1.0)
+    sizes = size_grid(live, per_row)
+    specs, refused = partitionings(
+        used, pool, given.present, least_bytes=min(s.target_bytes for s in sizes),
+        ingest=given.ingest,
+    )  # fmt: skip
+    if given.keep_partitioning:
+        specs = specs[:1]
+    found = schemes(used, pool)
+    every = (ARRIVAL, *orderings(used, pool, found))
+    paper = min(len(found), len(every) - 1)
+    whole = Space(
+        pool, thin, specs, every, paper, sizes, given.demands, used, given.costs, given.rho,
+        given.horizon_ms, given.ingest,
+    )  # fmt: skip
+    return _screened(whole, screen), refused, found
+
+
+def _screened(space: Space, screen: Pool) -> Space:
+    """Keep the orderings that are good under some partitioning, by a few sizes on fewer rows."""
+    if len(space.orderings) <= PER_SPEC + 1:
+        return space
+    small = space.on(screen, space.thin)
+    middle = sorted(space.sizes, key=lambda s: s.row_group_bytes)
+    sizes = tuple(dict.fromkeys((middle[len(middle) // 4], middle[-1 - len(middle) // 4])))
+    small = replace(small, sizes=sizes)
+    specs = range(min(SCREENED_SPECS, len(space.partitionings)))
+    labels = small.label(
+        [
+            Candidate(spec, ordering, size)
+            for spec in specs
+            for ordering in range(len(space.orderings))
+            for size in sizes
+        ]
+    )
+    kept = set(range(1 + space.paper))
+    for spec in specs:
+        mine = sorted(
+            (label for label in labels if label.candidate.spec == spec), key=lambda x: x.total
+        )
+        kept |= set(list(dict.fromkeys(label.candidate.ordering for label in mine))[:PER_SPEC])
+    chosen = sorted(kept)
+    return replace(space, orderings=tuple(space.orderings[number] for number in chosen))
+
+
+def _today(given: Given, space: Space) -> Layout:
+    readings = present_readings(given.view, given.demands)
+    reading = float(reading_cost(given.costs, readings, given.demands).sum())
+    view = given.view
+    groups = float(len(view.row_groups)) if view.row_groups is not None else float("nan")
+    files = max(len(view.files), 1)
+    return Layout(
+        "today", given.present, ARRIVAL, int(view.files.total_bytes / files), None,
+        readings.window[0], float(readings.window.sum()), float(readings.window.sum()), reading,
+        reading, float(len(view.files)), groups if view.label == "exact" else float("nan"),
+        float(readings.opened.sum()), 0.0, 0.0, float("nan"),
+    )  # fmt: skip
+
+
+def _layout(name: str, given: Given, space: Space, label: Label, today: Layout) -> Layout:
+    candidate, spec = label.candidate, space.partitionings[label.candidate.spec].spec
+    low, high = (
+        float(space.label([candidate], widening=width)[0].window.sum()) for width in (0.0, WIDEST)
+    )
+    read = float(label.window.sum())
+    row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
+    encoded = given.encoded_row * row / max(space.bytes_per_row, 1e-9)
+    declared = declared_row_group(candidate.sizes.row_group_bytes, row, max(encoded, row))
+    worse = tuple(
+        int(number)
+        for number in np.flatnonzero(label.window > WORSE * today.window)
+        if label.window[number] > 0
+    )
+    return Layout(
+        name, spec, space.ordering(candidate.ordering), candidate.sizes.target_bytes, declared,
+        label.window, min(low, read), max(high, read), label.reading, label.total, label.files,
+        label.row_groups, label.opened, label.rewrite_bytes, label.first_rewrite_bytes,
+        label.sampled_rows, worse,
+    )  # fmt: skip
+
+
+def _answer(
+    given: Given,
+    space: Space,
+    today: Layout,
+    labels: Sequence[Label],
+    chosen: Candidate,
+    labelled: int,
+    refused: tuple[RefusedSpec, ...],
+    found: tuple[Scheme, ...],
+) -> Recommendation:
+    by_candidate = {label.candidate: label for label in labels}
+    if chosen not in by_candidate:
+        by_candidate[chosen] = space.label([chosen])[0]
+    picked = by_candidate[chosen]
+    front = pareto([today.reading, *(label.reading for label in labels)],
+                   [0.0, *(label.rewrite_bytes for label in labels)])  # fmt: skip
+    on_front = {labels[i - 1].candidate for i in front if i}
+    runners = _best_few(space, [label for label in labels if label.candidate != chosen], picked)
+    named: list[tuple[str, Label]] = [("best", picked)]
+    for name, method in (("expert", expert), ("default", default_layout)):
+        named.append((name, space.label([method(space, given.seed).candidate])[0]))
+    named += [(f"next {number + 1}", label) for number, label in enumerate(runners)]
+    layouts = [
+        replace(_layout(name, given, space, label, today), front=label.candidate in on_front)
+        for name, label in named
+    ]
+    keep = _keep(today, layouts[0])
+    return Recommendation(
+        today=today,
+        chosen=None if keep else layouts[0],
+        others=tuple(layouts if keep else layouts[1:]),
+        keep=keep,
+        refused=refused,
+        schemes=found,
+        usage=space.usage,
+        labelled=labelled,
+        candidates=len(labels),
+        sampled=len(space.pool),
+        sampled_rows=picked.sampled_rows,
+        sensitivity=_sensitivity(given, space, labels, picked, today),
+        fell=_fell(space, labels, picked),
+    )
+
+
+def _keep(today: Layout, chosen: Layout) -> str:
+    """Return why today's layout should stay, "" if the chosen one is better."""
+    if chosen.total < (1.0 - LEAST_GAIN) * today.total:
+        return ""
+    if chosen.reading < (1.0 - LEAST_GAIN) * today.reading:
+        return "no layout saves more reading within the horizon than rewriting the table costs"
+    return f"no layout saves {LEAST_GAIN:.0%} of what today's costs"
+
+
+def _too_thin(
+    given: Given,
+    space: Space,
+    today: Layout,
+    refused: tuple[RefusedSpec, ...],
+    found: tuple[Scheme, ...],
+) -> Recommendation:
+    labels = space.label(space.candidates)
+    most = max(label.sampled_rows for label in labels)
+    return Recommendation(
+        today, None, (),
+        f"the sample has at most {most:.0f} rows per smallest row group, fewer than "
+        f"{LEAST_ROWS_OF_GROUP:.0f}: it would flatter every layout",
+        refused, found, space.usage, 0, len(labels), len(space.pool), most,
+    )  # fmt: skip
+
+
+def _best_few(space: Space, labels: Sequence[Label], picked: Label) -> list[Label]:
+    """Return the cheapest candidates of other orderings or partitionings than the chosen one."""
+    seen = {(picked.candidate.spec, picked.candidate.ordering)}
+    few: list[Label] = []
+    enough = [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
+    for label in sorted(enough, key=lambda item: (item.total, item.candidate)):
+        kind = (label.candidate.spec, label.candidate.ordering)
+        if kind not in seen:
+            seen.add(kind)
+            few.append(label)
+        if len(few) == SHOWN:
+            break
+    return few
+
+
+def pareto(reading: Sequence[float], rewriting: Sequence[float]) -> tuple[int, ...]:
+    """Return the positions that no other beats in reading and rewriting at once, by rewriting."""
+    order = sorted(range(len(reading)), key=lambda i: (rewriting[i], reading[i], i))
+    front: list[int] = []
+    for position in order:
+        if not front or reading[position] < reading[front[-1]]:
+            front.append(position)
+    return tuple(front)
+
+
+def _fell(space: Space, labels: Sequence[Label], picked: Label) -> tuple[tuple[str, str], ...]:
+    """Return each partitioning and ordering that was simulated and not chosen, with by how much its
+    best sizes cost more."""
+    found = []
+    schema = space.pool.files.schema
+    for spec in range(len(space.partitionings)):
+        for ordering in range(len(space.orderings)):
+            mine = [
+                label
+                for label in labels
+                if (label.candidate.spec, label.candidate.ordering) == (spec, ordering)
+            ]
+            if (spec, ordering) == (picked.candidate.spec, picked.candidate.ordering) or not mine:
+                continue
+            what = _text(space, spec, ordering, schema)
+            enough = [label for label in mine if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
+            if not enough:
+                found.append((what, "too few sampled rows per row group to judge it"))
+                continue
+            cheapest = min(enough, key=lambda label: label.total)
+            more = cheapest.total / max(picked.total, 1e-9) - 1.0
+            found.append((what, f"costs {more:.1%} more, reads {_times(cheapest, picked)}"))
+    return tuple(found)
+
+
+def _times(label: Label, picked: Label) -> str:
+    ratio = float(label.window.sum()) / max(float(picked.window.sum()), 1.0)
+    return f"{ratio:.2f}x the bytes"
+
+
+def _text(space: Space, spec: int, ordering: int, schema: Schema) -> str:
+    order = space.ordering(ordering).text(schema) or "unsorted"
+    return f"partitioned by {text_of(space.partitionings[spec].spec, schema)}, {order}"
+
+
+def _sensitivity(
+    given: Given, space: Space, labels: Sequence[Label], picked: Label, today: Layout
+) -> tuple[Sensitivity, ...]:
+    """Return what other windows of the log, and half the sample, would choose among the best."""
+    few = [picked.candidate, *(item.candidate for item in _best_few(space, labels, picked))]
+    full = {label.candidate: label for label in space.label(few)}
+    variants: list[tuple[str, Space]] = [
+        (name, replace(space, demands=demands)) for name, demands in given.windows
+    ]
+    half = build_pool(given.view, sorted(space.pool.columns), len(space.pool) // 2)
+    if half is not None:
+        variants.append(("half of the sample", space.on(half, space.thin)))
+    found = []
+    for what, variant in variants:
+        try:
+            chosen = best(variant.label(few)).candidate
+        except LookupError:
+            continue
+        label = full[chosen]
+        regret = label.total / max(full[picked.candidate].total, 1e-9) - 1.0
+        found.append(Sensitivity(what, _layout("best", given, space, label, today), regret))
+    return tuple(found)

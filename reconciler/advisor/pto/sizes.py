@@ -1,0 +1,88 @@
+"""Sizes of files and row groups: the grid (PTO, section 3.2.5), the expert's rule (Algorithm 4),
+and the number to declare so that the writer makes row groups of a stored size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.advisor.simulate.grid import Sizes
+from reconciler.table.row_group_bytes import rows_of_row_group
+
+MIB = 1 << 20
+LEAST_FILE, MOST_FILE = 32 * MIB, 512 * MIB
+PER_FILE = (1, 2, 4, 6, 8, 10)
+"""Row groups per file."""
+
+SMALLEST_FILE = MIB
+LEAST_GROUP_ROWS = 500
+"""Fewer rows in a row group: its share of the footer exceeds what it lets queries skip."""
+
+
+def size_grid(table_bytes: float, bytes_per_row: float) -> tuple[Sizes, ...]:
+    """Return five file sizes, powers of two, each with one to ten row groups.
+
+    32 to 512 MiB as in the paper (section 4.1.3); for a table smaller than that the largest is the
+    first one that holds the whole table, and none is below 1 MiB.
+    """
+    largest = MOST_FILE
+    while largest > 16 * SMALLEST_FILE and largest >= 2 * table_bytes:
+        largest //= 2
+    targets = [largest >> step for step in range(5)]
+    least = max(LEAST_GROUP_ROWS * bytes_per_row, 1.0)
+    return tuple(
+        Sizes(target, target // count)
+        for target in targets
+        for count in PER_FILE
+        if target >= SMALLEST_FILE and (target // count >= least or count == 1)
+    )
+
+
+def expert_sizes(table_bytes: float, partitions: int, bytes_per_row: float) -> Sizes:
+    """Return Algorithm 4's sizes: what a person derives from the table alone.
+
+    TFS = size / min(max(partitions, 10000), max(10 * partitions, 30)), within 32 and 512 MiB;
+    RGS = min(128 MiB, TFS / 4, max(8 MiB, 100,000 rows)).
+    """
+    files = min(max(partitions, 10_000), max(10 * partitions, 30))
+    target = min(max(int(table_bytes / files), LEAST_FILE), MOST_FILE)
+    rows = max(8 * MIB, int(100_000 * bytes_per_row))
+    return Sizes(target, max(1, min(128 * MIB, target // 4, rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSize:
+    """configured: what to declare; stored: bytes of the row groups that it gives; rows: theirs."""
+
+    configured: int
+    stored: int
+    rows: int
+
+
+def declared_row_group(stored: int, compressed_row: float, encoded_row: float) -> DeclaredSize:
+    """Return the size to declare for row groups of about `stored` bytes.
+
+    The writer compares the buffered size, of which the last page is not compressed, so that small
+    row groups become far smaller than declared. Between one page and several there is a gap that
+    no declared size reaches; the nearest reachable size is returned.
+    """
+    wanted = max(stored / max(compressed_row, 1e-9), 1.0)
+    low, high = 1, max(2, int(stored * max(encoded_row / max(compressed_row, 1e-9), 1.0) * 2))
+    while low < high:
+        middle = (low + high) // 2
+        if rows_of_row_group(middle, compressed_row, encoded_row) >= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    both = [
+        (abs(rows_of_row_group(size, compressed_row, encoded_row) - wanted), size)
+        for size in (low, max(1, low - 1))
+    ]
+    size = _rounded(min(both)[1])
+    rows = rows_of_row_group(size, compressed_row, encoded_row)
+    return DeclaredSize(size, round(rows * compressed_row), round(rows))
+
+
+def _rounded(size: int) -> int:
+    """Return the size in whole KiB, or in whole MiB from 8 MiB on, as people write sizes."""
+    unit = MIB if size >= 8 * MIB else 1 << 10
+    return max(unit, round(size / unit) * unit)

@@ -1,0 +1,103 @@
+"""Candidate orderings of rows (PTO, Algorithm 1): the power set of filtered columns, scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from reconciler.advisor.pto.cluster_size import cluster_sizes, fixed_sampling
+from reconciler.advisor.pto.column_use import Usage
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
+from reconciler.table.filetable import Float64
+from reconciler.table.schema import SortColumn
+
+LEAST_FREQUENCY = 0.05
+"""Columns in fewer queries are not considered (section 4.1.3)."""
+
+MOST_COLUMNS = 8
+"""Of the power set: 255 subsets."""
+
+TOP = 3
+"""Schemes that the paper keeps (section 4.1.3)."""
+
+PAIRED = 4
+"""Columns of which every single one and every ordered pair is a candidate beside the paper's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A subset of columns, its score of 0 to 1, and the parts of the score before normalisation."""
+
+    columns: tuple[int, ...]
+    score: float
+    cluster_rows: float
+    frequency: float
+    selectivity: float
+
+
+def shortlisted(usage: Usage, pool: Pool) -> tuple[int, ...]:
+    """Return the sampled columns in at least 5 % of the queries, the most frequent first (lines 1
+    to 3)."""
+    uses = [use for use in usage.uses if use.frequency >= LEAST_FREQUENCY]
+    return tuple(use.field_id for use in uses if use.field_id in pool.columns)[:MOST_COLUMNS]
+
+
+def schemes(
+    usage: Usage,
+    pool: Pool,
+    top: int = TOP,
+    sizes: Mapping[tuple[int, ...], float] | None = None,
+) -> tuple[Scheme, ...]:
+    """Return the `top` subsets with the best mean of normalised cluster size, union of query
+    frequencies, and selectivity (lines 7 to 11). () without a frequent column: bin-packing."""
+    columns = shortlisted(usage, pool)
+    if not columns:
+        return ()
+    known = sizes or cluster_sizes(pool, columns, fixed_sampling)
+    every = list(known)
+    frequency = np.array([usage.union_frequency(chosen) for chosen in every])
+    selectivity = np.array([usage.mean_selectivity(chosen) for chosen in every])
+    size = np.array([known[chosen] for chosen in every])
+    score = (_normal(size) + _normal(frequency) + _normal(1.0 - selectivity)) / 3.0
+    best = sorted(range(len(every)), key=lambda i: (-score[i], len(every[i]), every[i]))[:top]
+    return tuple(
+        Scheme(every[i], float(score[i]), float(size[i]), float(frequency[i]),
+               float(selectivity[i]))
+        for i in best
+    )  # fmt: skip
+
+
+def _normal(values: Float64) -> Float64:
+    span = float(values.max() - values.min())
+    return np.zeros_like(values) if span <= 0.0 else (values - values.min()) / span
+
+
+def orderings(usage: Usage, pool: Pool, found: Sequence[Scheme]) -> tuple[Ordering, ...]:
+    """Return the paper's schemes as a sort and as a Hilbert curve on ranks, and beside them each
+    single column and each ordered pair of the most frequent ones, which cost little to simulate.
+
+    The columns of a sort are in order of frequency: the first one prunes most.
+    """
+    rank = {column: place for place, column in enumerate(shortlisted(usage, pool))}
+    made: dict[Ordering, None] = {}
+    for scheme in found:
+        key = _key(sorted(scheme.columns, key=lambda column: rank[column]))
+        made[Lexicographic(key)] = None
+        if len(key) > 1:
+            made[Hilbert(key)] = None
+    few = sorted(rank, key=lambda column: rank[column])[:PAIRED]
+    for column in rank:
+        made[Lexicographic(_key([column]))] = None
+    for pair in permutations(few, 2):
+        made[Lexicographic(_key(pair))] = None
+        if pair[0] < pair[1]:
+            made[Hilbert(_key(pair))] = None
+    return tuple(made)
+
+
+def _key(columns: Sequence[int]) -> tuple[SortColumn, ...]:
+    return tuple(SortColumn(column) for column in columns)

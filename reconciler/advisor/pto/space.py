@@ -1,0 +1,222 @@
+"""The search space of layouts of one table, and the label of a layout in it.
+
+PTO, sections 3.2 and 3.3: a candidate is a partition spec, an ordering and sizes; its label is
+found by simulating it on the sample. All methods choose in the same space by the same labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import Lock
+
+import numpy as np
+
+from reconciler.advisor.pto.column_use import Usage
+from reconciler.advisor.pto.objective import Costs, reading_cost
+from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
+from reconciler.advisor.simulate.grid import (
+    Arrangement,
+    Grid,
+    Sizes,
+    arranged,
+    place_of,
+    simulate_sizes,
+)
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.plan.ordering import ARRIVAL, Ordering
+from reconciler.queries.demand import Demand
+from reconciler.table.filetable import Float64, Int64
+
+WORKERS = 2
+
+UNSORTED = 0
+"""The first ordering of a space: rows stay in order of arrival."""
+
+LEAST_ROWS_OF_GROUP = 10.0
+"""Sampled rows in the smallest simulated row groups, below which a layout is not judged: the sample
+would flatter it. 40 rank layouts well, 100 nearly as all rows do."""
+
+SMALL = 0.75
+"""Files below this share of the target are merged (definitions: Small)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Candidate:
+    """spec, ordering: positions in the space's candidates of each."""
+
+    spec: int
+    ordering: int
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Label:
+    """The simulated effect of a candidate.
+
+    reading: cost over the horizon, in bytes of reading; rewrite: of getting there and staying
+    there; window: bytes read in the recorded window, by shape; opened: files opened in it.
+    rewrite_bytes: rewritten over the horizon. sampled_rows: of the smallest row groups.
+    """
+
+    candidate: Candidate
+    reading: float
+    rewrite: float
+    window: Float64
+    opened: float
+    files: float
+    row_groups: float
+    sampled_rows: float
+    bytes_written: float
+    rewrite_bytes: float
+    first_rewrite_bytes: float
+
+    @property
+    def total(self) -> float:
+        return self.reading + self.rewrite
+
+
+@dataclass(frozen=True)
+class Space:
+    """pool: the sample; thin: a thinner one, enough to estimate bytes per row.
+
+    orderings: the first is ARRIVAL; the next `paper` ones are Algorithm 1's. sizes: the grid.
+    bytes_per_row: stored, of the present files. rho: cost of rewriting a byte, in bytes of reading.
+    places: rows of the pool in orders that no Ordering describes (methods.mddl), by the number that
+    candidates have as their ordering.
+    """
+
+    pool: Pool
+    thin: Pool
+    partitionings: tuple[Partitioning, ...]
+    orderings: tuple[Ordering, ...]
+    paper: int
+    sizes: tuple[Sizes, ...]
+    demands: tuple[Demand, ...]
+    usage: Usage
+    costs: Costs
+    rho: float
+    horizon_ms: int
+    ingest: Ingest = NO_INGEST
+    places: dict[int, Int64] = field(default_factory=dict)
+
+    @cached_property
+    def live_bytes(self) -> float:
+        return float(self.pool.files.live_bytes.sum())
+
+    @cached_property
+    def bytes_per_row(self) -> float:
+        return self.live_bytes / max(float(self.pool.weight.sum()), 1.0)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        return tuple(
+            Candidate(spec, ordering, sizes)
+            for spec in range(len(self.partitionings))
+            for ordering in range(len(self.orderings))
+            for sizes in self.sizes
+        )
+
+    @cached_property
+    def extremes(self) -> tuple[Sizes, Sizes]:
+        """Return the sizes with the smallest and with the largest row groups."""
+        ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
+        return ordered[0], ordered[-1]
+
+    @cached_property
+    def _made(self) -> dict[int, Int64]:
+        return {}
+
+    @cached_property
+    def _lock(self) -> Lock:
+        return Lock()
+
+    def place(self, ordering: int) -> Int64:
+        """Return the pool's rows in the order of an ordering, computed once."""
+        if ordering in self.places:
+            return self.places[ordering]
+        with self._lock:
+            if ordering not in self._made:
+                self._made[ordering] = place_of(self.pool, self.ordering(ordering))
+            return self._made[ordering]
+
+    def ordering(self, number: int) -> Ordering:
+        return ARRIVAL if number in self.places else self.orderings[number]
+
+    def arrangement(self, spec: int, ordering: int) -> Arrangement:
+        chosen = self.partitionings[spec]
+        return arranged(
+            self.pool, chosen.spec, self.ordering(ordering), thin=self.thin,
+            extremes=self.extremes, place=self.place(ordering), target=chosen.target,
+        )  # fmt: skip
+
+    def label(self, candidates: Sequence[Candidate], *, widening: float = 1.0) -> tuple[Label, ...]:
+        """Return the labels, in the order of the candidates."""
+        together: dict[tuple[int, int], list[Candidate]] = {}
+        for candidate in candidates:
+            together.setdefault((candidate.spec, candidate.ordering), []).append(candidate)
+        for ordering in dict.fromkeys(ordering for _, ordering in together):
+            self.place(ordering)
+
+        def work(item: tuple[tuple[int, int], list[Candidate]]) -> list[Label]:
+            (spec, ordering), mine = item
+            rows = self.arrangement(spec, ordering)
+            sizes = [candidate.sizes for candidate in mine]
+            grid = simulate_sizes(rows, sizes, self.demands, widening=widening)
+            return self._labels(mine, grid)
+
+        with ThreadPoolExecutor(WORKERS) as executor:
+            found = [label for labels in executor.map(work, together.items()) for label in labels]
+        by_candidate = {label.candidate: label for label in found}
+        return tuple(by_candidate[candidate] for candidate in candidates)
+
+    def _labels(self, candidates: Sequence[Candidate], grid: Grid) -> list[Label]:
+        cost = reading_cost(self.costs, grid.readings, self.demands).sum(axis=1)
+        labels = []
+        for row, candidate in enumerate(candidates):
+            first, later = self.rewritten(candidate)
+            labels.append(
+                Label(
+                    candidate, float(cost[row]), self.rho * (first + later),
+                    grid.readings.window[row], float(grid.readings.opened[row].sum()),
+                    float(grid.files[row]), float(grid.row_groups[row]),
+                    float(grid.sampled_rows[row]), grid.bytes_written, first + later, first,
+                )
+            )  # fmt: skip
+        return labels
+
+    def rewritten(self, candidate: Candidate) -> tuple[float, float]:
+        """Return the bytes rewritten once to get there, and over the horizon to stay there.
+
+        Rows in order of arrival under the present spec: only small files are merged. Anything else
+        rewrites the table once, and a sorted layout what is ingested.
+        """
+        files = self.pool.files
+        if self.partitionings[candidate.spec].present and candidate.ordering == UNSORTED:
+            small = files.bytes < SMALL * candidate.sizes.target_bytes
+            return float(files.live_bytes[small].sum()) if int(small.sum()) > 1 else 0.0, 0.0
+        days = self.horizon_ms / 86_400_000
+        later = self.ingest.bytes * days if candidate.ordering != UNSORTED else 0.0
+        return self.live_bytes, later
+
+    def on(self, pool: Pool, thin: Pool) -> Space:
+        """Return the same space over another pool of the same files."""
+        from reconciler.advisor.simulate.target import target_partitions
+
+        specs = tuple(
+            replace(item, target=target_partitions(pool, item.spec)) for item in self.partitionings
+        )
+        return replace(self, pool=pool, thin=thin, partitionings=specs, places={})
+
+
+def best(labels: Sequence[Label]) -> Label:
+    """Return the cheapest label with enough sampled rows; of equals the first.
+
+    Raises LookupError if no candidate is sampled well enough.
+    """
+    enough = [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
+    if not enough:
+        raise LookupError("no candidate has enough sampled rows per row group")
+    return enough[int(np.argmin([label.total for label in enough]))]

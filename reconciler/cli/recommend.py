@@ -1,0 +1,229 @@
+"""`layoutctl recommend`: which layout to declare for a table, as a policy ready for review.
+
+Reads the recorded queries and a sample, changes nothing but, with `--out`, the named file.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reconciler.cli.options import (
+    CatalogName,
+    Files,
+    Format,
+    Output,
+    Quiet,
+    Shared,
+    Timeout,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    from reconciler.loop.propose import Target
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(rich_help_panel="Decide")
+    def recommend(
+        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        file: Files = None,
+        out: Annotated[
+            Path | None,
+            typer.Option(
+                "--out", metavar="FILE", help="Write the layout into this policy, or make one."
+            ),
+        ] = None,
+        method: Annotated[
+            str,
+            typer.Option(
+                "--method",
+                help="How to choose: simulation, boosting, forest, tpe, random, expert, default, "
+                "mddl.",
+            ),
+        ] = "simulation",
+        costs: Annotated[
+            str,
+            typer.Option(
+                "--costs",
+                help="What files and row groups cost: local or object-store; by default the one "
+                "of the table's location.",
+                show_default=False,
+            ),
+        ] = "",
+        horizon: Annotated[
+            str,
+            typer.Option(
+                "--horizon", metavar="DURATION", help="Time over which a rewrite has to pay."
+            ),
+        ] = "720h",
+        sample_bytes: Annotated[
+            str,
+            typer.Option(
+                "--sample-bytes", metavar="BYTES", help="Most bytes to read for the sample."
+            ),
+        ] = "10Gi",
+        sample_rows: Annotated[
+            int,
+            typer.Option(
+                "--sample-rows", metavar="ROWS", min=1_000, max=600_000, help="Rows to sample."
+            ),
+        ] = 120_000,
+        keep_partitioning: Annotated[
+            bool,
+            typer.Option("--keep-partitioning", help="Consider the present partition spec only."),
+        ] = False,
+        shared: Shared = False,
+        catalog: CatalogName = None,
+        output: Format = Output.TABLE,
+        timeout: Timeout = 30.0,
+        verbose: Verbose = False,
+        quiet: Quiet = False,
+    ) -> None:
+        """Recommend which partitioning, sort order and sizes to declare for a table."""
+        from reconciler.cli import shared as sharing
+        from reconciler.cli.targets import select
+        from reconciler.loop.recommend import Options, recommended
+        from reconciler.loop.recommendation_document import recommendation_document
+        from reconciler.render.terminal import progress
+
+        options = Options(
+            method=method,
+            costs=costs,
+            horizon_ms=_seconds(horizon) * 1000,
+            sample_bytes=_bytes(sample_bytes),
+            sample_rows=sample_rows,
+            keep_partitioning=keep_partitioning,
+        )
+        chosen = select(table, file or [], catalog, timeout=timeout)
+        actor = sharing.actor_of(chosen, timeout, shared)
+        target = chosen.steps[0].target
+        progress("sampling and simulating", quiet=quiet)
+        made = recommended(target, actor, options, dt.datetime.now(dt.UTC))
+        progress("", quiet=quiet)
+        body = recommendation_document(made)
+        written = "" if out is None else _write(out, body, target)
+        _print(body, output, table, written, verbose=verbose)
+
+
+def _seconds(text: str) -> int:
+    from reconciler.api.quantities import parse_duration
+    from reconciler.errors import UserError
+
+    try:
+        found = parse_duration(text)
+    except ValueError:
+        found = 0
+    if not found:
+        raise UserError(f'--horizon "{text}" is not a duration', do="write it as 720h or 24h30m")
+    return found
+
+
+def _bytes(text: str) -> int:
+    from reconciler.api.quantities import parse_bytes
+    from reconciler.errors import UserError
+
+    try:
+        return parse_bytes(text)
+    except ValueError:
+        raise UserError(
+            f'--sample-bytes "{text}" is not a size', do="write it as 10Gi or 500Mi"
+        ) from None
+
+
+def _print(
+    body: Mapping[str, Any], output: Output, table: str, written: str, *, verbose: bool
+) -> None:
+    if output in (Output.JSON, Output.YAML):
+        from reconciler.cli.serialise import serialise
+
+        typer.echo(serialise(body, output), nl=False)
+    elif output is Output.NAME:
+        typer.echo(body["chosen"] or "today")
+    elif output is Output.MARKDOWN:
+        from reconciler.render.recommend_markdown import render as as_markdown
+
+        typer.echo(as_markdown(body), nl=False)
+    else:
+        from reconciler.render.recommend_text import render
+        from reconciler.render.terminal import UNLIMITED, width
+
+        columns = UNLIMITED if output is Output.WIDE else width()
+        typer.echo(
+            render(body, columns, verbose=verbose, following=_following(body, table, written))
+        )
+
+
+def _following(body: Mapping[str, Any], table: str, written: str) -> tuple[str, ...]:
+    if not body["policy"]:
+        return ()
+    if written:
+        return (f"git diff {written}", f"layoutctl plan {table} -f {written}")
+    return (f"layoutctl recommend {table} --out layouts/{table.split('.')[-1]}.yaml",)
+
+
+def _write(out: Path, body: Mapping[str, Any], target: Target) -> str:
+    """Write the layout into the policy at `out`, of which nothing else changes; "" if nothing is to
+    be declared."""
+    from reconciler.errors import UserError
+
+    if not body["policy"]:
+        if body["chosen"] is not None:
+            raise UserError(
+                f"a layout of the method {body['method']} cannot be declared",
+                do="leave out --out, or choose another --method; nothing was written",
+            )
+        return ""
+    text = _edited(out, body["policy"], target) if out.exists() else _fresh(body["policy"], target)
+    try:
+        with out.open("w", newline="") as file:
+            file.write(text)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {out}: {error.strerror}", do="name a file in a directory that exists"
+        ) from error
+    return str(out)
+
+
+def _fresh(policy: Mapping[str, Any], target: Target) -> str:
+    from reconciler.api.policy_edit import edited
+    from reconciler.api.template import policy_template
+    from reconciler.loop.recommendation_document import policy_changes
+
+    template = policy_template(target.identifier, target.catalog.name)
+    return edited(template, 0, policy_changes(policy))
+
+
+def _edited(out: Path, policy: Mapping[str, Any], target: Target) -> str:
+    """Return the text of the file with the layout in the policy that governs the table."""
+    from reconciler.api.load import load
+    from reconciler.api.policy_edit import CannotEditError, block, edited
+    from reconciler.api.source import parse_yaml
+    from reconciler.cli.targets import governing_policy
+    from reconciler.errors import UserError
+    from reconciler.loop.recommendation_document import policy_changes
+
+    documents = load([out])
+    found = governing_policy(documents, target.catalog, target.identifier)
+    if found is None:
+        raise UserError(
+            f"no policy in {out} selects {'.'.join(target.identifier)}",
+            do="name the file of the table's policy, or one that does not exist yet; "
+            "nothing was written",
+        )
+    with out.open(newline="") as file:
+        text = file.read()
+    changes = policy_changes(policy)
+    lines = [document.line for document in parse_yaml(text, str(out))[0]]
+    try:
+        return edited(text, lines.index(found.origin.line), changes)
+    except (CannotEditError, ValueError) as error:
+        raise UserError(
+            f"{out} was not changed: {error}",
+            details=("Merge these fields by hand:", *block(changes).splitlines()),
+            do="or use --out with a file that does not exist yet",
+        ) from error

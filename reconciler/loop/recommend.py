@@ -1,0 +1,281 @@
+"""Gathers what a recommendation needs, and makes it: observe, read queries, sample, simulate.
+
+Writes nothing to the user's catalog; the sample is kept in the state store. Bad input ends as one
+error that says what is missing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
+from reconciler.advisor.pto.objective import LOCAL, OBJECT_STORE, PRESETS, Costs
+from reconciler.advisor.pto.partitionings import Ingest
+from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, recommend
+from reconciler.advisor.simulate.demand import demands
+from reconciler.api.places import is_local
+from reconciler.errors import UserError
+from reconciler.loop.propose import Evidence, Target, on_live_files, predicate_columns, with_footer
+from reconciler.loop.reader import Reader
+from reconciler.loop.settings import DEFAULT_ROW_GROUP
+from reconciler.plan.ledger import throughput
+from reconciler.queries.demand import Demand
+from reconciler.queries.fragments import ShapeBatch, Workload
+from reconciler.queries.rewrite_cost import Throughput, rho_from
+from reconciler.queries.table_view import table_view
+from reconciler.state.sketch import MOST_FILES, TableSample, sample_table
+from reconciler.table.filetable import FileTable
+from reconciler.table.observation import Observation
+from reconciler.table.sample import RowGroups
+
+HORIZON_MS = 30 * 86_400_000
+SAMPLE_BYTES = 10 << 30
+SAMPLE_ROWS = 120_000
+"""Rows of a sample unless more are asked for: about 100 for each of 1,200 row groups."""
+
+MOST_COLUMNS = 32
+"""Filtered columns that are sampled, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """costs: the name of a preset, "" to choose by where the table lies. horizon_ms: over which
+    reading is weighed against rewriting. sample_bytes: most bytes read for the sample."""
+
+    method: str = DEFAULT_METHOD
+    costs: str = ""
+    horizon_ms: int = HORIZON_MS
+    sample_bytes: int = SAMPLE_BYTES
+    sample_rows: int = SAMPLE_ROWS
+    keep_partitioning: bool = False
+    seed: int = 20260101
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """A recommendation with everything that it was made from."""
+
+    target: Target
+    observation: Observation
+    evidence: Evidence
+    options: Options
+    costs: Costs
+    sample: TableSample
+    demands: tuple[Demand, ...]
+    recommendation: Recommendation
+    throughput: Throughput
+    rho: float
+    ingest: Ingest
+    made: dt.datetime
+
+
+def recommended(target: Target, reader: Reader, options: Options, now: dt.datetime) -> Recommended:
+    """Return the recommendation for a table. Raises UserError for input that allows none."""
+    _checked(options)
+    return on_live_files(target, reader, lambda seen: _on(seen, target, reader, options, now))
+
+
+def _checked(options: Options) -> None:
+    if options.method not in METHODS:
+        raise UserError(
+            f'there is no method "{options.method}"', do=f"name one of {', '.join(METHODS)}"
+        )
+    if options.costs and options.costs not in PRESETS:
+        raise UserError(
+            f'there are no costs called "{options.costs}"', do=f"name one of {', '.join(PRESETS)}"
+        )
+
+
+def _on(
+    seen: Observation, target: Target, reader: Reader, options: Options, now: dt.datetime
+) -> Recommended:
+    evidence = reader.evidence(seen)
+    wanted = _demands(seen, evidence.workload, options)
+    columns = _columns(seen.files, evidence.workload)
+    chosen = _footers(seen.files)
+    footers = reader.footers(target, seen, chosen)
+    _enough_budget(seen.files, footers, columns, options.sample_bytes)
+    sample = sample_table(
+        target.catalog, seen.files, columns, rows=min(options.sample_rows, MOST_ROWS),
+        budget=options.sample_bytes, now_ms=int(now.timestamp() * 1000), store=reader.store,
+        table_uuid=seen.uuid, identifier=target.identifier, timeout=reader.timeout,
+    )  # fmt: skip
+    history = reader.history(seen.uuid)
+    costs, rho, ingest = _costs(seen, options), rho_from(history.rho).value, ingest_of(seen)
+    view = table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP)
+    given = Given(
+        view=view,
+        present=seen.files.specs[seen.files.default_spec_id],
+        demands=wanted,
+        costs=costs,
+        rho=rho,
+        horizon_ms=options.horizon_ms,
+        encoded_row=_encoded_row(seen.files, footers),
+        ingest=ingest,
+        method=options.method,
+        seed=options.seed,
+        keep_partitioning=options.keep_partitioning,
+        windows=_windows(evidence.workload, seen, options),
+    )
+    return Recommended(
+        target, seen, evidence, options, costs, sample, wanted, _made(given),
+        throughput(history.entries), rho, ingest, now,
+    )  # fmt: skip
+
+
+def _made(given: Given) -> Recommendation:
+    try:
+        return recommend(given)
+    except ModuleNotFoundError as missing:
+        raise UserError(
+            f'the method "{given.method}" needs the package {missing.name}',
+            do="install layoutctl with the extra `learn`, or leave out --method",
+        ) from missing
+
+
+def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[Demand, ...]:
+    name = seen.name
+    if not len(seen.files):
+        raise UserError(f"{name} has no data file", do="write rows first; nothing was changed")
+    if workload.empty:
+        raise UserError(
+            f"no queries are known for {name}",
+            details=("A layout is recommended for queries: without them none is better.",),
+            do="import a log with `layoutctl workload import`",
+        )
+    wanted = demands(workload, seen.schema, options.horizon_ms)
+    known = seen.schema.by_id
+    useful = [
+        demand
+        for demand in wanted
+        if demand.prunable
+        and any(f in known and known[f].kind is not None for f in _fields(demand))
+    ]
+    if not useful:
+        raise UserError(
+            f"no recorded query of {name} filters on a column that a layout could serve",
+            details=(f"{workload.queries:,.0f} queries are known; all read the whole table.",),
+            do="`layoutctl workload show` lists them; nothing was changed",
+        )
+    return wanted
+
+
+def _fields(demand: Demand) -> tuple[int, ...]:
+    from reconciler.queries.predicate import fields_of
+
+    return fields_of(demand.predicate)
+
+
+def _columns(files: FileTable, workload: Workload) -> list[int]:
+    """Return the columns to sample: filtered ones, the most frequent first, and the spec's own."""
+    weight: dict[int, float] = {}
+    for batch in workload.shapes:
+        for field in predicate_columns(Workload((batch,), 0, 0)):
+            weight[field] = weight.get(field, 0.0) + float(batch.weight.sum())
+    known = files.schema.by_id
+    usable = [
+        field
+        for field in sorted(weight, key=lambda f: (-weight[f], f))
+        if field in known and known[field].kind is not None and field in files.columns
+    ]
+    spec = files.specs[files.default_spec_id]
+    own = [f.source_id for f in spec.fields if f.transform != "void" and f.source_id in known]
+    return list(dict.fromkeys((*usable[:MOST_COLUMNS], *own)))
+
+
+def _footers(files: FileTable) -> np.ndarray:
+    """Return the files whose footers are read: all, or as many as a sample reads."""
+    known = with_footer(files)
+    if len(known) <= MOST_FILES:
+        return known
+    return known[np.arange(MOST_FILES) * len(known) // MOST_FILES]
+
+
+def _enough_budget(
+    files: FileTable, footers: RowGroups, columns: Sequence[int], budget: int
+) -> None:
+    """Refuse a budget that does not pay for one row group of every file that is sampled."""
+    sizes = [footers.column_sizes[c] for c in columns if c in footers.column_sizes]
+    if not sizes or not len(footers.file):
+        return
+    chunk = np.sum([np.maximum(size, 0) for size in sizes], axis=0)
+    starts = np.flatnonzero(np.diff(footers.file, prepend=-1))
+    least = int(np.minimum.reduceat(chunk, starts).sum())
+    if budget < least:
+        raise UserError(
+            f"--sample-bytes {budget} is less than one row group of each of "
+            f"{len(starts)} files: {least} bytes",
+            details=("Every file has to be represented in the sample. No column was read.",),
+            do=f"give at least --sample-bytes {least}",
+        )
+
+
+def _costs(seen: Observation, options: Options) -> Costs:
+    if options.costs:
+        return PRESETS[options.costs]
+    return LOCAL if is_local(seen.location) else OBJECT_STORE
+
+
+def _encoded_row(files: FileTable, footers: RowGroups) -> float:
+    """Return the bytes of a row before compression; the stored ones if footers do not say."""
+    rows = float(footers.records.sum())
+    if footers.encoded is None or not rows:
+        return float(files.total_bytes) / max(files.total_records, 1)
+    return float(np.maximum(footers.encoded, 0).sum()) / rows
+
+
+def ingest_of(seen: Observation) -> Ingest:
+    """Return what other writers append a day, by the summaries of the retained snapshots."""
+    appends = [s for s in seen.ancestry if s.operation == "append" and not s.ours]
+    if len(appends) < 2:
+        return Ingest()
+    times = [snapshot.timestamp_ms for snapshot in appends]
+    days = (max(times) - min(times)) / 86_400_000
+    if days < 1.0:
+        return Ingest()  # a bulk load of one day is no rate
+    size = sum(int(snapshot.summary.get("added-files-size", 0)) for snapshot in appends)
+    return Ingest(len(appends) / days, size / days)
+
+
+def _windows(
+    workload: Workload, seen: Observation, options: Options
+) -> tuple[tuple[str, tuple[Demand, ...]], ...]:
+    """Return the demands of the first and the last half of the log."""
+    middle = (workload.since_ms + workload.until_ms) // 2
+    halves = (
+        ("the first half of the log", _during(workload, workload.since_ms, middle)),
+        ("the last half of the log", _during(workload, middle + 1, workload.until_ms)),
+    )
+    return tuple(
+        (name, demands(part, seen.schema, options.horizon_ms))
+        for name, part in halves
+        if part.shapes
+    )
+
+
+def _during(workload: Workload, first_ms: int, last_ms: int) -> Workload:
+    kept = []
+    for batch in workload.shapes:
+        mine = np.flatnonzero((batch.event_ms >= first_ms) & (batch.event_ms <= last_ms))
+        if len(mine):
+            kept.append(_taken(batch, mine))
+    return replace(workload, shapes=tuple(kept))
+
+
+def _taken(batch: ShapeBatch, rows: np.ndarray) -> ShapeBatch:
+    return replace(
+        batch,
+        literals=tuple(
+            values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
+            for values in batch.literals
+        ),
+        moving=tuple(values[rows] for values in batch.moving),
+        **{
+            name: getattr(batch, name)[rows]
+            for name in ("weight", "rate", "event_ms", "recorded_bytes", "duration_ms")
+        },
+    )

@@ -1,0 +1,366 @@
+"""The document of a recommendation: what `-o json` prints, and what text and Markdown are made of.
+
+Sizes are bytes, times seconds or ISO, shares percent. It has no values of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.advisor.pto.methods.registry import UNDECLARABLE
+from reconciler.advisor.pto.partitionings import text_of
+from reconciler.advisor.pto.recommend import Layout
+from reconciler.api.quantities import format_bytes
+from reconciler.api.version import API_VERSION
+from reconciler.format import utc
+from reconciler.loop.recommend import Recommended
+from reconciler.plan.ordering import Hilbert
+from reconciler.queries.predicate import render
+from reconciler.table.observation import Observation
+from reconciler.table.schema import PartitionSpec, Schema
+
+KIND = "TableRecommendation"
+DAY_MS = 86_400_000
+SURE_ROWS = 40
+"""Sampled rows per smallest row group from which the order of candidates can be relied on."""
+
+
+def recommendation_document(made: Recommended) -> dict[str, Any]:
+    """Return the document; its schema is RECOMMENDATION_SCHEMA."""
+    seen, answer = made.observation, made.recommendation
+    chosen = answer.chosen
+    layouts = [answer.today, *([chosen] if chosen else []), *answer.others]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "table": seen.name,
+        "snapshotId": str(seen.snapshot_id),
+        "time": utc(made.made.timestamp() * 1000),
+        "method": made.options.method,
+        "chosen": chosen.name if chosen else None,
+        "keep": answer.keep,
+        "savesPercent": _saves(answer.today, chosen),
+        "workload": _workload(made),
+        "sample": _sample(made),
+        "objective": _objective(made),
+        "layouts": [_layout(layout, made) for layout in layouts],
+        "policy": policy_of(chosen, made) if chosen else None,
+        "statements": statements(chosen, made) if chosen else [],
+        "warnings": warnings(chosen, made) if chosen else [],
+        "columns": [
+            {
+                "column": seen.schema.name_of(use.field_id),
+                "queriesPercent": round(use.frequency * 100, 1),
+                "selectivityPercent": round(use.selectivity * 100, 3),
+            }
+            for use in answer.usage.uses
+        ],
+        "refused": [{"what": item.what, "why": item.why} for item in answer.refused],
+        "fell": [{"what": what, "why": why} for what, why in answer.fell],
+        "sensitivity": [
+            {
+                "evidence": item.what,
+                "layout": described(item.layout, seen.schema),
+                "costsMorePercent": round(item.regret * 100, 2),
+            }
+            for item in answer.sensitivity
+        ],
+        "candidates": answer.candidates,
+        "labelled": answer.labelled,
+    }
+
+
+def _saves(today: Layout, chosen: Layout | None) -> float:
+    if chosen is None or not today.read:
+        return 0.0
+    return round((1.0 - chosen.read / today.read) * 100, 1)
+
+
+def _workload(made: Recommended) -> dict[str, Any]:
+    workload, coverage = made.evidence.workload, made.evidence.coverage
+    return {
+        "queries": round(workload.queries),
+        "shapes": len(workload.shapes),
+        "since": utc(workload.since_ms),
+        "until": utc(workload.until_ms),
+        "days": round((workload.until_ms - workload.since_ms) / DAY_MS, 1),
+        "coveragePercent": int(coverage.share * 100),
+    }
+
+
+def _sample(made: Recommended) -> dict[str, Any]:
+    answer = made.recommendation
+    return {
+        "rows": answer.sampled,
+        "files": made.sample.files,
+        "filesSampledBefore": made.sample.reused,
+        "bytesRead": made.sample.bytes_read,
+        "budgetBytes": made.options.sample_bytes,
+        "takenAt": utc(made.sample.taken_ms),
+        "rowsPerSmallestRowGroup": round(answer.sampled_rows, 1),
+    }
+
+
+def _objective(made: Recommended) -> dict[str, Any]:
+    costs = made.costs
+    return {
+        "costs": costs.name,
+        "costsSource": costs.source,
+        "fileBytes": round(costs.file),
+        "fileColumnBytes": round(costs.file_column),
+        "rowGroupBytes": round(costs.group),
+        "rowGroupColumnBytes": round(costs.group_column),
+        "skippedShare": round(costs.skipped, 3),
+        "rho": round(made.rho, 2),
+        "horizonSeconds": made.options.horizon_ms // 1000,
+        "ingestBytesPerDay": round(made.ingest.bytes),
+        "ingestCommitsPerDay": round(made.ingest.commits, 1),
+    }
+
+
+def described(layout: Layout, schema: Schema) -> str:
+    """Return `by month(ts), sorted by a, b`."""
+    spec, order = text_of(layout.spec, schema), layout.ordering.text(schema)
+    parted = "" if spec == "none" else f"partitioned by {spec}, "
+    if not order:
+        return f"{parted}unsorted"
+    verb = "clustered" if isinstance(layout.ordering, Hilbert) else "sorted"
+    return f"{parted}{verb} by {order}"
+
+
+def _layout(layout: Layout, made: Recommended) -> dict[str, Any]:
+    seen, work = made.observation, "sort" if layout.ordering.key else "pack"
+    today = layout.name == "today"
+    what = "as it is" if today else described(layout, seen.schema)
+    body: dict[str, Any] = {
+        "name": layout.name,
+        "what": what,
+        "partitioning": _fields(layout.spec, seen.schema),
+        "keys": [seen.schema.name_of(column.field_id) for column in layout.ordering.key],
+        "curve": layout.ordering.name if layout.ordering.key else None,
+        "targetBytes": layout.target_bytes,
+        "files": round(layout.files),
+        "rowGroups": None if layout.row_groups != layout.row_groups else round(layout.row_groups),
+        "filesOpened": round(layout.opened),
+        "read": {
+            "bytes": round(layout.read),
+            "low": round(layout.low),
+            "high": round(layout.high),
+        },
+        "readingCostBytes": round(layout.reading),
+        "totalCostBytes": round(layout.total),
+        "rewrite": {
+            "bytes": round(layout.rewrite_bytes),
+            "firstBytes": round(layout.first_rewrite_bytes),
+            "cpuSeconds": 0.0
+            if today
+            else round(
+                made.throughput.cpu_seconds(
+                    work, round(layout.first_rewrite_bytes), len(seen.files)
+                ),
+                1,
+            ),
+        },
+        "paretoFront": layout.front or today,
+        "worse": [_shape(number, layout, made) for number in layout.worse],
+    }
+    if layout.row_group is not None:
+        body["rowGroup"] = {
+            "declaredBytes": layout.row_group.configured,
+            "storedBytes": layout.row_group.stored,
+            "rows": layout.row_group.rows,
+        }
+        body["sampledRowsPerRowGroup"] = round(layout.sampled_rows, 1)
+    return body
+
+
+def _shape(number: int, layout: Layout, made: Recommended) -> dict[str, Any]:
+    demand, today = made.demands[number], made.recommendation.today
+    text = render(demand.predicate, made.observation.schema)
+    return {
+        "text": "no filter" if text == "TRUE" else text,
+        "queries": round(float(demand.weight.sum())),
+        "bytesNow": round(float(today.window[number])),
+        "bytesAfter": round(float(layout.window[number])),
+    }
+
+
+def _fields(spec: PartitionSpec, schema: Schema) -> list[dict[str, str]]:
+    return [
+        {"column": schema.name_of(field.source_id), "transform": field.transform}
+        for field in spec.fields
+        if field.transform != "void"
+    ]
+
+
+def changes_spec(layout: Layout, seen: Observation) -> bool:
+    """Whether the layout partitions the table in another way than today."""
+    present = seen.files.specs[seen.files.default_spec_id]
+    return _fields(layout.spec, seen.schema) != _fields(present, seen.schema)
+
+
+def policy_of(layout: Layout, made: Recommended) -> dict[str, Any] | None:
+    """Return spec.layout of a policy that declares the layout, None if none can."""
+    if made.options.method in UNDECLARABLE:
+        return None
+    assert layout.row_group is not None
+    seen = made.observation
+    body: dict[str, Any] = {}
+    if changes_spec(layout, seen):
+        fields = _fields(layout.spec, seen.schema)
+        body["partitioning"] = {"mode": "Declared", "fields": fields}
+    if layout.ordering.key:
+        keys = [seen.schema.name_of(column.field_id) for column in layout.ordering.key]
+        body["clustering"] = {"mode": "Declared", "keys": keys, "curve": layout.ordering.name}
+    else:
+        body["clustering"] = {"mode": "None"}
+    body["files"] = {
+        "targetSize": format_bytes(layout.target_bytes),
+        "rowGroupSize": format_bytes(layout.row_group.configured),
+    }
+    return body
+
+
+def policy_changes(policy: Mapping[str, Any]) -> dict[tuple[str | int, ...], Any]:
+    """Return the fields of a policy document that declare the layout, by their paths."""
+    here: tuple[str | int, ...] = ("spec", "layout")
+    found: dict[tuple[str | int, ...], Any] = {}
+    for part, body in policy.items():
+        for name, value in body.items():
+            found[(*here, part, name)] = value
+    clustering = policy["clustering"]
+    if "keys" not in clustering:
+        found[(*here, "clustering", "keys")] = None
+    return found
+
+
+def statements(layout: Layout, made: Recommended) -> list[str]:
+    """Return the Spark SQL that changes the partition spec and moves the files to it."""
+    seen = made.observation
+    if not changes_spec(layout, seen):
+        return []
+    name = seen.name
+    present = seen.files.specs[seen.files.default_spec_id]
+    found = [
+        f"ALTER TABLE {name} DROP PARTITION FIELD {_expression(field, seen.schema)}"
+        for field in _fields(present, seen.schema)
+    ]
+    found += [
+        f"ALTER TABLE {name} ADD PARTITION FIELD {_expression(field, seen.schema)}"
+        for field in _fields(layout.spec, seen.schema)
+    ]
+    table = ".".join(seen.identifier)
+    return [
+        *found,
+        f"CALL {seen.catalog}.system.rewrite_data_files(table => '{table}', "
+        "options => map('rewrite-all', 'true'))",
+    ]
+
+
+_SQL = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+
+
+def _expression(field: Mapping[str, str], schema: Schema) -> str:
+    function, _, argument = field["transform"].partition("[")
+    if function == "identity":
+        return field["column"]
+    name = _SQL.get(function, function)
+    inside = f"{argument.rstrip(']')}, {field['column']}" if argument else field["column"]
+    return f"{name}({inside})"
+
+
+def warnings(layout: Layout, made: Recommended) -> list[str]:
+    """Return what a reviewer must know before a partition spec is changed, each with its
+    evidence."""
+    seen = made.observation
+    found = []
+    rows = made.recommendation.sampled_rows
+    if rows < SURE_ROWS:
+        found.append(
+            f"{rows:.0f} sampled rows per smallest row group: the order of close candidates is "
+            f"uncertain below {SURE_ROWS}; a larger --sample-rows settles it"
+        )
+    if not changes_spec(layout, seen):
+        return found
+    found.append(
+        "layoutctl does not evolve partition specs yet: the statements below do, and have to run "
+        "before `layoutctl apply`"
+    )
+    if seen.format_version == 1:
+        found.append("format version 1 keeps dropped partition fields as void: upgrade it first")
+    if seen.deletes.equality_files:
+        found.append(
+            f"{seen.deletes.equality_files} equality delete files are alive: they do not apply to "
+            "files of another spec, so that deleted rows would come back; apply them first"
+        )
+    dynamic = sum(s.summary.get("replace-partitions") == "true" for s in seen.ancestry)
+    if dynamic:
+        found.append(
+            f"{dynamic} commits replaced whole partitions: the same jobs double rows after the "
+            "spec has changed, until they are adapted"
+        )
+    return found
+
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
+_NAMED = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["what", "why"],
+        "properties": {"what": _TEXT, "why": _TEXT},
+    },
+}
+RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": KIND,
+    "type": "object",
+    "required": [
+        "apiVersion", "kind", "table", "snapshotId", "time", "method", "chosen", "keep",
+        "savesPercent", "workload", "sample", "objective", "layouts", "policy", "statements",
+        "warnings", "columns", "refused", "fell", "sensitivity", "candidates", "labelled",
+    ],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": KIND},
+        "table": _TEXT,
+        "snapshotId": _TEXT,
+        "time": _TEXT,
+        "method": _TEXT,
+        "chosen": {"type": ["string", "null"]},
+        "keep": _TEXT,
+        "savesPercent": _NUMBER,
+        "workload": {"type": "object"},
+        "sample": {"type": "object", "additionalProperties": {"type": ["number", "string"]}},
+        "objective": {"type": "object", "additionalProperties": {"type": ["number", "string"]}},
+        "layouts": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["name", "what", "partitioning", "keys", "files", "read", "rewrite"],
+                "properties": {
+                    "name": _TEXT,
+                    "what": _TEXT,
+                    "files": {"type": "integer", "minimum": 0},
+                    "read": {
+                        "type": "object",
+                        "required": ["bytes", "low", "high"],
+                        "additionalProperties": {"type": "integer", "minimum": 0},
+                    },
+                },
+            },
+        },
+        "policy": {"type": ["object", "null"]},
+        "statements": {"type": "array", "items": _TEXT},
+        "warnings": {"type": "array", "items": _TEXT},
+        "columns": {"type": "array"},
+        "refused": _NAMED,
+        "fell": _NAMED,
+        "sensitivity": {"type": "array"},
+        "candidates": {"type": "integer"},
+        "labelled": {"type": "integer"},
+    },
+}  # fmt: skip

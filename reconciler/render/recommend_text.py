@@ -1,0 +1,151 @@
+"""A recommendation as text for a terminal, from its document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.format import count, cpu, duration, iec
+from reconciler.render.terminal import commands, plural, tabulate, wrapped
+
+Document = Mapping[str, Any]
+
+FEW = 8
+"""Entries of a list that are shown without -v."""
+
+
+def render(body: Document, width: int, *, verbose: bool, following: Sequence[str] = ()) -> str:
+    """Return the text. following: commands to run next."""
+    lines = [
+        *_head(body, width),
+        "",
+        *_verdict(body, width),
+        "",
+        *_table(body, width),
+        *_losers(body, width),
+        *_policy(body),
+        *_considered(body, width, verbose),
+        *_sensitivity(body, width),
+    ]
+    for warning in body["warnings"]:
+        lines += ["", *wrapped(f"warning: {warning}", width, indent="  ")]
+    lines += [f"  {statement};" for statement in body["statements"]]
+    if following:
+        lines += ["", *commands(following, width)]
+    return "\n".join(lines)
+
+
+def _head(body: Document, width: int) -> list[str]:
+    work, sample, costs = body["workload"], body["sample"], body["objective"]
+    texts = [
+        f"{body['table']}   recommended by {body['method']}: {count(body['labelled'])} of "
+        f"{count(body['candidates'])} candidates simulated",
+        f"Workload: {plural(work['queries'], 'query', 'queries')}, {work['days']:g} days to "
+        f"{work['until'][:10]}, {plural(work['shapes'], 'shape')}, explains "
+        f"{work['coveragePercent']} % of recorded bytes",
+        f"Sample: {count(sample['rows'])} rows of {plural(sample['files'], 'file')} "
+        f"({sample['filesSampledBefore']} sampled before, the oldest {sample['takenAt']}), "
+        f"{iec(sample['bytesRead'])} of {iec(sample['budgetBytes'])} read, "
+        f"{sample['rowsPerSmallestRowGroup']:.0f} rows per smallest row group",
+        f"Costs: {costs['costs']} ({costs['costsSource']}); a file {iec(costs['fileBytes'])} + "
+        f"{iec(costs['fileColumnBytes'])} per column, a row group {iec(costs['rowGroupBytes'])} + "
+        f"{iec(costs['rowGroupColumnBytes'])}; 1 byte rewritten = {costs['rho']:g} read; over "
+        f"{duration(costs['horizonSeconds'])}",
+    ]
+    return [line for text in texts for line in wrapped(text, width, indent="  ")]
+
+
+def _verdict(body: Document, width: int) -> list[str]:
+    if body["chosen"] is None:
+        return wrapped(f"Keep what you have: {body['keep']}.", width)
+    chosen = _named(body, body["chosen"])
+    group = chosen["rowGroup"]
+    return wrapped(
+        f"Declare: {chosen['what']}, files of {iec(chosen['targetBytes'])}, row groups of "
+        f"{iec(group['storedBytes'])} ({count(group['rows'])} rows, declared as "
+        f"{iec(group['declaredBytes'])}). The recorded queries read {body['savesPercent']:g} % "
+        "less.",
+        width,
+    )
+
+
+def _named(body: Document, name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(item for item in body["layouts"] if item["name"] == name)
+    return found
+
+
+def _table(body: Document, width: int) -> list[str]:
+    days = body["workload"]["days"]
+    rows = [
+        ["LAYOUT", f"READ / {days:g} D", "LOW - HIGH", "FILES", "ROW GROUPS", "REWRITE", "CPU", ""]
+    ]
+    for item in body["layouts"]:
+        read = item["read"]
+        today = item["name"] == "today"
+        span = "-" if today else f"{iec(read['low'])} - {iec(read['high'])}"
+        groups = "-" if item["rowGroups"] is None else count(item["rowGroups"])
+        rows.append([
+            f"{item['name']}: {item['what']}", iec(read["bytes"]), span, count(item["files"]),
+            groups, iec(item["rewrite"]["bytes"]), cpu(item["rewrite"]["cpuSeconds"]),
+            "on the front" if item["paretoFront"] else "",
+        ])  # fmt: skip
+    notes = wrapped(
+        "on the front: no other candidate both reads and rewrites less. REWRITE includes what is "
+        "ingested over the horizon; CPU is of getting there.",
+        width, first="  ", indent="  ",
+    )  # fmt: skip
+    return [*tabulate(rows, "lrrrrrrl", width, indent="  "), *notes]
+
+
+def _losers(body: Document, width: int) -> list[str]:
+    if body["chosen"] is None:
+        return []
+    worse = _named(body, body["chosen"])["worse"]
+    if not worse:
+        return ["", "Nobody loses: no recorded shape reads 1 % more than today."]
+    rows = [["WHO LOSES", "QUERIES", "NOW", "AFTER"]]
+    rows += [
+        [item["text"], count(item["queries"]), iec(item["bytesNow"]), iec(item["bytesAfter"])]
+        for item in worse[:FEW]
+    ]
+    more = [f"  and {len(worse) - FEW} more"] if len(worse) > FEW else []
+    return ["", *tabulate(rows, "lrrr", width, indent="  "), *more]
+
+
+def _policy(body: Document) -> list[str]:
+    if not body["policy"]:
+        return []
+    from reconciler.api.policy_edit import block
+
+    tree: dict[tuple[str | int, ...], Any] = {
+        ("spec", "layout", part): value for part, value in body["policy"].items()
+    }
+    return ["", "POLICY", *(f"  {line}" for line in block(tree).splitlines())]
+
+
+def _considered(body: Document, width: int, verbose: bool) -> list[str]:
+    lines: list[str] = []
+    for title, key in (("NOT CHOSEN", "fell"), ("NOT SIMULATED", "refused")):
+        entries = body[key]
+        shown = entries if verbose else entries[:FEW]
+        if not entries:
+            continue
+        rows = [[item["what"], item["why"]] for item in shown]
+        lines += ["", title, *tabulate(rows, "ll", width, indent="  ")]
+        if len(shown) < len(entries):
+            lines.append(f"  and {len(entries) - len(shown)} more with -v")
+    return lines
+
+
+def _sensitivity(body: Document, width: int) -> list[str]:
+    if not body["sensitivity"]:
+        return []
+    rows = [
+        [f"by {item['evidence']}", item["layout"], f"costs {item['costsMorePercent']:g} % more"]
+        for item in body["sensitivity"]
+    ]
+    return [
+        "",
+        "UNDER OTHER EVIDENCE, THE CHOICE WOULD BE",
+        *tabulate(rows, "lll", width, indent="  "),
+    ]

@@ -1,0 +1,190 @@
+"""`layoutctl recommend` from a log to a reviewed policy, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+from reconciler.cli import main as cli_main
+from reconciler.loop.recommendation_document import RECOMMENDATION_SCHEMA
+
+Cli = Callable[..., tuple[int, str, str]]
+ROWS, FILES = 40_000, 6
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog with rec.shop.sales, whose files all hold all days, and small tables; its log."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    home = tmp_path_factory.mktemp("recommend")
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{home}/catalog.db",
+        "warehouse": f"file://{home}/warehouse",
+    }
+    (home / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"rec": properties}}))
+    catalog = SqlCatalog("rec", **properties)
+    catalog.create_namespace("shop")
+    table = None
+    for number in range(FILES):
+        random = np.random.default_rng(number)
+        rows = pa.table(
+            {
+                "id": np.arange(number * ROWS, (number + 1) * ROWS),
+                "day": random.integers(0, 2_000, ROWS),
+                "price": np.where(random.random(ROWS) < 0.01, np.nan, random.random(ROWS)),
+                "pad": [random.bytes(16).hex() for _ in range(ROWS)],
+            }
+        )
+        table = table or catalog.create_table("shop.sales", rows.schema)
+        table.append(rows)
+    catalog.create_table("shop.empty", rows.schema)
+    catalog.create_table("shop.quiet", rows.schema).append(rows.slice(0, 100))
+    _log(home / "log.jsonl", "shop.sales", "day between {} and {}")
+    return home
+
+
+def _log(path: Path, table: str, condition: str) -> None:
+    random = np.random.default_rng(5)
+    with path.open("w") as out:
+        for number in range(120):
+            low = int(random.integers(0, 1_990))
+            sql = f"select pad from {table} where {condition.format(low, low + 6)}"
+            when = f"2026-11-{7 + number * 7 // 120:02d}T{number % 24:02d}:00:00Z"
+            out.write(json.dumps({"sql": sql, "timestamp": when}) + "\n")
+
+
+@pytest.fixture(scope="module")
+def imported(warehouse: Path) -> Path:
+    """The state directory after the log was imported once."""
+    return warehouse / "state"
+
+
+@pytest.fixture
+def cli(
+    warehouse: Path, imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> Cli:
+    for name in list(os.environ):
+        if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PYICEBERG_HOME", str(warehouse))
+    monkeypatch.setenv("LAYOUTCTL_STATE", str(imported))
+    monkeypatch.setenv("LAYOUTCTL_CACHE", str(warehouse / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli_main.main()
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    if not imported.exists():
+        log = str(warehouse / "log.jsonl")
+        assert run("workload", "import", "--dialect", "spark", "--catalog", "rec", log)[0] == 0
+    return run
+
+
+def test_a_log_becomes_a_policy_that_the_reader_accepts(cli, tmp_path):
+    code, out, err = cli("recommend", "rec.shop.sales", "-o", "json", "--out", "sales.yaml")
+    assert code == 0, err
+    body = json.loads(out)
+    jsonschema.validate(body, RECOMMENDATION_SCHEMA)
+    assert body["policy"]["clustering"]["keys"][0] == "day"
+    assert body["savesPercent"] > 50
+    today, chosen = body["layouts"][:2]
+    assert today["name"] == "today" and chosen["name"] == body["chosen"]
+    assert chosen["read"]["low"] <= chosen["read"]["bytes"] <= chosen["read"]["high"]
+    assert chosen["read"]["bytes"] < today["read"]["bytes"]
+    assert {item["name"] for item in body["layouts"]} >= {"today", "default", "expert"}
+    policy = yaml.safe_load((tmp_path / "sales.yaml").read_text())
+    assert policy["spec"]["layout"]["clustering"] == body["policy"]["clustering"]
+    assert cli("validate", "-f", "sales.yaml")[0] == 0
+
+
+def test_the_second_time_no_file_is_sampled_again(cli):
+    cli("recommend", "rec.shop.sales", "-o", "name")
+    body = json.loads(cli("recommend", "rec.shop.sales", "-o", "json")[1])
+    assert body["sample"]["bytesRead"] == 0
+    assert body["sample"]["filesSampledBefore"] == body["sample"]["files"] == FILES
+
+
+HAND_WRITTEN = """\
+# Ours.
+apiVersion: layout.lakehouse.dev/v1alpha1
+kind: TableLayoutPolicy
+metadata: {name: sales}   # kept
+spec:
+    catalogRef: {name: rec}
+    tables:
+        include:
+            - "shop.sales"
+    layout:
+        clustering:
+            mode: WorkloadAware     # for now
+        files: {targetSize: 64Mi, quietPeriod: 0s}
+---
+kind: Other
+text:   "as it was"
+"""
+
+
+def test_only_lines_of_changed_fields_differ(cli, tmp_path):
+    path = tmp_path / "sales.yaml"
+    path.write_text(HAND_WRITTEN)
+    assert cli("recommend", "rec.shop.sales", "--out", "sales.yaml")[0] == 0
+    before, after = HAND_WRITTEN.splitlines(), path.read_text().splitlines()
+    gone = [line for line in before if line not in after]
+    assert gone == [
+        "            mode: WorkloadAware     # for now",
+        "        files: {targetSize: 64Mi, quietPeriod: 0s}",
+    ]
+    assert after[11] == "            mode: Declared     # for now"
+    assert cli("validate", "-f", "sales.yaml")[0] == 0
+
+
+def test_a_file_without_the_tables_policy_is_not_changed(cli, tmp_path):
+    path = tmp_path / "other.yaml"
+    path.write_text(HAND_WRITTEN.replace("shop.sales", "shop.other"))
+    code, _, err = cli("recommend", "rec.shop.sales", "--out", "other.yaml")
+    assert code == 1 and "nothing was written" in err
+    assert path.read_text() == HAND_WRITTEN.replace("shop.sales", "shop.other")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("rec.shop.empty",), "has no data file"),
+        (("rec.shop.quiet",), "no queries are known"),
+        (("rec.shop.sales", "--sample-bytes", "10"), "less than one row group"),
+        (("rec.shop.sales", "--method", "guess"), 'no method "guess"'),
+        (("rec.shop.sales", "--costs", "tape"), 'no costs called "tape"'),
+        (("rec.shop.sales", "--horizon", "soon"), "not a duration"),
+        (("rec.shop.gone",), "not found"),
+    ],
+)
+def test_what_allows_no_recommendation_is_one_message(cli, arguments, reason):
+    code, out, err = cli("recommend", *arguments)
+    assert (code, out) == (1, "")
+    assert reason in err and err.count("error:") == 1
+
+
+def test_text_and_markdown_name_the_layout_and_who_loses(cli):
+    _, text, _ = cli("recommend", "rec.shop.sales")
+    assert max(map(len, text.splitlines())) <= 100
+    assert "Declare: " in text and "Nobody loses" in text
+    _, markdown, _ = cli("recommend", "rec.shop.sales", "-o", "markdown")
+    assert markdown.startswith("<!-- layoutctl:recommend rec.shop.sales -->")
+    assert "| **best" in markdown
