@@ -263,7 +263,7 @@ def _during(workload: Workload, first_ms: int, last_ms: int) -> Workload:
         mine = np.flatnonzero((batch.event_ms >= first_ms) & (batch.event_ms <= last_ms))
         if len(mine):
             kept.append(_taken(batch, mine))
-    return replace(workload, shapes=tuple(kept))
+    return replace(workload, shapes=tuple(kept), since_ms=first_ms, until_ms=last_ms)
 
 
 def _taken(batch: ShapeBatch, rows: np.ndarray) -> ShapeBatch:
@@ -276,6 +276,6 @@ def _taken(batch: ShapeBatch, rows: np.ndarray) -> ShapeBatch:
         moving=tuple(values[rows] for values in batch.moving),
         **{
             name: getattr(batch, name)[rows]
-            for name in ("weight", "rate", "event_ms", "recorded_bytes", "duration_ms")
+            for name in ("weight", "event_ms", "recorded_bytes", "duration_ms")
         },
     )

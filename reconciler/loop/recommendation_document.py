@@ -15,7 +15,6 @@ from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.format import utc
 from reconciler.loop.recommend import Recommended
-from reconciler.plan.ordering import Hilbert
 from reconciler.queries.predicate import render
 from reconciler.table.observation import Observation
 from reconciler.table.schema import PartitionSpec, Schema
@@ -125,7 +124,7 @@ def described(layout: Layout, schema: Schema) -> str:
     parted = "" if spec == "none" else f"partitioned by {spec}, "
     if not order:
         return f"{parted}unsorted"
-    verb = "clustered" if isinstance(layout.ordering, Hilbert) else "sorted"
+    verb = "sorted" if layout.ordering.lead else "clustered"
     return f"{parted}{verb} by {order}"
 
 

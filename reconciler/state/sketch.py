@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from reconciler.state.state import Store
 
 SAMPLE_ROWS = 1024
+LIGHT_ROWS = 2048
+"""A stored sketch of so many rows costs no time, whatever it was made for."""
 READERS = 4
 VERSION = 2
 """Version of how rows are chosen: sketches of another version are taken again."""
@@ -189,7 +191,7 @@ def sketch_file(
     schema: Schema,
     fields: Sequence[Field],
     *,
-    rows: int = SAMPLE_ROWS,
+    rows: int | None = None,
     group_bytes: int | None = None,
     now_ms: int = 0,
 ) -> Sketch:
@@ -204,12 +206,11 @@ def sketch_file(
         wanted = {field.field_id: leaves[field.field_id] for field in present}
         groups = footer_of(file, wanted, present).groups
         filled = np.flatnonzero([group.records for group in groups])
-        count = min(rows, sum(group.records for group in groups))
+        count = min(rows or SAMPLE_ROWS, sum(group.records for group in groups))
         sketch = _nulls(fields, count, now_ms)
         if not count or not present:
             return sketch
-        most = GROUP_BYTES if group_bytes is None else group_bytes
-        read = _chosen_groups([groups[number] for number in filled], path, most)
+        read = _chosen_groups([groups[number] for number in filled], path, group_bytes)
         table = file.read_row_groups(
             filled[read].tolist(),
             columns=[".".join(leaf.path) for leaf in wanted.values()],
@@ -225,14 +226,15 @@ def sketch_file(
         return replace(sketch, read=size)
 
 
-def _chosen_groups(groups: Sequence[GroupStats], path: str, most: int) -> Int64:
-    """Return evenly spaced row groups, as many as `most` bytes of the wanted columns allow, at
-    least one.
+def _chosen_groups(groups: Sequence[GroupStats], path: str, most: int | None = None) -> Int64:
+    """Return evenly spaced row groups, as many as `most` bytes of the wanted columns allow
+    (GROUP_BYTES by default), at least one.
 
     The choice depends on the path, so that it is always the same.
     """
     size = sum(sum(group.sizes.values()) for group in groups)
-    count = max(1, min(len(groups), most * len(groups) // max(size, 1)))
+    limit = GROUP_BYTES if most is None else most
+    count = max(1, min(len(groups), limit * len(groups) // max(size, 1)))
     first = zlib.crc32(path.encode()) % len(groups) if count < len(groups) else 0
     return np.sort((first + np.arange(count) * len(groups) // count) % len(groups))
 
@@ -307,7 +309,7 @@ def _stored(
     """Return stored sketches that have all the columns, in their present types.
 
     wanted: rows per path; a sketch of up to twice as many serves too, a larger one was made for
-    another purpose and would only cost time.
+    another purpose and would only cost time (LIGHT_ROWS).
     """
     if store is None or not paths:
         return {}
@@ -316,7 +318,7 @@ def _stored(
     for path, blobs in store.sketches(table_uuid, paths).items():
         for blob in blobs:
             sketch = _decode(blob)
-            if sketch is None or not least[path] <= len(sketch) <= 2 * least[path]:
+            if sketch is None or not least[path] <= len(sketch) <= max(2 * least[path], LIGHT_ROWS):
                 continue
             if all(sketch.types.get(field.field_id) == field.type for field in fields):
                 found[path] = sketch

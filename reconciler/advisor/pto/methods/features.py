@@ -8,7 +8,6 @@ import numpy as np
 
 from reconciler.advisor.pto.cluster_size import distinct_count
 from reconciler.advisor.pto.space import Candidate, Space
-from reconciler.plan.ordering import Hilbert
 from reconciler.table.filetable import Float64
 
 SORT, CURVE = 1.0, 2.0
@@ -24,7 +23,7 @@ def features(space: Space, candidates: Sequence[Candidate]) -> Float64:
     ]
     sorts = [
         np.concatenate((
-            [0.0 if not ordering.key else CURVE if isinstance(ordering, Hilbert) else SORT],
+            [0.0 if not ordering.key else SORT if ordering.lead else CURVE],
             _of_columns(space, [column.field_id for column in ordering.key], types),
         ))
         for ordering in space.orderings
