@@ -53,6 +53,30 @@ def pinpointed(
     )
 
 
+def pinpointed_delete(
+    attempt: Attempt, paths: Sequence[str], error: Exception
+) -> TableDamagedError | None:
+    """Return the error with the delete file whose footer cannot be read; None if there is none.
+
+    paths: of Parquet delete files that the failed work read.
+    """
+    doing = f"rewrite {attempt.name}"
+    if isinstance(error, ReconcilerError) or is_missing_file(error):
+        return None
+    core, io = attempt.spark._jvm.org.apache.iceberg, attempt.table.io()
+    for path in paths:
+        try:
+            core.parquet.ParquetUtil.fileMetrics(
+                io.newInputFile(path), core.MetricsConfig.getDefault()
+            )
+        except Exception as again:
+            if _may_be_damage(again, translate(again, doing)):
+                return TableDamagedError(
+                    f"could not {doing}: {path} cannot be read", details=(LEFT_ALONE,), do=RESTORE
+                )
+    return None
+
+
 def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
     """Whether damage may be the cause: decoders raise almost any error for invalid data.
 

@@ -141,7 +141,7 @@ def method_type(spark: Any, returns: str, *parameters: str) -> Any:
     return kind.methodType(_class_of(spark, returns), classes)
 
 
-PRIMITIVES = {"boolean": "Boolean", "int": "Integer"}
+PRIMITIVES = {"boolean": "Boolean", "int": "Integer", "long": "Long", "void": "Void"}
 """Primitive types, with the class whose TYPE they are."""
 
 

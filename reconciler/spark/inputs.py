@@ -69,12 +69,6 @@ def refuse_files(table: Any, files: Mapping[str, TaskFile], name: str) -> None:
             raise _refusal(name, f"has a {file.format} data file: {path}", None)
         if file.encrypted:
             raise _refusal(name, f"has an encrypted data file: {path}", None)
-        if file.deletes.equality:
-            raise _refusal(
-                name,
-                f"has equality deletes on {path}",
-                "let the engine that writes them compact them first, or leave the partition out",
-            )
 
 
 def _names(schema: Any) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reconciler.spark import iceberg
+from reconciler.spark import delete_files, iceberg
+from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.iceberg import SnapshotInfo
 from reconciler.spark.scan import ScanTasks, scan_tasks, tasks_under
 
@@ -76,9 +77,8 @@ class RewriteFiles:
 class RowDelta:
     """Delete files are added or removed; the data files stay.
 
-    tasks: every data file that a delete file of `added` or `removed` applies to. added, removed:
-    org.apache.iceberg.DeleteFile objects. The rows that readers see must stay the same: what
-    `removed` deletes, `added` deletes too.
+    tasks: every data file that a delete file of `added` or `removed` applies to. The rows that
+    readers see must stay the same: what `removed` deletes, `added` deletes too.
 
     Never a RewriteFiles, which would let another writer's rewrite of the same data files bring
     deleted rows back. Rows and deletes that others add meanwhile are no conflict: their sequence
@@ -86,8 +86,8 @@ class RowDelta:
     """
 
     tasks: ScanTasks
-    added: Sequence[Any] = ()
-    removed: Sequence[Any] = ()
+    added: Sequence[DeleteFile] = ()
+    removed: Sequence[DeleteFile] = ()
 
     def begin(self, table: Any) -> Any:
         return table.newRowDelta()
@@ -97,19 +97,44 @@ class RowDelta:
         update.validateDeletedFiles()  # a delete file to be removed must still be there
         self.tasks.require_in(update)
         for file in self.added:
-            update.addDeletes(file)
+            update.addDeletes(file.java)
         for file in self.removed:
-            update.removeDeletes(file)
+            update.removeDeletes(file.java)
 
     def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
         """A rewrite may keep a sequence number to which a delete file still applies."""
         by = describe(changing[0])
-        gone = len(self.tasks) - len(scan_tasks(spark, table, head, self.tasks))
+        gone = len(self.tasks) - len(scan_tasks(spark, table, head, self.tasks, bare=True))
         if gone:
             return f"{by} replaced {gone} of its files"
-        removed = [str(file.location()) for file in self.removed]
-        under = set(tasks_under(spark, table, head, removed)) - set(self.tasks)
+        wide = [file.path for file in self.removed if not file.data_file]
+        under = set(tasks_under(spark, table, head, wide)) - set(self.tasks) if wide else ()
         return f"{by} added {len(under)} files to which its deletes apply" if under else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDeletes:
+    """Delete files that apply to no data file are removed.
+
+    An append cannot make one of them apply again: its sequence number is higher. A rewrite that
+    keeps a lower one can.
+    """
+
+    files: Sequence[DeleteFile]
+
+    def begin(self, table: Any) -> Any:
+        return table.newRowDelta()
+
+    def fill(self, update: Any, base_snapshot_id: int) -> None:
+        update.validateFromSnapshot(base_snapshot_id)
+        update.validateDeletedFiles()
+        for file in self.files:
+            update.removeDeletes(file.java)
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        applied = len(self.files) - len(delete_files.dangling(spark, table, head, self.files))
+        by = describe(changing[0])
+        return f"{by} added files to which {applied} of its deletes apply" if applied else ""
 
 
 def describe(snapshot: SnapshotInfo) -> str:

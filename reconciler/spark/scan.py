@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.spark import iceberg
+from reconciler.spark import iceberg, streams
 from reconciler.spark.translate import java_exception
 
 CHUNK = 2_000
@@ -88,6 +88,12 @@ class ScanTasks(Mapping[str, TaskFile]):
         of_path = _function(self._spark, lookup.bindTo(self._tasks))
         return lines.map(of_path).collect(self._spark._jvm.java.util.stream.Collectors.toList())
 
+    def task_of(self) -> Any:
+        """Return path -> its FileScanTask, as a MethodHandle."""
+        lookup = iceberg.method(self._spark, "java.util.Map", "get", _OBJECT, _OBJECT)
+        found = lookup.bindTo(self._tasks)
+        return found.asType(_type(self._spark, _FILE_TASK, _STRING))
+
     def require_in(self, update: Any) -> None:
         """Let a RowDelta fail if one of the files is not in the table any more."""
         update.validateDataFilesExist(iceberg.java_set(self._spark, self._files))
@@ -135,34 +141,101 @@ def scan_tasks(
     snapshot_id: int,
     paths: Iterable[str],
     columns: Collection[int] = (),
+    bare: bool = False,
 ) -> ScanTasks:
     """Return the tasks of those of `paths` that are live in the snapshot.
 
-    columns: ids of the columns whose statistics to read.
+    columns: ids of the columns whose statistics to read. bare: without their deletes.
     """
+    scan = _with_statistics(spark, table, snapshot_id, columns)
+    return _with_files(spark, planned(spark, scan), paths, bare)
+
+
+def _with_statistics(spark: Any, table: Any, snapshot_id: int, columns: Collection[int]) -> Any:
     scan = table.newScan().useSnapshot(snapshot_id)
     schema = scan.schema()  # the snapshot's own: a column may be renamed or new since
     names = [name for name in map(schema.findColumnName, sorted(columns)) if name is not None]
-    if names:
-        scan = scan.includeColumnStats(iceberg.java_list(spark, names))
-    return _with_files(spark, _planned(spark, scan), paths)
+    return scan.includeColumnStats(iceberg.java_list(spark, names)) if names else scan
 
 
-def tasks_under(spark: Any, table: Any, snapshot_id: int, deletes: Iterable[str]) -> ScanTasks:
-    """Return the tasks of the live data files to which one of these delete files applies."""
-    tasks = _planned(spark, table.newScan().useSnapshot(snapshot_id))
-    bare = iceberg.as_lambda(spark, _PREDICATE, _task_is_bare(spark))
-    tasks.removeIf(bare)
-    deleted = _with_files(spark, tasks)
-    wanted = frozenset(deletes)
-    return deleted.subset(
-        path
-        for path, file in deleted.items()
-        if wanted & file.deletes.equality or wanted & {at for at, _ in file.deletes.positions}
-    )
+def tasks_under(
+    spark: Any,
+    table: Any,
+    snapshot_id: int,
+    deletes: Iterable[str],
+    columns: Collection[int] = (),
+) -> ScanTasks:
+    """Return the tasks of the live data files to which one of these delete files applies.
+
+    Their deletes are not described: each of a thousand data files may have a thousand of them.
+    """
+    scan = _with_statistics(spark, table, snapshot_id, columns)
+    path_of = iceberg.method(spark, _FILE, "location", _STRING)
+    wanted = streams.chain(spark, path_of, streams.contained(spark, deletes))
+    under = streams.any_of(spark, _delete_stream(spark), wanted)
+    return _with_files(spark, streams.kept(spark, planned(spark, scan), under), bare=True)
 
 
-def _planned(spark: Any, scan: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Data sequence numbers of live data files. oldest: the lowest by (spec id, partition as a
+    path). of_path: of the files asked for."""
+
+    oldest: Mapping[tuple[int, str], int]
+    of_path: Mapping[str, int]
+
+
+def ages(spark: Any, table: Any, snapshot_id: int, paths: Iterable[str]) -> Ages:
+    tasks = planned(spark, table.newScan().useSnapshot(snapshot_id))
+    oldest: dict[tuple[int, str], int] = {}
+    specs = table.specs()
+    for spec_id in streams.lines(spark, tasks, _task_spec(spark), distinct=True):
+        own = streams.kept(spark, tasks, _task_is_of_spec(spark, int(spec_id)))
+        spec = specs.get(int(spec_id))
+        for line in streams.lines(spark, own, _task_age(spark, spec), distinct=True):
+            sequence, place = line.split(" ", 1)
+            oldest[int(spec_id), place] = min(
+                int(sequence), oldest.get((int(spec_id), place), int(sequence))
+            )
+    wanted = streams.contained(spark, paths)
+    named = streams.kept(spark, tasks, streams.chain(spark, _task_path(spark), wanted))
+    found = streams.lines(spark, named, _task_path(spark))
+    sequences = streams.lines(spark, named, _task_sequence(spark))
+    return Ages(oldest, dict(zip(found, map(int, sequences), strict=True)))
+
+
+def places(spark: Any, table: Any, tasks: ScanTasks) -> dict[str, tuple[int, str]]:
+    """Return the (spec id, partition as a path) of each file."""
+    found: dict[str, tuple[int, str]] = {}
+    for spec_id in {file.spec_id for file in tasks.values()}:
+        own = tasks.java_tasks([path for path, file in tasks.items() if file.spec_id == spec_id])
+        paths = streams.lines(spark, own, _task_path(spark))
+        aged = streams.lines(spark, own, _task_age(spark, table.specs().get(spec_id)))
+        ats = ((spec_id, line.split(" ", 1)[1]) for line in aged)
+        found |= dict(zip(paths, ats, strict=True))
+    return found
+
+
+def _task_is_of_spec(spark: Any, spec_id: int) -> Any:
+    """Return FileScanTask -> whether its file's spec has the id."""
+    wanted = streams.contained(spark, [str(spec_id)])
+    return streams.chain(spark, _task_spec(spark), wanted)
+
+
+def _task_age(spark: Any, spec: Any) -> Any:
+    """Return FileScanTask -> "sequence number, space, partition as a path"."""
+    partition_of = iceberg.method(spark, _FILE, "partition", "org.apache.iceberg.StructLike")
+    path_of = iceberg.method(
+        spark, _SPEC, "partitionToPath", _STRING, "org.apache.iceberg.StructLike"
+    ).bindTo(spec)
+    file_of = iceberg.method(spark, _TASK, "file", _FILE)
+    place = streams.chain(spark, file_of, partition_of, path_of)
+    joined = iceberg.method(spark, _STRING, "concat", _STRING, _STRING)
+    sequence = streams.chain(spark, _task_sequence(spark), streams.given(spark, joined, 1, " "))
+    return streams.spread(spark, _FILE_TASK, joined, sequence, place)
+
+
+def planned(spark: Any, scan: Any) -> Any:
     """Return a java.util.List of a scan's tasks, one per file."""
     planned = scan.planFiles()
     try:
@@ -172,15 +245,20 @@ def _planned(spark: Any, scan: Any) -> Any:
         planned.close()
 
 
-def _with_files(spark: Any, tasks: Any, paths: Iterable[str] | None = None) -> ScanTasks:
-    """Return the tasks with their files' manifest entries; paths: of which files, None for all."""
+def _with_files(
+    spark: Any, tasks: Any, paths: Iterable[str] | None = None, bare: bool = False
+) -> ScanTasks:
+    """Return the tasks with their files' manifest entries; paths: of which files, None for all.
+
+    bare: without their deletes.
+    """
     collectors = spark._jvm.java.util.stream.Collectors
     identity = spark._jvm.java.util.function.Function.identity()
     path_of = iceberg.once(spark, "path", lambda: _function(spark, _task_path(spark)))
     by_path = tasks.stream().collect(collectors.toMap(path_of, identity))
     if paths is not None:
         by_path.keySet().retainAll(iceberg.java_set(spark, paths))
-    files = {file.path: file for file in _described(spark, by_path)}
+    files = {file.path: file for file in _described(spark, by_path, bare)}
     return ScanTasks(spark, by_path, {path: files[path] for path in sorted(files)})
 
 
@@ -211,8 +289,9 @@ def _type(spark: Any, returns: str, *parameters: str) -> Any:
     return iceberg.method_type(spark, returns, *parameters)
 
 
-def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
-    """Yield every task from Iceberg's own JSON of its file, and of its deletes if it has some.
+def _described(spark: Any, by_path: Any, bare: bool) -> Iterator[TaskFile]:
+    """Yield every task from Iceberg's own JSON of its file, and of its deletes if it has some and
+    they are wanted.
 
     The sequence number and the partition spec are read separately: the JSON lacks the one, and
     copies lack the other.
@@ -225,7 +304,9 @@ def _described(spark: Any, by_path: Any) -> Iterator[TaskFile]:
     for number in range(int(chunks.size())):
         chunk = chunks.get(number)
         specs, sequences = _lines(spark, chunk, to_spec), _lines(spark, chunk, to_sequence)
-        for body, spec_id, sequence in zip(_bodies(spark, chunk), specs, sequences, strict=True):
+        for body, spec_id, sequence in zip(
+            _bodies(spark, chunk, bare), specs, sequences, strict=True
+        ):
             yield _task_file(body, int(spec_id), int(sequence))
 
 
@@ -236,27 +317,30 @@ def _lines(spark: Any, chunk: Any, to_text: Any) -> list[str]:
     return str(chunk.stream().map(to_text).collect(joining)).split("\n")
 
 
-def _bodies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
+def _bodies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]]:
     """Return Iceberg's JSON of each task.
 
     Iceberg cannot serialise files of a partition spec whose fields were all dropped (a table of
     format version 1 keeps them, as void), or of a spec whose column was dropped. The partition is
     not needed here, so copies without a partition are serialised instead.
     """
-    to_json = iceberg.once(spark, "json", lambda: _function(spark, _task_json(spark)))
+    printed = _file_json if bare else _task_json
+    to_json = iceberg.once(spark, printed.__name__, lambda: _function(spark, printed(spark)))
     try:
         return [json.loads(line) for line in _lines(spark, chunk, to_json)]
     except Exception as error:
         if java_exception(error) is None:
             raise
-        return _bodies_of_copies(spark, chunk)
+        return _bodies_of_copies(spark, chunk, bare)
 
 
-def _bodies_of_copies(spark: Any, chunk: Any) -> list[dict[str, Any]]:
+def _bodies_of_copies(spark: Any, chunk: Any, bare: bool) -> list[dict[str, Any]]:
     core = spark._jvm.org.apache.iceberg
     nowhere = core.PartitionSpec.unpartitioned()
     to_json = iceberg.once(spark, "copied json", lambda: _function(spark, _copy_json(spark)))
     bodies = [{"data-file": json.loads(line)} for line in _lines(spark, chunk, to_json)]
+    if bare:
+        return bodies
     is_whole = iceberg.once(spark, "whole", lambda: _function(spark, _task_has_no_deletes(spark)))
     for number, whole in enumerate(_lines(spark, chunk, is_whole)):
         if whole == "false":
@@ -333,21 +417,15 @@ def _task_json(spark: Any) -> Any:
         spark, "org.apache.iceberg.ScanTaskParser", "toJson", _STRING,
         _FILE_TASK,
     )  # fmt: skip
-    file_json = iceberg.static_method(
-        spark, _PARSER, "toJson", _STRING,
-        _FILE, _SPEC,
-    )  # fmt: skip
+    return handles.guardWithTest(_task_is_bare(spark), _file_json(spark), whole)
+
+
+def _file_json(spark: Any) -> Any:
+    """Return FileScanTask -> JSON of its file."""
+    file_json = iceberg.static_method(spark, _PARSER, "toJson", _STRING, _FILE, _SPEC)
     file_of = iceberg.method(spark, _TASK, "file", _FILE)
     spec_of = iceberg.method(spark, "org.apache.iceberg.PartitionScanTask", "spec", _SPEC)
-    filters = iceberg.java_array(
-        spark, "java.lang.invoke.MethodHandle",
-        [file_of.asType(_type(spark, _FILE, _FILE_TASK)),
-         spec_of.asType(_type(spark, _SPEC, _FILE_TASK))],
-    )  # fmt: skip
-    both = handles.filterArguments(file_json, 0, filters)
-    order = spark.sparkContext._gateway.new_array(spark._jvm.int, 2)  # the task, twice
-    short = handles.permuteArguments(both, _type(spark, _STRING, _FILE_TASK), order)
-    return handles.guardWithTest(_task_is_bare(spark), short, whole)
+    return streams.spread(spark, _FILE_TASK, file_json, file_of, spec_of)
 
 
 def _task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile:

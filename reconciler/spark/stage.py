@@ -46,9 +46,22 @@ def overridden(spark: Any, table: Any, changes: Mapping[str, str]) -> Any:
     for name, value in {**kept, **changes}.items():
         merged.put(name, value)
     locations = core.LocationProviders.locationsFor(table.location(), merged)
-    metadata = table.operations().current().replaceProperties(merged)
+    current = table.operations().current()
+    metadata = current.replaceProperties(merged)
+    _locate(spark, metadata, current.metadataFileLocation())
     operations = core.StaticTableOperations(metadata, table.io(), locations)
     return core.BaseTable(operations, table.name())
+
+
+def _locate(spark: Any, metadata: Any, location: Any) -> None:
+    """Let changed metadata name the file that they were read from.
+
+    A reader loads older schemas from there, for an equality delete on a dropped column.
+    """
+    kind = iceberg.java_class(spark, "org.apache.iceberg.TableMetadata")
+    field = kind.getDeclaredField("metadataFileLocation")
+    field.setAccessible(True)
+    field.set(metadata, location)
 
 
 def without_code(spark: Any, table: Any) -> Any:

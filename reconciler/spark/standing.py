@@ -121,10 +121,8 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
     )
 
 
-def judged_tasks(
-    spark: Any, table: Any, request: ExecutionRequest, paths: Collection[str], name: str
-) -> ScanTasks:
-    """Return the tasks of those paths that were live on the snapshot judged last."""
+def judged_snapshot(table: Any, request: ExecutionRequest, name: str) -> int:
+    """Return the snapshot judged last. Raises StalePlanError if it has expired."""
     judged = request.judged_snapshot_id or request.base_snapshot_id
     if judged is None or table.snapshot(judged) is None:
         raise StalePlanError(
@@ -132,7 +130,14 @@ def judged_tasks(
             "has expired",
             do=AGAIN,
         )
-    return scan_tasks(spark, table, judged, paths)
+    return judged
+
+
+def judged_tasks(
+    spark: Any, table: Any, request: ExecutionRequest, paths: Collection[str], name: str
+) -> ScanTasks:
+    """Return the tasks of those paths that were live on the snapshot judged last."""
+    return scan_tasks(spark, table, judged_snapshot(table, request, name), paths)
 
 
 def check_inputs(
@@ -170,6 +175,18 @@ def judge(
     its inputs when it was judged last. live: the head's files."""
     changed = {p for p in action.inputs if p in live and live[p].deletes != known.get(p)}
     return action.judge(Facts(done=done, live=live, changed=changed))
+
+
+def unless_fallen(
+    table: Any, request: ExecutionRequest, states: Mapping[str, ActionState]
+) -> dict[str, ActionState]:
+    """Return the states: once the plan's snapshot has left the history, what is not done is
+    lost."""
+    fallen = fallen_on(table, request)
+    if fallen is None:
+        return dict(states)
+    lost = fallen_state(fallen, request)
+    return {key: one if one.validity is Validity.DONE else lost for key, one in states.items()}
 
 
 def actions_in_history(table: Any, request: ExecutionRequest) -> frozenset[str]:

@@ -6,11 +6,11 @@ table is healthy then: its head, loaded again, needs none of the files that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from reconciler.errors import ReconcilerError, TableDamagedError
-from reconciler.spark.scan import TaskFile, scan_tasks
+from reconciler.spark.scan import TaskFile
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, java_text, lost_jvm
 
 Result = TypeVar("Result")
@@ -33,19 +33,19 @@ def may_have_vanished(error: BaseException) -> bool:
 
 
 def require_files(
-    spark: Any, table: Any, paths: Collection[str], error: BaseException, shown: str
+    table: Any, needed_on: Callable[[int], Iterable[str]], error: BaseException, shown: str
 ) -> None:
-    """Raises TableDamagedError if the current head needs a file for `paths` that does not exist.
+    """Raises TableDamagedError if the current head needs a file that does not exist.
 
-    error: what reading them ended in. Of the files that it names only those are looked for; of all
-    where it names none. A head whose own manifests are missing raises what Iceberg does.
+    needed_on: returns the files that a snapshot, by its id, needs. error: what reading them ended
+    in. Of the files that it names only those are looked for; of all where it names none. A head
+    whose own manifests are missing raises what Iceberg does.
     """
     table.refresh()
     head = table.currentSnapshot()
     if head is None:
         return
-    live = scan_tasks(spark, table, int(head.snapshotId()), paths)
-    needed = dict.fromkeys(path for file in live.values() for path in _files_of(file))
+    needed = dict.fromkeys(needed_on(int(head.snapshotId())))
     text = java_text(error)
     named = [path for path in needed if path in text]
     io = table.io()
@@ -58,7 +58,7 @@ def require_files(
             ) from error
 
 
-def _files_of(file: TaskFile) -> Iterable[str]:
+def files_of(file: TaskFile) -> Iterable[str]:
     """The data file, and the delete files that its readers apply."""
     yield file.path
     yield from (path for path, _ in file.deletes.positions)

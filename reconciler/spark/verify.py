@@ -52,10 +52,18 @@ def aggregates(schema: Any, hashes: bool) -> list[Any]:
 
     parts = [f.count(f.lit(1)).alias("rows")]
     if hashes:
-        row = row_hash(schema)
-        parts.append(f.sum(row.bitwiseAND(f.lit((1 << PART_BITS) - 1))).alias("low"))
-        parts.append(f.sum(f.shiftright(row, 64 - PART_BITS)).alias("high"))
+        parts += sums(row_hash(schema))
     return parts
+
+
+def sums(row: Any) -> list[Any]:
+    """Return the columns that sum up row hashes: the fingerprint's parts by name."""
+    from pyspark.sql import functions as f
+
+    return [
+        f.sum(row.bitwiseAND(f.lit((1 << PART_BITS) - 1))).alias("low"),
+        f.sum(f.shiftright(row, 64 - PART_BITS)).alias("high"),
+    ]
 
 
 def fingerprint(observed: dict[str, Any]) -> Fingerprint:

@@ -69,7 +69,7 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
             stage.write(frame, f"{base}/out", group.action.spec_id, roll)
             files = tuple(new_files())
             expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
-        _check_prefix(attempt, files)
+        check_prefix(attempt, files)
         with _own_output(attempt):
             files = _balanced(attempt, table, base, group, files, balanced_files)
             _job_group(attempt, group, f"{base}/verify")
@@ -114,7 +114,7 @@ def _informed(
         frame, spec = pilot.frame(source, group, chosen), group.action.spec_id
         stage.write(frame, f"{base}/pilot", spec, stage.WHOLE_FILE)
         files = pilot_files()
-        _check_prefix(attempt, files)
+        check_prefix(attempt, files)
         with _own_output(attempt):
             sizes = [pilot.sizes_of(table, file) for file in files]
         discard(attempt.table, [str(file.location()) for file in files])
@@ -195,7 +195,7 @@ def _open_bytes(group: Group, columns: int, row_group_bytes: int) -> float:
     return open_rows * max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
 
 
-def _check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
+def check_prefix(attempt: Attempt, files: Sequence[Any]) -> None:
     marker = f"/{attempt.prefix.rpartition('/')[2]}/"
     strays = [str(file.location()) for file in files if marker not in str(file.location())]
     if strays:
@@ -216,7 +216,8 @@ def read_back(
         return Fingerprint(0)
     tasks = iceberg.java_list(spark, [stage.task_of_new_file(spark, table, f) for f in files])
     with stage.staged(spark, table, set_id, tasks):
-        frame = stage.without_lineage_base(stage.read(spark, set_id, _even_split(spark, files)))
+        sizes = [int(file.fileSizeInBytes()) for file in files]
+        frame = stage.without_lineage_base(stage.read(spark, set_id, even_split(spark, sizes)))
         if not hashed:
             return Fingerprint(int(frame.count()))
         observation = Observation(set_id)
@@ -225,10 +226,10 @@ def read_back(
         return verify.fingerprint(observation.get)
 
 
-def _even_split(spark: Any, files: Sequence[Any]) -> int:
-    """Return the bytes that one task reads back, so that all cores are busy to the end."""
-    total = sum(int(file.fileSizeInBytes()) for file in files)
-    return max(MIN_SPLIT, total // (2 * int(spark.sparkContext.defaultParallelism)))
+def even_split(spark: Any, sizes: Sequence[int]) -> int:
+    """Return the bytes that one task reads of files of these sizes, so that all cores are busy to
+    the end."""
+    return max(MIN_SPLIT, sum(sizes) // (2 * int(spark.sparkContext.defaultParallelism)))
 
 
 def discard(table: Any, paths: Sequence[str]) -> None:

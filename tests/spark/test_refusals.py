@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, NestedField, StructType, TimeType
 
@@ -46,28 +44,6 @@ def _refused(bench: Bench, request: ExecutionRequest, error: type[ReconcilerErro
     assert bench.table(request.table[-1]).currentSnapshot().snapshotId() == head
     assert bench.leftovers(request.table[-1]) == []
     return caught.value.render()
-
-
-def _add_equality_delete(bench: Bench, name: str, tmp_path: Path) -> None:
-    table = bench.table(name)
-    path = tmp_path / "equality.parquet"
-    ids = pa.field("id", pa.int64(), metadata={b"PARQUET:field_id": b"1"})
-    pq.write_table(pa.table({"id": [3]}, schema=pa.schema([ids])), path)
-    java, gateway = bench.spark._jvm, bench.spark.sparkContext._gateway
-    field_ids = gateway.new_array(java.int, 1)
-    field_ids[0] = 1
-    builder = java.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
-    delete = (
-        builder.ofEqualityDeletes(field_ids).withPath(f"file:{path}").withFormat("parquet")
-        .withFileSizeInBytes(path.stat().st_size).withRecordCount(1).build()
-    )  # fmt: skip
-    table.newRowDelta().addDeletes(delete).commit()
-
-
-def test_equality_deletes(bench: Bench, tmp_path: Path) -> None:
-    name = _table(bench)
-    _add_equality_delete(bench, name, tmp_path)
-    assert "has equality deletes on" in _refused(bench, _request(bench, name), UserError)
 
 
 def test_another_file_format(bench: Bench) -> None:

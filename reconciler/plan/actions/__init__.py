@@ -9,6 +9,11 @@ from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    RemoveDanglingDeletes,
+)
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -18,6 +23,7 @@ KINDS: Mapping[str, type[Action]] = {
     kind.kind: kind
     for kind in (
         SetProperties, SetSortOrder, UpgradeFormat, BinPack, Cluster, Recluster, ApplyDeletes,
+        ConvertDeletes, CompactDeletes, RemoveDanglingDeletes,
     )
 }  # fmt: skip
 

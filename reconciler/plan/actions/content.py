@@ -18,6 +18,8 @@ class ContentAction(Action, ABC):
 
     least_inputs: ClassVar[int] = 1
     """Files without which nothing is left to do."""
+    touched: ClassVar[str] = "rows of {} inputs were deleted since"
+    """Why inputs with `Facts.changed` are not valid any more."""
 
     def on(self, inputs: tuple[str, ...]) -> Self:
         return replace(self, inputs=inputs)
@@ -37,5 +39,5 @@ class ContentAction(Action, ABC):
             return ActionState(Validity.PENDING, standing, PARTLY)
         replaced = gone and not facts.done
         why = [f"{gone} of {len(self.inputs)} inputs were replaced"] if replaced else []
-        why += [f"rows of {touched} inputs were deleted since"] if touched else []
+        why += [self.touched.format(touched)] if touched else []
         return ActionState(Validity.LOST, () if too_few else standing, ", ".join(why))

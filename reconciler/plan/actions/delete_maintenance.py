@@ -77,3 +77,4 @@ class RemoveDanglingDeletes(DeleteMaintenance):
 
     kind: ClassVar[str] = "RemoveDanglingDeletes"
     verb: ClassVar[str] = "remove dangling deletes"
+    touched: ClassVar[str] = "{} inputs apply to data files again"

@@ -9,11 +9,21 @@ from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    RemoveDanglingDeletes,
+)
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.spark.actions.base import Executor
+from reconciler.spark.actions.deletes import (
+    CompactExecutor,
+    ConvertExecutor,
+    RemoveDanglingExecutor,
+)
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
@@ -28,8 +38,12 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     Cluster: RewriteExecutor,
     Recluster: RewriteExecutor,
     ApplyDeletes: RewriteExecutor,
+    ConvertDeletes: ConvertExecutor,
+    CompactDeletes: CompactExecutor,
+    RemoveDanglingDeletes: RemoveDanglingExecutor,
 }
-"""In this order they run: writers and rewrites follow the properties that are set first."""
+"""In this order they run: writers and rewrites follow the properties that are set first, and data
+files are rewritten before what deletes their rows: a rewrite names the deletes of its inputs."""
 
 
 def executors_of(run: Run) -> list[Executor[Any]]:

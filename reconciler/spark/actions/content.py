@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -39,6 +39,15 @@ class ContentExecutor(Executor[SomeContent], ABC):
     @abstractmethod
     def dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
         """Return outcomes for work that was begun and never sent: its reads count as spent."""
+
+    @abstractmethod
+    def needed(self, head: int, paths: Sequence[str]) -> Iterable[str]:
+        """Return the files that the snapshot needs and that work on these inputs reads."""
+
+    def require_files(self, paths: Sequence[str], error: BaseException) -> None:
+        """Raise TableDamagedError if the current head needs a file that does not exist."""
+        run = self.run
+        vanished.require_files(run.table, lambda head: self.needed(head, paths), error, run.shown)
 
     def carry_out(self) -> None:
         run = self.run
@@ -107,8 +116,7 @@ class ContentExecutor(Executor[SomeContent], ABC):
         """
         if not vanished.may_have_vanished(error):
             return False
-        paths = [path for _, action in pending for path in action.inputs]
-        vanished.require_files(self.run.spark, self.run.table, paths, error, self.run.shown)
+        self.require_files([path for _, action in pending for path in action.inputs], error)
         self.run.conflicts += 1
         self.run.say("conflict", "CONFLICT: the snapshot it reads expired meanwhile")
         return True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from reconciler.format import count, iec
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.actions.state import ActionState, Validity
+from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import FAILED, Event, Outcome
 from reconciler.plan.standing import Fallen
 from reconciler.spark import batch, damage, inputs, session, stage, standing, vanished, write
@@ -67,16 +67,14 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             key: standing.judge(action, key in done, self.known_deletes, self.tasks)
             for key, action in self.items
         }
-        fallen = standing.fallen_on(run.table, run.request)
-        if fallen is None:
-            return states
-        lost = standing.fallen_state(fallen, run.request)
-        return {
-            key: state if state.validity is Validity.DONE else lost for key, state in states.items()
-        }
+        return standing.unless_fallen(run.table, run.request, states)
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         return sum(self.tasks[path].size for path in paths)
+
+    def needed(self, head: int, paths: Sequence[str]) -> Iterable[str]:
+        live = scan_tasks(self.run.spark, self.run.table, head, paths)
+        return (path for file in live.values() for path in vanished.files_of(file))
 
     # One attempt
 
@@ -204,7 +202,7 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         if not vanished.may_have_vanished(error):
             return False
         paths = [file.path for i in members for file in groups[i].inputs]
-        vanished.require_files(self.run.spark, self.run.table, paths, error, self.run.shown)
+        self.require_files(paths, error)
         return True
 
     def _cancel_jobs(self, attempt: Attempt, running: Sequence[int]) -> None:

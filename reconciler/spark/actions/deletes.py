@@ -1,0 +1,360 @@
+"""Carries out the maintenance of delete files; the data files stay.
+
+All actions of a kind are carried out together: what they read is staged once, and what they write
+is committed in one batch, or in a few if there are many positions.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from reconciler.errors import ReconcilerError, TableDamagedError
+from reconciler.format import count, iec
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    DeleteMaintenance,
+    RemoveDanglingDeletes,
+)
+from reconciler.plan.actions.state import ActionState, Facts
+from reconciler.plan.execution import FAILED, Event, Outcome
+from reconciler.plan.standing import Fallen
+from reconciler.spark import (
+    batch,
+    compact,
+    convert,
+    damage,
+    delete_files,
+    metrics,
+    scan,
+    standing,
+    vanished,
+)
+from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.batch import Part
+from reconciler.spark.delete_files import DeleteFile
+from reconciler.spark.operations import Operation, RemoveDeletes, RowDelta
+from reconciler.spark.replacement import Replacement
+from reconciler.spark.run import Run
+
+SomeDeletes = TypeVar("SomeDeletes", bound=DeleteMaintenance)
+Items = Sequence[tuple[str, SomeDeletes]]
+
+BATCH_ROWS = 20_000_000
+"""Rows of delete files that one commit replaces, unless the plan would need too many commits."""
+
+
+class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
+    """files: the delete files of the head judged last. begun: bytes of actions whose work was
+    begun and not sent."""
+
+    def __init__(self, run: Run, items: Items[SomeDeletes]) -> None:
+        super().__init__(run, items)
+        self.files: list[DeleteFile] = []
+        self.begun: dict[str, int] = {}
+
+    # Judging
+
+    def check(self) -> None:
+        run = self.run
+        judged = standing.judged_snapshot(run.table, run.request, run.shown)
+        known = {file.path for file in delete_files.live(run.spark, run.table, judged)}
+        standing.check_inputs(run.table, run.request, self.items, known, run.shown)
+
+    def judge(self) -> dict[str, ActionState]:
+        run = self.run
+        run.table.refresh()
+        snapshot = run.table.currentSnapshot()
+        if snapshot is None:
+            lost = standing.fallen_state(Fallen.ROLLED_BACK, run.request)
+            return {key: lost for key, _ in self.items}
+        head = int(snapshot.snapshotId())
+        self.files = delete_files.live(run.spark, run.table, head)
+        paths = frozenset(file.path for file in self.files)
+        changed = self.changed(head)
+        done = standing.actions_in_history(run.table, run.request) | run.done_ids
+        states = {
+            key: action.judge(Facts(done=key in done, live=paths, changed=changed))
+            for key, action in self.items
+        }
+        return standing.unless_fallen(run.table, run.request, states)
+
+    def changed(self, head: int) -> frozenset[str]:
+        """Return the inputs that are live and yet not what the action is about any more."""
+        return frozenset()
+
+    def input_bytes(self, paths: Sequence[str]) -> int:
+        return sum(file.size for file in delete_files.of_paths(self.files, paths))
+
+    def needed(self, head: int, paths: Sequence[str]) -> Iterable[str]:
+        run = self.run
+        live = delete_files.of_paths(delete_files.live(run.spark, run.table, head), paths)
+        inputs = [file.path for file in live]
+        return [*inputs, *scan.tasks_under(run.spark, run.table, head, inputs)]
+
+    # One attempt
+
+    def work(self, attempt: Attempt, pending: Items[SomeDeletes]) -> bool:
+        self.begun = {}
+        conflicts = False
+        for number, items in enumerate(self._batches(pending), start=1):
+            if self.run.stopping():
+                break
+            conflicts |= not self._carried_out(attempt, number, items)
+        return conflicts
+
+    def dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
+        return tuple(
+            Outcome(
+                attempt.id, 0, key, FAILED, None, size, 0, 0, 0, 0, 0.0, 0.0,
+                "dropped before its commit",
+            )
+            for key, size in self.begun.items()
+        )  # fmt: skip
+
+    @abstractmethod
+    def _carried_out(self, attempt: Attempt, number: int, items: Items[SomeDeletes]) -> bool:
+        """Commit one batch; return False if another writer's commit prevents it."""
+
+    def _batches(self, pending: Items[SomeDeletes]) -> Iterator[list[tuple[str, SomeDeletes]]]:
+        """Yield the actions of each commit. Deletes that apply to every partition make it one: a
+        data file must not get a delete file from two batches that do not know of each other."""
+        rows = [
+            sum(file.rows for file in delete_files.of_paths(self.files, action.inputs))
+            for _, action in pending
+        ]
+        inputs = [path for _, action in pending for path in action.inputs]
+        shared = any(
+            file.everywhere and file.keys for file in delete_files.of_paths(self.files, inputs)
+        )
+        most = max(BATCH_ROWS, -(-sum(rows) // max(1, self.run.request.max_commits - 1)))
+        items: list[tuple[str, SomeDeletes]] = []
+        held = 0
+        for item, size in zip(pending, rows, strict=True):
+            if items and held + size > most and not shared:
+                yield items
+                items, held = [], 0
+            items.append(item)
+            held += size
+        if items:
+            yield items
+
+    def _title(self, items: Items[SomeDeletes]) -> str:
+        paths = [path for _, action in items for path in action.inputs]
+        return (
+            f"{items[0][1].verb}  {count(len(paths))} delete files {iec(self.input_bytes(paths))}"
+        )
+
+    def _send(
+        self,
+        attempt: Attempt,
+        number: int,
+        items: Items[SomeDeletes],
+        operation: Operation,
+        made: Replacement,
+    ) -> bool:
+        parts = [*_parts(self, items, made), *self._settled_with(items, made)]
+        for part in parts:
+            self.run.on_event(part.verified)
+        self.begun = {}
+        return batch.send(self.run, attempt, number, operation, parts)
+
+    def _settled_with(self, items: Items[SomeDeletes], made: Replacement) -> list[Part]:
+        """Return parts of the plan's other actions whose inputs all went into the new delete
+        files: the commit carries them too."""
+        request = self.run.request
+        removed = {file.path for file in made.removed}
+        own = {key for key, _ in items}
+        pairs = zip(request.action_ids, request.actions, strict=True)
+        settled = [
+            (key, action)
+            for key, action in pairs
+            if key not in own and action.inputs and removed.issuperset(action.inputs)
+        ]
+        return [
+            Part(
+                key, action.verb, Event("verified", f"{action.verb}  {made.proof}", key),
+                action.inputs, (), 0, 0, 0, 0.0, 0.0, 0.0,
+            )
+            for key, action in settled
+        ]  # fmt: skip
+
+
+class RemoveDanglingExecutor(DeleteExecutor[RemoveDanglingDeletes]):
+    def changed(self, head: int) -> frozenset[str]:
+        inputs = [path for _, action in self.items for path in action.inputs]
+        files = delete_files.of_paths(self.files, inputs)
+        left = delete_files.dangling(self.run.spark, self.run.table, head, files)
+        return frozenset(file.path for file in files) - _only(left, files)
+
+    def input_bytes(self, paths: Sequence[str]) -> int:
+        """Only metadata are read."""
+        return 0
+
+    def _carried_out(
+        self, attempt: Attempt, number: int, items: Items[RemoveDanglingDeletes]
+    ) -> bool:
+        inputs = [path for _, action in items for path in action.inputs]
+        removed = delete_files.of_paths(self.files, inputs)
+        proof = f"{count(len(removed))} apply to no data file"
+        made = Replacement(removed=removed, proof=proof)
+        return self._send(attempt, number, items, RemoveDeletes(removed), made)
+
+
+def _only(left: Sequence[DeleteFile], files: Sequence[DeleteFile]) -> frozenset[str]:
+    """Return the paths of which every delete file is left: vectors share one."""
+    identities = {file.identity for file in left}
+    kept = {file.path for file in files if file.identity not in identities}
+    return frozenset(file.path for file in left) - kept
+
+
+class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
+    """Writes new delete files in a thread of its own, so that a stop is obeyed meanwhile."""
+
+    @abstractmethod
+    def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
+        """Write and verify what takes the place of the delete files. base: names its jobs."""
+
+    def _carried_out(self, attempt: Attempt, number: int, items: Items[SomeDeletes]) -> bool:
+        run = self.run
+        paths = [path for _, action in items for path in action.inputs]
+        inputs = delete_files.of_paths(self.files, paths)
+        base = f"{attempt.id}/{number}"
+        self.begun = {key: self.input_bytes(action.inputs) for key, action in items}
+        run.on_event(
+            Event("start", f"{self._title(items)}  reading", items[0][0], 1, 1,
+                  sum(self.begun.values()))
+        )  # fmt: skip
+        with ThreadPoolExecutor(1, thread_name_prefix="deletes") as pool:
+            made = self._awaited(pool.submit(self._measured, attempt, base, inputs), base, paths)
+        if made is None:
+            return run.stopped
+        assert made.tasks is not None
+        operation = RowDelta(made.tasks, made.added, made.removed)
+        return self._send(attempt, number, items, operation, made)
+
+    def _measured(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
+        started = time.monotonic()
+        try:
+            made = self.make(attempt, base, inputs)
+        except Exception as error:
+            named = self._pinpointed(attempt, inputs, error)
+            if named is None:
+                raise
+            raise named from error
+        return replace(
+            made,
+            metrics=metrics.of_job_group(attempt.spark, f"{base}/write"),
+            verify_metrics=metrics.of_job_group(attempt.spark, f"{base}/verify"),
+            seconds=time.monotonic() - started,
+        )
+
+    def _pinpointed(
+        self, attempt: Attempt, inputs: Sequence[DeleteFile], error: Exception
+    ) -> TableDamagedError | None:
+        paths = [file.path for file in inputs]
+        named = damage.pinpointed_delete(attempt, paths, error)
+        if named is not None or isinstance(error, ReconcilerError):
+            return named
+        under = scan.tasks_under(attempt.spark, attempt.table, attempt.snapshot_id, paths)
+        whole = scan.scan_tasks(attempt.spark, attempt.table, attempt.snapshot_id, under)
+        return damage.pinpointed(attempt, 0, whole, error)
+
+    def _awaited(
+        self, future: Future[Replacement], base: str, paths: Sequence[str]
+    ) -> Replacement | None:
+        """Return what was made; None if this run stops, or a file was removed while it was
+        read."""
+        while not future.done():
+            wait([future], POLL_SECONDS)
+            if self.run.stopping():
+                context = self.run.spark.sparkContext._jsc.sc()
+                for step in ("write", "verify"):
+                    context.cancelJobGroupAndFutureJobs(f"{base}/{step}")
+                wait([future])
+                return None
+        error = future.exception()
+        if error is None:
+            return future.result()
+        if not vanished.may_have_vanished(error):
+            raise error
+        self.require_files(paths, error)
+        self.run.conflicts += 1
+        self.run.say("conflict", "CONFLICT: its files were removed while they were read")
+        return None
+
+
+class CompactExecutor(ReplacingExecutor[CompactDeletes]):
+    def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
+        return compact.replacement_for(attempt, base, inputs, self.files)
+
+
+class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
+    def check(self) -> None:
+        super().check()
+        files = delete_files.live(
+            self.run.spark, self.run.table,
+            standing.judged_snapshot(self.run.table, self.run.request, self.run.shown),
+        )  # fmt: skip
+        inputs = [path for _, action in self.items for path in action.inputs]
+        convert.refuse(self.run.spark, self.run.table, self.run.shown,
+                       delete_files.of_paths(files, inputs))  # fmt: skip
+
+    def input_bytes(self, paths: Sequence[str]) -> int:
+        """The delete files, and the identity columns of the data files that they apply to."""
+        run = self.run
+        head = int(run.table.currentSnapshot().snapshotId())
+        files = delete_files.of_paths(self.files, paths)
+        return super().input_bytes(paths) + convert.key_bytes(run.spark, run.table, head, files)
+
+    def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
+        return convert.replacement_for(attempt, base, inputs, self.files)
+
+
+def _parts(executor: DeleteExecutor[Any], items: Items[Any], made: Replacement) -> list[Part]:
+    """Return each action's part of a batch: its partition's new delete files, and a share of the
+    times by the bytes that it reads. The first one also has what was folded in."""
+    sizes = {key: executor.input_bytes(action.inputs) for key, action in items}
+    named = {path for _, action in items for path in action.inputs}
+    folded = {file.path for file in made.removed} - named
+    owners = _owners(items, executor.files)
+    first = items[0][0]
+    parts = []
+    for number, (key, action) in enumerate(items, start=1):
+        files = f"{count(len(action.inputs))} delete files {iec(sizes[key])}"
+        title = f"{action.verb} {number}/{len(items)}  {files}"
+        text = f"{title}  {made.proof}"
+        own = [f for f in made.added if owners.get((f.spec_id, f.place), first) == key]
+        share = (sizes[key] + 1) / (sum(sizes.values()) + len(items))
+        inputs = {*action.inputs, *folded} if key == first else {*action.inputs}
+        part = Part(
+            action_id=key,
+            title=title,
+            verified=Event("verified", text, key, number, len(items), sizes[key]),
+            inputs=tuple(sorted(inputs)),
+            outputs=tuple(dict.fromkeys(file.path for file in own)),
+            read_bytes=sizes[key],
+            written_bytes=sum(file.size for file in own),
+            rows=sum(file.rows for file in own),
+            cpu_seconds=made.metrics.cpu_seconds * share,
+            verify_cpu_seconds=made.verify_metrics.cpu_seconds * share,
+            seconds=made.seconds * share,
+        )
+        parts.append(part)
+    return parts
+
+
+def _owners(items: Items[Any], files: Sequence[DeleteFile]) -> dict[tuple[int, str], str]:
+    """Return the action of each (spec id, partition as a path). Of deletes that apply to every
+    partition it is the first action that has some."""
+    owners: dict[tuple[int, str], str] = {}
+    for key, action in items:
+        for file in delete_files.of_paths(files, action.inputs):
+            owners.setdefault((file.spec_id, file.place), key)
+    return owners

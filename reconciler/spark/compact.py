@@ -1,0 +1,131 @@
+"""Compacts position deletes: one delete file per data file, no data file opened.
+
+Section 5 of the paper on row-level operations calls it a minor compaction. On format 3 the outcome
+are vectors, which also take in what else applies to their data file, because a vector hides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reconciler.format import count
+from reconciler.spark import delete_files, positions, replacement, scan, write_deletes
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.delete_files import DeleteFile
+from reconciler.spark.replacement import Replacement
+from reconciler.spark.scan import ScanTasks
+
+WHAT = "CompactDeletes"
+
+
+def replacement_for(
+    attempt: Attempt, base: str, inputs: Sequence[DeleteFile], files: Sequence[DeleteFile]
+) -> Replacement:
+    """Write and verify what takes the place of the inputs. files: all of the snapshot."""
+    spark, table = attempt.spark, replacement.output_table(attempt)
+    paths = [file.path for file in inputs]
+    tasks = scan.tasks_under(spark, attempt.table, attempt.snapshot_id, paths)
+    sources = _sources(table, inputs, files, tasks)
+    folded = [f for f in sources if f.data_file and f.path not in set(paths)]
+    removed = [*inputs, *folded]
+    if not tasks:
+        return Replacement(tasks, (), removed, "they apply to no data file")
+    replacement.job_group(attempt, f"{base}/write", WHAT)
+    made = _written(attempt, table, base, tasks, sources)
+    with replacement.uncommitted(attempt, made) as added:
+        replacement.job_group(attempt, f"{base}/verify", WHAT)
+        number = _verified(attempt, table, base, tasks, sources, added)
+        found = replacement.described(attempt, added)
+    return Replacement(tasks, found, removed, replacement.compared("positions", number))
+
+
+def _sources(
+    table: Any, inputs: Sequence[DeleteFile], files: Sequence[DeleteFile], tasks: ScanTasks
+) -> list[DeleteFile]:
+    """Return the delete files whose positions are written."""
+    if int(table.operations().current().formatVersion()) < 3:
+        return list(inputs)
+    places = {(file.spec_id, file.place) for file in inputs}
+    return [
+        file
+        for file in files
+        if not file.keys
+        and not file.vector
+        and (file.data_file in tasks if file.data_file else (file.spec_id, file.place) in places)
+    ]
+
+
+def _written(
+    attempt: Attempt, table: Any, base: str, tasks: ScanTasks, sources: Sequence[DeleteFile]
+) -> list[Any]:
+    spark = attempt.spark
+    if sum(file.rows for file in sources) <= write_deletes.DRIVER_POSITIONS:
+        javas = [file.java for file in sources]
+        with positions.in_delete_files(spark, table, f"{base}/read", javas) as stored:
+            rows = write_deletes.collected(positions.that_apply(spark, stored, tasks, sources))
+        if rows is not None:
+            return write_deletes.on_driver(spark, table, tasks, rows)
+    made: list[Any] = []
+    for number, (place, own) in enumerate(_by_partition(sources).items()):
+        data = delete_files.data_files_of(spark, table, tasks, place)
+        if not data:
+            continue
+        javas, like = [file.java for file in own], data.java_tasks([next(iter(data))]).get(0).file()
+        with positions.in_delete_files(spark, table, f"{base}/read{number}", javas) as stored:
+            frame = positions.that_apply(spark, stored, data, own).distinct()
+            rows_expected = sum(file.rows for file in own)
+            made += write_deletes.on_executors(
+                spark, table, f"{base}/out{number}", like, frame, rows_expected
+            )
+    return made
+
+
+def _by_partition(
+    sources: Sequence[DeleteFile],
+) -> dict[tuple[int, str], list[DeleteFile]]:
+    found: dict[tuple[int, str], list[DeleteFile]] = {}
+    for file in sources:
+        found.setdefault((file.spec_id, file.place), []).append(file)
+    return found
+
+
+def _verified(
+    attempt: Attempt,
+    table: Any,
+    base: str,
+    tasks: ScanTasks,
+    sources: Sequence[DeleteFile],
+    added: Sequence[Any],
+) -> int:
+    """Return the number of positions. Raises VerificationError unless the new delete files hold
+    exactly the positions that a reader applied, each once."""
+    from pyspark.sql import functions as f
+
+    spark = attempt.spark
+    javas = [file.java for file in sources]
+    with (
+        positions.in_delete_files(spark, table, f"{base}/before", javas) as stored,
+        positions.in_delete_files(spark, table, f"{base}/after", added) as written,
+    ):
+        before = positions.that_apply(spark, stored, tasks, sources)
+        both = before.select(positions.FILE, positions.POSITION, f.lit(0).alias("new")).union(
+            written.select(positions.FILE, positions.POSITION, f.lit(1).alias("new"))
+        )
+        each = both.groupBy(positions.FILE, positions.POSITION).agg(
+            f.min("new").alias("lowest"), f.sum("new").alias("times")
+        )
+        row = each.agg(
+            f.count(f.lit(1)).alias("all"),
+            f.count_if(f.col("times") == 0).alias("missing"),
+            f.count_if(f.col("lowest") == 1).alias("foreign"),
+            f.count_if(f.col("times") > 1).alias("repeated"),
+        ).first()
+    if row.missing or row.foreign or row.repeated:
+        what = (
+            f"of {count(row.all)} positions {count(row.missing)} were not written, "
+            f"{count(row.foreign)} were not deleted before, "
+            f"{count(row.repeated)} were written twice"
+        )
+        raise replacement.mismatch(attempt, what)
+    return int(row.all)

@@ -1,0 +1,158 @@
+"""The delete files of a snapshot, read from its manifests: also those that apply to nothing.
+
+Their scope follows the reader's rule (Apache Iceberg table specification, "Scan planning"): a
+delete file of one data file names it, a position delete file of a partition applies to its data
+files of at most its own sequence number, an equality delete file to those of lower ones, in its
+partition or, if its spec is unpartitioned, in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.spark import iceberg, scan, streams
+from reconciler.spark.scan import ScanTasks
+
+DELETE = "org.apache.iceberg.DeleteFile"
+FILE = "org.apache.iceberg.ContentFile"
+PUFFIN = "PUFFIN"
+EQUALITY = "EQUALITY_DELETES"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """java: the org.apache.iceberg.DeleteFile. place: its partition as a path, "" where
+    unpartitioned; everywhere: its spec is unpartitioned. data_file: the only data file that it
+    applies to, "" for a wider scope. keys: field ids of an equality delete file. rows, size: as in
+    the manifest; of a vector its own."""
+
+    java: Any = field(compare=False, repr=False)
+    path: str
+    offset: int
+    spec_id: int
+    place: str
+    everywhere: bool
+    sequence: int
+    data_file: str
+    keys: tuple[int, ...]
+    vector: bool
+    rows: int
+    size: int
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """As in `scan.Deletes.positions`."""
+        return self.path, self.offset
+
+
+def live(spark: Any, table: Any, snapshot_id: int) -> list[DeleteFile]:
+    """Return the delete files that the snapshot's manifests list."""
+    found: list[DeleteFile] = []
+    specs, io = table.specs(), table.io()
+    lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+    for manifest in iceberg.each(table.snapshot(snapshot_id).deleteManifests(io)):
+        reader = spark._jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, io, specs)
+        try:
+            files = lists.newArrayList(reader.iterator())
+        finally:
+            reader.close()
+        found += _described(spark, files, specs.get(manifest.partitionSpecId()))
+    return found
+
+
+def written(spark: Any, table: Any, files: Sequence[Any]) -> list[DeleteFile]:
+    """Return new org.apache.iceberg.DeleteFile objects as values; their sequence number is 0 until
+    they are committed."""
+    found: list[DeleteFile] = []
+    for spec_id in sorted({int(file.specId()) for file in files}):
+        own = iceberg.java_list(spark, [file for file in files if int(file.specId()) == spec_id])
+        found += _described(spark, own, table.specs().get(spec_id))
+    return found
+
+
+def data_files_of(spark: Any, table: Any, tasks: ScanTasks, place: tuple[int, str]) -> ScanTasks:
+    """Return the tasks of one (spec id, partition as a path)."""
+    places = scan.places(spark, table, tasks)
+    return tasks.subset(path for path, at in places.items() if at == place)
+
+
+def of_paths(files: Iterable[DeleteFile], paths: Iterable[str]) -> list[DeleteFile]:
+    wanted = frozenset(paths)
+    return [file for file in files if file.path in wanted]
+
+
+def dangling(
+    spark: Any, table: Any, snapshot_id: int, files: Sequence[DeleteFile]
+) -> list[DeleteFile]:
+    """Return those of the files that apply to no live data file of the snapshot."""
+    ages = scan.ages(spark, table, snapshot_id, {file.data_file for file in files})
+    return [file for file in files if not _applies(file, ages)]
+
+
+def _applies(file: DeleteFile, ages: scan.Ages) -> bool:
+    if file.data_file:
+        age = ages.of_path.get(file.data_file)
+        return age is not None and age <= file.sequence
+    if file.keys and file.everywhere:
+        oldest = min(ages.oldest.values(), default=None)
+    else:
+        oldest = ages.oldest.get((file.spec_id, file.place))
+    return oldest is not None and oldest <= file.sequence - bool(file.keys)
+
+
+def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
+    """files: a java.util.List of DeleteFile, of one spec."""
+
+    def column(name: str, returns: str) -> list[str]:
+        return streams.lines(spark, files, iceberg.method(spark, FILE, name, returns))
+
+    path_of = iceberg.method(
+        spark, "org.apache.iceberg.PartitionSpec", "partitionToPath", streams.STRING,
+        "org.apache.iceberg.StructLike",
+    ).bindTo(spec)  # fmt: skip
+    partition_of = iceberg.method(spark, FILE, "partition", "org.apache.iceberg.StructLike")
+    places = streams.lines(spark, files, streams.chain(spark, partition_of, path_of))
+    names_of = iceberg.static_method(
+        spark, "org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation",
+        streams.STRING, DELETE,
+    )  # fmt: skip
+    offsets = streams.lines(
+        spark, files, iceberg.method(spark, DELETE, "contentOffset", streams.LONG)
+    )
+    lengths = streams.lines(
+        spark, files, iceberg.method(spark, DELETE, "contentSizeInBytes", streams.LONG)
+    )
+    columns = zip(
+        iceberg.each(files),
+        column("location", streams.STRING),
+        offsets,
+        places,
+        column("dataSequenceNumber", streams.LONG),
+        streams.lines(spark, files, names_of),
+        column("equalityFieldIds", "java.util.List"),
+        column("format", "org.apache.iceberg.FileFormat"),
+        column("recordCount", "long"),
+        column("fileSizeInBytes", "long"),
+        lengths,
+        strict=True,
+    )
+    spec_id, everywhere = int(spec.specId()), bool(spec.isUnpartitioned())
+    return [
+        DeleteFile(
+            java, path, _number(offset), spec_id, place, everywhere, _number(sequence),
+            "" if named == "null" else named, _ids(keys), kind == PUFFIN, int(rows),
+            _number(length) or int(size),
+        )
+        for java, path, offset, place, sequence, named, keys, kind, rows, size, length in columns
+    ]  # fmt: skip
+
+
+def _number(text: str) -> int:
+    return 0 if text == "null" else int(text)
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    """`[1, 2]`, or `null` for position deletes."""
+    return () if text == "null" else tuple(int(part) for part in text.strip("[]").split(","))

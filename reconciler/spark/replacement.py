@@ -1,0 +1,74 @@
+"""Delete files that take the place of others: what was written, and the proof that no reader sees
+a difference."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.errors import VerificationError
+from reconciler.format import count
+from reconciler.spark import delete_files, stage, write, write_deletes
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.delete_files import DeleteFile
+from reconciler.spark.metrics import TaskMetrics
+from reconciler.spark.scan import ScanTasks
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """tasks: every data file to which an added or removed delete file applies. proof: what was
+    compared, for people. seconds: of writing and verifying."""
+
+    tasks: ScanTasks | None = None
+    added: Sequence[DeleteFile] = ()
+    removed: Sequence[DeleteFile] = ()
+    proof: str = ""
+    metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    verify_metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Deleted positions in the added files."""
+        return sum(file.rows for file in self.added)
+
+
+def job_group(attempt: Attempt, name: str, what: str) -> None:
+    attempt.spark.sparkContext.setJobGroup(name, f"layoutctl {what} {attempt.name}")
+
+
+def output_table(attempt: Attempt) -> Any:
+    """Return the table as of the attempt, with the attempt's directory for what is written."""
+    return stage.overridden(attempt.spark, attempt.table, {stage.DATA_PATH: attempt.prefix})
+
+
+@contextlib.contextmanager
+def uncommitted(attempt: Attempt, files: list[Any]) -> Iterator[list[Any]]:
+    """Delete the new files (org.apache.iceberg.DeleteFile) if anything fails before the end."""
+    try:
+        write.check_prefix(attempt, files)
+        yield files
+    except BaseException:
+        with contextlib.suppress(Exception):
+            write.discard(attempt.table, write_deletes.paths(files))
+        raise
+
+
+def described(attempt: Attempt, files: Sequence[Any]) -> list[DeleteFile]:
+    return delete_files.written(attempt.spark, attempt.table, files)
+
+
+def mismatch(attempt: Attempt, what: str) -> VerificationError:
+    return VerificationError(
+        f"verification of {attempt.name} failed: {what}",
+        details=("No delete file was replaced; what was written was removed.",),
+        do="keep the plan and report it as a bug; no row of the table was changed",
+    )
+
+
+def compared(name: str, number: int) -> str:
+    """`verify positions 1,200 = 1,200`."""
+    return f"verify {name} {count(number)} = {count(number)}"

@@ -1,0 +1,198 @@
+"""Writes positions as delete files, one per data file: position delete files on format 2, deletion
+vectors on format 3. Nothing is committed here.
+
+Few positions are written by the driver's JVM, for all partitions together; many by Spark's tasks, a
+partition at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from reconciler.spark import iceberg, positions, stage, streams
+from reconciler.spark.scan import ScanTasks
+
+DRIVER_POSITIONS = 200_000
+"""Maximum positions that the driver's JVM holds as rows: about 200 bytes each."""
+TASK_POSITIONS = 5_000_000
+"""Positions that one task sorts."""
+DEFAULT_DELETE_TARGET = 64 << 20
+
+_ROW = "org.apache.spark.sql.Row"
+_STRUCT = "org.apache.iceberg.StructLike"
+_SPEC = "org.apache.iceberg.PartitionSpec"
+_TASK = "org.apache.iceberg.FileScanTask"
+
+
+def collected(frame: Any) -> Any | None:
+    """Return the frame's rows as a java.util.List in the driver, None if there are too many."""
+    rows = frame._jdf.limit(DRIVER_POSITIONS + 1).collectAsList()
+    return rows if int(rows.size()) <= DRIVER_POSITIONS else None
+
+
+def on_driver(spark: Any, table: Any, tasks: ScanTasks, rows: Any) -> list[Any]:
+    """Write the rows (file, pos), in any order, duplicates allowed; return the new
+    org.apache.iceberg.DeleteFile objects, uncommitted.
+
+    table: as `stage.overridden` returns it. tasks: the data files that the rows name.
+    """
+    vectors = int(table.operations().current().formatVersion()) >= 3
+    writer, accept = _vectors(spark, table) if vectors else _files(spark, table)
+    try:
+        sink = streams.spread(spark, _ROW, accept, *_of_row(spark, tasks))
+        rows.forEach(iceberg.as_lambda(spark, streams.CONSUMER, sink))
+    finally:
+        writer.close()
+    return list(iceberg.each(writer.result().deleteFiles()))
+
+
+def path_of_row(spark: Any) -> Any:
+    """Return Row (file, pos) -> file."""
+    text_at = iceberg.method(spark, _ROW, "getString", streams.STRING, "int")
+    return streams.given(spark, text_at, 1, 0)
+
+
+def _of_row(spark: Any, tasks: ScanTasks) -> list[Any]:
+    """Return Row -> path, position, partition spec and partition of its data file."""
+    path = path_of_row(spark)
+    long_at = iceberg.method(spark, _ROW, "getLong", "long", "int")
+    task = streams.chain(spark, path, tasks.task_of())
+    spec_of = iceberg.method(spark, "org.apache.iceberg.PartitionScanTask", "spec", _SPEC)
+    file_of = iceberg.method(
+        spark, "org.apache.iceberg.ContentScanTask", "file", "org.apache.iceberg.ContentFile"
+    )
+    partition_of = iceberg.method(spark, "org.apache.iceberg.ContentFile", "partition", _STRUCT)
+    return [
+        path,
+        streams.given(spark, long_at, 1, 1),
+        streams.chain(spark, task, spec_of),
+        streams.chain(spark, task, file_of, partition_of),
+    ]
+
+
+def _vectors(spark: Any, table: Any) -> tuple[Any, Any]:
+    """Return a writer of one puffin file, and (path, position, spec, partition) -> nothing."""
+    core, name = spark._jvm.org.apache.iceberg, "org.apache.iceberg.deletes.BaseDVFileWriter"
+    index = iceberg.java_class(spark, "org.apache.iceberg.deletes.PositionDeleteIndex")
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    none = handles.dropArguments(
+        handles.constant(index, None), 0, iceberg.java_list(spark, [_class(spark, streams.OBJECT)])
+    )
+    files = _output_files(spark, table, core.FileFormat.PUFFIN)
+    previous = iceberg.as_lambda(spark, streams.FUNCTION, none)
+    writer = core.deletes.BaseDVFileWriter(files, previous)
+    accept = iceberg.method(spark, name, "delete", "void", streams.STRING, "long", _SPEC, _STRUCT)
+    return writer, accept.bindTo(writer)
+
+
+def _files(spark: Any, table: Any) -> tuple[Any, Any]:
+    """Return a writer of position delete files, and (path, position, spec, partition) -> nothing.
+
+    It sorts the positions of a data file, and removes duplicates.
+    """
+    core, delete = spark._jvm.org.apache.iceberg, "org.apache.iceberg.deletes.PositionDelete"
+    formats = core.FileFormat
+    factory = core.data.GenericFileWriterFactory.Builder(table).deleteFileFormat(formats.PARQUET)
+    writer = core.io.FanoutPositionOnlyDeleteWriter(
+        factory.build(),
+        _output_files(spark, table, formats.PARQUET),
+        table.io(),
+        _target_bytes(table),
+        core.deletes.DeleteGranularity.FILE,
+    )
+    write = iceberg.method(
+        spark, "org.apache.iceberg.io.PartitioningWriter", "write", "void", streams.OBJECT, _SPEC,
+        _STRUCT,
+    ).bindTo(writer)  # fmt: skip
+    put = iceberg.method(spark, delete, "set", delete, "java.lang.CharSequence", "long")
+    put = put.bindTo(core.deletes.PositionDelete.create())
+    handles = spark._jvm.java.lang.invoke.MethodHandles
+    kind = put.type().changeReturnType(_class(spark, streams.OBJECT))
+    return writer, handles.collectArguments(write, 0, put.asType(kind))
+
+
+def _class(spark: Any, name: str) -> Any:
+    return iceberg.java_class(spark, name)
+
+
+def _output_files(spark: Any, table: Any, kind: Any) -> Any:
+    builder = spark._jvm.org.apache.iceberg.io.OutputFileFactory.builderFor(table, 0, 0)
+    return builder.format(kind).suffix("deletes").build()
+
+
+def _target_bytes(table: Any) -> int:
+    named = table.properties().get("write.delete.target-file-size-bytes")
+    return int(named or DEFAULT_DELETE_TARGET)
+
+
+def on_executors(
+    spark: Any, table: Any, set_id: str, like: Any, frame: Any, expected: int
+) -> list[Any]:
+    """Write a frame (file, pos) of one partition by Spark's tasks; return the new
+    org.apache.iceberg.DeleteFile objects, uncommitted.
+
+    like: a data file (org.apache.iceberg.DataFile) of that partition. expected: positions, about.
+    """
+    listed = positions.metadata_table(spark, table)
+    coordinator = spark._jvm.org.apache.iceberg.spark.PositionDeletesRewriteCoordinator.get()
+    tasks = iceberg.java_list(spark, [_nothing_of(spark, table, like)])
+    parts = max(1, -(-expected // TASK_POSITIONS))
+    # A data file's positions must meet in one task, or it gets two vectors.
+    ordered = frame.repartition(parts, positions.FILE).sortWithinPartitions(
+        positions.FILE, positions.POSITION
+    )
+    with stage.staged(spark, listed, set_id, positions.delete_tasks(spark, listed, tasks)):
+        try:
+            rows = ordered.select(*_columns(spark, listed, like))
+            writer = rows.write.format("iceberg").option("delete-granularity", "file")
+            writer.mode("append").save(set_id)
+            return list(iceberg.each(coordinator.fetchNewFiles(listed, set_id)))
+        finally:
+            coordinator.clearRewrite(listed, set_id)
+
+
+def _nothing_of(spark: Any, table: Any, like: Any) -> Any:
+    """Return a delete file of the partition that does not exist: it says where to write."""
+    builder = spark._jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(
+        table.specs().get(like.specId())
+    )
+    made = builder.ofPositionDeletes().withPath("none").withFormat("PARQUET")
+    made = made.withFileSizeInBytes(1).withRecordCount(1)
+    if table.specs().get(like.specId()).isPartitioned():
+        made = made.withPartition(like.partition())
+    return made.build()
+
+
+def _columns(spark: Any, listed: Any, like: Any) -> Iterable[Any]:
+    """Return the columns of the metadata table, of which a writer uses path and position."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    schema = spark._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(listed.schema())
+    for field in StructType.fromJson(_parsed(schema.json())).fields:
+        kind: Any = field.dataType
+        if field.name == "file_path":
+            yield f.col(positions.FILE).alias(field.name)
+        elif field.name == "pos":
+            yield f.col(positions.POSITION).alias(field.name)
+        elif field.name == "spec_id":
+            yield f.lit(int(like.specId())).alias(field.name)
+        elif field.name == "delete_file_path":
+            yield f.lit("none").alias(field.name)
+        elif field.name == "partition":
+            empty = [f.lit(None).cast(x.dataType).alias(x.name) for x in kind.fields]
+            yield f.struct(*empty).alias(field.name)
+        else:
+            yield f.lit(None).cast(kind).alias(field.name)
+
+
+def _parsed(text: Any) -> Any:
+    import json
+
+    return json.loads(str(text))
+
+
+def paths(files: Sequence[Any]) -> tuple[str, ...]:
+    """Return where the files are, each path once: vectors share a file."""
+    return tuple(dict.fromkeys(str(file.location()) for file in files))

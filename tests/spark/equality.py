@@ -1,0 +1,99 @@
+"""Equality deletes as Flink writes them: a Parquet file of keys, committed by a row delta."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.spark.tables import Bench
+
+FIELD_ID = b"PARQUET:field_id"
+
+
+def add_equality_delete(
+    bench: Bench,
+    name: str,
+    columns: Mapping[str, Any],
+    *,
+    spec_id: int | None = None,
+    like: str = "",
+    ids: Mapping[str, int] | None = None,
+) -> str:
+    """Delete the rows with these keys, a value per row for each column; return the file's path.
+
+    columns: pyarrow arrays by name, `s.a` for a member of a struct. like: a data file of the
+    partition to delete in; "" for a spec without partitions. ids: field ids of columns that the
+    schema does not have any more.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table, core = bench.table(name), bench.spark._jvm.org.apache.iceberg
+    known = ids or {}
+    fields, arrays, keys = [], [], []
+    for column, values in columns.items():
+        field_id = known.get(column) or int(table.schema().findField(column).fieldId())
+        keys.append(field_id)
+        fields.append(_field(table, column, values.type, field_id))
+        arrays.append(_wrapped(column, values, fields[-1].type))
+    schema = pa.schema(fields)
+    number = len(list(bench.directory.glob("equality-*.parquet")))
+    path = bench.directory / f"equality-{number}.parquet"
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
+    file = _data_file(table, like) if like else None
+    spec = table.specs().get(file.specId() if file else (spec_id or 0))
+    numbers = bench.spark.sparkContext._gateway.new_array(bench.spark._jvm.int, len(keys))
+    for index, key in enumerate(keys):
+        numbers[index] = key
+    builder = (
+        core.FileMetadata.deleteFileBuilder(spec)
+        .ofEqualityDeletes(numbers)
+        .withPath(f"file:{path}")
+        .withFormat("PARQUET")
+        .withFileSizeInBytes(path.stat().st_size)
+        .withRecordCount(len(arrays[0]))
+    )
+    if file is not None:
+        builder = builder.withPartition(file.partition())
+    table.newRowDelta().addDeletes(builder.build()).commit()
+    return f"file:{path}"
+
+
+def _field(table: Any, column: str, kind: Any, field_id: int) -> Any:
+    """The Parquet field; of a struct's member the struct around it."""
+    import pyarrow as pa
+
+    outer, _, inner = column.partition(".")
+    if not inner:
+        return pa.field(column, kind, metadata={FIELD_ID: str(field_id).encode()})
+    own = int(table.schema().findField(outer).fieldId())
+    member = pa.field(inner, kind, metadata={FIELD_ID: str(field_id).encode()})
+    return pa.field(outer, pa.struct([member]), metadata={FIELD_ID: str(own).encode()})
+
+
+def _wrapped(column: str, values: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.StructArray.from_arrays([values], fields=list(kind)) if "." in column else values
+
+
+def _data_file(table: Any, path: str) -> Any:
+    from reconciler.spark import iceberg
+
+    tasks = iceberg.each(table.newScan().planFiles())
+    return next(task.file() for task in tasks if str(task.file().location()) == path)
+
+
+def data_files(bench: Bench, name: str) -> Sequence[str]:
+    return [row.file_path for row in bench.files(name)]
+
+
+def delete_paths(bench: Bench, name: str, content: int | None = None) -> tuple[str, ...]:
+    """Paths of the live delete files; content: 1 position, 2 equality."""
+    rows = bench.sql(f"SELECT file_path, content FROM {bench.full(name)}.delete_files")
+    return tuple(sorted({r.file_path for r in rows if content in (None, r.content)}))
+
+
+def on_disk(location: str) -> Path:
+    return Path("/" + location.removeprefix("file:").lstrip("/"))

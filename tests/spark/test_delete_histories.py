@@ -1,0 +1,182 @@
+"""The law for deletes: after any history of operations, maintenance changes no live row.
+
+What must be live is computed beside the table, by hand: neither Spark nor Iceberg is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    RemoveDanglingDeletes,
+)
+from reconciler.plan.actions.upgrade_format import UpgradeFormat
+from tests.spark.equality import add_equality_delete, delete_paths
+from tests.spark.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+_text = st.sampled_from([None, "a", "b"])
+_rows = st.lists(st.tuples(st.integers(0, 1), _text), min_size=2, max_size=6)
+STEPS = st.one_of(
+    st.tuples(st.just("append"), _rows),
+    st.tuples(st.just("delete"), st.integers(2, 4), st.integers(0, 3)),
+    st.tuples(
+        st.just("equality"),
+        st.sampled_from([("id",), ("s",), ("id", "s")]),
+        st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True),
+        st.integers(0, 3),
+    ),
+    st.tuples(st.just("evolve")),
+    st.tuples(
+        st.just("maintain"), st.sampled_from(["convert", "compact", "apply", "pack", "drop"])
+    ),
+)
+
+
+@dataclass(frozen=True)
+class History:
+    version: int
+    partitioned: bool
+    steps: tuple[tuple[Any, ...], ...]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """At least one delete of each scope; and in the end all maintenance."""
+    steps = [("append", draw(_rows)), *draw(st.lists(STEPS, min_size=2, max_size=5))]
+    equality = ("equality", draw(st.sampled_from([("id",), ("s",)])), [1, 2], draw(_rows)[0][0])
+    steps += [("delete", 3, 0), ("append", draw(_rows)), equality]
+    last = [("maintain", kind) for kind in ("convert", "compact", "drop", "apply", "drop")]
+    return History(
+        draw(st.sampled_from([1, 2, 3])), draw(st.booleans()), (*steps, *last)
+    )  # fmt: skip
+
+
+@dataclass
+class Model:
+    """rows: live (id, k, s) by the (spec id, k) that holds them."""
+
+    rows: list[tuple[int, int, str | None, tuple[int, int | None]]] = field(default_factory=list)
+    spec: int = 0
+    by_k: bool = False
+    ids: int = 0
+
+    @property
+    def live(self) -> Counter[str]:
+        return Counter(f"Row(id={i}, k={k}, s={s!r})" for i, k, s, _ in self.rows)
+
+
+def _play(bench: Bench, name: str, model: Model, step: tuple[Any, ...]) -> None:
+    full = bench.full(name)
+    if step[0] == "append":
+        at = (lambda k: (model.spec, k)) if model.by_k else (lambda k: (model.spec, None))
+        new = [(model.ids + n, k, s, at(k)) for n, (k, s) in enumerate(step[1])]
+        model.ids += len(new)
+        model.rows += new
+        values = ", ".join(f"({i}, {k}, {'NULL' if s is None else repr(s)})" for i, k, s, _ in new)
+        bench.sql(f"INSERT INTO {full} VALUES {values}")
+    elif step[0] == "delete":
+        bench.sql(f"DELETE FROM {full} WHERE id % {step[1]} = {step[2]}")
+        model.rows = [row for row in model.rows if row[0] % step[1] != step[2]]
+    elif step[0] == "equality" and model.ids:
+        _delete_by_keys(bench, name, model, *step[1:])
+    elif step[0] == "evolve" and not model.by_k:
+        bench.sql(f"ALTER TABLE {full} ADD PARTITION FIELD k")
+        model.spec, model.by_k = model.spec + 1, True
+    elif step[0] == "maintain":
+        actions = _maintenance(bench, name, step[1])
+        if actions:
+            bench.run(bench.request(name, *actions, plan=f"p-{len(bench.events)}"))
+
+
+def _delete_by_keys(
+    bench: Bench, name: str, model: Model, columns: tuple[str, ...], keys: list[int], choice: int
+) -> None:
+    """In one partition, or everywhere if the first spec has none and the choice is even."""
+    everywhere = not model.by_k or (choice % 2 == 0 and model.spec == 1)
+    values = {"id": [key % model.ids for key in keys], "s": [(None, "a", "b")[k % 3] for k in keys]}
+    kinds = {"id": pa.int64(), "s": pa.string()}
+    named = {column: pa.array(values[column], kinds[column]) for column in columns}
+    if everywhere:
+        add_equality_delete(bench, name, named)
+        scope = None
+    else:
+        files = [f for f in bench.files(name) if f.spec_id == model.spec]
+        if not files:
+            return
+        file = files[choice % len(files)]
+        add_equality_delete(bench, name, named, like=file.file_path)
+        scope = (file.spec_id, file.partition.k)
+    places = {"id": 0, "s": 2}
+    gone = set(zip(*(values[column] for column in columns), strict=True))
+    model.rows = [
+        row
+        for row in model.rows
+        if (scope is not None and row[3] != scope)
+        or tuple(row[places[column]] for column in columns) not in gone
+    ]
+
+
+def _maintenance(bench: Bench, name: str, kind: str) -> list[Action]:
+    rows = bench.sql(f"SELECT file_path, content, file_format FROM {bench.full(name)}.delete_files")
+    paths = {
+        "convert": {row.file_path for row in rows if row.content == 2},
+        "compact": {r.file_path for r in rows if r.content == 1 and r.file_format != "PUFFIN"},
+        "drop": {row.file_path for row in rows},
+    }
+    kinds = {"convert": ConvertDeletes, "compact": CompactDeletes, "drop": RemoveDanglingDeletes}
+    if kind in kinds:
+        return [kinds[kind](inputs=tuple(sorted(paths[kind])))] if paths[kind] else []
+    files: dict[tuple[int, str], list[str]] = {}
+    for file in bench.files(name):
+        place = str(getattr(file, "partition", "")) if file.spec_id or "partition" in file else ""
+        files.setdefault((file.spec_id, place), []).append(file.file_path)
+    if not files:
+        return []
+    (spec_id, _), own = max(files.items(), key=lambda item: len(item[1]))
+    rewrite = ApplyDeletes if kind == "apply" else BinPack
+    return [rewrite(spec_id=spec_id, inputs=tuple(sorted(own)))]
+
+
+@settings(
+    max_examples=5,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(history=histories())
+def test_maintenance_of_deletes_changes_no_live_row(bench: Bench, history: History) -> None:
+    properties = (
+        f"'format-version'='{history.version}', 'write.delete.mode'='merge-on-read', "
+        "'write.delete.granularity'='partition'"
+    )
+    by = "k" if history.partitioned else ""
+    name = bench.create("id bigint, k int, s string", properties, by)
+    model = Model(by_k=history.partitioned)
+    version = history.version
+    for number, step in enumerate(history.steps):
+        if version == 1 and step[0] in ("delete", "equality"):
+            version = 2 + number % 2
+            bench.run(bench.request(name, UpgradeFormat(1, version)))
+        _play(bench, name, model, step)
+        assert bench.rows(name) == model.live, step
+    assert delete_paths(bench, name, 2) == ()
+    assert bench.leftovers(name) == []
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(bench.config.name, **dict(bench.config.properties))
+    seen = catalog.load_table(("jobs", name)).scan().to_arrow().to_pylist()
+    assert Counter(row["id"] for row in seen) == Counter(row[0] for row in model.rows)

@@ -1,0 +1,339 @@
+"""Maintenance of delete files changes no row, whatever deletes them and whoever else writes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconciler.errors import TableDamagedError, UnsupportedError, VerificationError
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    RemoveDanglingDeletes,
+)
+from reconciler.plan.actions.state import Validity
+from reconciler.plan.actions.upgrade_format import UpgradeFormat
+from reconciler.plan.execution import Event, ExecutionResult
+from reconciler.spark import convert, write_deletes
+from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
+from tests.spark.tables import Bench
+
+pytestmark = pytest.mark.spark
+
+MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.delete.granularity'='partition'"
+
+
+def _table(
+    bench: Bench, version: int, partitioned: str = "", columns: str = "id bigint, d int"
+) -> str:
+    """Three files of 40 rows in each of two partitions, or in none; ids 0 to 119. What columns
+    there are besides the first two is null."""
+    name = bench.create(columns, f"'format-version'='{version}', {MERGE_ON_READ}", partitioned)
+    for start in (0, 40, 80):
+        rows = f"SELECT /*+ COALESCE(1) */ id + {start}, cast(id % 2 AS int) FROM range(40)"
+        bench.sql(f"INSERT INTO {bench.full(name)} (id, d) {rows}")
+    return name
+
+
+def _ids(bench: Bench, name: str) -> set[int]:
+    return {row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)}")}
+
+
+def _longs(*values: int | None) -> Any:
+    return pa.array(values, pa.int64())
+
+
+def _unchanged(bench: Bench, name: str, *actions: Any) -> ExecutionResult:
+    """Carry the actions out; no row may change, and nothing may be left behind."""
+    result = _done(bench, name, *actions)
+    assert bench.leftovers(name) == []
+    return result
+
+
+def _done(bench: Bench, name: str, *actions: Any) -> ExecutionResult:
+    before = bench.rows(name)
+    result = bench.run(bench.request(name, *actions))
+    assert bench.rows(name) == before
+    assert result.done, [(one.action_id, one.state, one.detail) for one in result.actions]
+    return result
+
+
+def _seen_by_pyiceberg(bench: Bench, name: str) -> int:
+    """Rows according to a reader that is not Iceberg's own; it knows no equality deletes."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(bench.config.name, **dict(bench.config.properties))
+    return int(catalog.load_table(("jobs", name)).scan().to_arrow().num_rows)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_every_kind_of_equality_delete_becomes_positions(bench: Bench, version: int) -> None:
+    """Null, NaN, zeros of either sign, several sets of columns; keys that are renamed, widened,
+    dropped or later added."""
+    name = bench.create(
+        "id bigint, i int, f double, s string, gone string",
+        f"'format-version'='{version}', {MERGE_ON_READ}",
+    )
+    full = bench.full(name)
+    bench.sql(
+        f"INSERT INTO {full} SELECT /*+ COALESCE(1) */ id, cast(id AS int), "
+        "CASE id WHEN 3 THEN double('NaN') WHEN 4 THEN double('-0.0') WHEN 5 THEN 0.0 ELSE id END, "
+        "CASE WHEN id >= 6 THEN concat('s', id) END, concat('g', id) FROM range(20)"
+    )
+    bench.sql(f"DELETE FROM {full} WHERE id = 0")
+    gone = int(bench.table(name).schema().findField("gone").fieldId())
+
+    def delete(**keys: Any) -> None:
+        add_equality_delete(bench, name, keys)
+
+    delete(id=_longs(1, 77))
+    delete(f=pa.array([math.nan, -0.0]))
+    delete(id=_longs(2, 6, 7), s=pa.array([None, None, "s7"]))
+    delete(gone=pa.array(["g8"]))
+    delete(i=pa.array([9], pa.int32()))
+    bench.sql(f"ALTER TABLE {full} DROP COLUMN gone")
+    bench.sql(f"ALTER TABLE {full} RENAME COLUMN s TO renamed")
+    bench.sql(f"ALTER TABLE {full} ALTER COLUMN i TYPE bigint")
+    bench.sql(f"ALTER TABLE {full} ADD COLUMN later string")
+    delete(id=_longs(11, 12), later=pa.array([None, "x"]))
+    delete(renamed=pa.array(["s13"]))
+    add_equality_delete(bench, name, {"gone": pa.array(["g14"])}, ids={"gone": gone})
+    live = set(range(20)) - {0, 1, 2, 3, 4, 7, 8, 9, 11, 13, 14}
+    assert _ids(bench, name) == live
+    result = _unchanged(bench, name, ConvertDeletes(inputs=delete_paths(bench, name, 2)))
+    assert result.commits == 1 and delete_paths(bench, name, 2) == ()
+    assert _ids(bench, name) == live
+    assert len(delete_paths(bench, name)) == 1 and _seen_by_pyiceberg(bench, name) == len(live)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_delete_on_a_member_of_a_struct_is_converted_only_if_readers_agree(
+    bench: Bench, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that does not read the member gets wrong rows."""
+    columns = "id bigint, gone string, st struct<a:int,b:string>"
+    name = bench.create(columns, f"'format-version'='{version}'")
+    full = bench.full(name)
+    bench.sql(
+        f"INSERT INTO {full} SELECT /*+ COALESCE(1) */ id, concat('g', id), "
+        "CASE WHEN id < 6 THEN named_struct('a', cast(id AS int), 'b', 'z') END FROM range(10)"
+    )
+    add_equality_delete(bench, name, {"st.a": pa.array([3], pa.int32())})
+    conversion = ConvertDeletes(inputs=delete_paths(bench, name))
+    honest = convert._hits
+    with monkeypatch.context() as patch:
+        patch.setattr(convert, "_hits", lambda work: replace(honest(work), number=2))
+        request = bench.request(name, conversion)
+        with pytest.raises(UnsupportedError, match="equality deletes that cannot be converted"):
+            bench.run(request)
+    head = bench.table(name).currentSnapshot().snapshotId()
+    assert (head, bench.leftovers(name)) == (request.base_snapshot_id, [])
+    _unchanged(bench, name, conversion)
+    assert _ids(bench, name) == set(range(10)) - {3}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_of_every_scope_are_converted_together(bench: Bench, version: int) -> None:
+    """Global ones of an older spec, of a partition, and position deletes of the partition."""
+    name = _table(bench, version)
+    full = bench.full(name)
+    bench.sql(f"ALTER TABLE {full} ADD PARTITION FIELD d")
+    bench.sql(f"INSERT INTO {full} SELECT id + 120, cast(id % 2 AS int) FROM range(40)")
+    bench.sql(f"DELETE FROM {full} WHERE id % 40 = 7")
+    added = next(row.file_path for row in bench.files(name) if row.spec_id == 1)
+    everywhere = add_equality_delete(bench, name, {"id": _longs(2, 82, 122, 123)})
+    local = add_equality_delete(bench, name, {"id": _longs(124, 125, 4)}, like=added)
+    live = set(range(160)) - {7, 47, 87, 127, 2, 82, 122, 123}
+    live -= {124} if bench.sql(f"SELECT d FROM {full} WHERE id = 125") else {125}
+    assert _ids(bench, name) == live
+    (partition,) = {row.partition.d for row in bench.files(name) if row.file_path == added}
+    result = _unchanged(
+        bench, name,
+        ConvertDeletes(inputs=(everywhere,)),
+        ConvertDeletes(inputs=(local,), spec_id=1, partition=(partition,)),
+    )  # fmt: skip
+    assert result.commits == 1  # a data file may be under both
+    assert delete_paths(bench, name, 2) == ()
+    assert len(bench.sql(f"SELECT 1 FROM {full}.delete_files")) == 5  # one of each data file
+    assert _seen_by_pyiceberg(bench, name) == len(live)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_many_positions_are_written_by_the_executors(
+    bench: Bench, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_deletes, "DRIVER_POSITIONS", 3)
+    name = _table(bench, 2, "d", "id bigint, d int, st struct<a:int>")
+    full = bench.full(name)
+    bench.sql(f"DELETE FROM {full} WHERE id % 10 IN (6, 7)")
+    if version == 3:
+        bench.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ('format-version'='3')")
+    positions = delete_paths(bench, name)
+    actions: list[Any] = [
+        CompactDeletes(inputs=(path,), partition=(number,))
+        for number, path in enumerate(sorted(positions, key=lambda path: "d=1" in path))
+    ]
+    add_equality_delete(
+        bench, name, {"id": _longs(*range(0, 120, 6))}, like=data_files(bench, name)[0]
+    )
+    conversion = ConvertDeletes(inputs=delete_paths(bench, name, 2))
+    result = _unchanged(bench, name, *actions, conversion)
+    assert result.commits == 2
+    rows = bench.sql(f"SELECT * FROM {full}.delete_files")
+    assert len(rows) == 6
+    assert {row.file_format for row in rows} == {"PUFFIN" if version == 3 else "PARQUET"}
+
+
+def test_a_vector_takes_in_whatever_it_would_hide(bench: Bench) -> None:
+    """Of two delete files of a partition one is compacted after an upgrade."""
+    name = _table(bench, 2)
+    full = bench.full(name)
+    for number in (3, 4):
+        bench.sql(f"DELETE FROM {full} WHERE id % 10 = {number}")
+    first, _ = delete_paths(bench, name)
+    upgrade = UpgradeFormat(2, 3)
+    _unchanged(bench, name, upgrade, CompactDeletes(inputs=(first,)))
+    bench.sql(f"DELETE FROM {full} WHERE id = 55")
+    assert _ids(bench, name) == {i for i in range(120) if i % 10 not in (3, 4)} - {55}
+
+
+def test_an_upgrade_keeps_away_from_foreign_compaction(bench: Bench) -> None:
+    name = _table(bench, 2)
+    request = bench.request(name, UpgradeFormat(2, 3))
+    call = f"rewrite_data_files(table => 'jobs.{name}', options => map('rewrite-all', 'true'))"
+    bench.sql(f"CALL {bench.config.name}.system.{call}")
+    (state,) = bench.run(request).actions
+    assert (state.state, state.detail) == (
+        Validity.LOST, "another engine compacted the table since",
+    )  # fmt: skip
+    assert int(bench.table(name).operations().current().formatVersion()) == 2
+
+
+@pytest.mark.parametrize("kind", [BinPack, ApplyDeletes])
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_under_equality_deletes_are_rewritten(
+    bench: Bench, version: int, kind: type[BinPack] | type[ApplyDeletes]
+) -> None:
+    """The outputs keep the sequence number, so that the deletes dangle, and then go."""
+    name = _table(bench, version)
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
+    add_equality_delete(bench, name, {"id": _longs(2, 102)})
+    action = bench.action(name, kind)
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (2, 0)")  # after the delete: it stays
+    _unchanged(bench, name, action)
+    assert len(data_files(bench, name)) == 2
+    left = delete_paths(bench, name)
+    assert bool(left) is (version == 3)  # Iceberg drops what is older than every data file
+    if left:
+        _unchanged(bench, name, RemoveDanglingDeletes(inputs=left))
+    assert delete_paths(bench, name) == ()
+
+
+def test_a_delete_that_applies_is_not_removed(bench: Bench) -> None:
+    """Neither when it does so at once, nor when a rewrite makes it apply within the commit."""
+    name = _table(bench, 2, "d")
+    add_equality_delete(bench, name, {"id": _longs(2)}, like=data_files(bench, name)[0])
+    before = bench.rows(name)
+    result = bench.run(bench.request(name, RemoveDanglingDeletes(inputs=delete_paths(bench, name))))
+    assert (result.commits, result.actions[0].state) == (0, Validity.LOST)
+    assert "apply to data files again" in result.actions[0].detail
+    assert bench.rows(name) == before
+
+
+def _on_commit(act: Any) -> Any:
+    left = [act]
+
+    def on_event(event: Event) -> None:
+        if event.phase == "commit" and left:
+            left.pop()()
+
+    return on_event
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_conversion_beside_a_rewrite_brings_no_row_back(
+    bench: Bench, version: int, tmp_path: Path
+) -> None:
+    """A rewrite reads, the equality delete and its conversion commit, then the rewrite commits."""
+    name = _table(bench, version)
+    other = Bench(bench.spark, bench.config, tmp_path / "other")
+
+    def deleted_and_converted() -> None:
+        add_equality_delete(bench, name, {"id": _longs(2, 102)})
+        _done(other, name, ConvertDeletes(inputs=delete_paths(bench, name)))
+
+    request = bench.request(name, bench.action(name, ApplyDeletes))
+    result = bench.run(request, _on_commit(deleted_and_converted))
+    assert result.conflicts == 1 and result.done
+    assert _ids(bench, name) == set(range(120)) - {2, 102}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_rewrite_beside_a_conversion_brings_no_row_back(
+    bench: Bench, version: int, tmp_path: Path
+) -> None:
+    """The conversion reads, a rewrite commits, then the conversion commits: what is left of it."""
+    name = _table(bench, version)
+    add_equality_delete(bench, name, {"id": _longs(2, 102)})
+    other = Bench(bench.spark, bench.config, tmp_path / "other")
+    rewrite = ApplyDeletes(inputs=tuple(data_files(bench, name)[:2]))
+    request = bench.request(name, ConvertDeletes(inputs=delete_paths(bench, name)))
+    result = bench.run(request, _on_commit(lambda: _done(other, name, rewrite)))
+    assert result.conflicts == 1 and result.done
+    assert _ids(bench, name) == set(range(120)) - {2, 102}
+    assert delete_paths(bench, name, 2) == ()
+
+
+def test_rows_and_deletes_that_come_meanwhile_are_no_conflict(bench: Bench) -> None:
+    name = _table(bench, 2)
+    full = bench.full(name)
+    first = add_equality_delete(bench, name, {"id": _longs(2, 102)})
+
+    def others() -> None:
+        bench.sql(f"INSERT INTO {full} VALUES (2, 0)")
+        add_equality_delete(bench, name, {"id": _longs(3)})
+        bench.sql(f"DELETE FROM {full} WHERE id = 44")
+
+    result = bench.run(bench.request(name, ConvertDeletes(inputs=(first,))), _on_commit(others))
+    assert (result.done, result.conflicts) == (True, 0)
+    assert _ids(bench, name) == set(range(120)) - {102, 3, 44}
+    assert len(delete_paths(bench, name, 2)) == 1
+
+
+def test_a_position_that_is_not_written_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = _table(bench, 2)
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 10 = 3")
+    compaction = CompactDeletes(inputs=delete_paths(bench, name))
+    conversion = ConvertDeletes(inputs=(add_equality_delete(bench, name, {"id": _longs(2, 102)}),))
+    before, honest = bench.rows(name), write_deletes.on_driver
+
+    def forgetful(spark: Any, table: Any, tasks: Any, rows: Any) -> list[Any]:
+        kept = spark._jvm.java.util.ArrayList(rows.subList(1, rows.size()))
+        return honest(spark, table, tasks, kept)
+
+    monkeypatch.setattr(write_deletes, "on_driver", forgetful)
+    for action in (compaction, conversion):
+        with pytest.raises(VerificationError, match=r"verification of .* failed"):
+            bench.run(bench.request(name, action))
+        assert bench.rows(name) == before and bench.leftovers(name) == []
+
+
+@pytest.mark.parametrize("damage", ["missing", "unreadable"])
+def test_a_damaged_delete_file_is_named(bench: Bench, damage: str) -> None:
+    name = _table(bench, 2)
+    path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
+    head = bench.table(name).currentSnapshot().snapshotId()
+    on_disk(path).unlink() if damage == "missing" else on_disk(path).write_bytes(b"x" * 400)
+    with pytest.raises(TableDamagedError) as caught:
+        bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
+    assert path.rpartition("/")[2] in caught.value.render()
+    assert bench.table(name).currentSnapshot().snapshotId() == head
