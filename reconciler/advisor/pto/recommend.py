@@ -383,7 +383,8 @@ def _fell(space: Space, labels: Sequence[Label], picked: Label) -> tuple[tuple[s
                 continue
             cheapest = min(enough, key=lambda label: label.total)
             more = cheapest.total / max(picked.total, 1e-9) - 1.0
-            found.append((what, f"costs {more:.1%} more, reads {_times(cheapest, picked)}"))
+            side = "more" if more >= 0.0 else "less"
+            found.append((what, f"costs {abs(more):.1%} {side}, reads {_times(cheapest, picked)}"))
     return tuple(found)
 
 
