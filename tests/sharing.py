@@ -21,8 +21,22 @@ from tests.cluster.fixtures import is_waiting, modules
 OWN = frozenset({"spark", "cluster"})
 """Markers of the tests that belong to one lane."""
 
-LONGEST = ()
-"""Files of shared tests that take more than ten seconds."""
+LONGEST = (
+    "tests/advisor/test_stored.py",
+    "tests/workload_log/test_hostile.py",
+    "tests/state/test_shared_state.py",
+    "tests/queries/test_pruning.py",
+    "tests/advisor/test_decide.py",
+    "tests/cli/test_plan_apply.py",
+    "tests/workload_log/test_constants.py",
+    "tests/state/test_state.py",
+    "tests/cli/test_validate.py",
+    "tests/loop/test_step.py",
+    "tests/operator/test_convergence.py",
+    "tests/operator/test_live.py",
+    "tests/catalog/test_observe.py",
+)
+"""Files of shared tests that take most CPU, the longest first (see the report of `durations`)."""
 
 File = TypeVar("File")
 Tests = list[pytest.Item]
@@ -61,7 +75,13 @@ def split(items: Sequence[pytest.Item]) -> tuple[list[Tests], list[Tests]]:
         marks = {marker.name for marker in item.iter_markers()}
         part = own if marks & OWN else shared
         part.setdefault((item.path, tuple(modules(item))), []).append(item)
-    return list(own.values()), list(shared.values())
+    return list(own.values()), sorted(shared.values(), key=_rank)
+
+
+def _rank(tests: Tests) -> int:
+    """Return the place of a file among the longest; the others follow in their own order."""
+    name = tests[0].nodeid.partition("::")[0]
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def in_turn(

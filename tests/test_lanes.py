@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from tests.lanes import lanes, options, start
-from tests.sharing import OWN, in_turn
+from tests.sharing import LONGEST, OWN, in_turn
 
 pytest_plugins = ["pytester"]
 
@@ -72,6 +72,19 @@ def test_shared_files_come_first_while_programs_are_built() -> None:
 def test_with_nothing_else_to_do_a_lane_waits_for_its_programs() -> None:
     queue = Queue(waiting="Yc")
     assert list(queue.lane("Y")) == ["a", "b", "Y", "c"]
+
+
+def test_the_longest_files_are_taken_first(pytester: pytest.Pytester) -> None:
+    root = Path(__file__).parent.parent
+    assert all((root / name).is_file() for name in LONGEST)
+    late = pytester.mkpydir("tests").joinpath("workload_log")
+    late.mkdir()
+    (late / "test_hostile.py").write_text("def test_a(): ...")
+    pytester.makepyfile(test_early="def test_a(): ...")
+    claims = str(pytester.mkdir("claims"))
+    plugins = ("-p", "tests.cluster.fixtures", "-p", "tests.sharing")
+    result = pytester.runpytest_inprocess("-v", *plugins, "--claims", claims)
+    result.stdout.fnmatch_lines(["tests/workload_log/test_hostile.py*", "test_early.py*"])
 
 
 def test_lanes_of_one_run_have_each_test_once(pytester: pytest.Pytester) -> None:

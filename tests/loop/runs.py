@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import tempfile
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from reconciler.loop.step import Step
 from reconciler.plan.plan import Plan
 from reconciler.state.plan_store import PlanStore
 from reconciler.state.shared_state import SharedStore
+from tests.copied_table import copied_table
 from tests.loop.test_step import queries_on
 
 OWNER = "analytics/warehouse@test"
@@ -87,12 +89,8 @@ def prepared(
     base = plans if isinstance(plans, str) else f"file://{plans}"
     catalog.create_namespace_if_not_exists("driven")
     name = f"t{next(_NUMBERS)}"
-    table = None
-    for number in range(files):
-        batch = rows_of(number, 6_000 if workload else 1_500, partitions)
-        if table is None:
-            table = _create(catalog, name, batch.schema, partitions)
-        table.append(batch)
+    original = _original(catalog, files, 6_000 if workload else 1_500, partitions)
+    table = copied_table(catalog, original, f"driven.{name}")
     claim(config, ("driven", name), OWNER)
     icat = document(
         "IcebergCatalog",
@@ -143,12 +141,24 @@ def _published(
     return plan, PlanStore(config, store.plans._base).put(plan)
 
 
+@cache
+def _original(catalog: Any, files: int, rows: int, partitions: int) -> Any:
+    catalog.create_namespace_if_not_exists("originals")
+    table = None
+    for number in range(files):
+        batch = rows_of(number, rows, partitions)
+        if table is None:
+            table = _create(catalog, f"originals.t{next(_NUMBERS)}", batch.schema, partitions)
+        table.append(batch)
+    return table
+
+
 def _create(catalog: Any, name: str, schema: pa.Schema, partitions: int) -> Any:
     properties = {
         "write.target-file-size-bytes": str(1 << 20),
         "write.parquet.row-group-size-bytes": str(1 << 18),
     }
-    table = catalog.create_table(f"driven.{name}", schema=schema, properties=properties)
+    table = catalog.create_table(name, schema=schema, properties=properties)
     if partitions > 1:
         with table.update_spec() as update:
             update.add_identity("part")

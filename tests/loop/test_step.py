@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, Ref
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.state.state import StateStore
+from tests.copied_table import copied_table
 
 NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
 DAY_MS = 86_400_000
@@ -79,18 +81,19 @@ def actor(tmp_path: Path) -> LocalActor:
     return LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_table(iceberg_catalog: Any) -> Callable[..., Any]:
     """A table of `files` appended in arrival order; `day` and `k` scatter over all of them."""
 
-    def make(name: str, files: int = 8, rows: int = 2_000, target: int = 1 << 20) -> Any:
+    @cache
+    def original(files: int, rows: int, target: int) -> Any:
         iceberg_catalog.create_namespace_if_not_exists("loop")
         table = None
         for number in range(files):
             batch = rows_of(number, rows)
             if table is None:
                 table = iceberg_catalog.create_table(
-                    f"loop.{name}",
+                    f"loop.original_{files}_{rows}_{target}",
                     schema=batch.schema,
                     properties={
                         "write.target-file-size-bytes": str(target),
@@ -99,6 +102,9 @@ def make_table(iceberg_catalog: Any) -> Callable[..., Any]:
                 )
             table.append(batch)
         return table
+
+    def make(name: str, files: int = 8, rows: int = 2_000, target: int = 1 << 20) -> Any:
+        return copied_table(iceberg_catalog, original(files, rows, target), f"loop.{name}")
 
     return make
 

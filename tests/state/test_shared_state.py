@@ -252,7 +252,7 @@ def test_versions_change_with_what_was_recorded_for_the_table_only(config: Catal
 
 def _append_many(config: CatalogConfig, start: int) -> None:
     store = SharedStore(config)
-    for position in range(start, start + 6):
+    for position in range(start, start + 4):
         store.append_fragments([fragment(position)])
         store.record_skips(UUID, {"unparsable": 1})
         store.record_outcomes(intent(position), (outcome(COMMITTED, batch=position),))
@@ -284,10 +284,10 @@ def test_writers_that_begin_at_once_lose_nothing(
         worker.join(240)
     assert [worker.exitcode for worker in workers] == [0, 0]
     store = SharedStore(chosen)
-    assert len(store.fragments(UUID)) == 12
-    assert store.skips(UUID) == {"unparsable": 12}
-    assert len(store.ledger(UUID)) == 12
-    assert sum(charge.rewrite_bytes for charge in store.spent("any", UUID)) == 1200
+    assert len(store.fragments(UUID)) == 8
+    assert store.skips(UUID) == {"unparsable": 8}
+    assert len(store.ledger(UUID)) == 8
+    assert sum(charge.rewrite_bytes for charge in store.spent("any", UUID)) == 800
 
 
 def test_a_writer_killed_while_it_appends_leaves_the_state_readable(config: CatalogConfig) -> None:

@@ -159,7 +159,7 @@ def test_a_merge_gives_way_to_a_concurrent_append_of_the_same_rows(
 
 def _append_many(directory: str, start: int) -> None:
     store = StateStore(Path(directory))
-    for position in range(start, start + 6):
+    for position in range(start, start + 4):
         store.append_fragments([fragment(position)])
         store.record_skips(UUID, {"unparsable": 1})
 
@@ -168,16 +168,16 @@ def test_concurrent_processes_lose_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [
         context.Process(target=_append_many, args=(str(tmp_path / "state"), 100 * n))
-        for n in range(3)
+        for n in range(2)
     ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(120)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert [worker.exitcode for worker in workers] == [0, 0]
     store = StateStore(tmp_path / "state")
-    assert len(store.fragments(UUID)) == 18
-    assert store.skips(UUID) == {"unparsable": 18}
+    assert len(store.fragments(UUID)) == 8
+    assert store.skips(UUID) == {"unparsable": 8}
 
 
 def test_a_killed_writer_leaves_a_usable_state(tmp_path: Path) -> None:
