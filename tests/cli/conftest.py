@@ -12,10 +12,9 @@ import pytest
 from tests.copied_table import copied_table
 
 
-@pytest.fixture(scope="session")
-def scattered_once(iceberg_catalog: Any) -> Any:
-    """cli.scattered: eight appends over which `day` scatters; `m` is a map."""
-    iceberg_catalog.create_namespace_if_not_exists("cli")
+def written(catalog: Any, name: str) -> Any:
+    """Return a new table of eight appends over which `day` scatters; `m` is a map."""
+    catalog.create_namespace_if_not_exists("cli")
     table = None
     for number in range(8):
         random = np.random.default_rng(number)
@@ -28,16 +27,28 @@ def scattered_once(iceberg_catalog: Any) -> Any:
             }
         )
         if table is None:
-            table = iceberg_catalog.create_table(
-                "cli.scattered", batch.schema,
-                properties={"write.target-file-size-bytes": str(1 << 20)},
-            )  # fmt: skip
+            properties = {"write.target-file-size-bytes": str(1 << 20)}
+            table = catalog.create_table(name, batch.schema, properties=properties)
         table.append(batch)
     return table
 
 
+@pytest.fixture(scope="session")
+def scattered_once(iceberg_catalog: Any) -> Any:
+    return written(iceberg_catalog, "cli.scattered")
+
+
 @pytest.fixture
 def scattered(iceberg_catalog: Any, scattered_once: Any, request: pytest.FixtureRequest) -> Any:
-    """cli.<test>: a copy of cli.scattered."""
-    name = "cli.t" + hashlib.sha256(request.node.name.encode()).hexdigest()[:8]
-    return copied_table(iceberg_catalog, scattered_once, name)
+    """A table of the test's own, whose first files belong to all such tables."""
+    return copied_table(iceberg_catalog, scattered_once, _name(request))
+
+
+@pytest.fixture
+def scattered_alone(iceberg_catalog: Any, request: pytest.FixtureRequest) -> Any:
+    """The same, with files of its own, for a test that deletes some of them."""
+    return written(iceberg_catalog, _name(request))
+
+
+def _name(request: pytest.FixtureRequest) -> str:
+    return "cli.t" + hashlib.sha256(request.node.name.encode()).hexdigest()[:8]

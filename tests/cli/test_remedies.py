@@ -205,15 +205,15 @@ def test_deletes_on_inputs_while_the_rest_is_committed(
 
 def test_a_snapshot_that_expires_while_it_is_read(
     cli: Cli,  # noqa: F811
-    scattered: Any,
+    scattered_alone: Any,
     tmp_path: Path,
     spark: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = name_of(scattered)
-    policy = _policy(tmp_path / "p.yaml", scattered)
+    name = name_of(scattered_alone)
+    policy = _policy(tmp_path / "p.yaml", scattered_alone)
     expire = (
-        f"CALL rec.system.expire_snapshots(table => '{'.'.join(scattered.name())}', "
+        f"CALL rec.system.expire_snapshots(table => '{'.'.join(scattered_alone.name())}', "
         "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)"
     )
     _at(
@@ -227,7 +227,7 @@ def test_a_snapshot_that_expires_while_it_is_read(
     assert code == 0, out + err
     assert '"conflicts": 1' in out
     assert "restore" not in err
-    assert _converged(cli, scattered, policy, 7_992)
+    assert _converged(cli, scattered_alone, policy, 7_992)
 
 
 def test_a_plan_that_a_person_rolled_back_runs_again_under_a_changed_policy_only(

@@ -13,7 +13,6 @@ from reconciler.state.shared_state import SharedStore
 from tests.loop.test_step import (
     DECLARED,
     EVERYTHING,
-    make_table,  # noqa: F401
     multiset,
     never,
     quiet,
@@ -25,7 +24,7 @@ from tests.loop.test_step import (
 def test_a_plan_carried_out_over_shared_state_is_known_to_all(
     spark,
     catalog_config,
-    make_table,  # noqa: F811
+    make_table,
     tmp_path: Path,
 ):
     namespace = ("state_of_shared_step",)

@@ -12,12 +12,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
@@ -43,7 +41,7 @@ from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.predicate import TRUE, And, Comparison, Ref
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.state.state import StateStore
-from tests.copied_table import copied_table
+from tests.loop.conftest import rows_of
 
 NOW = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
 DAY_MS = 86_400_000
@@ -79,48 +77,6 @@ DECLARED = {"layout": {"clustering": {"mode": "Declared", "keys": ["day"]}}}
 def actor(tmp_path: Path) -> LocalActor:
     """Without a session: what starts one anyway fails the test by a second JVM's catalog."""
     return LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
-
-
-@pytest.fixture(scope="session")
-def make_table(iceberg_catalog: Any) -> Callable[..., Any]:
-    """A table of `files` appended in arrival order; `day` and `k` scatter over all of them."""
-
-    @cache
-    def original(files: int, rows: int, target: int) -> Any:
-        iceberg_catalog.create_namespace_if_not_exists("loop")
-        table = None
-        for number in range(files):
-            batch = rows_of(number, rows)
-            if table is None:
-                table = iceberg_catalog.create_table(
-                    f"loop.original_{files}_{rows}_{target}",
-                    schema=batch.schema,
-                    properties={
-                        "write.target-file-size-bytes": str(target),
-                        "write.parquet.row-group-size-bytes": str(1 << 18),
-                    },
-                )
-            table.append(batch)
-        return table
-
-    def make(name: str, files: int = 8, rows: int = 2_000, target: int = 1 << 20) -> Any:
-        return copied_table(iceberg_catalog, original(files, rows, target), f"loop.{name}")
-
-    return make
-
-
-def rows_of(number: int, rows: int) -> pa.Table:
-    random = np.random.default_rng(number)
-    return pa.table(
-        {
-            "id": np.arange(number * rows, (number + 1) * rows),
-            "day": random.integers(0, 400, rows),
-            "k": random.integers(0, 100_000, rows),
-            "v": [None if x % 7 == 0 else float(x) for x in range(rows)],
-            "date": pa.array(20_727 + random.integers(0, 20, rows), pa.int32()).cast(pa.date32()),
-            "pad": [random.bytes(32).hex() for _ in range(rows)],
-        }
-    )
 
 
 def multiset(table: Any) -> Counter[tuple[Any, ...]]:
