@@ -289,13 +289,13 @@ def _unsupported(document: RawDocument, kind: str, ignored: Iterable[str]) -> li
     automatic = isinstance(approval, dict) and approval.get("mode") == "Automatic"
     refused = "; Automatic approval refuses this policy" if automatic else ""
 
-    def told(item: str) -> Problem:
+    def not_a_document(item: str) -> Problem:
         message, hint = "not acted on yet by this version", instead(kind, item) + refused
         if is_operators(kind, item):
             message, hint = "the operator acts on it, layoutctl does not", instead(kind, item)
         return document.problem(_path(item), message, hint, severity="warning")
 
-    return [told(item) for item in ignored]
+    return [not_a_document(item) for item in ignored]
 
 
 def _path(dotted: str) -> tuple[str | int, ...]:

@@ -88,8 +88,8 @@ def load_table(
         except (ValidationError, ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             location = _metadata_location(catalog, identifier) if config.type == "sql" else ""
             known = _UNKNOWN_TYPE.search(str(error)) or _UNKNOWN_VERSION.search(str(error))
-            told = bool(location) or known is not None
-            raise _undecodable(identifier, location, error) if told else error from error
+            exists = bool(location) or known is not None
+            raise _undecodable(identifier, location, error) if exists else error from error
 
     if len(identifier) > 1:
         table = within(load, timeout, config)

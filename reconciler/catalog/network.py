@@ -99,7 +99,7 @@ def current_reach() -> Reach | None:
 @contextlib.contextmanager
 def on_behalf(reach: Reach | None) -> Iterator[None]:
     """For a thread that must also reach its own process (a driver its JVM): no socket is checked,
-    but addresses that are checked by name are, and failures are told as in the cluster."""
+    but addresses that are checked by name are, and failures are reported as in the cluster."""
     token = _REACH.set(reach)
     try:
         yield

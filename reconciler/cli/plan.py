@@ -445,17 +445,17 @@ def _lines(planned: list[Planned], *, wide: bool) -> str:
                 cpu_millis=left.cpu_millis,
                 saved_per_day=saved_per_day(proposal),
                 payback_millis=payback if proposal.pending else None,
-                state=_told_state(state, proposal, waits),
+                state=_state_text(state, proposal, waits),
             )
         )
     return render_lines(lines, converged, terminal.width())
 
 
-def _told_state(state: TableState, proposal: Proposal, waits: Mapping[str, Any] | None) -> str:
-    told = state.reason or state.state
+def _state_text(state: TableState, proposal: Proposal, waits: Mapping[str, Any] | None) -> str:
+    text = state.reason or state.state
     if not waits:
-        return told
-    return f"{told}, {'more waits' if proposal.pending else 'waits'} until {waits['until']}"
+        return text
+    return f"{text}, {'more waits' if proposal.pending else 'waits'} until {waits['until']}"
 
 
 def saved_per_day(proposal: Proposal) -> float:

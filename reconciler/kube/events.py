@@ -52,7 +52,7 @@ class EventLog:
     def __init__(self, clock: Callable[[], float] = time.time):
         self._clock = clock
         self._lock = threading.Lock()
-        self._told: OrderedDict[_Key, _Series] = OrderedDict()
+        self._known: OrderedDict[_Key, _Series] = OrderedDict()
         self._instance = os.environ.get("HOSTNAME") or "local"
 
     def record(
@@ -63,7 +63,7 @@ class EventLog:
         key = (str(meta.get("uid")), type_, reason, message)
         now = self._clock()
         with self._lock:
-            series = self._told.get(key)
+            series = self._known.get(key)
             if series is None or now - series.first > SERIES_SECONDS:
                 return self._news(key, regarding, now)
             series.count += 1
@@ -76,15 +76,15 @@ class EventLog:
     def forget(self, write: Write) -> None:
         """Forget a write that failed: the next occurrence is written as a new event."""
         with self._lock:
-            self._told.pop(write.key, None)
+            self._known.pop(write.key, None)
 
     def _news(self, key: _Key, regarding: Mapping[str, Any], now: float) -> Write:
         meta = regarding["metadata"]
         _, type_, reason, message = key
         name = f"{meta['name'][:200].rstrip('.-')}.{uuid.uuid4().hex[:16]}"
-        self._told[key] = _Series(name, 1, now, now)
-        while len(self._told) > KEPT:
-            self._told.popitem(last=False)
+        self._known[key] = _Series(name, 1, now, now)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
         body = {
             "metadata": {"name": name, "namespace": meta["namespace"]},
             "eventTime": _micro_time(now),

@@ -49,9 +49,9 @@ class LastWords:
     def line(self) -> str:
         """Return the JSON line of at most MOST_BYTES: a long message is cut, the JSON stays
         valid."""
-        kept, told = self.message, self.do[: MOST_BYTES // 8]
+        kept, do = self.message, self.do[: MOST_BYTES // 8]
         while True:
-            body = {"cause": self.cause.value, "message": kept, "do": told, "retry": self.retry}
+            body = {"cause": self.cause.value, "message": kept, "do": do, "retry": self.retry}
             line = json.dumps(body, ensure_ascii=False)
             over = len(line.encode("utf-8", "replace")) - MOST_BYTES
             if over <= 0:

@@ -267,7 +267,7 @@ MORE_MEMORY = (
 def last_words(error: BaseException, spark: Any = None) -> LastWords:
     """Return why a run ended, by cause. spark: its session, asked how its JVM ended."""
     cause = next((c for kind, c in _CAUSES if isinstance(error, kind)), Cause.UNKNOWN)
-    message, do = _told(error)
+    message, do = _message_of(error)
     if cause in (Cause.UNAVAILABLE, Cause.UNKNOWN) and spark is not None:
         from reconciler.spark.session import jvm_end
 
@@ -278,7 +278,7 @@ def last_words(error: BaseException, spark: Any = None) -> LastWords:
     return LastWords(cause, message, MORE_MEMORY if cause is Cause.OUT_OF_MEMORY else do)
 
 
-def _told(error: BaseException) -> tuple[str, str]:
+def _message_of(error: BaseException) -> tuple[str, str]:
     """Return what happened, and what to do about it."""
     if isinstance(error, ReconcilerError):
         details = (detail.rstrip(".") for detail in error.details)
@@ -299,8 +299,8 @@ def shortfall(driven: Driven) -> LastWords | None:
     if done.stopped:
         message = f"stopped at a commit boundary: {done.commits} commits, {len(left)} actions left"
         return LastWords(Cause.STOPPED, message)
-    told = "; ".join(f"{a.action_id} {a.state.value}: {a.detail or 'not done'}" for a in left[:5])
-    message = f"{len(left)} of {len(done.actions)} actions were not done: {told}"
+    shown = "; ".join(f"{a.action_id} {a.state.value}: {a.detail or 'not done'}" for a in left[:5])
+    message = f"{len(left)} of {len(done.actions)} actions were not done: {shown}"
     return LastWords(Cause.CONFLICT, message, "nothing: the operator plans the rest again")
 
 

@@ -48,7 +48,7 @@ class Endings:
                 sum(e.outcome.read_bytes for e in entries),
                 sum(e.outcome.cpu_seconds for e in entries),
             )
-        self._told_end(subject, record, words, committed, spent, succeeded)
+        self._reported_end(subject, record, words, committed, spent, succeeded)
         self.facts.forget(subject.key)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
@@ -63,7 +63,7 @@ class Endings:
             return LastWords(Cause.STOPPED, f"stopped: {stopped}")
         return failures.cause_of([] if job is None else pods_of(job, pods), job)
 
-    def _told_end(
+    def _reported_end(
         self,
         subject: Subject,
         record: Record,

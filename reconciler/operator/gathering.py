@@ -39,9 +39,9 @@ from reconciler.operator.subject import (
     invalid_because,
     known_plans_of,
     last_job_failed,
+    shown_error,
     stop_because,
     suspended_by,
-    told,
     unreachable_because,
 )
 from reconciler.operator.work import Key
@@ -211,7 +211,7 @@ class Facts:
         except UnavailableError as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
-            return replace(given, invalid=(stalled_by(error).value, told(error)))
+            return replace(given, invalid=(stalled_by(error).value, shown_error(error)))
         return replace(given, proposal=state, stop=stop_because(subject))
 
     def _cut_short(self, subject: Subject) -> CutShort | None:

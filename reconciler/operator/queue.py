@@ -321,8 +321,8 @@ class Schedule:
 class DueQueue:
     """A Schedule that runs. `add` is for any thread; `run` belongs to one event loop.
 
-    reporter: told of each run's key, result and seconds. active: asked before each start; while it
-    says no, keys wait. The others: as in Schedule.
+    reporter: called with each run's key, result and seconds. active: asked before each start;
+    while it returns False, keys wait. The others: as in Schedule.
     """
 
     def __init__(

@@ -68,9 +68,9 @@ def read_stored(body: Mapping[str, Any], kind: str) -> Document | Refusal:
         newer = all("not allowed" in problem.message or "unknown" in problem.message.lower()
                     for problem in errors)  # fmt: skip
         reason = Reason.UNKNOWN_VALUE if newer else Reason.INVALID_SPEC
-        told = "; ".join(f"{problem.field}: {problem.message}" for problem in errors[:5])
+        shown = "; ".join(f"{problem.field}: {problem.message}" for problem in errors[:5])
         more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
-        return Refusal(reason, told + more)
+        return Refusal(reason, shown + more)
     try:
         return from_document(plain, Origin())
     except (KeyError, ValueError, TypeError) as error:

@@ -76,7 +76,7 @@ def catalog_version(handle: CatalogHandle | CatalogProblem) -> str:
     return "" if isinstance(handle, CatalogProblem) else scope(handle.version)
 
 
-def told(error: ReconcilerError) -> str:
+def shown_error(error: ReconcilerError) -> str:
     """Return an error as one line of a condition."""
     return ". ".join(
         part.rstrip(".") for part in (error.what, *error.details[:2], error.do or "") if part

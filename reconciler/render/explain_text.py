@@ -93,8 +93,8 @@ def render_file(file: Document, width: int) -> str:
         f"{plural(file['deleteFiles'], 'delete file')} on it",
     ])  # fmt: skip
     texts = [facts, *_decision(file["decision"])]
-    told = [line for text in texts for line in wrapped(text, width, first="  ", indent="    ")]
-    return "\n".join([file["path"], *told])
+    lines = [line for text in texts for line in wrapped(text, width, first="  ", indent="    ")]
+    return "\n".join([file["path"], *lines])
 
 
 def _decision(decision: Document) -> list[str]:

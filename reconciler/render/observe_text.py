@@ -243,8 +243,8 @@ def _depth_meaning(columns: Sequence[ColumnDepth], files: int) -> str:
     text = "depth = files that hold a given value; 1 is ideal."
     if not judged or files < 2:
         return text
-    told = [line for line in judged if line.share <= 0.9] or judged
-    worst = max(told, key=lambda line: line.mean)
+    clustered = [line for line in judged if line.share <= 0.9] or judged
+    worst = max(clustered, key=lambda line: line.mean)
     about = max(1, round(worst.mean))
     return f"{text} A lookup of one {worst.name} opens about {about:,} of {files:,}."
 

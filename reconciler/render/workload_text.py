@@ -122,8 +122,8 @@ def _shape_lines(shapes: Sequence[dict[str, Any]], width: int) -> list[str]:
     """Return one row per shape; a very long condition ends in an ellipsis (-v shows all of it)."""
     rows = [["WEIGHT", "SHARE", "PER DAY", "LAST SEEN", "CONDITION"]]
     for shape in shapes:
-        told = (("moving", shape["moving"]), ("values unknown", shape["valuesUnknown"]))
-        marks = ", ".join(text for text, on in told if on)
+        flags = (("moving", shape["moving"]), ("values unknown", shape["valuesUnknown"]))
+        marks = ", ".join(text for text, on in flags if on)
         text = shape["condition"] if width == UNLIMITED else clip(shape["condition"], 160)
         rows.append([
             count(shape["weight"]),

@@ -85,11 +85,11 @@ def _rehearse(spark: Any) -> None:
     )
     for _ in range(2):
         rows.writeTo(table).append()
-    told = Observation("rows")
+    observed = Observation("rows")
     read = spark.table(table)
-    read.observe(told, f.count(f.lit(1)), f.max(f.xxhash64(*read.columns))).sortWithinPartitions(
-        "day", f.col("s").desc()
-    ).writeTo(table).overwrite(f.lit(True))
+    read.observe(
+        observed, f.count(f.lit(1)), f.max(f.xxhash64(*read.columns))
+    ).sortWithinPartitions("day", f.col("s").desc()).writeTo(table).overwrite(f.lit(True))
     read.repartition(2, "day").join(read.groupBy("day").agg(f.avg("v")), "day").orderBy(
         "id"
     ).collect()
@@ -101,10 +101,10 @@ def main() -> int:
         sys.stdout.write(f"{make()}\n")
         return EXIT_OK
     except ReconcilerError as error:
-        told, code = error.render(), error.exit_code
+        note, code = error.render(), error.exit_code
     except OSError as error:
-        told, code = f"error: {error}", EXIT_USER
-    sys.stderr.write(f"{told}\nSpark sessions start more slowly; nothing else is missing.\n")
+        note, code = f"error: {error}", EXIT_USER
+    sys.stderr.write(f"{note}\nSpark sessions start more slowly; nothing else is missing.\n")
     return code
 
 

@@ -141,9 +141,9 @@ def _open_catalogs(spark: Any, conf: Mapping[str, str]) -> None:
         try:
             spark._jsparkSession.sessionState().catalogManager().catalog(name)
         except (Py4JError, PySparkException) as error:
-            told = translate(error, f"open catalog {name} in Spark")
+            translated = translate(error, f"open catalog {name} in Spark")
             stop(spark)
-            raise told from error
+            raise translated from error
 
 
 def _require_pyspark() -> None:

@@ -82,16 +82,16 @@ def moved(bounds: ColumnBounds, values: Array, null: Bool, source: Int64, to: In
     range is infinite), rows are spread over the bounds. Values do not change if the piece they
     represent has no bounds, or infinite ones.
     """
-    told = bounds.bounded[source]
-    unknown = null | (np.isnan(values) & ~told) if bounds.kind is Kind.FLOAT else null
-    rows = np.flatnonzero((source != to) & bounds.bounded[to] & (told | unknown))
+    bounded = bounds.bounded[source]
+    unknown = null | (np.isnan(values) & ~bounded) if bounds.kind is Kind.FLOAT else null
+    rows = np.flatnonzero((source != to) & bounds.bounded[to] & (bounded | unknown))
     if not len(rows):
         return values
     ends = (
         bounds.lower[source[rows]], bounds.upper[source[rows]],
         bounds.lower[to[rows]], bounds.upper[to[rows]],
     )  # fmt: skip
-    spread = unknown[rows] | ~told[rows]
+    spread = unknown[rows] | ~bounded[rows]
     changed = _MOVED[bounds.kind](values[rows], ends, spread)
     out = values.astype(np.promote_types(values.dtype, changed.dtype))
     out[rows] = changed
