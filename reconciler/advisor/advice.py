@@ -21,8 +21,10 @@ from reconciler.queries.fragments import Workload
 from reconciler.queries.rates import NO_OUTLOOK, Outlook, RateForecast, regime_forecast
 from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
 from reconciler.queries.table_view import OPEN_BYTES
+from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.sample import RowGroups, RowSample
 
 DAY_MS = 86_400_000
@@ -71,6 +73,34 @@ NO_DEBT = Debt()
 
 
 @dataclass(frozen=True, slots=True)
+class DeletePolicy:
+    """spec.deletes. mode: "Auto" | "Keep" | "CopyOnWrite" | "MergeOnRead". compaction: "Auto" |
+    "Minor" | "Major" | "Hybrid" | "Disabled". upgrade: to format version 3, if that pays.
+
+    conflicting: indexes into FileTable.partitions that other writers changed lately by commits
+    with which one of delete files would conflict.
+    """
+
+    mode: str = "Keep"
+    compaction: str = "Disabled"
+    upgrade: bool = False
+    conflicting: frozenset[int] = frozenset()
+
+    @property
+    def majors(self) -> bool:
+        return self.compaction in ("Auto", "Major", "Hybrid")
+
+    @property
+    def minors(self) -> bool:
+        return self.compaction in ("Auto", "Minor", "Hybrid")
+
+    @property
+    def declared(self) -> bool:
+        """Whether the policy asks for maintenance even where it does not pay for the queries."""
+        return self.compaction in ("Minor", "Major", "Hybrid")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All parameters of the decisions, resolved from policy, table and ledger.
 
@@ -90,6 +120,7 @@ class Settings:
     retention_ms: rows' remaining life from now, None where unlimited.
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
     written: per plan, the layouts that each of its actions wrote (ledger.written_layouts).
+    deletes: how deletes are encoded and maintained.
     """
 
     mode: str = "WorkloadAware"
@@ -122,17 +153,25 @@ class Settings:
     min_coverage: float = 0.5
     seed: int = 20260101
     written: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    deletes: DeletePolicy = DeletePolicy()
 
 
 @dataclass(frozen=True)
 class AdviceInput:
-    """The one frozen input of every decision. row_groups and sample may be absent."""
+    """The one frozen input of every decision. row_groups and sample may be absent.
+
+    deletes: the table's delete files. operations: of its history. damage: why nothing may be done
+    to the table, "" for a sound one.
+    """
 
     table: FileTable
     workload: Workload
     settings: Settings
     row_groups: RowGroups | None = None
     sample: RowSample | None = None
+    deletes: DeleteTable = NO_DELETE_FILES
+    operations: Operations = NO_OPERATIONS
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)

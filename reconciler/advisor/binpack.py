@@ -99,9 +99,7 @@ def _best(
     """Merge in key order, or in the files' own order if only that passes."""
     first: tuple[Candidate, Refusal | None] | None = None
     for wanted in dict.fromkeys((ordering, ARRIVAL)):
-        candidate = (
-            declared_what_if(situation, rows, wanted) if wanted.key else _merged(situation, rows)
-        )
+        candidate = merge_what_if(situation, rows, wanted)
         why_not = _veto(situation, candidate, forced, spent)
         if why_not is None:
             return candidate, None
@@ -120,8 +118,10 @@ def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float
     return refusal(situation, candidate, spent)
 
 
-def _merged(situation: Situation, rows: Int64) -> Candidate:
-    """Concatenate whole files in order of arrival."""
+def merge_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Candidate:
+    """Return the files merged in the order of a key, or concatenated in order of arrival."""
+    if ordering.key:
+        return declared_what_if(situation, rows, ordering)
     layout = planned_layout(situation, rows, ARRIVAL)
     outcome = simulate(layout, situation.part(rows), situation.demands)
     assert outcome is not None  # whole files can always be merged

@@ -19,10 +19,18 @@ from reconciler.advisor.binpack import (
     small_files_mask,
 )
 from reconciler.advisor.declared import declared_candidates
+from reconciler.advisor.deletes.majors import major_candidates
+from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.properties import set_properties, set_sort_order
-from reconciler.advisor.recluster import is_quiet, recluster
-from reconciler.advisor.situation import REFUSED_FILES, Situation, look, refused_files
+from reconciler.advisor.recluster import recluster
+from reconciler.advisor.situation import (
+    REFUSED_FILES,
+    Situation,
+    is_quiet,
+    look,
+    refused_files,
+)
 from reconciler.advisor.sketching import files_to_sketch
 from reconciler.advisor.totals import (
     amplification,
@@ -34,13 +42,14 @@ from reconciler.advisor.totals import (
     window_bytes,
 )
 from reconciler.plan import reasons
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import plan_of_file
-from reconciler.plan.prediction import Prediction, millis, total, whole
+from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
 
@@ -59,8 +68,11 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Verdict:
+    """chosen: rewrites of data files; minors: maintenance of delete files."""
+
     chosen: tuple[Chosen, ...]
     rejected: tuple[Rejected, ...]
+    minors: tuple[Minor, ...] = ()
 
 
 Decision = Callable[[Situation], Verdict]
@@ -74,7 +86,7 @@ def decide(given: AdviceInput) -> Advice:
     wanted = files_to_sketch(situation)
     verdict, situation = _decided(situation)
     turned = (*_refused_whole(situation), *_held_back(situation), *verdict.rejected)
-    return replace(_advice(situation, verdict.chosen, turned), wanted_sketches=wanted)
+    return replace(_advice(situation, verdict, turned), wanted_sketches=wanted)
 
 
 def _decided(situation: Situation) -> tuple[Verdict, Situation]:
@@ -83,16 +95,18 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
     """
     chosen: list[Chosen] = []
     turned: list[Rejected] = []
+    minors: list[Minor] = []
     for decision in DECISIONS:
         verdict = _without_repeats(situation, decision(situation))
         chosen += verdict.chosen
         turned += verdict.rejected
+        minors += verdict.minors
         taken = situation.taken.copy()
         for item in verdict.chosen:
             taken[item.candidate.rows] = True
         spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
         situation = replace(situation, taken=taken, spent=spent)
-    return Verdict(tuple(chosen), tuple(turned)), situation
+    return Verdict(tuple(chosen), tuple(turned), tuple(minors)), situation
 
 
 def _refused_whole(situation: Situation) -> list[Rejected]:
@@ -142,12 +156,13 @@ def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
             turned.append(rejected(situation, title, reasons.SAME_AGAIN, "", made.rows, made))
         else:
             chosen.append(item)
-    return Verdict(tuple(chosen), tuple(turned))
+    return Verdict(tuple(chosen), tuple(turned), verdict.minors)
 
 
 def _repeats(situation: Situation, item: Chosen) -> bool:
     table, rows = situation.table, item.candidate.rows
-    if not table.layout_written[rows].all() or table.position_deleted[rows].any():
+    changed = table.position_deleted[rows].any() or table.equality_deletes[rows].any()
+    if not table.layout_written[rows].all() or changed:
         return False
     plans = {plan_of_file(str(path)) for path in table.path[rows]}
     done = situation.settings.written.get(plans.pop(), frozenset()) if len(plans) == 1 else ()
@@ -192,33 +207,55 @@ def bin_pack(situation: Situation) -> Verdict:
     return Verdict(chosen, tuple(turned))
 
 
-DECISIONS: tuple[Decision, ...] = (declared, workload_aware, bin_pack)
-"""Declared keys first, then what pays back, then the remaining small files."""
+def apply_deletes(situation: Situation) -> Verdict:
+    """Rewrite files without the many rows of them that are deleted."""
+    if situation.refused:
+        return Verdict((), ())
+    found, turned = major_candidates(situation)
+    chosen = tuple(Chosen(m.candidate, ApplyDeletes, m.evidence, m.why) for m in found)
+    return Verdict(chosen, tuple(turned))
 
 
-def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rejected]) -> Advice:
-    candidates = [item.candidate for item in chosen]
-    sums = totals(situation, candidates)
+def maintain_deletes(situation: Situation) -> Verdict:
+    """Compact, convert and remove delete files, beside the rewrites of the plan."""
+    if situation.refused:
+        return Verdict((), ())
+    found, turned = minor_candidates(situation)
+    return Verdict((), tuple(turned), tuple(found))
+
+
+DECISIONS: tuple[Decision, ...] = (
+    declared, workload_aware, apply_deletes, bin_pack, maintain_deletes,
+)  # fmt: skip
+"""Declared keys first, then what pays back, then deleted rows, the remaining small files, and the
+delete files that no rewrite drops."""
+
+
+def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) -> Advice:
+    candidates = [item.candidate for item in verdict.chosen]
+    effects: list[Candidate | Minor] = [*candidates, *verdict.minors]
+    sums = totals(situation, effects)
     read_now = window_bytes(situation, sums.bytes_now)
     read_after = window_bytes(situation, sums.bytes_after)
-    scored, cpu_seconds, seconds = _scored(situation, chosen)
+    rewrites = _scored(situation, verdict.chosen)
+    scored = (*rewrites, *_maintained(situation, verdict.minors))
     predicted = [item.predicted for item in scored]
     files = files_after(len(situation.table), predicted)
     amplification_now = amplification(situation, sums.bytes_now)
     amplified = _around(
         amplification_now,
         amplification_after(situation, sums.bytes_after, candidates),
-        bool(candidates),
+        bool(effects),
         situation,
     )
-    cost = sum(c.cost for c in candidates)
-    saving = sum(c.saving for c in candidates)
+    cost = sum(e.cost for e in effects)
+    saving = sum(e.saving for e in effects)
     return Advice(
         actions=(*_metadata(situation), *scored),
         rejected=tuple(turned),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
-        read_after=_around(read_now, read_after, bool(candidates), situation),
+        read_after=_around(read_now, read_after, bool(effects), situation),
         files_now=len(situation.table),
         files_after=files,
         storage_now=situation.table.total_bytes,
@@ -235,8 +272,8 @@ def _advice(situation: Situation, chosen: Sequence[Chosen], turned: Sequence[Rej
         ),
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
-        cpu_seconds=cpu_seconds,
-        seconds=seconds,
+        cpu_seconds=total(predicted).cpu_seconds,
+        seconds=total(predicted).millis / 1000,
         yearly_read=situation.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.outlook,
@@ -277,10 +314,8 @@ def _in_words(situation: Situation, action: Action, reason: str) -> Prediction:
     return Prediction(label=label, reason=reason, kind=action.kind)
 
 
-def _scored(
-    situation: Situation, chosen: Sequence[Chosen]
-) -> tuple[tuple[ScoredAction, ...], float, float]:
-    """Return the actions by net saving per cost, and the CPU seconds and seconds of all.
+def _scored(situation: Situation, chosen: Sequence[Chosen]) -> tuple[ScoredAction, ...]:
+    """Return the actions by net saving per cost.
 
     Times depend on the place in the plan: the first action of a kind of work also warms up the JVM.
     """
@@ -289,17 +324,52 @@ def _scored(
         key=lambda pair: (-pair[1].candidate.net_per_cost, pair[0].kind, pair[0].inputs),
     )
     model, begun = situation.settings.throughput, set[str]()
-    scored, cpu_seconds, seconds = [], 0.0, 0.0
+    scored = []
     for action, item in pairs:
         predicted, kind = _predicted(situation, action, item), action.work
         assert kind is not None
         work = (kind, predicted.rewrite_bytes, len(action.inputs), kind not in begun)
         begun.add(kind)
         cpu, time = model.cpu_seconds(*work), model.seconds(*work)
-        cpu_seconds, seconds = cpu_seconds + cpu, seconds + time
         predicted = replace(predicted, cpu_millis=millis(cpu), millis=millis(time))
         scored.append(ScoredAction(action, predicted))
-    return tuple(scored), cpu_seconds, seconds
+    return tuple(scored)
+
+
+def _maintained(situation: Situation, minors: Sequence[Minor]) -> tuple[ScoredAction, ...]:
+    """Return the maintenance of delete files, conversions first as they are executed."""
+    model, begun = situation.settings.throughput, set[str]()
+    scored = []
+    for made in minors:
+        action = made.action(situation.given.deletes)
+        cpu, time, work = 0.0, 0.0, made.kind.work
+        if made.bytes_in:
+            assert work is not None  # what reads files is timed
+            facts = (work, made.bytes_in, len(action.inputs), work not in begun)
+            begun.add(work)
+            cpu, time = model.cpu_seconds(*facts), model.seconds(*facts)
+        sums = totals(situation, [made])
+        predicted = replace(
+            _in_words(situation, action, made.why),
+            files_in=len(action.inputs),
+            files_out=made.files_out,
+            groups=1,
+            bytes_in=made.bytes_in,
+            bytes_out=made.bytes_out,
+            rows=made.positions,
+            cpu_millis=millis(cpu),
+            millis=millis(time),
+            read_now=whole(window_bytes(situation, sums.bytes_now)),
+            read_after=whole(window_bytes(situation, sums.bytes_after)),
+            saving=whole(made.saving),
+            saving_low=whole(made.saving),
+            cost=whole(made.cost),
+            estimate="bound" if situation.demands else "none",
+            evidence=made.evidence,
+            unit=DELETE_FILES,
+        )
+        scored.append(ScoredAction(action, predicted))
+    return tuple(scored)
 
 
 def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Prediction:

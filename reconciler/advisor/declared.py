@@ -17,10 +17,10 @@ from reconciler.advisor.judge import (
     weigh,
     what_if,
 )
-from reconciler.advisor.recluster import FULL_ROWS, allowed, is_quiet, wanted_columns
+from reconciler.advisor.recluster import FULL_ROWS, allowed, wanted_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.situation import Situation
+from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import declared_drift

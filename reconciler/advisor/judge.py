@@ -167,10 +167,13 @@ def _rate_error(situation: Situation, gains: Float64) -> float:
     return float(np.sqrt((gains**2 / counts).sum())) if len(counts) else 0.0
 
 
-def refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
+def refusal(
+    situation: Situation, candidate: Candidate, spent: float, together: float = 0.0
+) -> Refusal | None:
     """Return the reason and its sentence if the candidate does not pass, None if it does.
 
-    spent: cost of the plan's actions already chosen.
+    spent: cost of the plan's actions already chosen. together: the saving of all the parts into
+    which one piece of work was cut; the floor is for all of them.
     """
     settings = situation.settings
     alpha = float(np.average(situation.alpha[candidate.rows], weights=_sizes(situation, candidate)))
@@ -183,7 +186,7 @@ def refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal
         why = reasons.SENTENCES[reasons.RECENTLY_WRITTEN]
         return reasons.RECENTLY_WRITTEN, reasons.short_of(low, cost, alpha) + f": {why}"
     yearly = _yearly_of_partition(situation, candidate.rows)
-    if low < FLOOR * yearly:
+    if max(low, together) < FLOOR * yearly:
         whole = "a year's reading" + (" of its partition" if yearly < situation.yearly else "")
         return reasons.BELOW_FLOOR, reasons.below_floor(100.0 * low / max(yearly, 1.0), whole)
     if cost > debt_room(situation) - spent:

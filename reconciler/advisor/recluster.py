@@ -29,7 +29,7 @@ from reconciler.advisor.room import room_left, stake
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
-from reconciler.advisor.situation import Situation
+from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.advisor.slices import oversized, slices
 from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
@@ -100,11 +100,6 @@ def recluster(situation: Situation) -> Proposals:
 def allowed(situation: Situation) -> npt.NDArray[np.bool_]:
     """bool[files]: not taken, rewritable, outside the quiet period's partitions."""
     return situation.rewritable & ~situation.taken & ~is_quiet(situation)
-
-
-def is_quiet(situation: Situation) -> npt.NDArray[np.bool_]:
-    """bool[files]: another writer changed the file's partition within the quiet period."""
-    return np.isin(situation.table.partition, sorted(situation.settings.quiet_partitions))
 
 
 def wanted_columns(situation: Situation) -> list[int]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reconciler.advisor.advice import AdviceInput, Settings
+from reconciler.advisor.deletes.burden import Burden, burden_of
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.queries.demand import Demand
@@ -28,6 +29,7 @@ class Situation:
     yearly: bytes-equivalent that a year of the workload reads at present rates; yearly_mean: at the
     mean rate of the recorded window.
     refused: why no file of the table can be rewritten faithfully, "" if some can.
+    burden: what the deletes of the files cost their readers.
     rewritable: bool[files], files whose format and deletes a rewrite can handle.
     recent: bool[files], written by us within the horizon and since the mix of queries changed.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
@@ -39,6 +41,7 @@ class Situation:
     view: TableView
     demands: tuple[Demand, ...]
     savings: FileSavings
+    burden: Burden
     yearly: float
     yearly_mean: float
     refused: str
@@ -86,7 +89,14 @@ class Situation:
         return self.settings.rho.value * self.table.bytes.astype(np.float64)
 
 
+def is_quiet(situation: Situation) -> npt.NDArray[np.bool_]:
+    """bool[files]: another writer changed the file's partition within the quiet period."""
+    return np.isin(situation.table.partition, sorted(situation.settings.quiet_partitions))
+
+
 def _refused(given: AdviceInput) -> str:
+    if given.damage:
+        return given.damage
     if given.settings.metadata.properties.get("encryption.key-id") is not None:
         return "the table is encrypted"
     schema = given.table.schema
@@ -155,6 +165,7 @@ def look(given: AdviceInput) -> Situation:
         view=view,
         demands=wanted,
         savings=savings,
+        burden=burden_of(table, given.deletes, wanted, savings.readings),
         yearly=horizon_reads * YEAR_MS / settings.horizon_ms,
         yearly_mean=window_reads * YEAR_MS / span,
         refused=refused,

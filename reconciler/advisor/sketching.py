@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.advisor.recluster import allowed, is_quiet
-from reconciler.advisor.situation import Situation
+from reconciler.advisor.recluster import allowed
+from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.values import Kind
 

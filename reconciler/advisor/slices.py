@@ -42,7 +42,7 @@ def slices(
     rows, share = rows[share <= 1.0], share[share <= 1.0]
     if not len(rows):
         return []
-    order = np.argsort(_places(situation, rows, key), kind="stable")
+    order = np.argsort(places_of(situation, rows, key), kind="stable")
     number = np.empty(len(rows), dtype=np.int64)
     number[order] = _filled(share[order])
     parts = [rows[number == part] for part in range(int(number.max()) + 1)]
@@ -89,7 +89,7 @@ def _filled(share: Float64) -> Int64:
     return found
 
 
-def _places(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
+def places_of(situation: Situation, rows: Int64, key: Sequence[int]) -> Int64:
     """Return the place of each file in the order that slices follow."""
     table = situation.table
     arrival = places(arrival_order(table.path, table.sequence))[rows]

@@ -8,19 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
 from reconciler.advisor.judge import Candidate
-from reconciler.advisor.situation import Situation
+from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.plan.prediction_interval import Interval
-from reconciler.queries.read_cost import scan_amplification
+from reconciler.queries.read_cost import ShapeReading, scan_amplification
 from reconciler.queries.table_view import projected_bytes, row_group_count
 from reconciler.table.filetable import Float64
 from reconciler.table.row_group_bytes import row_groups_of
 
 WORSE = 1.01
+
+
+class Effect(Protocol):
+    """What each shape reads before and after an action, of the files that it concerns."""
+
+    @property
+    def before(self) -> tuple[ShapeReading, ...]: ...
+
+    @property
+    def after(self) -> tuple[ShapeReading, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class Totals:
     files_after: tuple[Float64, ...]
 
 
-def totals(situation: Situation, candidates: Sequence[Candidate]) -> Totals:
+def totals(situation: Situation, candidates: Sequence[Effect]) -> Totals:
     """Return, per query, the bytes read and files opened before and after the candidates."""
     now = situation.savings.readings
     after_bytes = [reading.bytes.copy() for reading in now]
@@ -172,19 +183,31 @@ def _deleted_rows(situation: Situation, limit: float) -> ObjectiveJudgement:
     after = 100.0 * float(deleted.sum() - gone) / max(table.total_records - gone, 1)
     judged = _plain("maxDeletedRowsPercent", limit, now, after)
     if judged.state != "met":
-        text = f"{after:.4g} against {limit:.4g}; no file is rewritten only for its deleted rows"
-        judged = replace(judged, message=text)
+        judged = replace(judged, message=f"{after:.4g} against {limit:.4g}; {_why_more(situation)}")
     hidden = int(((table.equality_deletes > 0) & ~situation.taken).sum())
     if not hidden:
         return judged
     files = "1 file" if hidden == 1 else f"{hidden:,} files"
     why = (
-        f"equality deletes apply to {files}, the number of rows that they delete is unknown, and "
-        "equality deletes are not maintained yet"
+        f"equality deletes apply to {files}: how many rows they delete is unknown until they are "
+        "converted or applied"
     )
     if judged.state == "met":
         return replace(judged, state="unknown", message=why, at_least=True)
     return replace(judged, message=f"at least {judged.message}; {why}", at_least=True)
+
+
+def _why_more(situation: Situation) -> str:
+    """Return why not more deleted rows are dropped."""
+    table, policy = situation.table, situation.settings.deletes
+    left = (table.position_deleted > 0) & ~situation.taken
+    if not policy.majors:
+        return f"spec.deletes.compaction is {policy.compaction}: no data file is rewritten for them"
+    if (left & is_quiet(situation)).any():
+        return "the rest waits for the quiet period"
+    if (left & ~situation.rewritable).any():
+        return "the other files with deleted rows cannot be rewritten"
+    return "what could be rewritten is larger than a budget admits"
 
 
 def _plain(name: str, limit: float, now: float, after: float) -> ObjectiveJudgement:

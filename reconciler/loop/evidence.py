@@ -268,7 +268,7 @@ def _percent(value: float, at_least: bool) -> int | None:
 
 
 _UNREACHABLE = {"maxDeletedRowsPercent": "missed"}
-"""Verdicts on objectives for which no action is ever considered."""
+"""Verdicts that say nothing of a profit: the message says why the objective is missed."""
 
 
 def _verdict(objective: ObjectiveJudgement) -> str:

@@ -30,6 +30,7 @@ from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan, PlannedAction, freeze
 from reconciler.plan.standing import Head, judge
 from reconciler.queries.fragments import Workload
+from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 from reconciler.table.sample import RowGroups, RowSample
@@ -270,7 +271,12 @@ def advise(
     where they could change the advice.
     """
     files, columns = observation.files, predicate_columns(workload)
-    given = AdviceInput(files, workload, settings)
+    given = AdviceInput(
+        files, workload, settings,
+        deletes=observation.delete_files,
+        operations=observation.operations,
+        damage=damage_of(observation),
+    )  # fmt: skip
     sketched = known = np.empty(0, dtype=np.int64)
     if columns and len(files) <= FEW_FILES:
         known = with_footer(files)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.loop.evidence import change, total_lines, workload_document
-from reconciler.loop.propose import Proposal, files_of
+from reconciler.loop.propose import Proposal
 from reconciler.loop.waiting import refused, waiting
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.ledger import trust
@@ -72,14 +72,18 @@ def begun(states: Mapping[str, ActionState]) -> bool:
 
 def left_of(proposal: Proposal, item: PlannedAction, state: ActionState) -> PlannedAction:
     """Return the action on those of its inputs that are still live."""
-    inputs = item.action.inputs
-    if len(state.standing) == len(inputs):
+    inputs, standing = item.action.inputs, state.standing
+    if len(standing) == len(inputs):
         return item
-    live = files_of(item, proposal.observation.files)
+    row_of = proposal.observation.files.row_of
+    rows = [row_of[path] for path in standing if path in row_of]
+    size = int(proposal.observation.files.bytes[rows].sum())
+    if not rows:  # delete files
+        size = item.predicted.rewrite_bytes * len(standing) // max(len(inputs), 1)
     return replace(
         item,
-        action=item.action.on(tuple(str(path) for path in live.path)),
-        predicted=item.predicted.left(len(live), live.total_bytes, of=len(inputs)),
+        action=item.action.on(standing),
+        predicted=item.predicted.left(len(standing), size, of=len(inputs)),
     )
 
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.advisor.advice import AGGRESSIVENESS, EARLY_SHARE, Debt, Objectives, Settings
+from reconciler.advisor.advice import (
+    AGGRESSIVENESS,
+    EARLY_SHARE,
+    Debt,
+    DeletePolicy,
+    Objectives,
+    Settings,
+)
 from reconciler.api.documents import Approval, ApprovalMode, PolicySpec, TableLayoutPolicy
 from reconciler.errors import KeyNotFoundError
 from reconciler.plan.budget import Budget
@@ -22,7 +29,8 @@ from reconciler.plan.ledger import (
 )
 from reconciler.plan.ordering import ordering_of
 from reconciler.queries.rewrite_cost import Rho, rho_from
-from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation
+from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
+from reconciler.table.operations import Encoding
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import partition_identity
 
@@ -78,6 +86,11 @@ def settings_for(
         objectives=_objectives(spec),
         calibration=read_calibration(history.checks),
         coverage=coverage,
+        deletes=DeletePolicy(
+            mode=spec.deletes.mode.value,
+            compaction=spec.deletes.compaction.value,
+            conflicting=conflicting_partitions(observation, spec, now_ms),
+        ),
     )
 
 
@@ -117,10 +130,32 @@ def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
 def quiet_partitions(observation: Observation, spec: PolicySpec, now_ms: int) -> frozenset[int]:
     """Return the partitions that another writer overwrote or deleted from within the quiet
     period."""
+    return _changed(observation, spec, now_ms, observation.recent_writes)
+
+
+def conflicting_partitions(
+    observation: Observation, spec: PolicySpec, now_ms: int
+) -> frozenset[int]:
+    """Return those of them that were changed by commits with which one of delete files conflicts.
+
+    Rewrites of data files conflict, and on format 3 vectors of the same data files. Equality
+    deletes do not, nor do position deletes on format 2: both apply besides.
+    """
+    beside = {Encoding.EQUALITY}
+    if observation.format_version < 3:
+        beside.add(Encoding.MERGE_ON_READ)
+    harmless = {o.snapshot_id for o in observation.operations.every if o.encoding in beside}
+    writes = [one for one in observation.recent_writes if one.snapshot_id not in harmless]
+    return _changed(observation, spec, now_ms, writes)
+
+
+def _changed(
+    observation: Observation, spec: PolicySpec, now_ms: int, writes: Iterable[RecentWrite]
+) -> frozenset[int]:
     since = now_ms - spec.layout.files.quiet_period_seconds * 1000
     recent = {
         (spec_id, partition_identity(values))
-        for write in observation.recent_writes
+        for write in writes
         if write.timestamp_ms > since
         for spec_id, values in write.partitions
     }

@@ -16,6 +16,9 @@ from typing import Any
 UNKNOWN = -1
 """A number that could not be estimated."""
 
+DELETE_FILES = "delete files"
+"""The unit of predictions for actions that replace delete files."""
+
 PREDICTED = "predicted"
 """Where the document of a planned action holds its prediction."""
 
@@ -33,7 +36,8 @@ class Prediction:
     action. saving: bytes of reading saved over the horizon; saving_low: its 10th percentile, which
     decides. cost: of the rewrite, in bytes of reading.
     estimate: "exact" | "sampled" | "bound" | "none" (no queries). evidence: "drift" | "objective" |
-    "workload". kind: the action's `kind`. policy: in the ledger, whose budgets paid.
+    "workload" | "deletes". unit: what `files_in` counts, None for data files. kind: the action's
+    `kind`. policy: in the ledger, whose budgets paid.
     foreign: what a document holds besides, by its name there.
     """
 
@@ -56,6 +60,7 @@ class Prediction:
     cost: int | None = None
     estimate: str | None = None
     evidence: str | None = None
+    unit: str | None = None
     kind: str | None = None
     policy: str | None = None
     foreign: Mapping[str, Any] = field(default_factory=dict)
@@ -84,6 +89,11 @@ class Prediction:
     def rewrites(self) -> bool:
         """Whether files are rewritten; a change of metadata costs nothing."""
         return self.files_in is not None
+
+    @property
+    def rewrites_data(self) -> bool:
+        """Whether the files that are replaced are data files."""
+        return self.rewrites and self.unit is None
 
     @property
     def written_share(self) -> float:

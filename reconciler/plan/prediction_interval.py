@@ -60,7 +60,7 @@ def files_after(now: int, predictions: Iterable[Prediction]) -> Interval:
 
     Each group may end in one more or less; each rewrite leaves at least one.
     """
-    rewrites = [each for each in predictions if each.rewrites]
+    rewrites = [each for each in predictions if each.rewrites_data]
     if not rewrites:
         return Interval(now, now, now, "exact")
     low = mid = high = float(now - total(rewrites).files_in)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from reconciler.format import count, iec, percent
 from reconciler.render.terminal import plural, tabulate, wrapped
+from reconciler.table.damage import damage_of
 from reconciler.table.deletes import DeleteTable, Scope, live_rows
 from reconciler.table.observation import Observation
 from reconciler.table.operations import DAY_MS, KindSummary, Operations
@@ -39,39 +38,9 @@ def rows_text(seen: Observation) -> str:
 
 
 def damage_text(seen: Observation, width: int) -> list[str]:
-    """Return what to do about a table with two vectors for one data file."""
-    doubled = seen.doubled_vectors
-    if not doubled:
-        return []
-    where = f"{plural(len(doubled), 'data file')}, for example {doubled[0]}"
-    text = (
-        f"DAMAGED: two deletion vectors for {where}. Every read of it fails. "
-        f"{remedy(seen)} Nothing is planned for this table."
-    )
-    return wrapped(text, width)
-
-
-def remedy(seen: Observation) -> str:
-    """Return how to get out of the state with two vectors for one file."""
-    before = _last_good(seen)
-    catalog, table = seen.catalog, ".".join(seen.identifier)
-    if before is None:
-        return "The snapshot before the damage has expired: restore the table from a backup."
-    call = f"CALL {catalog}.system.rollback_to_snapshot('{table}', {before})"
-    return f"Roll back to the snapshot before, and run the lost commits again: {call}."
-
-
-def _last_good(seen: Observation) -> int | None:
-    """Return the parent of the first snapshot that gave such a file its second vector."""
-    deletes, row_of = seen.delete_files, seen.files.row_of
-    rows = [row_of[path] for path in seen.doubled_vectors]
-    seconds = []
-    for row in rows:
-        own = deletes.of(Scope.VECTOR) & (deletes.data_row == row)
-        seconds.append(int(np.sort(deletes.sequence[own])[1]))
-    first = min(seconds)
-    older = [snapshot for snapshot in seen.ancestry if snapshot.sequence_number < first]
-    return older[0].snapshot_id if older else None
+    """Return what is wrong with a table that cannot be read, and what to do."""
+    found = damage_of(seen)
+    return wrapped(f"DAMAGED   {found}", width) if found else []
 
 
 def deletes_section(seen: Observation, width: int) -> list[str]:
@@ -175,6 +144,7 @@ def deletes_document(seen: Observation) -> dict[str, Any]:
         "liveRows": {"atLeast": least, "atMost": most},
         "deletedRows": {"atLeast": stored - most, "atMost": stored - least},
         "dataFilesWithTwoVectors": list(seen.doubled_vectors),
+        "damage": damage_of(seen),
     }
 
 

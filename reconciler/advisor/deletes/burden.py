@@ -1,0 +1,115 @@
+"""What deletes cost those who read the data files: fetched bytes, opened files, applied rows.
+
+The linear model of reading with deletes: a position costs a little, a key of an equality delete
+more, and the first set of keys costs a look-up of every row of the file ("Petabyte-Scale Row-Level
+Operations in Data Lakehouses", sections 3.2.6 and 5.2). The constants are CPU seconds, measured on
+TPC-H lineitem in Spark; fetching and opening are priced like those of data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reconciler.advisor.advice import Settings
+from reconciler.queries.demand import Demand
+from reconciler.queries.read_cost import ShapeReading
+from reconciler.queries.rewrite_cost import CPU_PER_BYTE
+from reconciler.queries.table_view import projected_bytes
+from reconciler.table.deletes import DeleteTable, equality_deleted
+from reconciler.table.filetable import Bool, FileTable, Float64, Int64
+
+POSITION_SECONDS = 2e-7
+"""CPU seconds per deleted position that a reader loads, and per reading."""
+ROW_SECONDS = 2.7e-7
+"""CPU seconds per row of a file that is looked up in a set of deleted keys."""
+KEY_SECONDS = 5e-7
+"""CPU seconds per deleted key that a reader loads for a file."""
+
+
+@dataclass(frozen=True)
+class Burden:
+    """Arrays have shape [files], float64.
+
+    reads: whole readings of the file over the horizon. positions, keys: rows of the position and
+    equality delete files that a reader of the file loads. key_sets: distinct sets of identity
+    columns among them. hidden: rows that equality deletes hide, if each key is of one row. dead:
+    deleted rows, by position or by key.
+    """
+
+    reads: Float64
+    positions: Float64
+    keys: Float64
+    key_sets: Float64
+    hidden: Float64
+    dead: Float64
+
+    def seconds(self, files: FileTable) -> Float64:
+        """Return the CPU seconds of applying deletes in one reading, per file."""
+        return apply_seconds(self.positions, self.keys, self.key_sets, files.records)
+
+    def density(self, files: FileTable) -> Float64:
+        """Return the share of deleted rows, per file."""
+        return self.dead / np.maximum(files.records, 1)
+
+
+def apply_seconds(positions: Float64, keys: Float64, key_sets: Float64, records: Int64) -> Float64:
+    """k_p * positions + k_l * keys + k_e * rows, once per set of identity columns."""
+    return POSITION_SECONDS * positions + KEY_SECONDS * keys + ROW_SECONDS * records * key_sets
+
+
+def read_bytes_of(settings: Settings, seconds: Any) -> Any:
+    """Return CPU seconds (a number or an array) as bytes read, the unit of costs and savings.
+
+    A byte read costs 1/rho of the CPU time of a byte rewritten.
+    """
+    per_byte = settings.throughput.cpu_scale["pack"] * CPU_PER_BYTE["pack"] / settings.rho.value
+    return seconds / per_byte
+
+
+def burden_of(
+    table: FileTable,
+    deletes: DeleteTable,
+    demands: Sequence[Demand],
+    readings: Sequence[ShapeReading],
+) -> Burden:
+    """Return what the deletes of every file cost its readers; readings: of the demands."""
+    count = len(table)
+    positions, keys, key_sets = (np.zeros(count) for _ in range(3))
+    if not len(deletes):
+        return Burden(positions, positions, positions, positions, positions, positions)
+    seen: dict[tuple[int, ...], Bool] = {}
+    for row in np.flatnonzero(~deletes.dangling).tolist():
+        scope = deletes.reaches(row, table)
+        if not deletes.equality[row]:
+            positions[scope] += deletes.records[row]
+            continue
+        keys[scope] += deletes.records[row]
+        ids = deletes.equality_ids[row]
+        seen.setdefault(ids, np.zeros(count, dtype=np.bool_))[scope] = True
+    for hit in seen.values():
+        key_sets += hit
+    hidden = equality_deleted(table, deletes)
+    return Burden(
+        reads=_reads(table, demands, readings),
+        positions=positions,
+        keys=keys,
+        key_sets=key_sets,
+        hidden=hidden,
+        dead=np.minimum(table.position_deleted + hidden, table.records),
+    )
+
+
+def _reads(
+    table: FileTable, demands: Sequence[Demand], readings: Sequence[ShapeReading]
+) -> Float64:
+    """Return how often the queries of the horizon read each file, in whole readings of their
+    columns."""
+    reads = np.zeros(len(table))
+    for demand, reading in zip(demands, readings, strict=True):
+        whole = projected_bytes(table, demand.projection) + np.maximum(table.delete_bytes, 0)
+        reads += reading.read / np.maximum(whole, 1.0)
+    return reads

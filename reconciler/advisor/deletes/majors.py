@@ -1,0 +1,237 @@
+"""Decides which data files to rewrite without their deleted rows (a major compaction).
+
+Per partition, the files whose deleted rows cost their readers more than a rewrite are taken
+together with small files that updates left beside them. Where no queries are known, a share of
+deleted rows decides; an objective on deleted rows takes the densest files until it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.advice import Rejected
+from reconciler.advisor.binpack import merge_what_if, packing_order
+from reconciler.advisor.deletes.burden import read_bytes_of
+from reconciler.advisor.judge import Candidate, Refusal, refusal, rejected
+from reconciler.advisor.recluster import MAX_PARTITIONS, allowed
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.slices import oversized, places_of, slices
+from reconciler.plan import reasons
+from reconciler.plan.grouping import SMALL_SHARE
+from reconciler.plan.ordering import ARRIVAL
+from reconciler.plan.sentence import Sentence, sentence
+from reconciler.table.deletes import members_of
+from reconciler.table.filetable import Bool, Float64, Int64
+
+DENSE = 0.3
+"""Share of deleted rows from which a file is rewritten where no queries are known, as Iceberg's
+rewrite_data_files does."""
+
+
+@dataclass(frozen=True)
+class Major:
+    """A rewrite to carry out. why: for people. evidence: "deletes" | "objective" | "workload"."""
+
+    candidate: Candidate
+    why: str
+    evidence: str
+
+
+def major_candidates(situation: Situation) -> tuple[list[Major], list[Rejected]]:
+    """Return the rewrites of files with deleted rows, and what is left alone."""
+    burden, table = situation.burden, situation.table
+    free = allowed(situation) & (burden.dead > 0)
+    if not free.any() or not situation.settings.deletes.majors:
+        return [], _left_to_minors(situation, free)
+    forced = forced_files(situation, free)
+    found: list[Major] = []
+    turned: list[Rejected] = []
+    spent = situation.spent
+    for rows, must in _partitions(situation, free, forced):
+        parts = slices(situation, rows)
+        turned += oversized(situation, rows, parts, "apply deletes")
+        for part in parts:
+            passed, refused = _pieces(situation, np.sort(part), free, must, spent)
+            turned += refused
+            for made in passed:
+                found.append(Major(made, _why(situation, made.rows), _evidence(situation, must)))
+                spent += made.cost
+    chosen = np.zeros(len(table), dtype=np.bool_)
+    for item in (*(m.candidate.rows for m in found), *(_rows_of(situation, r) for r in turned)):
+        chosen[item] = True
+    return found, turned + _too_few(situation, free & ~chosen)
+
+
+def _rows_of(situation: Situation, item: Rejected) -> Int64:
+    row_of = situation.table.row_of
+    return np.array([row_of[path] for path in item.inputs], dtype=np.int64)
+
+
+def forced_files(situation: Situation, free: Bool) -> Bool:
+    """Return bool[files]: the densest files that the objective on deleted rows needs rewritten.
+
+    Deleted rows and stored rows both fall by what a rewrite drops; what earlier decisions rewrite
+    counts as dropped.
+    """
+    table, limit = situation.table, situation.settings.objectives.max_deleted_rows_percent
+    forced = np.zeros(len(table), dtype=np.bool_)
+    if limit is None:
+        return forced
+    gone = table.position_deleted * ~situation.taken
+    deleted = float(gone.sum())
+    stored = float(table.total_records) - float(table.position_deleted[situation.taken].sum())
+    order = np.argsort(-situation.burden.density(table), kind="stable")
+    for row in order[free[order]].tolist():
+        if 100.0 * deleted <= limit * stored:
+            break
+        forced[row] = bool(gone[row])
+        deleted, stored = deleted - float(gone[row]), stored - float(gone[row])
+    return forced
+
+
+def _partitions(situation: Situation, free: Bool, forced: Bool) -> Iterator[tuple[Int64, bool]]:
+    """Yield, per partition, the files to rewrite together and whether an objective needs it."""
+    table = situation.table
+    pays = _gain(situation) > situation.alpha * situation.cost
+    dense = situation.burden.density(table) >= DENSE
+    worth = pays if _judged_by_queries(situation) else dense
+    if situation.settings.deletes.declared:
+        worth = worth | dense
+    wanted = free & (worth | forced)
+    small = allowed(situation) & (table.bytes < SMALL_SHARE * situation.settings.target_bytes)
+    for rows in members_of(table).values():
+        chosen = rows[wanted[rows]]
+        if len(chosen):
+            beside = rows[(small & ~wanted)[rows]]
+            yield np.union1d(chosen, beside), bool(forced[chosen].any())
+
+
+def _judged_by_queries(situation: Situation) -> bool:
+    return bool(situation.trusted and situation.burden.reads.any())
+
+
+def _gain(situation: Situation) -> Float64:
+    """Return the bytes of reading that a rewrite of each file alone saves over the horizon.
+
+    Optimistic, as every estimate that orders candidates: the what-if decides.
+    """
+    table, burden = situation.table, situation.burden
+    read = sum((r.read for r in situation.savings.readings), start=np.zeros(len(table)))
+    dropped = read * burden.density(table)
+    opened = burden.reads * (
+        table.delete_files * float(situation.settings.open_bytes) + table.delete_bytes
+    )
+    return dropped + opened + applied_bytes(situation)
+
+
+def applied_bytes(situation: Situation) -> Float64:
+    """Return what applying the deletes of each file costs over the horizon, in bytes of reading."""
+    seconds = situation.burden.seconds(situation.table) * situation.burden.reads
+    return read_bytes_of(situation.settings, seconds) * situation.life
+
+
+def _pieces(
+    situation: Situation, rows: Int64, free: Bool, forced: bool, spent: float
+) -> tuple[list[Candidate], list[Rejected]]:
+    """Return the rewrites of these files of one partition: all together, or neighbours only.
+
+    Files that are no neighbours become files that span others, which queries then open in vain.
+    """
+    whole = _what_if(situation, rows)
+    why_not = _refusal(situation, whole, forced, spent)
+    runs = _neighbours(situation, rows)
+    if len(runs) == 1 or (why_not is None and whole.saving >= 0.0):
+        if why_not is None:
+            return [whole], []
+        return [], [rejected(situation, _title(rows), *why_not, rows, whole)]
+    runs = [run for run in runs if free[run].any()][:MAX_PARTITIONS]
+    parts = [_what_if(situation, run) for run in runs]
+    together = sum(max(0.0, made.saving_low) for made in parts)
+    passed: list[Candidate] = []
+    turned: list[Rejected] = []
+    for made in parts:
+        why_not = _refusal(situation, made, forced, spent, together)
+        if why_not is None:
+            passed.append(made)
+            spent += made.cost
+        else:
+            turned.append(rejected(situation, _title(made.rows), *why_not, made.rows, made))
+    return passed, turned
+
+
+def _neighbours(situation: Situation, rows: Int64) -> list[Int64]:
+    """Return the runs of files that are next to each other in the order of their partition."""
+    table = situation.table
+    members = members_of(table)[int(table.partition[rows[0]])]
+    key = [column.field_id for column in packing_order(situation).key]
+    inside = np.isin(members[np.argsort(places_of(situation, members, key))], rows)
+    ordered = members[np.argsort(places_of(situation, members, key))][inside]
+    ends = np.flatnonzero(np.diff(np.flatnonzero(inside)) > 1) + 1
+    return [np.sort(run) for run in np.split(ordered, ends)]
+
+
+def _what_if(situation: Situation, rows: Int64) -> Candidate:
+    """Return the rewrite in the order of a key, if the files have one and queries gain by it."""
+    orders = dict.fromkeys((packing_order(situation), ARRIVAL))
+    made = max((merge_what_if(situation, rows, one) for one in orders), key=lambda c: c.saving)
+    extra = float(applied_bytes(situation)[rows].sum())
+    return replace(made, saving=made.saving + extra, saving_low=made.saving_low + extra)
+
+
+def _refusal(
+    situation: Situation, made: Candidate, forced: bool, spent: float, together: float = 0.0
+) -> Refusal | None:
+    """Return why queries speak against it; an objective and a declared compaction outvote them."""
+    declared = situation.settings.deletes.declared
+    if forced or declared or not _judged_by_queries(situation):
+        return None
+    return refusal(situation, made, spent, together)
+
+
+def _evidence(situation: Situation, forced: bool) -> str:
+    if forced:
+        return "objective"
+    return "workload" if _judged_by_queries(situation) else "deletes"
+
+
+def _why(situation: Situation, rows: Int64) -> str:
+    table, dead = situation.table, situation.burden.dead
+    share = float(dead[rows].sum()) / max(float(table.records[rows].sum()), 1.0)
+    at_most = "up to " if (situation.burden.hidden[rows] > 0).any() else ""
+    return f"{at_most}{100 * share:.3g} % of their rows are deleted"
+
+
+def _title(rows: Int64) -> Sentence:
+    if len(rows) == 1:
+        return sentence("apply deletes, 1 file")
+    return sentence("apply deletes, ", str(len(rows)), " files")
+
+
+def _too_few(situation: Situation, left: Bool) -> list[Rejected]:
+    """Return the files with deletes whose rewrite was not worth a what-if."""
+    rows = np.flatnonzero(left)
+    if not len(rows):
+        return []
+    density = situation.burden.density(situation.table)[rows]
+    if _judged_by_queries(situation):
+        gain, cost = _gain(situation)[rows], situation.cost[rows]
+        why = reasons.times_cost(float(gain.sum()), float(cost.sum()))
+        return [rejected(situation, _title(rows), reasons.BELOW_COST, why, rows)]
+    why = sentence(
+        "at most ", f"{100 * float(density.max()):.3g}",
+        f" % of a file's rows are deleted; {100 * DENSE:.0f} % are needed where no queries are "
+        "known",
+    )  # fmt: skip
+    return [rejected(situation, _title(rows), reasons.FEW_DELETED, why, rows)]
+
+
+def _left_to_minors(situation: Situation, left: Bool) -> list[Rejected]:
+    rows = np.flatnonzero(left)
+    if not len(rows):
+        return []
+    asked = situation.settings.deletes.compaction
+    why = f"spec.deletes.compaction is {asked}"
+    return [rejected(situation, _title(rows), reasons.COMPACTION_OFF, why, rows)]

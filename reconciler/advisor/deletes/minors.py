@@ -1,0 +1,376 @@
+"""Decides which delete files to replace by fewer or cheaper ones; the data files stay.
+
+Equality deletes become positions, position deletes become one per data file, and deletes that
+apply to no live data file are removed. A scope is maintained when its readers have more to gain
+than it costs, and not before enough operations have gathered: with maintenance every n operations
+the reading overhead grows by d per operation, so that the mean cost per operation, R*d*n/2 + M/n,
+is least at n* = sqrt(2*M / (R*d)), where R is readings per operation and M the cost of maintenance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.advice import Rejected
+from reconciler.advisor.deletes.burden import apply_seconds, read_bytes_of
+from reconciler.advisor.judge import Refusal, readings_of, rejected, shape_gains
+from reconciler.advisor.situation import Situation
+from reconciler.plan import reasons
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    DeleteMaintenance,
+    RemoveDanglingDeletes,
+)
+from reconciler.plan.sentence import Sentence, sentence
+from reconciler.queries.read_cost import ShapeReading, read_shape
+from reconciler.queries.table_view import projected_bytes
+from reconciler.table.deletes import DeleteTable, Scope
+from reconciler.table.filetable import Float64, Int64, Partition
+
+POSITION_BYTES = 2
+"""Stored bytes of a deleted position: of a vector fewer, of a Parquet file with its path more."""
+FILE_BYTES = 1_500
+"""Bytes of a delete file without rows: Parquet's footer and schema."""
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Minor:
+    """Delete files of one (spec, partition) and what replacing them does.
+
+    inputs: rows of the delete table. rows: data files that they apply to, ascending. before, after:
+    what each shape reads of these. positions: deleted positions that are written, at most.
+    bytes_in: read by the execution. operations: commits that wrote the inputs. saving, cost: bytes
+    of reading over the horizon. due: operations from which maintenance pays (n*), NaN where no
+    queries are known. converts: equality deletes become positions, so that their rows are known.
+    """
+
+    kind: type[DeleteMaintenance]
+    spec_id: int
+    partition: Partition
+    inputs: Int64
+    rows: Int64
+    before: tuple[ShapeReading, ...]
+    after: tuple[ShapeReading, ...]
+    files_out: int
+    bytes_in: int
+    bytes_out: int
+    positions: int
+    operations: int
+    saving: float
+    cost: float
+    due: float
+    converts: bool = False
+    evidence: str = "deletes"
+    why: str = ""
+
+    def action(self, deletes: DeleteTable) -> DeleteMaintenance:
+        paths = sorted({str(deletes.path[row]) for row in self.inputs.tolist()})
+        return self.kind(inputs=tuple(paths), spec_id=self.spec_id, partition=self.partition)
+
+
+def minor_candidates(situation: Situation) -> tuple[list[Minor], list[Rejected]]:
+    """Return the maintenance of delete files beside the rewrites already chosen, and what waits."""
+    if not len(situation.given.deletes) or situation.settings.deletes.compaction == "Disabled":
+        return [], _switched_off(situation)
+    found: list[Minor] = []
+    turned: list[Rejected] = []
+    converted = np.zeros(len(situation.table), dtype=np.bool_)
+    if situation.settings.deletes.minors:
+        for made in _conversions(situation):
+            why_not = _refusal(situation, made)
+            if why_not is None:
+                found.append(_explained(situation, made))
+                converted[made.rows] = True
+            else:
+                turned.append(_turned(situation, made, *why_not))
+        for made in _compactions(situation):
+            why_not = _refusal(situation, made)
+            if converted[made.rows].any():
+                folded = "the conversion of equality deletes folds them in first"
+                why_not = reasons.ALREADY_CHOSEN, sentence(folded)
+            if why_not is None:
+                found.append(_explained(situation, made))
+            else:
+                turned.append(_turned(situation, made, *why_not))
+    return found + _dangling(situation), turned
+
+
+def _switched_off(situation: Situation) -> list[Rejected]:
+    rows = np.flatnonzero(situation.table.delete_files > 0)
+    if not len(rows):
+        return []
+    why = "spec.deletes.compaction is Disabled"
+    return [rejected(situation, "maintain deletes", reasons.COMPACTION_OFF, why, rows)]
+
+
+def _conversions(situation: Situation) -> Iterator[Minor]:
+    """Yield the equality deletes of each partition, and those of the whole table."""
+    deletes = situation.given.deletes
+    for inputs in _by_partition(deletes, deletes.equality & ~deletes.dangling):
+        rows = _reached(situation, inputs)
+        if len(rows):
+            yield _conversion(situation, inputs, rows)
+
+
+def _by_partition(deletes: DeleteTable, chosen: np.ndarray) -> Iterator[Int64]:
+    """Yield the delete files of each (spec, partition), in a fixed order."""
+    groups: dict[tuple[int, int, str], list[int]] = {}
+    for row in np.flatnonzero(chosen).tolist():
+        key = (int(deletes.spec_id[row]), int(deletes.group[row]), repr(deletes.partition[row]))
+        groups.setdefault(key, []).append(row)
+    for key in sorted(groups):
+        yield np.array(groups[key], dtype=np.int64)
+
+
+def _reached(situation: Situation, inputs: Int64) -> Int64:
+    """Return the data files that the deletes apply to and that no rewrite of the plan replaces."""
+    deletes, table = situation.given.deletes, situation.table
+    hit = np.zeros(len(table), dtype=np.bool_)
+    for row in inputs.tolist():
+        hit[deletes.reaches(row, table)] = True
+    return np.flatnonzero(hit & ~situation.taken).astype(np.int64)
+
+
+def _conversion(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
+    """Equality deletes become positions; the positions that readers apply now are folded in."""
+    table, deletes, burden = situation.table, situation.given.deletes, situation.burden
+    columns = sorted({i for row in inputs.tolist() for i in deletes.equality_ids[row]})
+    scanned = projected_bytes(table, columns)[rows].sum()
+    written = np.minimum(burden.hidden[rows] + table.position_deleted[rows], table.records[rows])
+    return _made(
+        situation, ConvertDeletes, inputs, rows, written,
+        size=int(deletes.bytes[inputs].sum() + scanned),
+        keys=np.zeros(len(rows)), key_sets=np.zeros(len(rows)), converts=True,
+    )  # fmt: skip
+
+
+def _compactions(situation: Situation) -> Iterator[Minor]:
+    """Yield the position deletes of each partition that are more than one per data file.
+
+    On format 3 every position delete file becomes vectors. A file that names one data file goes
+    with that file's rewrite.
+    """
+    table, deletes = situation.table, situation.given.deletes
+    files = deletes.of(Scope.FILE) & ~deletes.dangling
+    of_partition = deletes.of(Scope.PARTITION) & ~deletes.dangling
+    named = deletes.data_row[files]
+    files[files] = ~situation.taken[named]
+    if situation.settings.metadata.format_version < 3:
+        crowded = np.bincount(named, minlength=len(table)) > 1
+        several = np.zeros(len(deletes), dtype=np.bool_)
+        several[files] = (crowded | _under_partition_deletes(situation))[deletes.data_row[files]]
+        files = several
+    for inputs in _by_partition(deletes, files | of_partition):
+        rows = _reached(situation, inputs)
+        if len(rows):
+            yield _compaction(situation, inputs, rows)
+
+
+def _under_partition_deletes(situation: Situation) -> np.ndarray:
+    """Return bool[files]: position deletes of the whole partition apply to the file too."""
+    table, deletes = situation.table, situation.given.deletes
+    under = np.zeros(len(table), dtype=np.bool_)
+    for row in np.flatnonzero(deletes.of(Scope.PARTITION) & ~deletes.dangling).tolist():
+        under[deletes.reaches(row, table)] = True
+    return under
+
+
+def _compaction(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
+    table, burden = situation.table, situation.burden
+    return _made(
+        situation, CompactDeletes, inputs, rows, table.position_deleted[rows].astype(np.float64),
+        size=int(situation.given.deletes.bytes[inputs].sum()),
+        keys=burden.keys[rows], key_sets=burden.key_sets[rows],
+    )  # fmt: skip
+
+
+def _made(
+    situation: Situation,
+    kind: type[DeleteMaintenance],
+    inputs: Int64,
+    rows: Int64,
+    positions: Float64,
+    *,
+    size: int,
+    keys: Float64,
+    key_sets: Float64,
+    converts: bool = False,
+) -> Minor:
+    """Return the what-if: every reached file keeps one delete file with these positions.
+
+    keys, key_sets: of the equality deletes that stay, float64[rows]. converts: none of them do.
+    """
+    table, deletes, settings = situation.table, situation.given.deletes, situation.settings
+    has = np.rint(positions) > 0
+    stay = np.zeros_like(rows) if converts else table.equality_deletes[rows]
+    opened = has.astype(np.int64) + stay
+    fetched = np.where(has, FILE_BYTES + POSITION_BYTES * positions, 0.0).astype(np.int64)
+    view = situation.part(rows)
+    view = replace(
+        view, files=replace(view.files, delete_files=opened, delete_bytes=fetched,
+                            equality_deletes=stay.astype(np.int64)),
+    )  # fmt: skip
+    before = readings_of(situation, rows)
+    after = tuple(read_shape(view, demand) for demand in situation.demands)
+    burden = situation.burden
+    spared = burden.seconds(table)[rows] - apply_seconds(
+        np.rint(positions), keys, key_sets, table.records[rows]
+    )
+    applied = float((burden.reads[rows] * read_bytes_of(settings, spared)).sum()) * situation.life
+    saving = float(shape_gains(situation, before, after).sum()) + applied
+    work = kind.work
+    assert work is not None
+    seconds = settings.throughput.cpu_seconds(work, size, len(inputs), first=False)
+    cost = float(read_bytes_of(settings, seconds))
+    operations = len(np.unique(deletes.snapshot_id[inputs]))
+    due = _due(situation, inputs, operations, saving, cost) if situation.demands else math.nan
+    return Minor(
+        kind=kind,
+        spec_id=int(deletes.spec_id[inputs[0]]),
+        partition=deletes.partition[int(inputs[0])],
+        inputs=inputs,
+        rows=rows,
+        before=before,
+        after=after,
+        files_out=max(1, int(has.sum())),
+        bytes_in=size,
+        bytes_out=int(fetched.sum()),
+        positions=int(np.rint(positions).sum()),
+        operations=operations,
+        saving=saving,
+        cost=cost,
+        due=due,
+        converts=converts,
+    )
+
+
+def _due(situation: Situation, inputs: Int64, operations: int, saving: float, cost: float) -> float:
+    """Return n*: the number of operations of the scope between two maintenances that costs least.
+
+    saving = readings over the horizon x d x operations so far, and the readings per operation R are
+    readings over the horizon / operations over the horizon; so R*d = saving / (operations so far x
+    operations over the horizon), and n* = sqrt(2*M / (R*d)).
+    """
+    coming = _coming(situation, inputs)
+    if saving <= 0.0 or not coming:
+        return 1.0 if saving > 0.0 else math.inf
+    return max(1.0, math.sqrt(2.0 * cost * coming * operations / saving))
+
+
+def _coming(situation: Situation, inputs: Int64) -> float:
+    """Return how many operations on the scope are expected over the horizon, from the commits that
+    wrote its delete files."""
+    settings, deletes = situation.settings, situation.given.deletes
+    wrote = set(np.unique(deletes.snapshot_id[inputs]).tolist())
+    times = [
+        one.timestamp_ms for one in situation.given.operations.every if one.snapshot_id in wrote
+    ]
+    if not times:
+        return 0.0
+    return len(times) * settings.horizon_ms / max(settings.now_ms - min(times), HOUR_MS)
+
+
+def _refusal(situation: Situation, made: Minor) -> Refusal | None:
+    """Return why the maintenance waits, None if it is to be done now."""
+    settings, table = situation.settings, situation.table
+    conflicting = np.isin(table.partition[made.rows], sorted(settings.deletes.conflicting))
+    if conflicting.any():
+        return reasons.QUIET_PERIOD, sentence(reasons.SENTENCES[reasons.QUIET_PERIOD])
+    if settings.most_bytes is not None and made.bytes_in > settings.most_bytes:
+        return reasons.LARGER_THAN_BUDGET, sentence(reasons.SENTENCES[reasons.LARGER_THAN_BUDGET])
+    if needed_by_objective(situation, made) or _crowded(situation, made):
+        return None
+    if not (situation.trusted and situation.burden.reads[made.rows].any()):
+        return reasons.FEW_DELETE_FILES, sentence(
+            "at most ", str(_most(situation, made)), " delete files for a data file; minInputFiles "
+            f"{settings.min_input_files} are needed where no queries are known",
+        )  # fmt: skip
+    if made.saving <= settings.alpha * made.cost:
+        return reasons.BELOW_COST, reasons.short_of(made.saving, made.cost, settings.alpha)
+    if made.operations < made.due:
+        return reasons.NOT_DUE, sentence(
+            "", str(made.operations), " operations since the last maintenance; it costs least "
+            "every ", f"{made.due:.3g}",
+        )  # fmt: skip
+    return None
+
+
+def needed_by_objective(situation: Situation, made: Minor) -> bool:
+    """Whether an objective on deleted rows cannot be judged before the conversion."""
+    limit = situation.settings.objectives.max_deleted_rows_percent
+    return limit is not None and made.converts
+
+
+def _crowded(situation: Situation, made: Minor) -> bool:
+    """Whether the number of delete files alone asks for it: where no queries are known, or where
+    the policy declares the maintenance."""
+    known = situation.trusted and bool(situation.burden.reads[made.rows].any())
+    if known and not situation.settings.deletes.declared:
+        return False
+    return _most(situation, made) >= situation.settings.min_input_files
+
+
+def _most(situation: Situation, made: Minor) -> int:
+    """Return the most delete files of the kind that apply to one data file."""
+    table = situation.table
+    counted = (
+        table.equality_deletes if made.converts else (table.delete_files - table.equality_deletes)
+    )
+    return int(counted[made.rows].max(initial=0))
+
+
+def _explained(situation: Situation, made: Minor) -> Minor:
+    parts = [f"up to {_most(situation, made)} of them for one data file"]
+    evidence = "deletes"
+    if needed_by_objective(situation, made):
+        parts.append("the share of deleted rows is unknown before")
+        evidence = "objective"
+    elif not math.isnan(made.due) and made.saving > 0.0:
+        parts.append(str(reasons.times_cost(made.saving, made.cost)))
+        parts.append(f"{made.operations} operations, due from {made.due:.3g}")
+        evidence = "workload"
+    return replace(made, evidence=evidence, why="; ".join(parts))
+
+
+def _turned(situation: Situation, made: Minor, reason: str, why: Sentence) -> Rejected:
+    count = len(made.inputs)
+    what = sentence(f"{made.kind.verb}, 1 file")
+    if count != 1:
+        what = sentence(f"{made.kind.verb}, ", f"{count:,}", " files")
+    entry = rejected(situation, what, reason, why, made.rows)
+    return replace(
+        entry, files=count, bytes=made.bytes_in, saving=made.saving, saving_low=made.saving,
+        cost=made.cost,
+    )  # fmt: skip
+
+
+def _dangling(situation: Situation) -> list[Minor]:
+    """Return the removal of delete files without a live data file, one action for the table.
+
+    A file of vectors can go only when all of its vectors dangle.
+    """
+    deletes = situation.given.deletes
+    live = {str(path) for path in deletes.path[~deletes.dangling]}
+    gone = [
+        row
+        for row in np.flatnonzero(deletes.dangling).tolist()
+        if str(deletes.path[row]) not in live
+    ]
+    if not gone:
+        return []
+    rows = np.zeros(0, dtype=np.int64)
+    nothing = readings_of(situation, rows) if situation.demands else ()
+    return [
+        Minor(
+            kind=RemoveDanglingDeletes, spec_id=0, partition=(),
+            inputs=np.array(gone, dtype=np.int64), rows=rows, before=nothing, after=nothing,
+            files_out=0, bytes_in=0, bytes_out=0, positions=0, operations=0, saving=0.0, cost=0.0,
+            due=math.nan, why="no live data file matches them",
+        )
+    ]  # fmt: skip
