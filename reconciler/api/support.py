@@ -28,7 +28,6 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
         ("spec.interval", "layoutctl observes a table when a command needs it"),
         ("spec.layout.partitioning", "partition specs are not changed"),
         ("spec.deletes.mode", "write modes are not set"),
-        ("spec.deletes.compaction", "delete files are not compacted separately"),
         ("spec.engine", "plans run in layoutctl's own Spark session"),
     ),
     TABLE_LAYOUT: (

@@ -163,7 +163,7 @@ def test_two_policies_that_name_one_table_are_an_error(tmp_path: Path, said: Sai
 
 def test_documents_with_other_faults_are_compared_too(tmp_path: Path) -> None:
     broken = policy("b", "s.t", catalog="v", extra="  interval: soon\n  suspend: [x]\n")
-    broken += "  deletes: {compaction: Major}\n"
+    broken += "  deletes: {mode: CopyOnWrite}\n"
     write(tmp_path, a=policy("a", "s.t", catalog="v"), b=broken, c=CATALOG.replace("rest", "rst"))
     found = {(Path(p.file).stem, p.field, p.severity) for p in read([tmp_path]).problems}
     assert found == {
@@ -172,7 +172,7 @@ def test_documents_with_other_faults_are_compared_too(tmp_path: Path) -> None:
         ("b", "spec.tables.include[0]", "error"),
         ("b", "spec.interval", "error"),
         ("b", "spec.suspend", "error"),
-        ("b", "spec.deletes.compaction", "warning"),
+        ("b", "spec.deletes.mode", "warning"),
         ("c", "spec.type", "error"),
     }
 
@@ -270,13 +270,13 @@ def test_fields_not_acted_on_are_warnings_and_automatic_policies_hear_of_it(
     tmp_path: Path, said: Said
 ) -> None:
     extra = (
-        "  deletes: {compaction: Major, mode: Auto}\n  approval: {mode: Automatic}\n"
+        "  deletes: {compaction: Major, mode: Keep}\n  approval: {mode: Automatic}\n"
         "  budgets: [{name: a, per: 1h, maxCpuTime: 1h}]\n"
     )
     write(tmp_path, a=policy(extra=extra))
     (warning,) = read([tmp_path]).problems
     assert warning.severity == "warning"
-    assert (warning.line, warning.field) == (7, "spec.deletes.compaction")
+    assert (warning.line, warning.field) == (7, "spec.deletes.mode")
     said(warning.hint)
 
 
