@@ -96,7 +96,7 @@ class LocalActor(Reader):
 
         commonest = max(known_shapes, key=lambda b: (float(b.weight.sum()), b.shape_id))
         known_fields = observation.schema.by_id
-        projection = [field for field in commonest.projection if field in known_fields]
+        projection = [f for f in commonest.column_sets[0][0] if f in known_fields]
         sizes = projected_bytes(observation.files, projection)
         measured = None
         with contextlib.suppress(ReconcilerError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from reconciler.table.filetable import Array, Float64
 class Demand:
     """The queries of one shape with resolved literals. Arrays have shape [queries].
 
+    projection: by field id, the share of the queries that read the column.
     weight: executions in the recorded window. executions: expected within the payback horizon from
     the workload's end. For a moving query, the recorded instance has executions 0 and the replayed
     future instances have weight 0.
@@ -22,7 +24,7 @@ class Demand:
 
     shape_id: str
     predicate: Predicate
-    projection: tuple[int, ...]
+    projection: Mapping[int, float]
     literals: tuple[SlotLiterals, ...]
     weight: Float64
     executions: Float64

@@ -1,16 +1,17 @@
 """Fragments: what recorded queries read of one table, and how often.
 
-A fragment is one query's demand on one table. Fragments of one shape (same predicate tree and
-projection) form a batch whose literals are arrays, so that decisions evaluate all queries of a
-template at once. Readers in `reconciler.workload_log` create fragments; the advisor reads batches.
+A fragment is one query's demand on one table. Fragments of one shape (same predicate tree) form a
+batch whose literals are arrays, so that decisions evaluate all queries of a template at once. The
+columns that they read are a distribution over column sets: people ask the same question for other
+columns each time. Readers in `reconciler.workload_log` create fragments; the advisor reads batches.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +60,7 @@ class Fragment:
 
     @property
     def shape_id(self) -> str:
-        return shape_id(self.predicate, self.projection, self.unbound)
+        return shape_id(self.predicate, self.unbound, full_scan=self.full_scan)
 
 
 @lru_cache(maxsize=4096)
@@ -68,18 +69,35 @@ def _shape_text(predicate: Predicate, unbound: Predicate | None) -> str:
 
 
 def shape_id(
-    predicate: Predicate, projection: Sequence[int], unbound: Predicate | None = None
+    predicate: Predicate, unbound: Predicate | None = None, *, full_scan: bool = False
 ) -> str:
-    """Return the hash of the predicate with `?` for literals, and the projection (definitions:
-    Fragment)."""
-    text = f"{_shape_text(predicate, unbound)}|{tuple(projection)!r}"
+    """Return the hash of the predicate with `?` for literals (definitions: Fragment).
+
+    full_scan: a query that was not understood is not of the shape of those without a condition.
+    """
+    text = _shape_text(predicate, unbound) + ("|full scan" if full_scan else "")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+ColumnSets = tuple[tuple[tuple[int, ...], float], ...]
+"""Sets of field ids, each ascending, with their share of the weight: the heaviest first."""
+
+
+def column_sets(fragments: Sequence[Fragment]) -> ColumnSets:
+    """Return the distribution of the columns that these fragments read."""
+    weight: dict[tuple[int, ...], float] = {}
+    for fragment in fragments:
+        weight[fragment.projection] = weight.get(fragment.projection, 0.0) + fragment.weight
+    total = sum(weight.values()) or 1.0
+    ranked = sorted(weight.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple((fields, own / total) for fields, own in ranked)
 
 
 @dataclass(frozen=True)
 class ShapeBatch:
     """All fragments of one shape. Arrays have shape [queries].
 
+    column_sets: the columns that its queries read, by share of their weight.
     literals[slot]: int64/float64/S<w>[queries] for scalar slots, for In slots a tuple of tuples.
     Byte strings come as an object array if one of them ends in NUL.
     moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed; or,
@@ -90,7 +108,7 @@ class ShapeBatch:
 
     shape_id: str
     predicate: Predicate
-    projection: tuple[int, ...]
+    column_sets: ColumnSets
     literals: tuple[npt.NDArray[np.generic] | tuple[tuple[Literal, ...], ...], ...]
     moving: tuple[npt.NDArray[np.float64], ...]
     weight: npt.NDArray[np.float64]
@@ -104,6 +122,19 @@ class ShapeBatch:
 
     def __len__(self) -> int:
         return len(self.weight)
+
+    @cached_property
+    def projection(self) -> Mapping[int, float]:
+        """Return, by field id in ascending order, the share of the queries that read the column."""
+        shares: dict[int, float] = {}
+        for fields, share in self.column_sets:
+            for field in fields:
+                shares[field] = shares.get(field, 0.0) + share
+        everywhere = set[int].intersection(*(set(fields) for fields, _ in self.column_sets))
+        return {
+            field: 1.0 if field in everywhere else min(shares[field], 1.0)
+            for field in sorted(shares)
+        }
 
 
 @dataclass(frozen=True)
@@ -148,7 +179,7 @@ def _shape_batch(key: str, members: list[Fragment]) -> ShapeBatch:
     return ShapeBatch(
         shape_id=key,
         predicate=first.predicate,
-        projection=first.projection,
+        column_sets=column_sets(members),
         literals=tuple(_literal_array([m.literals[i] for m in members]) for i in range(count)),
         moving=tuple(
             np.array([_nan(m.moving[i]) for m in members], dtype=np.float64) for i in range(count)

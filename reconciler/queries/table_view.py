@@ -5,7 +5,7 @@ The same view holds of the real table and of simulated layouts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -143,26 +143,30 @@ def row_groups_as_files(table: FileTable, row_groups: RowGroups) -> FileTable:
     )
 
 
-def projected_bytes(table: FileTable, projection: Sequence[int]) -> Float64:
+def projected_bytes(table: FileTable, projection: Iterable[int] | Mapping[int, float]) -> Float64:
     """Return the bytes of the projected column chunks per file, float64[files].
+
+    projection: field ids; or the share of the queries that read each, for the expected bytes of a
+    query.
 
     A missing column size is estimated as the file's size times the column's share elsewhere in the
     table, or its share by type width if no file has it.
     """
     size = table.bytes.astype(np.float64)
     total = np.zeros(len(table), dtype=np.float64)
-    for field_id in projection:
+    shares = projection if isinstance(projection, Mapping) else dict.fromkeys(projection, 1.0)
+    for field_id, reads in shares.items():
         known = table.column_sizes.get(field_id)
         if known is None:
-            total += size * _width_share(table.schema, field_id)
+            total += reads * size * _width_share(table.schema, field_id)
             continue
         have = known != UNKNOWN
         if have.all():
-            total += known
+            total += reads * known
             continue
         share = float(known[have].sum() / max(size[have].sum(), 1.0)) if have.any() else 0.0
         share = share or _width_share(table.schema, field_id)
-        total += np.where(have, known, size * share)
+        total += reads * np.where(have, known, size * share)
     return np.minimum(total, size)
 
 

@@ -79,10 +79,8 @@ def recent(workload: Workload, window: int) -> Workload:
 
 def _since(batch: ShapeBatch, since: int) -> ShapeBatch:
     rows = np.flatnonzero(batch.event_ms >= since)
-    return ShapeBatch(
-        shape_id=batch.shape_id,
-        predicate=batch.predicate,
-        projection=batch.projection,
+    return replace(
+        batch,
         literals=tuple(
             values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
             for values in batch.literals
@@ -92,5 +90,4 @@ def _since(batch: ShapeBatch, since: int) -> ShapeBatch:
         event_ms=batch.event_ms[rows],
         recorded_bytes=batch.recorded_bytes[rows],
         duration_ms=batch.duration_ms[rows],
-        full_scan=batch.full_scan,
     )
