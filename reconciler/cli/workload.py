@@ -455,6 +455,8 @@ def _shape(
         "valuesUnknown": batch.unbound is not None,
         "fullScan": batch.full_scan,
         "columns": [seen.schema.name_of(field_id) for field_id in batch.projection],
+        "columnSets": len(batch.column_sets),
+        "columnsMean": round(sum(batch.projection.values()), 2),
         "weight": float(batch.weight.sum()),
         "recorded": len(batch),
         "sharePercent": round(100 * float(batch.weight.sum()) / max(workload.queries, 1e-9), 1),

@@ -118,12 +118,19 @@ def _table_lines(item: dict[str, Any], width: int) -> list[str]:
     return lines
 
 
+def _columns(shape: dict[str, Any]) -> list[str]:
+    """Return how many columns the shape's queries read, if not all of them read the same."""
+    if shape["columnSets"] == 1:
+        return []
+    return [f"{shape['columnSets']:,} sets of columns, {shape['columnsMean']:.1f} on average"]
+
+
 def _shape_lines(shapes: Sequence[dict[str, Any]], width: int) -> list[str]:
     """Return one row per shape; a very long condition ends in an ellipsis (-v shows all of it)."""
     rows = [["WEIGHT", "SHARE", "PER DAY", "LAST SEEN", "CONDITION"]]
     for shape in shapes:
         flags = (("moving", shape["moving"]), ("values unknown", shape["valuesUnknown"]))
-        marks = ", ".join(text for text, on in flags if on)
+        marks = ", ".join([*(text for text, on in flags if on), *_columns(shape)])
         text = shape["condition"] if width == UNLIMITED else clip(shape["condition"], 160)
         rows.append([
             count(shape["weight"]),

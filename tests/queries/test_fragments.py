@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.queries.coverage import MIXED, MODELLED, RECORDED, WEIGHTS, coverage
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.moving_windows import keeps_distance, with_detected_movement
-from reconciler.queries.predicate import And, Comparison, Predicate, Ref
+from reconciler.queries.predicate import TRUE, And, Comparison, Predicate, Ref
 from reconciler.table.schema import Field, Schema
 from tests.table.tables import File, table_of
 
@@ -145,3 +145,32 @@ def test_coverage_models_what_was_not_recorded() -> None:
     assert found.share == pytest.approx(1 / 3)
     half = dataclasses.replace(narrow, recorded_bytes=1000)
     assert coverage(batch_fragments([half, whole]), files).basis == MIXED
+
+
+def test_queries_of_one_condition_are_one_shape_whatever_columns_they_read() -> None:
+    """398 shapes of 400 queries: people ask the same question for other columns each time."""
+    asked = [
+        fragment(START + i, (i, i + 1), projection=(1, 2 + i % 40), weight=1.0) for i in range(400)
+    ]
+    (shape,) = batch_fragments(asked).shapes
+    assert len(shape) == 400
+    assert len(shape.column_sets) == 40
+    assert shape.projection[1] == 1.0
+    assert shape.projection[2] == pytest.approx(10 / 400)
+    assert sum(shape.projection.values()) == pytest.approx(2.0)
+
+
+def test_the_commonest_columns_come_first() -> None:
+    asked = [
+        fragment(START, (0, 1), projection=(1, 3), weight=1.0),
+        fragment(START + 1, (0, 1), projection=(1, 2), weight=3.0),
+    ]
+    (shape,) = batch_fragments(asked).shapes
+    assert shape.column_sets == (((1, 2), 0.75), ((1, 3), 0.25))
+
+
+def test_a_query_that_was_not_understood_is_a_shape_of_its_own() -> None:
+    asked = [
+        fragment(START, (), predicate=TRUE, moving=(), full_scan=full) for full in (False, True)
+    ]
+    assert len({item.shape_id for item in asked}) == 2
