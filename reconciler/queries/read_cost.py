@@ -1,8 +1,9 @@
 """Cost of queries, in projected bytes read.
 
-An opened file counts as OPEN_BYTES (definitions: Read cost). The advisor's decisions, the plan's
-totals and the ledger's realised savings all go through `read_shape`, on the real table and on
-simulated layouts (WAIR sections 4.1 and 5.2: row groups and projection adjust utilization).
+An opened file counts as OPEN_BYTES, and a row group as a part of it (definitions: Read cost). The
+advisor's decisions, the plan's totals and the ledger's realised savings all go through
+`read_shape`, on the real table and on simulated layouts (WAIR sections 4.1 and 5.2: row groups and
+projection adjust utilization).
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ import numpy as np
 
 from reconciler.queries.demand import Demand
 from reconciler.queries.exposure import BLOCK_CELLS, Float32, exposures, files_to_read
-from reconciler.queries.table_view import TableView, projected_bytes
+from reconciler.queries.table_view import (
+    TableView,
+    projected_bytes,
+    row_group_cost,
+    row_groups_per_file,
+)
 from reconciler.table.filetable import Float64
 
 
@@ -23,9 +29,9 @@ class ShapeReading:
     """What the queries of one shape read from a view.
 
     bytes, files, matching, cost: float64[queries]; matching is the projected bytes of matching
-    rows; cost adds the cost of opening data and delete files, in bytes. saving, read:
-    float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3: (1 - u) *
-    size_read), and what is read now.
+    rows; cost adds the cost of opening data files, delete files and row groups, in bytes. saving,
+    read: float64[files] over the horizon, in bytes: what an ideal layout would not read (Eq. 3: (1
+    - u) * size_read), and what is read now.
     """
 
     bytes: Float64
@@ -43,6 +49,8 @@ def read_shape(view: TableView, demand: Demand) -> ShapeReading:
     overhead = _overhead(view)
     deletes = view.files.delete_files.astype(np.float32)
     width, extra = size.astype(np.float32), overhead.astype(np.float32)
+    groups = row_group_cost(view, demand.projection) * row_groups_per_file(view)
+    with_groups = (size + groups).astype(np.float32)
     laden = bool(overhead.any() or deletes.any())
     out = [np.zeros(queries) for _ in range(4)]
     saving, read = np.zeros(files), np.zeros(files)
@@ -62,13 +70,13 @@ def read_shape(view: TableView, demand: Demand) -> ShapeReading:
             read[mine] += shared * size[mine]
         out[0][block] = _rows_dot(share, width)
         out[2][block] = _rows_dot(used, width)
-        out[3][block] = view.open_bytes * out[1][block]
+        out[3][block] = view.open_bytes * out[1][block] + _rows_dot(share, with_groups)
         if laden:
             opened = (share > 0).astype(np.float32)
-            out[0][block] += _rows_dot(opened, extra)
-            out[3][block] += view.open_bytes * _rows_dot(opened, deletes)
+            beside = _rows_dot(opened, extra)
+            out[0][block] += beside
+            out[3][block] += beside + view.open_bytes * _rows_dot(opened, deletes)
             read += _columns_dot(weights, opened) * overhead
-        out[3][block] += out[0][block]
     return ShapeReading(out[0], out[1], out[2], out[3], np.maximum(saving, 0.0), read)
 
 
@@ -92,21 +100,26 @@ def read_layout(view: TableView, demand: Demand) -> ShapeReading:
     if groups is None or owner is None:
         return read_shape(view, demand)
     chunk = projected_bytes(groups, demand.projection).astype(np.float32)
+    beside = _overhead(view).astype(np.float32)
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
-    bytes_read, files = np.zeros(len(demand)), np.zeros(len(demand))
+    bytes_read, files, read = (np.zeros(len(demand)) for _ in range(3))
     step = max(1, BLOCK_CELLS // max(len(groups), 1))
     for start in range(0, len(demand), step):
         block = slice(start, min(start + step, len(demand)))
         part = demand.take(block)
         if not part.prunable:
-            bytes_read[block], files[block] = chunk.sum(), len(view.files)
+            bytes_read[block], files[block] = chunk.sum() + beside.sum(), len(view.files)
+            read[block] = len(groups)
             continue
         alive = files_to_read(groups, part)
         bytes_read[block] = _rows_dot(alive.astype(np.float32), chunk)
         opened = alive if len(starts) == len(groups) else np.logical_or.reduceat(alive, starts, 1)
         files[block] = [np.count_nonzero(row) for row in opened]
+        read[block] = [np.count_nonzero(row) for row in alive]
+        if beside.any():
+            bytes_read[block] += _rows_dot(opened.astype(np.float32), beside[owner[starts]])
     none = np.zeros(0)
-    cost = bytes_read + view.open_bytes * files
+    cost = bytes_read + view.open_bytes * files + row_group_cost(view, demand.projection) * read
     return ShapeReading(bytes_read, files, np.zeros(len(demand)), cost, none, none)
 
 

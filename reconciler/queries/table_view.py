@@ -19,6 +19,18 @@ from reconciler.table.schema import Schema
 OPEN_BYTES = 1 << 20
 """The cost of opening one file in bytes read, until calibrated (definitions: Read cost)."""
 
+ROW_GROUP_OPENS, CHUNK_OPENS = 1.0 / 128.0, 1.0 / 512.0
+"""The cost of reading one row group, and each of its column chunks, in openings of a file, beside
+the bytes.
+
+Measured with Spark on local files of 600,572 rows of lineitem: 0.22 ms for a row group of 4
+columns and 0.44 ms for one of 16, which is the time of 15 and 37 KiB of their stored bytes. To skip
+a row group of an opened file costs little more than its part of the footer, which is counted.
+"""
+
+CHUNK_FOOTER_BYTES = 100.0
+"""Bytes of a footer for one column chunk, where footers do not show it: 1.7 KB for 16 columns."""
+
 PROBE_ROWS = 16_384
 """Maximum sampled rows for measuring utilization, which only orders candidates."""
 
@@ -188,9 +200,52 @@ def _width_share(schema: Schema, field_id: int) -> float:
     return widths.get(field_id, 0) / max(sum(widths.values()), 1)
 
 
+def row_group_cost(view: TableView, projection: Mapping[int, float]) -> float:
+    """Return the cost of reading one row group beside its bytes, in bytes."""
+    return view.open_bytes * (ROW_GROUP_OPENS + CHUNK_OPENS * sum(projection.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class FooterBytes:
+    """Bytes of a footer. fixed: the schema and other key-value metadata. per_group: of one row
+    group."""
+
+    fixed: float = 0.0
+    per_group: float = 0.0
+
+    def of(self, row_groups: Float64) -> Int64:
+        """Return the bytes of footers of files with these numbers of row groups."""
+        return np.rint(self.fixed + self.per_group * row_groups).astype(np.int64)
+
+
+NO_FOOTER = FooterBytes()
+
+
+def footer_model(view: TableView) -> FooterBytes:
+    """Return what footers of files written like these take; nothing if no footer was read."""
+    if view.footer_bytes is None or view.group_file is None:
+        return NO_FOOTER
+    known = view.footer_bytes > 0
+    if not known.any():
+        return NO_FOOTER
+    groups = np.bincount(view.group_file, minlength=len(view.files))[known].astype(np.float64)
+    sizes = view.footer_bytes[known].astype(np.float64)
+    columns = len(view.row_groups.column_sizes) if view.row_groups is not None else 0
+    mean = float(groups.mean())
+    per_group = min(CHUNK_FOOTER_BYTES * columns, float(sizes.mean()) / max(mean, 1.0))
+    if groups.std() > 0.0:  # files of different numbers of row groups show both parts
+        slope = float(np.cov(groups, sizes, bias=True)[0, 1] / groups.var())
+        per_group = min(max(slope, 0.0), float(sizes.mean()) / max(mean, 1.0))
+    return FooterBytes(max(float(sizes.mean()) - per_group * mean, 0.0), per_group)
+
+
 def row_group_count(view: TableView) -> float:
-    """Return the number of row groups of the view's files: from footers if known, else from the
-    size.
+    """Return the number of row groups of the view's files."""
+    return float(row_groups_per_file(view).sum())
+
+
+def row_groups_per_file(view: TableView) -> Float64:
+    """Return the number of row groups of each file: from footers if known, else from the size.
 
     A full row group is assumed to be as large as the largest known one: writers stop short of the
     configured size.
@@ -202,4 +257,4 @@ def row_group_count(view: TableView) -> float:
         largest = float(groups.bytes.max())
         full = min(full, largest) if largest > 0.0 else full
     by_size = np.maximum(1.0, np.round(size / full))
-    return float(np.where(counts > 0.0, counts, by_size).sum())
+    return np.where(counts > 0.0, counts, by_size)

@@ -63,7 +63,10 @@ def merged_whole(
     stored = stored_columns(view) if stored is None else stored
     sizes |= _merged_sizes(view, stored, order, starts, records, each)
     table = simulated_files(view.files, records, size, columns, sizes, int(view.files.partition[0]))
-    return TableView(table, row_group_bytes=1 << 62, open_bytes=view.open_bytes)
+    footers = stored.footer.of(row_groups_of(size, row_group_bytes).astype(np.float64))
+    return TableView(
+        table, footer_bytes=footers, row_group_bytes=1 << 62, open_bytes=view.open_bytes
+    )
 
 
 def _merged_sizes(

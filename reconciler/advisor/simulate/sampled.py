@@ -105,10 +105,17 @@ def _simulated(
         files,
         _without_nans(groups, files, cut.owner),
         cut.owner,
+        footer_bytes=pool.stored.footer.of(_row_groups(layout, files, cut.owner)),
         row_group_bytes=layout.row_group_bytes,
         open_bytes=layout.open_bytes,
     )
     return view, cut
+
+
+def _row_groups(layout: Layout, files: FileTable, owner: Int64) -> Float64:
+    """Return the row groups of each file; a thin sample may show fewer than there will be."""
+    shown = np.bincount(owner, minlength=len(files))
+    return np.maximum(shown, layout.row_groups_of(files.bytes)).astype(np.float64)
 
 
 def _sliced(pool: Pool, layout: Layout, order: Int64, rows: Float64, share: float) -> _Slices:

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.table_view import TableView, type_width
+from reconciler.queries.table_view import (
+    NO_FOOTER,
+    FooterBytes,
+    TableView,
+    footer_model,
+    type_width,
+)
 from reconciler.table.column_bytes import (
     MOST_DISTINCT,
     StoredColumn,
@@ -78,12 +84,14 @@ class Stored:
     """columns, spans: by field id; a column has no entry if its footers do not give dictionary
     sizes.
 
-    domain: by field id, the number of values from which one row group draws.
+    domain: by field id, the number of values from which one row group draws. footer: of files
+    written like these.
     """
 
     columns: Mapping[int, StoredColumn]
     domain: Mapping[int, float]
     spans: Mapping[int, Spans]
+    footer: FooterBytes = NO_FOOTER
 
 
 def stored_columns(view: TableView) -> Stored:
@@ -104,7 +112,7 @@ def stored_columns(view: TableView) -> Stored:
         domain[field] = min(drawn, most)
         if span is not None:
             spans[field] = span
-    return Stored(columns, domain, spans)
+    return Stored(columns, domain, spans, footer_model(view))
 
 
 def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> StoredColumn | None:
