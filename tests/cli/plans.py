@@ -353,10 +353,12 @@ def workload() -> dict[str, Any]:
     """`workload show` of one table with a long condition."""
     shapes = [
         {"condition": "l_shipdate BETWEEN ? AND ?", "moving": True, "valuesUnknown": False,
-         "weight": 5000.0, "sharePercent": 96.1, "ratePerDay": 350.0,
+         "columnSets": 1, "columnsMean": 2.0, "weight": 5000.0,
+         "sharePercent": 96.1, "ratePerDay": 350.0,
          "lastSeen": "2026-11-20T09:00:00Z"},
         {"condition": single()["evidence"]["shapes"][2]["text"], "moving": False,
-         "valuesUnknown": True, "weight": 204.0, "sharePercent": 3.9, "ratePerDay": 14.2,
+         "valuesUnknown": True, "columnSets": 31, "columnsMean": 3.4, "weight": 204.0,
+         "sharePercent": 3.9, "ratePerDay": 14.2,
          "lastSeen": "2026-11-19T09:00:00Z"},
     ]  # fmt: skip
     return {

@@ -20,7 +20,13 @@ from reconciler.queries.rewrite_cost import (
     throughput_from,
 )
 from reconciler.queries.row_filter import matches
-from reconciler.queries.table_view import OPEN_BYTES, projected_bytes, table_view
+from reconciler.queries.table_view import (
+    CHUNK_OPENS,
+    OPEN_BYTES,
+    ROW_GROUP_OPENS,
+    projected_bytes,
+    table_view,
+)
 from reconciler.table.filetable import UNKNOWN
 from tests.advisor.worlds import (
     DATE,
@@ -51,7 +57,9 @@ def test_read_cost_is_the_projected_bytes_of_surviving_row_groups():
     # ids 1300..1400 lie in the second row group of the second file: 250 rows of id and amount.
     assert reading.bytes.tolist() == pytest.approx([250 * 16], rel=1e-4)
     assert reading.files.tolist() == [1.0]
-    assert reading.cost.tolist() == pytest.approx([250 * 16 + OPEN_BYTES], rel=1e-4)
+    row_group = OPEN_BYTES * (ROW_GROUP_OPENS + 2 * CHUNK_OPENS)
+    cost = 250 * 16 + OPEN_BYTES + row_group
+    assert reading.cost.tolist() == pytest.approx([cost], rel=1e-4)
 
 
 def test_without_a_footer_the_share_read_is_at_least_one_row_group_and_at_most_the_file():
