@@ -143,7 +143,7 @@ def _ranges(situation: Situation, column: int) -> Demand:
     return Demand(
         shape_id=f"range of {column}",
         predicate=And((Comparison(Ref(column), ">=", 0), Comparison(Ref(column), "<", 1))),
-        projection=tuple(sorted({column, *common.projection})),
+        projection={**common.projection, column: 1.0},
         literals=(lower[first], lower[last]),
         weight=np.zeros(RANGES),
         executions=np.ones(RANGES),
