@@ -178,8 +178,8 @@ class AdviceInput:
 class ShapeEffect:
     """One shape over the recorded window, before and after. bytes_*: of the whole window.
 
-    files_*: data files opened per query. gain_per_ms: saved bytes-equivalent per millisecond at the
-    shape's rate, negative if it reads more. worse: reads at least 1 % more bytes than before.
+    files_*: data files opened per query. worse: reads at least 1 % more bytes than before; of
+    moving windows it is those to come that do, since those recorded will not run again.
     """
 
     shape_id: str
@@ -245,7 +245,8 @@ class ObjectiveJudgement:
 class Advice:
     """Actions by net saving per cost (metadata changes first), and everything that a plan prints.
 
-    shapes: per shape over the window; read_now, read_after: planned bytes of the window.
+    shapes: per shape over the window; read_now, read_after: planned bytes of the window; cost_now,
+    cost_after: the same with the cost of opening files.
     amplification_*: over all scans with a prunable predicate; amplification_label: exact | sampled
     | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change the
     decision. outlook: why the rates are what they are.
@@ -256,6 +257,8 @@ class Advice:
     shapes: tuple[ShapeEffect, ...]
     read_now: float
     read_after: Interval
+    cost_now: float
+    cost_after: Interval
     files_now: int
     files_after: Interval
     storage_now: int

@@ -37,6 +37,8 @@ from reconciler.advisor.totals import (
     amplification_after,
     amplification_label,
     judge_objectives,
+    saved_by_density,
+    saved_by_opening,
     shape_effects,
     totals,
     window_bytes,
@@ -248,6 +250,8 @@ def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) 
         bool(effects),
         situation,
     )
+    cost_now = window_bytes(situation, sums.cost_now)
+    cost_after = window_bytes(situation, sums.cost_after)
     cost = sum(e.cost for e in effects)
     saving = sum(e.saving for e in effects)
     return Advice(
@@ -256,6 +260,8 @@ def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) 
         shapes=shape_effects(situation, sums),
         read_now=read_now,
         read_after=_around(read_now, read_after, bool(effects), situation),
+        cost_now=cost_now,
+        cost_after=_around(cost_now, cost_after, bool(effects), situation),
         files_now=len(situation.table),
         files_after=files,
         storage_now=situation.table.total_bytes,
@@ -391,6 +397,8 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         read_after=whole(window_bytes(situation, sums.bytes_after)),
         saving=whole(made.saving),
         saving_low=whole(made.saving_low),
+        saving_opening=whole(saved_by_opening(situation, made)),
+        saving_denser=whole(saved_by_density(situation, made)),
         cost=whole(made.cost),
         estimate=made.label if situation.demands else "none",
         evidence=item.evidence,

@@ -16,6 +16,7 @@ from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffec
 from reconciler.advisor.judge import Candidate
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.plan.prediction_interval import Interval
+from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading, scan_amplification
 from reconciler.queries.table_view import projected_bytes, row_group_count
 from reconciler.table.filetable import Float64
@@ -36,30 +37,56 @@ class Effect(Protocol):
 
 @dataclass(frozen=True)
 class Totals:
-    """bytes_*, files_*: per shape, float64[queries of the shape]."""
+    """bytes_*, files_*, cost_*: per shape, float64[queries of the shape]; cost: of reading and of
+    opening files, in bytes."""
 
     bytes_now: tuple[Float64, ...]
     bytes_after: tuple[Float64, ...]
     files_now: tuple[Float64, ...]
     files_after: tuple[Float64, ...]
+    cost_now: tuple[Float64, ...]
+    cost_after: tuple[Float64, ...]
 
 
 def totals(situation: Situation, candidates: Sequence[Effect]) -> Totals:
-    """Return, per query, the bytes read and files opened before and after the candidates."""
+    """Return, per query, what is read and opened before and after the candidates."""
     now = situation.savings.readings
     after_bytes = [reading.bytes.copy() for reading in now]
     after_files = [reading.files.copy() for reading in now]
+    after_cost = [reading.cost.copy() for reading in now]
     for candidate in candidates:
         for number in range(len(now)):
             before, then = candidate.before[number], candidate.after[number]
             after_bytes[number] += then.bytes - before.bytes
             after_files[number] += then.files - before.files
+            after_cost[number] += then.cost - before.cost
     return Totals(
         tuple(reading.bytes for reading in now),
         tuple(np.maximum(values, 0.0) for values in after_bytes),
         tuple(reading.files for reading in now),
         tuple(np.maximum(values, 0.0) for values in after_files),
+        tuple(reading.cost for reading in now),
+        tuple(np.maximum(values, 0.0) for values in after_cost),
     )
+
+
+def saved_by_opening(situation: Situation, made: Candidate) -> float:
+    """Return the part of the saving that comes from opening fewer files, in bytes."""
+    fewer = sum(
+        float(demand.executions @ (was.files - then.files))
+        for demand, was, then in zip(situation.demands, made.before, made.after, strict=True)
+    )
+    return fewer * situation.settings.open_bytes * situation.life
+
+
+def saved_by_density(situation: Situation, made: Candidate) -> float:
+    """Return the saving if queries read the same share of the new, denser files, in bytes."""
+    saved, files = 0.0, situation.part(made.rows).files
+    for demand, was in zip(situation.demands, made.before, strict=True):
+        stored = float(projected_bytes(files, demand.projection).sum())
+        written = sum(float(projected_bytes(t, demand.projection).sum()) for t in made.written)
+        saved += float(demand.executions @ was.bytes) * (1.0 - written / max(stored, 1.0))
+    return saved * situation.life
 
 
 def window_bytes(situation: Situation, per_query: Sequence[Float64]) -> float:
@@ -87,10 +114,16 @@ def shape_effects(situation: Situation, sums: Totals) -> tuple[ShapeEffect, ...]
                 files_now=float(demand.weight @ sums.files_now[number]) / max(queries, 1e-9),
                 files_after=float(demand.weight @ sums.files_after[number]) / max(queries, 1e-9),
                 moving=demand.moving,
-                worse=after > WORSE * now,
+                worse=is_worse(demand, sums.bytes_now[number], sums.bytes_after[number]),
             )
         )
     return tuple(sorted(effects, key=lambda e: (-e.bytes_now, e.shape_id)))
+
+
+def is_worse(demand: Demand, now: Float64, after: Float64) -> bool:
+    """Whether the queries read more than before; of moving windows, those to come."""
+    times = demand.executions if demand.moving else demand.weight
+    return float(times @ after) > WORSE * float(times @ now)
 
 
 def amplification(situation: Situation, bytes_read: Sequence[Float64]) -> float:

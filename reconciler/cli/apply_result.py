@@ -107,6 +107,17 @@ def _step_document(step: StepResult) -> dict[str, Any]:
             "actual": step.check.actual,
             "complete": step.check.complete,
             "saved": step.check.saving,
+            "harm": step.check.harm,
+            "costBefore": step.check.cost_before,
+            "costPredicted": step.check.cost_predicted,
+            "costActual": step.check.cost_actual,
+        },
+        "files": None
+        if step.check is None
+        else {
+            "before": step.check.files_before,
+            "predicted": step.check.files_predicted,
+            "actual": step.check.files_actual,
         },
         "actions": [
             {"id": a.action_id, "state": a.state.value, "detail": a.detail}
@@ -140,7 +151,10 @@ def summary_of(run: Run, result: StepResult, interrupted: bool) -> ApplySummary:
     if checks:
         last = checks[-1]
         saved = sum(check.saving for check in checks)
-        read = WindowRead(checks[0].before, last.predicted, last.actual, last.complete, saved)
+        read = WindowRead(
+            checks[0].before, last.predicted, last.actual, last.complete, saved,
+            checks[0].cost_before, last.cost_predicted, last.cost_actual,
+        )  # fmt: skip
     files = None
     if done:
         (first, _), (step, ended) = done[0], done[-1]

@@ -8,7 +8,7 @@ within its horizon is marked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ from reconciler.cli.options import CatalogName, Files, Format, Output, Shared, T
 if TYPE_CHECKING:
     from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.measure import Realised
-    from reconciler.plan.ledger import LedgerEntry
+    from reconciler.plan.ledger import LedgerEntry, ReadCheck
     from reconciler.queries.fragments import Fragment
     from reconciler.table.observation import Observation
 
@@ -60,12 +60,13 @@ def register(app: typer.Typer) -> None:
 @dataclass(frozen=True, slots=True)
 class PastPlan:
     """A plan that was carried out at least in part. rho: cost of a rewritten byte in bytes of
-    reading."""
+    reading. check: the recorded queries before, as predicted and afterwards."""
 
     plan_id: str
     entries: tuple[LedgerEntry, ...]
     realised: Realised | None
     rho: float
+    check: ReadCheck | None = None
 
     @property
     def at_ms(self) -> int:
@@ -84,6 +85,15 @@ class PastPlan:
         return None if self.realised is None else self.realised.saved
 
     @property
+    def harm(self) -> bool:
+        """Whether queries cost more than before: later ones, or the recorded ones until a day of
+        later ones is known."""
+        seen = self.realised
+        if seen is None or seen.saved is None or seen.too_early:
+            return self.check is not None and self.check.harm
+        return seen.saved < 0
+
+    @property
     def not_paid(self) -> bool:
         """Whether its horizon of 7 days has passed and it saved less than it cost."""
         seen = self.realised
@@ -99,12 +109,19 @@ def past_plans(actor: LocalActor, observation: Observation) -> list[PastPlan]:
     past = actor.history(observation.uuid)
     rho = rho_from(past.rho).value
     fragments = actor.store.fragments(observation.uuid)
+    checks = {check.plan_id: check for check in past.checks}
     by_plan: dict[str, list[LedgerEntry]] = {}
     for entry in past.entries:
         if entry.outcome.action_id:
             by_plan.setdefault(entry.plan_id, []).append(entry)
     return [
-        PastPlan(plan_id, tuple(entries), _realised(actor, observation, entries, fragments), rho)
+        PastPlan(
+            plan_id,
+            tuple(entries),
+            _realised(actor, observation, entries, fragments),
+            rho,
+            checks.get(plan_id),
+        )
         for plan_id, entries in by_plan.items()
     ]
 
@@ -144,9 +161,43 @@ def render_history(name: str, plans: Sequence[PastPlan], width: int) -> str:
     for plan in plans:
         rows += [_plan_row(plan), *(_action_row(entry) for entry in plan.entries)]
     lines = tabulate(rows, "llrrrr", width, indent="  ")
+    lines += ["", *_checks(plans, width)] if any(plan.check for plan in plans) else []
     return "\n".join(
         [*wrapped(name, width), *lines, *wrapped(_net(plans), width, first="  ", indent="    ")]
     )
+
+
+def _checks(plans: Sequence[PastPlan], width: int) -> list[str]:
+    """Return, per plan, the table's files and what the recorded queries read: before, as predicted,
+    and on the new files."""
+    from reconciler.render.terminal import tabulate
+
+    rows = [["RECORDED QUERIES", "BEFORE", "PREDICTED", "FOUND", ""]]
+    for plan in plans:
+        if plan.check is not None:
+            rows += _check_rows(plan.check)
+    return tabulate(rows, "lrrrl", width, indent="  ")
+
+
+def _check_rows(check: ReadCheck) -> list[list[str]]:
+    from reconciler.format import count, iec
+
+    files = (check.files_before, check.files_predicted, check.files_actual)
+    read = (check.before, check.predicted, check.actual)
+    cost = (check.cost_before, check.cost_predicted, check.cost_actual)
+    lines = [
+        [f"{check.plan_id[:10]} files", *_known(files, count), ""],
+        ["  read", *_known(read, iec), ""],
+        ["  with files opened", *_known(cost, iec), "HARM" if check.harm else ""],
+    ]
+    if not check.complete:
+        for line in lines:
+            line[2] = "-"  # predicted for the whole plan, of which this was a part
+    return lines
+
+
+def _known(values: Sequence[int | None], text: Callable[[float], str]) -> list[str]:
+    return ["-" if value is None else text(value) for value in values]
 
 
 def _plan_row(plan: PastPlan) -> list[str]:
@@ -191,7 +242,8 @@ def _realised_text(plan: PastPlan) -> str:
         return "too early"
     saved = iec(seen.saved) if seen.saved >= 0 else f"-{iec(-seen.saved)}"
     age = duration((seen.until_ms - plan.at_ms) / 1000)
-    return f"{saved} in {age}" + ("  NOT PAID" if plan.not_paid else "")
+    verdict = "  HARM" if plan.harm else "  NOT PAID" if plan.not_paid else ""
+    return f"{saved} in {age}{verdict}"
 
 
 def _net(plans: Sequence[PastPlan]) -> str:
@@ -222,11 +274,28 @@ def _document(observation: Observation, plans: Sequence[PastPlan]) -> dict[str, 
                 "realisedBytes": None if plan.saved is None else round(plan.saved),
                 "tooEarly": plan.realised is None or plan.realised.too_early,
                 "notPaid": plan.not_paid,
+                "harm": plan.harm,
+                "check": None if plan.check is None else _check(plan.check),
                 "actions": [_item(entry) for entry in plan.entries],
             }
             for plan in plans
         ],
     }
+
+
+def _check(check: ReadCheck) -> dict[str, Any]:
+    """Return files, bytes and cost of the recorded queries, each before, predicted and found."""
+    return {
+        "complete": check.complete,
+        "harm": check.harm,
+        "files": _span(check.files_before, check.files_predicted, check.files_actual),
+        "readBytes": _span(check.before, check.predicted, check.actual),
+        "readCost": _span(check.cost_before, check.cost_predicted, check.cost_actual),
+    }
+
+
+def _span(before: int | None, predicted: int | None, found: int | None) -> dict[str, Any]:
+    return {"before": before, "predicted": predicted, "found": found}
 
 
 def _item(entry: LedgerEntry) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from reconciler.plan.prediction import millis, whole
 from reconciler.plan.prediction_interval import Interval
 from reconciler.plan.reasons import QUIET_PERIOD
 from reconciler.plan.rejected import partitions_of, parts
-from reconciler.plan.totals import Quantity, name_of
+from reconciler.plan.totals import Quantity, named
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.predicate import Literal, render
 from reconciler.queries.rates import DAY_MS, Outlook
@@ -111,11 +111,18 @@ def evidence_document(
         "notActedOn": list(not_acted_on),
         "emptyBecause": _empty_because(advice, workload),
         "snapshot": {
+            "id": _snapshot_id(observation),
             "time": utc(observation.snapshot_ms),
             "files": len(observation.files),
             "bytes": observation.files.total_bytes,
         },
     }
+
+
+def _snapshot_id(observation: Observation) -> str | None:
+    """Return the id of the snapshot that was looked at, as text: readers of JSON round such
+    numbers."""
+    return None if observation.snapshot_id is None else str(observation.snapshot_id)
 
 
 def rejected_documents(
@@ -205,10 +212,13 @@ def total_lines(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
     ]  # fmt: skip
     if not workload.empty:
         days = max(1, round((workload.until_ms - workload.since_ms) / 86_400_000))
-        name = name_of(Quantity.READ, f"{days} {'day' if days == 1 else 'days'}")
-        read = _line(name, "bytes", advice.read_now, advice.read_after, None)
-        read["note"] = change(advice.read_now, advice.read_after.mid)
-        lines.append(read)
+        span = f"{days} {'day' if days == 1 else 'days'}"
+        for quantity, now, after in (
+            (Quantity.READ, advice.read_now, advice.read_after),
+            (Quantity.COST, advice.cost_now, advice.cost_after),
+        ):
+            lines.append(_line(quantity, "bytes", now, after, None, span))
+            lines[-1]["note"] = change(now, after.mid)
         lines.append(
             _line(Quantity.AMPLIFICATION, "milli", advice.amplification_now * 1000,
                   _scaled(advice.amplification_after, 1000), judged.get("maxScanAmplification"))
@@ -229,13 +239,14 @@ def _scaled(interval: Interval, factor: float) -> Interval:
 
 
 def _line(
-    name: str,
+    quantity: Quantity,
     unit: str,
     now: float,
     after: Interval | float,
     objective: ObjectiveJudgement | None,
+    window: str = "",
 ) -> dict[str, Any]:
-    body: dict[str, Any] = {"name": str(name), "unit": unit, "now": whole(now)}
+    body = {**named(quantity, window), "unit": unit, "now": whole(now)}
     if isinstance(after, Interval):
         body |= {"after": whole(after.mid), "low": whole(after.low), "high": whole(after.high)}
     else:
@@ -246,12 +257,12 @@ def _line(
 
 
 def _percent_line(name: str, objective: ObjectiveJudgement) -> dict[str, Any]:
-    title = {
+    quantity = {
         "maxSmallFilePercent": Quantity.SMALL_FILES,
         "maxDeletedRowsPercent": Quantity.DELETED_ROWS,
     }[name]
     return {
-        "name": name_of(title),
+        **named(quantity),
         "unit": "percent",
         "now": _percent(objective.now, objective.at_least),
         "after": _percent(objective.after, objective.at_least),

@@ -123,7 +123,7 @@ def _totals(
             lines.append({**before, **line, "after": after})
         elif same and before:
             again = {**before, **line}
-            if is_of(line, Quantity.READ):
+            if is_of(line, Quantity.READ) or is_of(line, Quantity.COST):
                 again["note"] = change(line["now"], again["after"])
             lines.append(again)
         else:
@@ -134,7 +134,7 @@ def _totals(
 def _known_now(line: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the values of a line that the present table replaces; a share that is a lower bound
     now is not better known afterwards, whatever the plan expected."""
-    always = ("name", "unit", "now", "label")
+    always = ("name", "measure", "unit", "now", "label")
     return (*always, "atLeast", "objective", "after") if line.get("atLeast") else always
 
 

@@ -349,7 +349,7 @@ def _read_check(
     before: PlanOnTable, after: PlanOnTable, result: ExecutionResult, ports: Ports, now: dt.datetime
 ) -> ReadCheck | None:
     """Return the same queries measured on the new zone maps; None without queries."""
-    predicted = _predicted_read(before)
+    predicted = _predicted(before, Quantity.READ)
     if before.evidence.workload.empty or predicted is None or not result.commits:
         return None
     size, workload = before.row_group_bytes, before.evidence.workload
@@ -363,6 +363,12 @@ def _read_check(
         actual=round(found.bytes),
         saved=round(was.cost - found.cost),
         complete=result.done and len(result.actions) == len(before.pending),
+        cost_before=round(was.cost),
+        cost_predicted=_predicted(before, Quantity.COST),
+        cost_actual=round(found.cost),
+        files_before=len(before.observation.files),
+        files_predicted=_predicted(before, Quantity.FILES),
+        files_actual=len(after.observation.files),
     )
 
 
@@ -395,8 +401,8 @@ def _known(proposal: PlanOnTable) -> Int64:
     return np.empty(0, dtype=np.int64) if found is None else np.flatnonzero(found.has_footer)
 
 
-def _predicted_read(proposal: PlanOnTable) -> int | None:
-    found = total_of(proposal.plan.evidence, Quantity.READ)
+def _predicted(proposal: PlanOnTable, quantity: Quantity) -> int | None:
+    found = total_of(proposal.plan.evidence, quantity)
     return None if found is None else found.after
 
 

@@ -84,7 +84,8 @@ class ReadCheck:
 
     at_ms: when it was measured. complete: every action of the plan was carried out, so that the
     prediction is comparable. saved: the measured saving of the window, opened files included, as in
-    a plan's savings; None in a record that has only bytes.
+    a plan's savings; None in a record that has only bytes. cost_*: of reading and opening, in
+    bytes; files_*: data files of the table; None in a record or a plan of an older version.
     """
 
     plan_id: str
@@ -94,6 +95,17 @@ class ReadCheck:
     actual: int
     complete: bool
     saved: int | None = None
+    cost_before: int | None = None
+    cost_predicted: int | None = None
+    cost_actual: int | None = None
+    files_before: int | None = None
+    files_predicted: int | None = None
+    files_actual: int | None = None
+
+    @property
+    def harm(self) -> bool:
+        """Whether the recorded queries cost more than before, opened files counted."""
+        return self.saving < 0
 
     @property
     def saving(self) -> int:

@@ -27,21 +27,42 @@ from reconciler.table.filetable import FileTable
 KIND = "LayoutPlan"
 
 
+MOST = 2**53 - 1
+"""The greatest integer of RFC 8785, and the least with the other sign."""
+
+
 def canonical_json(value: Any) -> bytes:
-    """RFC 8785 canonical JSON. Raises ValueError for floats: they have no place in an identity."""
-    _refuse_floats(value)
+    """RFC 8785 canonical JSON. Raises ValueError for floats: they have no place in an identity.
+
+    The standard library writes the same text at a tenth of the time wherever its order of keys, by
+    code points, is that of RFC 8785, by UTF-16 units: below the surrogates.
+    """
+    if _plain(value):
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        if text.isascii() or max(text) < "\ud800":
+            return text.encode()
     return rfc8785.dumps(value)
 
 
-def _refuse_floats(value: Any) -> None:
-    if isinstance(value, float):
-        raise ValueError("a canonical document holds no floats")
-    if isinstance(value, Mapping):
-        for item in value.values():
-            _refuse_floats(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _refuse_floats(item)
+def _plain(value: Any) -> bool:
+    """Whether the standard library knows every value as RFC 8785 does. Raises ValueError for
+    floats."""
+    left, plain = [value], True
+    while left:
+        item = left.pop()
+        kind = type(item)
+        if kind is str or kind is bool or item is None:
+            continue
+        if kind is dict:
+            plain = plain and all(type(key) is str for key in item)
+            left.extend(item.values())
+        elif kind is list or kind is tuple:
+            left.extend(item)
+        elif isinstance(item, float):
+            raise ValueError("a canonical document holds no floats")
+        elif kind is not int or not -MOST <= item <= MOST:
+            plain = False
+    return plain
 
 
 def policy_hash(inputs: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.api.version import API_VERSION
 from reconciler.plan.actions import KINDS
 from reconciler.plan.ordering import ORDERINGS
+from reconciler.plan.totals import MEASURES
 
 MAX_DEPTH = 40
 """Levels of a plan document: its evidence holds a policy's document."""
@@ -129,9 +130,9 @@ _EVIDENCE = {
                           presentPercent=_INTEGER, text=_TEXT),
         ),
         "totals": _list(
-            _row(("name", "unit", "now"), name=_TEXT, unit=_UNITS, now=_MAYBE, after=_MAYBE,
-                 low=_MAYBE, high=_MAYBE, atLeast=_MAYBE, note=_NOTE, objective=_NOTE,
-                 label=_NOTE)
+            _row(("name", "unit", "now"), name=_TEXT, measure={"enum": list(MEASURES.values())},
+                 unit=_UNITS, now=_MAYBE, after=_MAYBE, low=_MAYBE, high=_MAYBE, atLeast=_MAYBE,
+                 note=_NOTE, objective=_NOTE, label=_NOTE)
         ),
         "objectives": _list(
             _row(("name", "state", "message"), name=_TEXT, state=_TEXT, message=_TEXT,
@@ -154,7 +155,7 @@ _EVIDENCE = {
                  parts=_object(what=_list(_TEXT), why=_list(_TEXT)))
         ),
         "waiting": _object(text=_TEXT),
-        "snapshot": _object(time=_NOTE, files=_MAYBE, bytes=_MAYBE),
+        "snapshot": _object(id=_NOTE, time=_NOTE, files=_MAYBE, bytes=_MAYBE),
         "trust": _NOTE,
         "refused": _NOTE,
         "emptyBecause": _NOTE,

@@ -34,7 +34,8 @@ class Prediction:
     for the execution. cpu_millis, millis: CPU time and time, in milliseconds.
     read_now, read_after: bytes that the recorded window reads of the table without and with this
     action. saving: bytes of reading saved over the horizon; saving_low: its 10th percentile, which
-    decides. cost: of the rewrite, in bytes of reading.
+    decides. saving_opening, saving_denser: its parts from opening fewer files and from denser
+    storage; the rest is data that is skipped. cost: of the rewrite, in bytes of reading.
     estimate: "exact" | "sampled" | "bound" | "none" (no queries). evidence: "drift" | "objective" |
     "workload" | "deletes". unit: what `files_in` counts, None for data files. kind: the action's
     `kind`. policy: in the ledger, whose budgets paid.
@@ -57,6 +58,8 @@ class Prediction:
     read_after: int | None = None
     saving: int | None = None
     saving_low: int | None = None
+    saving_opening: int | None = None
+    saving_denser: int | None = None
     cost: int | None = None
     estimate: str | None = None
     evidence: str | None = None
@@ -148,7 +151,23 @@ class Total:
     cpu_millis: int = 0
     millis: int = 0
     saving: int = 0
+    saving_opening: int = 0
+    saving_denser: int = 0
     cost: int = 0
+
+    @property
+    def saved_by(self) -> tuple[tuple[int, str], ...] | None:
+        """Percentages of the saving by what it comes from, the greatest first; None without a
+        saving, or where it is not known."""
+        if self.saving <= 0 or not (self.saving_opening or self.saving_denser):
+            return None
+        parts = {
+            "skipping data": self.saving - self.saving_opening - self.saving_denser,
+            "opening fewer files": self.saving_opening,
+            "denser storage": self.saving_denser,
+        }
+        shares = [(round(100 * part / self.saving), name) for name, part in parts.items()]
+        return tuple(sorted(shares, reverse=True))
 
     @property
     def cpu_seconds(self) -> float:
@@ -200,7 +219,8 @@ _values = attrgetter(*(place for place, _ in _PLACES.values()))
 """The values of a prediction's fields, in the order of a document."""
 
 _SHRINKING = (
-    "files_out", "groups", "bytes_out", "rows", "cpu_millis", "millis", "saving", "cost",
+    "files_out", "groups", "bytes_out", "rows", "cpu_millis", "millis", "saving",
+    "saving_opening", "saving_denser", "cost",
 )  # fmt: skip
 """What shrinks with an action's inputs."""
 

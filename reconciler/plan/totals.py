@@ -14,10 +14,24 @@ _WINDOW = " / "
 class Quantity(StrEnum):
     FILES = "data files"
     READ = "read"
+    COST = "read + open"
     AMPLIFICATION = "scan amplification"
     STORAGE = "storage"
     SMALL_FILES = "small files"
     DELETED_ROWS = "deleted rows"
+
+
+MEASURES: Mapping[Quantity, str] = {
+    Quantity.FILES: "dataFiles",
+    Quantity.READ: "readBytes",
+    Quantity.COST: "readCost",
+    Quantity.AMPLIFICATION: "scanAmplification",
+    Quantity.STORAGE: "storageBytes",
+    Quantity.SMALL_FILES: "smallFilesPercent",
+    Quantity.DELETED_ROWS: "deletedRowsPercent",
+}
+"""What programs find a line by, whatever people read there. readCost: bytes read and the opening of
+files, in bytes of reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +45,17 @@ class Total:
     note: str
 
 
-def name_of(quantity: Quantity, window: str = "") -> str:
-    """Return the name of a line. window: such as "7 days", for bytes read."""
-    return f"{quantity}{_WINDOW}{window}" if window else str(quantity)
+def named(quantity: Quantity, window: str = "") -> dict[str, Any]:
+    """Return the beginning of a line. window: such as "7 days", for what is read."""
+    name = f"{quantity}{_WINDOW}{window}" if window else str(quantity)
+    return {"name": name, "measure": MEASURES[quantity]}
 
 
 def is_of(line: Mapping[str, Any], quantity: Quantity) -> bool:
+    """Whether the line is of this quantity: by its measure, in older plans by its name."""
+    measure = line.get("measure")
+    if measure is not None:
+        return bool(measure == MEASURES[quantity])
     return bool(line["name"].partition(_WINDOW)[0] == quantity)
 
 

@@ -19,6 +19,7 @@ class WindowRead:
 
     complete: all of the plan was carried out, so that the prediction is comparable. saved: the cost
     of reading that they save, opened files counted; negative if they cost more than before.
+    cost_*: of reading and opening, None if the plan is of an older version.
     """
 
     before: int
@@ -26,6 +27,9 @@ class WindowRead:
     actual: int
     complete: bool = True
     saved: int = 0
+    cost_before: int | None = None
+    cost_predicted: int | None = None
+    cost_actual: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,16 @@ def _comparison(summary: ApplySummary, width: int) -> list[str]:
             was += f"; whole plan predicted {predicted}; this run was part of it"
             predicted = "-"
         rows.append(["read by the window", predicted, iec(summary.read.actual), was])
+        rows += _cost_row(summary.read)
     return tabulate(rows, "lrrl", width, indent="  ")
+
+
+def _cost_row(read: WindowRead) -> list[list[str]]:
+    if read.cost_actual is None:
+        return []
+    predicted = iec(read.cost_predicted) if read.complete else "-"
+    was = f"was {iec(read.cost_before)}; opening a file = 1 MiB"
+    return [["with files opened", predicted, iec(read.cost_actual), was]]
 
 
 def _harm(summary: ApplySummary, width: int) -> list[str]:

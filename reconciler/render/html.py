@@ -274,7 +274,7 @@ def _forecasts(data: Sequence[Forecast]) -> Section:
 
 
 def _amount(item: Forecast, value: float) -> str:
-    return {"bytes": iec, "seconds": duration, "cpu": cpu}[item.unit](value)
+    return {"bytes": iec, "count": count, "seconds": duration, "cpu": cpu}[item.unit](value)
 
 
 def _cut(data: CutCurve) -> Section:

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.format import count, cpu, duration, iec, percent
-from reconciler.plan.prediction import label_of, predictions_of, total
+from reconciler.plan.prediction import Total, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.render.markdown_text import code_span, escaped, plural, table
+from reconciler.render.plan_text import FilesOf, by_parts, files_of, files_per_query
 from reconciler.render.totals_text import total_text
 
 Document = Mapping[str, Any]
@@ -122,18 +123,16 @@ def _slower(evidence: Mapping[str, Any], limit: int) -> str:
         return "**Slower afterwards:** not known, no queries were imported for this table."
     if not losers:
         return "**Slower afterwards:** none of the recorded query shapes."
-    return "**Slower afterwards**\n\n" + _shape_table(losers, limit)
+    return "**Slower afterwards**\n\n" + _shape_table(losers, limit, files_of(evidence))
 
 
-def _shape_table(shapes: Sequence[Mapping[str, Any]], limit: int) -> str:
+def _shape_table(shapes: Sequence[Mapping[str, Any]], limit: int, of: FilesOf) -> str:
     rows = []
     for shape in shapes:
-        files = count(round(shape["filesNowMilli"] / 1000))
-        if shape.get("filesAfterMilli") is not None:
-            files += f" -> {count(round(shape['filesAfterMilli'] / 1000))}"
         rows.append([
             code_span(shape["text"]), count(shape["queries"]), iec(shape["bytesNow"]),
-            iec(shape.get("bytesAfter")), files, "worse" if shape.get("worse") else "",
+            iec(shape.get("bytesAfter")), files_per_query(shape, of),
+            "worse" if shape.get("worse") else "",
         ])  # fmt: skip
     heads = ("Query shape", "Queries", "Read now", "After", "Files a query", "")
     return table(heads, "lrrrrl", rows, limit)
@@ -162,7 +161,9 @@ def _cost(document: Document) -> str:
         f"1 byte rewritten = {cost['rhoMilli'] / 1000:.1f} read ({cost['rhoLabel']})"
     )
     after = payback(cost)
-    return text + (f"; pays back in about {after}." if after != "-" else ".")
+    text += f"; pays back in about {after}." if after != "-" else "."
+    saved_by = sums_of(document).saved_by
+    return f"{text} Saves {by_parts(saved_by)}." if saved_by else text
 
 
 def _budgets(evidence: Mapping[str, Any], limit: int) -> str:
@@ -196,7 +197,7 @@ def details(document: Document, limit: int) -> list[str]:
     shapes = evidence.get("shapes") or []
     if shapes:
         when = "Who paid when planned" if evidence.get("shapesWhenPlanned") else "Who pays today"
-        inside.append(f"**{when}**\n\n" + _shape_table(shapes, limit))
+        inside.append(f"**{when}**\n\n" + _shape_table(shapes, limit, files_of(evidence)))
     if document["actions"]:
         inside.append(_rejected(evidence, limit))
     if evidence.get("notActedOn"):
@@ -242,4 +243,8 @@ def _provenance(document: Document) -> str:
 
 
 def rewritten_bytes(document: Document) -> int:
-    return total(predictions_of(document["actions"])).bytes_in
+    return sums_of(document).bytes_in
+
+
+def sums_of(document: Document) -> Total:
+    return total(predictions_of(document["actions"]))

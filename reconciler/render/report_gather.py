@@ -359,9 +359,22 @@ def _forecasts(sources: Sources, missing: dict[str, str]) -> tuple[Forecast, ...
     found = []
     for check in sources.checks:
         if check.complete and check.predicted > 0:
-            low, high = _read_interval(sources.executed.get(check.plan_id), check.predicted)
-            name = f"bytes read, {check.plan_id[:8]}"
-            found.append(Forecast(name, "bytes", check.predicted, low, high, check.actual))
+            document = sources.executed.get(check.plan_id)
+            for name, unit, quantity, foreseen, seen in (
+                ("bytes read", "bytes", Quantity.READ, check.predicted, check.actual),
+                (
+                    "cost of reading",
+                    "bytes",
+                    Quantity.COST,
+                    check.cost_predicted,
+                    check.cost_actual,
+                ),
+                ("data files", "count", Quantity.FILES, check.files_predicted, check.files_actual),
+            ):
+                if foreseen is not None and seen is not None:
+                    low, high = _interval_of(document, quantity, foreseen)
+                    label = f"{name}, {check.plan_id[:8]}"
+                    found.append(Forecast(label, unit, foreseen, low, high, seen))
     for plan_id, entries in _by_plan(sources.entries).items():
         done = [e for e in entries if e.committed and e.predicted.cpu_millis]
         if not done:
@@ -378,8 +391,10 @@ def _forecasts(sources: Sources, missing: dict[str, str]) -> tuple[Forecast, ...
     return tuple(found)
 
 
-def _read_interval(document: Document | None, predicted: float) -> tuple[float, float]:
-    found = total_of((document or {}).get("evidence", {}), Quantity.READ)
+def _interval_of(
+    document: Document | None, quantity: Quantity, predicted: float
+) -> tuple[float, float]:
+    found = total_of((document or {}).get("evidence", {}), quantity)
     if found is not None and found.low is not None and found.high is not None:
         return float(found.low), float(found.high)
     return predicted * UNCALIBRATED[0], predicted * UNCALIBRATED[1]

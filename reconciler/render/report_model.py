@@ -99,7 +99,8 @@ class Payoff:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A prediction and the actual value. unit: bytes | seconds | cpu. low, high: 80 % interval."""
+    """A prediction and the actual value. unit: bytes | count | seconds | cpu. low, high: 80 %
+    interval."""
 
     label: str
     unit: str

@@ -13,7 +13,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -335,7 +335,9 @@ class Store(ABC):
 
     def read_checks(self, table_uuid: str) -> tuple[ReadCheck, ...]:
         rows = self._ledger(table_uuid, (READ_CHECK,))
-        return tuple(ReadCheck(**json.loads(row["body"])) for row in rows)
+        known = {item.name for item in fields(ReadCheck)}
+        bodies = (json.loads(row["body"]) for row in rows)
+        return tuple(ReadCheck(**{k: v for k, v in body.items() if k in known}) for body in bodies)
 
     def record_old_zone_maps(self, plan_id: str, action_id: str, files: FileTable) -> None:
         """Store the inputs of an action as they were, to measure its savings later."""

@@ -11,7 +11,11 @@ from reconciler.advisor.advice import AdviceInput, Objectives
 from reconciler.advisor.decide import decide
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.whatif import simulate
+from reconciler.advisor.totals import is_worse
 from reconciler.plan.ordering import Lexicographic
+from reconciler.plan.prediction import total
+from reconciler.queries.demand import Demand
+from reconciler.queries.predicate import TRUE
 from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -142,3 +146,42 @@ def test_rows_under_equality_deletes_are_unknown_and_never_meet_the_objective(
     assert "profitable" not in judged.message
     if equality:
         assert f"{equality} file" in judged.message
+
+
+def _parts(advice):
+    (item,) = advice.actions
+    return {name: share for share, name in total([item.predicted]).saved_by}
+
+
+def test_a_merge_of_small_files_pays_by_opening_fewer():
+    table, work = _scattered(), _ranges(90_000)
+    parts = _parts(advise(table, work))
+    assert parts["opening fewer files"] > 80
+    assert sum(parts.values()) == pytest.approx(100, abs=1)
+
+
+def test_a_sort_of_large_files_pays_by_skipping_data():
+    random = np.random.default_rng(1)
+    table = arrived(random, rows=60_000, rows_per_file=4_000)
+    settings = replace(SETTINGS, open_bytes=1, target_bytes=4_000 * ROW_BYTES)
+    parts = _parts(advise(table, _ranges(500), settings))
+    assert parts["skipping data"] > 80
+    assert abs(parts["opening fewer files"]) <= 1
+
+
+def test_the_foretold_cost_counts_what_is_read_and_opened():
+    table, work = _scattered(), _ranges(1_000)
+    advice = advise(table, work)
+    assert advice.cost_now > advice.read_now
+    found = advise(apply(table, advice), work).cost_now
+    assert advice.cost_after.mid == pytest.approx(found, rel=0.2)
+    assert found < advice.cost_now
+
+
+def test_moving_windows_are_worse_off_by_what_they_will_read():
+    """The recorded instances read less, but those to come read more."""
+    demand = Demand("s", TRUE, (1,), (), np.array([1.0, 0.0]), np.array([0.0, 1.0]), True, False)
+    now, after = np.array([10.0, 10.0]), np.array([1.0, 11.0])
+    assert is_worse(demand, now, after)
+    assert not is_worse(demand, now, np.array([20.0, 10.0]))
+    assert not is_worse(replace(demand, moving=False), now, after)

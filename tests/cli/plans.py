@@ -12,7 +12,7 @@ from reconciler.cli.history import PastPlan
 from reconciler.loop.measure import Realised
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Outcome
-from reconciler.plan.ledger import LedgerEntry
+from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Interval
@@ -106,15 +106,24 @@ def single() -> dict[str, Any]:
                 },
             },
             "totals": [
-                {"name": "data files", "unit": "count", "now": 1184, "after": 579, "low": 575,
+                {"name": "data files", "measure": "dataFiles",
+                 "unit": "count", "now": 1184, "after": 579, "low": 575,
                  "high": 590, "objective": "<= 100000   met"},
-                {"name": "read / 14 days", "unit": "bytes", "now": 44 * TIB, "after": 11 * TIB,
+                {"name": "read / 14 days", "measure": "readBytes",
+                 "unit": "bytes", "now": 44 * TIB, "after": 11 * TIB,
                  "low": 10 * TIB, "high": 13 * TIB, "note": "-75 %"},
-                {"name": "scan amplification", "unit": "milli", "now": 5290, "after": 1390,
+                {"name": "read + open / 14 days", "measure": "readCost",
+                 "unit": "bytes", "now": 45 * TIB, "after": 12 * TIB,
+                 "low": 11 * TIB, "high": 14 * TIB,
+                 "note": "-73 %"},
+                {"name": "scan amplification", "measure": "scanAmplification",
+                 "unit": "milli", "now": 5290, "after": 1390,
                  "low": 1250, "high": 1660, "objective": "<= 1.5   probably (straddles)"},
-                {"name": "storage", "unit": "bytes", "now": 212 * GIB, "after": 328 * GIB,
+                {"name": "storage", "measure": "storageBytes",
+                 "unit": "bytes", "now": 212 * GIB, "after": 328 * GIB,
                  "note": "until old snapshots expire"},
-                {"name": "small files", "unit": "percent", "now": 26, "after": 3,
+                {"name": "small files", "measure": "smallFilesPercent",
+                 "unit": "percent", "now": 26, "after": 3,
                  "objective": "<= 10 %   met"},
             ],
             "shapes": [
@@ -224,7 +233,10 @@ def applied(**changes: Any) -> ApplySummary:
         "ran": True, "stopped": False, "seconds": 760.0, "commits": 10, "conflicts": 1,
         "predicted_bytes": 116 * GIB, "actual_bytes": 131 * GIB, "predicted_cpu_seconds": 7900.0,
         "actual_cpu_seconds": 8300.0,
-        "read": WindowRead(44 * TIB, 11 * TIB, 12 * TIB, saved=32 * TIB),
+        "read": WindowRead(
+            44 * TIB, 11 * TIB, 12 * TIB, saved=32 * TIB, cost_before=45 * TIB,
+            cost_predicted=11 * TIB, cost_actual=13 * TIB,
+        ),
         "files": FileCount(1_204, 230, 236),
         "state": "Converged", "message": "nothing above threshold",
     }  # fmt: skip
@@ -290,7 +302,27 @@ def past_plans() -> list[PastPlan]:
     late = first[0].at_ms + 10 * 86_400_000
     return [
         PastPlan("p-71be09c2a0b1c2d3e4f5", first, Realised(20.0 * GIB, 900.0, late, False), 4.0),
-        PastPlan(PLAN_ID, second, None, 4.0),
+        PastPlan(
+            PLAN_ID,
+            second,
+            None,
+            4.0,
+            ReadCheck(
+                PLAN_ID,
+                late,
+                44 * TIB,
+                11 * TIB,
+                43 * TIB,
+                True,
+                -TIB,
+                45 * TIB,
+                12 * TIB,
+                46 * TIB,
+                1_204,
+                230,
+                412,
+            ),
+        ),
     ]
 
 
@@ -315,8 +347,8 @@ def advice(seen: Observation) -> Advice:
     )  # fmt: skip
     nothing = Interval(0.0, 0.0, 0.0)
     return Advice(
-        (ScoredAction(action, predicted),), (refused,), (), 9.0 * GIB, nothing, len(path),
-        nothing, 0, 0, 5.0, nothing, "sampled", (), 3.0, 72.0 * (1 << 20), 3.0, 1.5, 0.0,
+        (ScoredAction(action, predicted),), (refused,), (), 9.0 * GIB, nothing, 9.0 * GIB, nothing,
+        len(path), nothing, 0, 0, 5.0, nothing, "sampled", (), 3.0, 72.0 * (1 << 20), 3.0, 1.5, 0.0,
         np.empty(0, dtype=np.int64),
     )  # fmt: skip
 

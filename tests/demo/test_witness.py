@@ -14,10 +14,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from reconciler.advisor.simulate.demand import demands
 from reconciler.catalog.metadata import schema_of
 from reconciler.catalog.observe import observe_table
-from reconciler.demo import witness
+from reconciler.demo import data, script, tpch, witness
 from reconciler.errors import UnavailableError
+from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import batch_fragments
-from reconciler.queries.read_cost import files_to_read
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
@@ -94,3 +94,19 @@ def test_an_extension_that_is_not_installed_is_one_clear_error(
     monkeypatch.setattr(witness, "EXTENSIONS", ("no_such_extension",))
     with pytest.raises(UnavailableError, match="no_such_extension is not installed"):
         witness.connect()
+
+
+def test_the_demo_counts_what_duckdb_opens_beside_what_was_planned(tmp_path: Path) -> None:
+    said: list[str] = []
+    scale = data.Scale(scale_factor=0.001, parts=4, late_parts=1, target_bytes=1 << 20)
+    demo = script.Demo(data.prepare(tmp_path), scale, said.append)
+    script.arrival(demo)
+    queries = tpch.draw((("Q6", 2), ("order lookup", 1)), 1, scale.largest_order)
+    others = {name: script._schema(demo, name) for name in data.OTHERS}
+    layout = script.locations(demo), script._readings(demo, queries, others)
+    script.second_reader(demo, queries, layout, layout)
+    found = demo.facts["second reader"]
+    assert found["same rows"] == found["queries"] == 2
+    opened, planned = found["files"][0]
+    assert opened == planned > 0
+    assert found["files"][1] == (opened, planned)

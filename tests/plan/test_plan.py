@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,6 +111,43 @@ def test_plan_id_depends_on_inputs_order_of_actions_and_policy():
         plan_id("u", "g", [one, two]), plan_id("v", "h", [one, two]),
     }  # fmt: skip
     assert len(ids) == 5
+
+
+@settings(deadline=None)
+@given(st.lists(actions, max_size=3), st.lists(actions, max_size=3))
+def test_one_plan_id_means_one_plan(ours, theirs):
+    """Equal ids if and only if the same work in the same order, however a document spells it."""
+    same = [repr(action) for action in ours] == [repr(action) for action in theirs]
+    assert (plan_id("u", "h", ours) == plan_id("u", "h", theirs)) is same
+    body = make(ours, table(["a"])).document()
+    for action in body["actions"]:
+        action.get("inputs", []).reverse()
+    assert plan_from_document(body).document() == make(ours, table(["a"])).document()
+
+
+def test_a_plan_that_names_an_input_twice_is_refused():
+    body = make([cluster(["a", "a", "b"])], table(["a", "b"])).document()
+    with pytest.raises(UserError, match="not a plan document") as refused:
+        plan_from_document(body)
+    assert refused.value.details == ("an input is named twice",)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]) | st.characters(min_codepoint=0xD000))
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**54), 2**54) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+)
+
+
+@given(values)
+def test_the_quick_canonical_form_is_that_of_rfc_8785(value):
+    try:
+        expected = rfc8785.dumps(value)
+    except ValueError:
+        with pytest.raises(ValueError):
+            canonical_json(value)
+    else:
+        assert canonical_json(value) == expected
 
 
 def test_an_edited_plan_is_refused(said):

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import PARTLY, ActionState, Facts, Validity
+
+
+def inputs_of(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the inputs of a canonical form, sorted. Raises ValueError if one is named twice: two
+    plans that do the same would differ in their ids."""
+    inputs = body.get("inputs", [])
+    if len(set(inputs)) < len(inputs):
+        raise ValueError("an input is named twice")
+    return tuple(sorted(inputs))
 
 
 @dataclass(frozen=True, slots=True)

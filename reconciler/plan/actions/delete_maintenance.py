@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from reconciler.plan.actions.content import ContentAction
+from reconciler.plan.actions.content import ContentAction, inputs_of
 from reconciler.plan.reasons import partition_text
 from reconciler.table.schema import PartitionSpec, Schema
 from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
@@ -40,7 +40,7 @@ class DeleteMaintenance(ContentAction, ABC):
         return cls(
             spec_id=body.get("specId", 0),
             partition=tuple(decode_partition_value(v) for v in body.get("partition", [])),
-            inputs=tuple(body.get("inputs", [])),
+            inputs=inputs_of(body),
         )
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:

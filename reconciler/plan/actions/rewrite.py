@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.content import ContentAction
+from reconciler.plan.actions.content import ContentAction, inputs_of
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
 from reconciler.table.schema import PartitionSpec, Schema
@@ -55,7 +55,7 @@ class Rewrite(ContentAction, ABC):
             ordering=ordering_from_canonical(body),
             target_bytes=body.get("targetBytes", 0),
             row_group_bytes=body.get("rowGroupBytes", 0),
-            inputs=tuple(body.get("inputs", [])),
+            inputs=inputs_of(body),
         )
 
     @classmethod

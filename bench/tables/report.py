@@ -1,0 +1,164 @@
+"""The bench's log as tables: one line a kind, and what all tables together say of the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.results import write_section
+from bench.tables.kinds import KINDS
+from reconciler.format import iec
+
+Line = dict[str, Any]
+KIND_HEAD = (
+    "kind, seed", "bytes, files", "chosen", "read a query, predicted", "found", "files, predicted",
+    "found", "s, predicted", "found", "cost / nothing", "best / nothing", "best", "next plan",
+)  # fmt: skip
+MOST_LABEL = 34
+
+
+def write(lines: Sequence[Line], command: str) -> str:
+    """Write both tables to bench/RESULTS.md; return them."""
+    kinds = [KIND_HEAD, *(_kind(line) for line in sorted(lines, key=_place))]
+    notes = (
+        "A table of each kind, drawn from its seed, planned from 14 days of queries and rewritten "
+        "by Spark. Found: measured on the files written. Cost / nothing: reading 7 days of queries "
+        "that no plan saw, the rewrite included, over leaving the table alone; best: the least of "
+        "all real rewrites of a copy by every column, pair and curve, and of the files asked for "
+        "alone. Next plan: share of the table that the plan after it would rewrite. Seconds are of "
+        "a JVM that earlier tables warmed up."
+    )
+    section = write_section("Kinds of tables", command, kinds, notes)
+    rows = [("what", "goal", "found"), *goals(lines)]
+    return section + write_section("Plans that come true", command, rows)
+
+
+def _place(line: Line) -> tuple[int, int]:
+    return list(KINDS).index(line["kind"]), line["seed"]
+
+
+def short(line: Line) -> str:
+    return " | ".join(_kind(line)) + _why(line)
+
+
+def _why(line: Line) -> str:
+    return "" if line["chosen"] else f" | {' '.join(line['reasons'][0]) if line['reasons'] else ''}"
+
+
+def _kind(line: Line) -> tuple[str, ...]:
+    cost, files, read = line["cost"], line["file_count"], line["per_query"]
+    tried = line.get("tried")
+    return (
+        f"{line['kind']} {line['seed']}",
+        f"{iec(line['bytes'])}, {line['files']}",
+        _label(line["chosen"]),
+        iec(read["predicted"]) if np.isfinite(read["predicted"]) else "-",
+        iec(read["found"]),
+        f"{files['predicted']}",
+        f"{files['found']}",
+        f"{line['seconds']['predicted']:.1f}",
+        f"{line['seconds']['found']:.1f}",
+        _ratio(cost["chosen"], cost["nothing"]),
+        _ratio(tried[0]["cost"], cost["nothing"]) if tried else "-",
+        tried[0]["label"] if tried else "-",
+        f"{line['next'] / line['bytes']:.0%}",
+    )
+
+
+def _label(chosen: Sequence[str]) -> str:
+    if not chosen:
+        return "nothing"
+    first = chosen[0] if len(chosen[0]) <= MOST_LABEL else chosen[0][: MOST_LABEL - 1] + "…"
+    return first if len(chosen) == 1 else f"{first} and {len(chosen) - 1} more"
+
+
+def _ratio(value: float, of: float) -> str:
+    return f"{value / of:.3f}" if of else "-"
+
+
+def goals(lines: Sequence[Line]) -> list[tuple[str, str, str]]:
+    """Return what all tables say of the goals."""
+    worked = [line for line in lines if line["chosen"]]
+    placebos = [line for line in lines if line["kind"].startswith("placebo")]
+    choices = [_choice(line) for line in lines if line.get("tried") and line["cost"]["nothing"]]
+    shapes = [abs(e) for line in worked for e in line["shape_errors"]]
+    outside = [line["outside"] for line in worked if line["outside"] is not None]
+    again = [line["next"] / line["bytes"] for line in worked]
+    return [
+        ("tables, of them with a plan", ">= 20", f"{len(lines)}, {len(worked)}"),
+        ("rows changed", "0", str(sum(not line["rows_equal"] for line in lines))),
+        ("bytes read, error, median and p90", "5 %, 15 %",
+         _two(_errors(worked, lambda x: x["per_query"]))),
+        ("of a shape, median and p90", "8 %, 25 %", _two(shapes)),
+        ("bytes found inside their interval", "70 to 90 %", _inside(worked, "read")),
+        ("file counts inside their interval", "all", _inside(worked, "file_count")),
+        ("bytes written, error, median and p90", "-",
+         _two(_errors(worked, lambda x: x["written"]))),
+        ("seconds, error, median and p90", "20 %", _two(_errors(worked, lambda x: x["seconds"]))),
+        ("cost chosen / best of brute force, median and worst", "1.03, 1.15",
+         _median_worst(choices)),
+        ("tables worse than left alone", "0",
+         str(sum(x["cost"]["chosen"] > 1.005 * x["cost"]["nothing"] for x in worked))),
+        ("share of bytes that the next plan rewrites, median and worst", "5 %",
+         _median_worst(again)),
+        ("rows rewritten outside all windows to come, worst", "10 %",
+         f"{max(outside):.0%}" if outside else "-"),
+        ("placebos empty with the right reason", "all",
+         f"{sum(_right(line) for line in placebos)} of {len(placebos)}"),
+        ("queries for which Spark opened the planned files", "all", _witness(lines, "spark")),
+        ("for which DuckDB did", "all", _witness(lines, "duckdb")),
+        ("for which both returned the same rows, before as after", "all", _same_rows(lines)),
+    ]  # fmt: skip
+
+
+def _errors(lines: Iterable[Line], pair: Callable[[Line], Line]) -> list[float]:
+    pairs = [pair(line) for line in lines]
+    return [abs(p["found"] / p["predicted"] - 1.0) for p in pairs if p["predicted"]]
+
+
+def _two(errors: Sequence[float]) -> str:
+    if not errors:
+        return "-"
+    median, high = np.quantile(errors, [0.5, 0.9])
+    return f"{median:.1%}, {high:.1%}"
+
+
+def _median_worst(values: Sequence[float]) -> str:
+    return f"{np.median(values):.2f}, {max(values):.2f}" if values else "-"
+
+
+def _inside(lines: Iterable[Line], name: str) -> str:
+    known = [line[name] for line in lines if line[name]["low"] is not None]
+    hits = sum(one["low"] <= one["found"] <= one["high"] for one in known)
+    return f"{hits} of {len(known)}"
+
+
+def _choice(line: Line) -> float:
+    """Return the cost of what was chosen over the least of all that was tried, itself included."""
+    chosen = line["cost"]["chosen"]
+    return float(chosen / min(chosen, line["tried"][0]["cost"]))
+
+
+def _right(line: Line) -> bool:
+    made = KINDS[line["kind"]](line["seed"])
+    return not line["chosen"] and any(
+        reason == made.reason and made.why in why for reason, why in line["reasons"]
+    )
+
+
+def _witness(lines: Iterable[Line], engine: str) -> str:
+    every = [one for line in lines for found in line["witness"] for one in found]
+    return f"{sum(one[engine] == one['planned'] for one in every)} of {len(every)}"
+
+
+def _same_rows(lines: Iterable[Line]) -> str:
+    pairs = [
+        (first, second) for line in lines for first, second in zip(*line["witness"], strict=True)
+    ]
+    same = sum(
+        len({one[key] for one in pair for key in ("spark_rows", "duckdb_rows")}) == 1
+        for pair in pairs
+    )
+    return f"{same} of {len(pairs)}"

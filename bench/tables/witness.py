@@ -1,0 +1,80 @@
+"""What two other engines open: Spark by its scans' own metrics, DuckDB by its profile.
+
+A few queries of every shape run on both before and after a plan was carried out. Each must open as
+many data files as pruning by the table's metadata says, and both must return the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.tables.drawn import Drawn
+from bench.tables.play import Place, look, workload
+from reconciler.advisor.advice import HORIZON_MS
+from reconciler.advisor.simulate.demand import demands
+from reconciler.demo import witness
+from reconciler.queries.exposure import files_to_read
+
+QUERIES = 6
+"""Queries of a table that the engines run, twice each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One query. planned: data files that pruning leaves; rows: digest of what it returned."""
+
+    planned: int
+    spark: int
+    duckdb: int
+    spark_rows: str
+    duckdb_rows: str
+
+
+def watch(place: Place, drawn: Drawn, duckdb: Any, name: str) -> list[Watched]:
+    """Run some of the recorded queries, evenly spread over their time."""
+    step = max(1, len(drawn.recorded) // QUERIES)
+    asked = drawn.recorded[::step][:QUERIES]
+    seen = look(place, name)
+    table = place.catalog.load_table(seen.observation.identifier)
+    found = []
+    for one in asked:
+        (demand,) = demands(workload(place, name, [one]), seen.view.files.schema, HORIZON_MS)
+        everything = len(seen.view.files)
+        mask = files_to_read(seen.view.files, demand) if demand.prunable else None
+        planned = everything if mask is None else int(np.count_nonzero(mask))
+        sql = one.sql.format(t=place.full(name))
+        by_spark, rows = _spark(place.spark, sql, name)
+        if "JOIN" in sql:
+            continue  # the other table is not DuckDB's
+        own = witness.opened(duckdb, sql, "spark", {name: table.metadata_location})
+        found.append(Watched(planned, by_spark, own.files[name], rows, own.checksum))
+    return found
+
+
+def _spark(spark: Any, sql: str, name: str) -> tuple[int, str]:
+    """Return the data files that the scan of the table reports, and a digest of the rows."""
+    frame = spark.sql(sql)
+    rows = frame.collect()
+    plan = frame._jdf.queryExecution().executedPlan()
+    if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
+        plan = plan.executedPlan()
+    leaves, files = plan.collectLeaves(), 0
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        if hasattr(leaf, "plan") and leaf.getClass().getSimpleName().endswith("QueryStageExec"):
+            continue
+        metric = leaf.metrics().get("resultDataFiles")
+        if metric.isDefined() and name in leaf.toString():
+            files += int(metric.get().value())
+    return files, digest([tuple(row) for row in rows])
+
+
+def digest(rows: Sequence[tuple[Any, ...]]) -> str:
+    """As `witness.opened` digests what DuckDB returns."""
+    lines = sorted(repr(row) for row in rows)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]

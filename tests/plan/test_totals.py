@@ -1,0 +1,32 @@
+"""The lines of a plan's totals are found by what they measure, in plans of older versions too."""
+
+from reconciler.plan.prediction import Prediction, total
+from reconciler.plan.totals import Quantity, named, total_of
+
+OLDER = {"totals": [{"name": "data files", "now": 3}, {"name": "read / 14 days", "now": 5}]}
+
+
+def test_a_line_is_found_by_its_measure_whatever_its_name():
+    lines = [{**named(Quantity.COST, "2 days"), "now": 1},
+             {"name": "read by the queries", "measure": "readBytes", "now": 2}]  # fmt: skip
+    found = [total_of({"totals": lines}, name) for name in (Quantity.COST, Quantity.READ)]
+    assert [line.now for line in found] == [1, 2]
+    assert total_of({"totals": lines}, Quantity.FILES) is None
+    assert total_of({}, Quantity.READ) is None
+
+
+def test_lines_of_older_plans_are_found_by_their_names():
+    assert [total_of(OLDER, name).now for name in (Quantity.FILES, Quantity.READ)] == [3, 5]
+    assert total_of(OLDER, Quantity.COST) is None
+    assert total_of(OLDER, Quantity.STORAGE) is None
+
+
+def test_a_saving_is_split_by_what_it_comes_from():
+    pack = Prediction(saving=100, saving_opening=90, saving_denser=4)
+    sort = Prediction(saving=100, saving_opening=0, saving_denser=-10)
+    assert total([pack]).saved_by == (
+        (90, "opening fewer files"), (6, "skipping data"), (4, "denser storage"),
+    )  # fmt: skip
+    assert total([sort]).saved_by[0] == (110, "skipping data")
+    assert sum(share for share, _ in total([pack, sort]).saved_by) == 100
+    assert total([Prediction(saving=100)]).saved_by is None  # of an older version
