@@ -1,0 +1,145 @@
+"""What unattended plans may stake, and that a table never loses much more than it earned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reconciler.advisor.advice import EARLY_SHARE, AdviceInput, Debt, Settings
+from reconciler.advisor.judge import planned_layout, readings_of, weigh, what_if
+from reconciler.advisor.policies.ours import ours
+from reconciler.advisor.room import natural_demands, room_left, stake
+from reconciler.advisor.simulate.pool import build_pool
+from reconciler.advisor.simulate.replay import Replay, Step, replay
+from reconciler.advisor.situation import Situation, look
+from reconciler.plan import reasons
+from reconciler.plan.ordering import Lexicographic
+from reconciler.queries.fragments import Workload
+from reconciler.table.schema import SortColumn
+from tests.advisor.worlds import (
+    DATE,
+    DAY,
+    KEY,
+    PART,
+    ROW_BYTES,
+    SETTINGS,
+    advise,
+    arrived,
+    range_query,
+    range_workload,
+    workload,
+)
+
+UNATTENDED = replace(SETTINGS, early_share=EARLY_SHARE)
+FILES, ROWS = 12, 500
+
+
+def _table(rows: int = 40_000, per_file: int = 2_000):
+    return arrived(np.random.default_rng(0), rows=rows, rows_per_file=per_file)
+
+
+def _asked(count: int) -> Workload:
+    return workload(range_workload(np.random.default_rng(1), PART, count, 1_000, 100_000))
+
+
+def _situation(work: Workload, settings: Settings = UNATTENDED) -> Situation:
+    table = _table()
+    files = table.file_table()
+    sample = table.sample(np.arange(len(files)), 256)
+    return look(AdviceInput(files, work, settings, table.row_groups(), sample))
+
+
+def _sorted_by(situation: Situation, column: int):
+    rows = np.arange(len(situation.table))
+    layout = planned_layout(situation, rows, Lexicographic((SortColumn(column),)))
+    outcome = what_if(situation, rows, layout, build_pool(situation.view, [PART, DATE, KEY]))
+    return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
+
+
+def test_an_unattended_plan_rewrites_no_more_than_the_table_earned() -> None:
+    table, work = _table(), _asked(60)
+    (whole,) = advise(table, work).actions
+    (part,) = advise(table, work, UNATTENDED).actions
+    assert 0 < len(part.action.inputs) < len(whole.action.inputs)
+    assert part.predicted.cost <= EARLY_SHARE * _situation(work).recorded < whole.predicted.cost
+    (later,) = advise(table, _asked(600), UNATTENDED).actions
+    assert len(later.action.inputs) > len(part.action.inputs)
+
+
+def test_where_no_prefix_fits_the_room_the_reason_is_that_it_is_not_earned() -> None:
+    spent = replace(UNATTENDED, debt=Debt(spent=EARLY_SHARE * _situation(_asked(60)).recorded))
+    advice = advise(_table(), _asked(60), spent)
+    assert not advice.actions
+    (item,) = [item for item in advice.rejected if item.reason == reasons.NOT_EARNED]
+    assert item.saving_low > item.cost
+
+
+def test_a_stake_is_the_cost_and_what_queries_in_the_order_of_the_files_would_lose() -> None:
+    situation = _situation(_asked(200))
+    assert {demand.projection[0] for demand in natural_demands(situation)} == {KEY, DATE}
+    scattering, keeping = (
+        stake(situation, _sorted_by(situation, column)) for column in (PART, KEY)
+    )
+    assert keeping.exposure < 0.2 * scattering.exposure
+    assert scattering.total == scattering.cost + scattering.exposure
+    a_day = situation.recorded / 10.0  # of ten days, in which every file is read
+    assert a_day < scattering.exposure < 1.5 * a_day  # their condition's column is read as well
+
+
+def test_the_room_grows_with_reading_and_savings_and_shrinks_with_cost_and_changes() -> None:
+    situation = _situation(_asked(200))
+    first = room_left(situation, 0.0)
+    assert first == pytest.approx(EARLY_SHARE * situation.recorded)
+    assert room_left(situation, first) == 0.0
+    earned = replace(situation.settings.debt, realised=1e6, spent=4e5)
+    given = replace(situation.given, settings=replace(situation.settings, debt=earned))
+    with_debt = room_left(replace(situation, given=given), 0.0)
+    assert with_debt == pytest.approx(first + EARLY_SHARE * 1e6 + 6e5)
+    restless = replace(situation, outlook=replace(situation.outlook, changes=3))
+    assert room_left(restless, 0.0) == pytest.approx(first / 4)
+    wild = replace(situation, outlook=replace(situation.outlook, changes=99))
+    assert room_left(wild, 0.0) == pytest.approx(0.02 * situation.recorded)
+    approved = replace(situation.settings, early_share=None)
+    free = replace(situation, given=replace(situation.given, settings=approved))
+    assert room_left(free, 0.0) == float("inf")
+
+
+def _days(columns: list[int], each: int = 16) -> list[Step]:
+    random = np.random.default_rng(2)
+    steps = []
+    for day, column in enumerate(columns):
+        domain = {PART: 100_000, KEY: FILES * ROWS}[column]
+        asked = tuple(
+            range_query(100 * day + n, column, low, low + domain // 100, event_ms=day * DAY + n)
+            for n, low in enumerate(random.integers(0, domain - domain // 100, each).tolist())
+        )
+        steps.append(Step(None, 0, asked, day * DAY + DAY // 2))
+    return steps
+
+
+def _played(columns: list[int]) -> Replay:
+    size = ROW_BYTES * ROWS
+    chosen = replace(
+        UNATTENDED, target_bytes=size, row_group_bytes=size, open_bytes=size // 32, now_ms=0
+    )
+    return replay(_table(FILES * ROWS, ROWS), _days(columns), ours, chosen)
+
+
+def test_betrayed_by_its_queries_a_table_has_lost_little_and_follows_them_within_one_import() -> (
+    None
+):
+    run = _played([PART] * 14 + [KEY] * 2 + [PART] * 3)
+    assert run.rewritten[:14].any()
+    so_far = np.cumsum(run.read + run.rewritten) / np.cumsum(run.untouched)
+    assert so_far[4:].max() <= 1.10
+    served = run.read[13] / run.untouched[13]
+    assert served < 0.6
+    assert run.read[17] / run.untouched[17] < 1.25 * served  # the import of day 16 showed them
+
+
+def test_queries_that_change_every_day_cost_no_more_than_the_promise_on_the_way() -> None:
+    run = _played([PART, KEY] * 7)
+    so_far = np.cumsum(run.read + run.rewritten) / np.cumsum(run.untouched)
+    assert so_far[3:].max() <= 1.10
