@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
@@ -35,7 +37,20 @@ def of_job_group(spark: Any, group: str) -> TaskMetrics:
         ran = [stages.apply(i) for i in range(stages.size())]
         total += TaskMetrics(jobs=1)
         for stage_id in ran:
-            stage = store.lastStageAttempt(stage_id)
-            if stage.numCompleteTasks() > 0:
+            stage = stage_of(store, stage_id)
+            if stage is not None and stage.numCompleteTasks() > 0:
                 total += TaskMetrics(stage.executorCpuTime() / 1e9, stage.inputBytes(), 0, 1)
     return total
+
+
+def stage_of(store: Any, stage_id: int) -> Any | None:
+    """Return the last attempt of a stage; None if Spark dropped it.
+
+    Above spark.ui.retainedStages, Spark first drops the stages that never ran.
+    """
+    try:
+        return store.lastStageAttempt(stage_id)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == "java.util.NoSuchElementException":
+            return None
+        raise

@@ -37,7 +37,7 @@ def test_another_message_or_object_is_news():
     assert events.record(other, "Reason", "text", "Normal")
 
 
-def test_what_could_not_be_written_is_told_again():
+def test_what_could_not_be_written_is_written_again():
     events = EventLog(clock=lambda: 0.0)
     events.forget(events.record(OBJECT, "Reason", "text", "Normal"))
     assert not events.record(OBJECT, "Reason", "text", "Normal").patch
@@ -47,4 +47,4 @@ def test_memory_is_bounded():
     events = EventLog(clock=lambda: 0.0)
     for number in range(KEPT + 10):
         events.record(OBJECT, "Reason", str(number), "Normal")
-    assert len(events._told) == KEPT
+    assert len(events._known) == KEPT

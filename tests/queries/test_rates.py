@@ -48,7 +48,7 @@ def shares(work: Workload, forecast: RateForecast) -> dict[int, float]:
     found = forecast_rates(work, WEEK, forecast).executions
     parts = np.split(found, np.cumsum([len(batch) for batch in work.shapes])[:-1])
     return {
-        batch.projection[0]: float(part.sum() / found.sum())
+        min(batch.projection): float(part.sum() / found.sum())
         for batch, part in zip(work.shapes, parts, strict=True)
     }
 
@@ -77,12 +77,12 @@ def test_an_old_log_forecasts_what_it_did_then_and_weights_are_executions(
 ) -> None:
     work = days(1, 1, 2, 2)
     older = batch_fragments(
-        asked(b.projection[0], n, int(at) - back * DAY_MS, weight)
+        asked(min(b.projection), n, int(at) - back * DAY_MS, weight)
         for b in work.shapes
         for n, at in enumerate(b.event_ms)
     )
     once = batch_fragments(
-        asked(b.projection[0], n, int(at), weight)
+        asked(min(b.projection), n, int(at), weight)
         for b in work.shapes
         for n, at in enumerate(b.event_ms)
     )

@@ -1,0 +1,140 @@
+"""How fast candidates are labelled, and how fast cluster sizes are estimated.
+
+    python -m bench.recommend
+
+360 candidates (4 partitionings, 3 orderings, 30 sizes) on 600,000 sampled rows, and the 255 subsets
+of 8 columns of a table of 6 million rows by each estimator. One process, two threads. Then how much
+more the choice of each method costs than the best of all simulated candidates, by three seeds.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+
+from reconciler.advisor.pto.cluster_size import ESTIMATORS, cluster_sizes
+from reconciler.advisor.pto.methods.registry import METHODS
+from reconciler.advisor.pto.objective import LOCAL
+from reconciler.advisor.pto.recommend import Given, search_space
+from reconciler.advisor.pto.space import best
+from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.grid import Grid, Sizes, arranged, place_of, simulate_sizes
+from reconciler.advisor.simulate.pool import build_pool
+from reconciler.advisor.simulate.target import target_partitions
+from reconciler.plan.ordering import Hilbert, Lexicographic
+from reconciler.queries.table_view import table_view
+from reconciler.table.schema import PartitionField, PartitionSpec, SortColumn
+from tests.advisor.worlds import (
+    DATE,
+    DAY,
+    KEY,
+    PART,
+    ROW_BYTES,
+    SCHEMA,
+    arrived,
+    range_workload,
+    workload,
+)
+
+ROWS, FILES = 600_000, 60
+TRANSFORMS = ((DATE, "month"), (PART, "bucket[16]"), (DATE, "year"))
+
+
+def main() -> None:
+    _candidates()
+    _subsets()
+    _regret()
+
+
+def _candidates() -> None:
+    random = np.random.default_rng(1)
+    table = arrived(random, ROWS, ROWS // FILES, days=2_500, jitter=300)
+    work = workload(
+        range_workload(random, DATE, 20, 40, 2_500),
+        range_workload(random, PART, 20, 1_500, 100_000, start=100),
+        range_workload(random, KEY, 10, 3_000, ROWS, start=200),
+    )
+    wanted = demands(work, SCHEMA, 7 * DAY)
+    sample = table.sample(np.arange(FILES), ROWS // FILES)
+    view = table_view(table.file_table(), table.row_groups(), sample, 1 << 20)
+    pool, thin = (build_pool(view, (KEY, DATE, PART), rows) for rows in (ROWS, 8_192))
+    assert pool is not None and thin is not None
+    whole = ROWS * ROW_BYTES
+    sizes = [
+        Sizes(whole // files, whole // files // groups)
+        for files in (800, 400, 200, 100, 50)
+        for groups in (1, 2, 4, 6, 8, 10)
+    ]
+    specs = [PartitionSpec(0)] + [
+        PartitionSpec(number, (PartitionField(column, 1_000, transform, "p"),))
+        for number, (column, transform) in enumerate(TRANSFORMS, 1)
+    ]
+    columns = [SortColumn(column) for column in (DATE, PART, KEY)]
+    orderings = [Lexicographic((columns[0],)), Hilbert(tuple(columns[:2])), Hilbert(tuple(columns))]
+    start, cpu = time.perf_counter(), time.process_time()
+    with ThreadPoolExecutor(2) as executor:
+        places = list(executor.map(lambda ordering: place_of(pool, ordering), orderings))
+        targets = list(executor.map(lambda spec: target_partitions(pool, spec), specs))
+
+        def one(pair: tuple[int, int]) -> Grid:
+            spec, order = pair
+            rows = arranged(
+                pool, specs[spec], orderings[order], thin=thin, extremes=(sizes[5], sizes[-6]),
+                place=places[order], target=targets[spec],
+            )  # fmt: skip
+            return simulate_sizes(rows, sizes, wanted)
+
+        pairs = [(spec, order) for spec in range(len(specs)) for order in range(len(orderings))]
+        grids = list(executor.map(one, pairs))
+    seconds, used = time.perf_counter() - start, time.process_time() - cpu
+    most = max(float(grid.row_groups.max()) for grid in grids)
+    least = min(float(grid.sampled_rows.min()) for grid in grids)
+    print(f"{len(pairs) * len(sizes)} candidates, {ROWS} rows: {seconds:.1f} s, {used:.1f} CPU s")
+    print(f"  up to {most:.0f} row groups, at least {least:.0f} sampled rows in the smallest")
+
+
+def _subsets() -> None:
+    random = np.random.default_rng(2)
+    domains = (7, 50, 100, 2_500, 10_000, 50_000, 200_000, 1_500_000)
+    table, sampled = 6_000_000, 600_000
+    pool = SimpleNamespace(
+        columns={
+            number: SimpleNamespace(ranks=random.integers(0, size, sampled))
+            for number, size in enumerate(domains)
+        },
+        weight=np.full(sampled, table / sampled),
+    )
+    pool = type("Rows", (SimpleNamespace,), {"__len__": lambda _: sampled})(**vars(pool))
+    for name, estimator in ESTIMATORS.items():
+        start = time.perf_counter()
+        found = cluster_sizes(pool, tuple(range(len(domains))), estimator)
+        print(f"{len(found)} subsets, {table} rows, {name}: {time.perf_counter() - start:.1f} s")
+
+
+def _regret() -> None:
+    random = np.random.default_rng(3)
+    table = arrived(random, 2_000_000, 100_000, days=2_000, jitter=400)
+    work = workload(
+        range_workload(random, DATE, 40, 20, 2_000),
+        range_workload(random, PART, 40, 3_000, 100_000, start=100),
+    )
+    sample = table.sample(np.arange(20), 2_000)
+    view = table_view(table.file_table(), table.row_groups(), sample, 1 << 20)
+    wanted = demands(work, SCHEMA, 30 * DAY)
+    given = Given(view, PartitionSpec(0), wanted, LOCAL, 4.0, 30 * DAY, float(ROW_BYTES))
+    pool, thin, screen = (build_pool(view, (KEY, DATE, PART), n) for n in (40_000, 8_192, 24_576))
+    assert pool is not None and thin is not None and screen is not None
+    space, _, _ = search_space(given, pool, thin, screen)
+    least = best(space.label(space.candidates)).total
+    print(f"{len(space.candidates)} candidates; cost above the best one's, by seed")
+    for name in ("boosting", "forest", "tpe", "random", "expert"):
+        chosen = [METHODS[name](space, seed) for seed in range(3)]
+        above = [space.label([c.candidate])[0].total / least - 1.0 for c in chosen]
+        print(f"  {name}, {chosen[0].labelled} labels: {', '.join(f'{a:.1%}' for a in above)}")
+
+
+if __name__ == "__main__":
+    main()
