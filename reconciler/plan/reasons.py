@@ -33,12 +33,8 @@ NOT_REWRITABLE = "NotRewritable"
 ALREADY_CHOSEN = "InputsAlreadyChosen"
 FEW_DELETED = "FewDeletedRows"
 FEW_DELETE_FILES = "FewDeleteFiles"
-COMPACT_DELETES = "DeletesCompact"
 NOT_DUE = "MaintenanceNotDue"
 COMPACTION_OFF = "CompactionOff"
-WRITERS_CHOICE = "WritersChoice"
-MODE_KEPT = "DeleteModeKept"
-FORMAT_TOO_OLD = "FormatTooOld"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
 
@@ -80,12 +76,8 @@ SENTENCES = {
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
     FEW_DELETED: "too few of its rows are deleted",
     FEW_DELETE_FILES: "fewer delete files for a data file than minInputFiles",
-    COMPACT_DELETES: "each data file has one delete file at most: nothing to compact",
     NOT_DUE: "more operations are to come before the maintenance is worth its cost",
     COMPACTION_OFF: "spec.deletes.compaction does not ask for it",
-    WRITERS_CHOICE: "the writer chooses equality deletes; no table property changes that",
-    MODE_KEPT: "the gain of another delete mode is not certain",
-    FORMAT_TOO_OLD: "the table's format version has no such deletes",
 }
 
 
