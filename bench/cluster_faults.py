@@ -347,7 +347,7 @@ def main() -> int:
         base.mkdir(parents=True, exist_ok=True)
         with started(base / "cluster") as cluster:
             for name in arguments.names or FAULTS:
-                rows.append(told(name, partial(play, cluster, name, base / name)))
+                rows.append(result_row(name, partial(play, cluster, name, base / name)))
     if not arguments.names:
         write(rows)
     return 1 if any(row[1] != OK for row in rows) else 0
@@ -363,7 +363,7 @@ def write(rows: list[tuple[str, str, str, str]]) -> None:
     write_section("Faults of processes", "python -m bench.cluster_faults", [head, *rows], note)
 
 
-def told(name: str, play: Callable[[], str]) -> tuple[str, str, str, str]:
+def result_row(name: str, play: Callable[[], str]) -> tuple[str, str, str, str]:
     """One row: the fault, whether all held, seconds, what was seen."""
     began = time.monotonic()
     try:

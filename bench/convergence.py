@@ -1,7 +1,7 @@
 """Random tables and workloads, planned and rewritten for real until nothing is left to do.
 
 `python -m bench.convergence [FIRST LAST]` prints a line a seed: how many plans had work, and how
-what was read compares with before, foretold and found; the sum of it goes to bench/RESULTS.md.
+what was read compares with before, predicted and found; the sum of it goes to bench/RESULTS.md.
 Exits 1 where rows changed or a table was not Converged after ROUNDS plans. Each seed makes the same
 table, workload and sizes again.
 """
@@ -188,7 +188,7 @@ def multiset(table: Any) -> Counter[tuple[Any, ...]]:
 @dataclass(frozen=True)
 class Played:
     """held: the rows are as they were. worked: plans with actions. reads: per plan carried out what
-    the workload reads, (foretold, found) as shares of before."""
+    the workload reads, (predicted, found) as shares of before."""
 
     seed: int
     held: bool
@@ -213,11 +213,11 @@ def play(spark: Any, config: CatalogConfig, catalog: SqlCatalog, root: Path, see
     held, converged = multiset(table) == before, done.state.state == CONVERGED
     worked = sum(1 for step in steps if step.before.plan.actions)
     reads = tuple(_ratios(step) for step in steps if step.check is not None)
-    read = [f"({foretold:.2f}, {found:.2f})" for foretold, found in reads]
+    read = [f"({predicted:.2f}, {found:.2f})" for predicted, found in reads]
     print(
         f"{seed:5d}  {done.state.state:9s}  {worked} plans  rows {'equal' if held else 'CHANGED'}  "
         f"{drawn.files} x {drawn.rows} to {drawn.target >> 10} KiB  "
-        f"{' '.join(drawn.kinds)}  read (foretold, found): {' '.join(read) or '-'}",
+        f"{' '.join(drawn.kinds)}  read (predicted, found): {' '.join(read) or '-'}",
         flush=True,
     )
     return Played(seed, held, converged, worked, reads)
@@ -231,7 +231,7 @@ def _ratios(step: StepResult) -> tuple[float, float]:
 
 def write(played: Sequence[Played], first: int, last: int) -> str:
     reads = [pair for one in played for pair in one.reads]
-    errors = sorted(abs(found / foretold - 1) for foretold, found in reads if foretold > 0)
+    errors = sorted(abs(found / predicted - 1) for predicted, found in reads if predicted > 0)
     rows = [
         ("what", "goal", "found"),
         ("tables", "-", str(len(played))),
@@ -244,7 +244,7 @@ def write(played: Sequence[Played], first: int, last: int) -> str:
     if errors:
         for share in (0.5, 0.9):
             error = errors[int(share * (len(errors) - 1))]
-            rows.append((f"read found against foretold, off by at most, {share:.0%}", "-",
+            rows.append((f"read, found against predicted, off by at most, {share:.0%}", "-",
                          f"{error:.1%}"))  # fmt: skip
     note = (
         "Ten kinds of columns, 2 to 25 files, targets of 128 KiB to 512 MiB, up to three shapes of "

@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.cluster_faults import CONVERGES, OK, in_commit, staged, started, told
+from bench.cluster_faults import CONVERGES, OK, in_commit, result_row, staged, started
 from bench.results import write_section
 from reconciler.kube.connection import SERVICE_ACCOUNT
 from reconciler.kube.kinds import TABLE_LAYOUT
@@ -229,9 +229,9 @@ def _reacts(stage: Scene) -> str:
     stage.kubectl("patch", "tl", name, "--type=merge", "-p", body)
     asked = time.monotonic()
     stage.waits_for("Suspended", 60)
-    told_after = time.monotonic() - asked
+    stops = time.monotonic() - asked
     eventually(lambda: not stage.living(), 60, "the job has stopped")
-    return f"an approval ran after {runs:.1f} s, a suspension was told after {told_after:.1f} s"
+    return f"an approval ran after {runs:.1f} s, a suspension was reported after {stops:.1f} s"
 
 
 # The node that is lost
@@ -421,7 +421,7 @@ def main() -> int:
         base = arguments.keep or Path(stack.enter_context(scratch))
         chosen = plays(arguments.names or everything, base, stack)
         with ThreadPoolExecutor(len(chosen)) as pool:
-            rows = list(pool.map(lambda item: told(*item), chosen.items()))
+            rows = list(pool.map(lambda item: result_row(*item), chosen.items()))
     if not arguments.names:
         write(rows)
     return 1 if any(row[1] != OK for row in rows) else 0

@@ -90,7 +90,7 @@ class Bench:
             self.say("ready, everything new", "60 s", f"{time.monotonic() - started:.1f} s")
             _wait(lambda: _settled(self.metrics) >= self.objects, 3600, pause=5)
             seconds = time.monotonic() - started
-            self.say("all tables planned and told", "-", f"{seconds:.0f} s")
+            self.say("all tables planned, with conditions", "-", f"{seconds:.0f} s")
             _wait(lambda: _idle(self.metrics), 600, pause=5)
             self.say("memory, peak, everything new", "500 MB", f"{_rss(pid, 'VmHWM'):.0f} MB")
             self.cpu(pid, "everything new")

@@ -91,8 +91,8 @@ def main() -> int:
             rows = [_row(bench, name, key) for name, keys in CASES.items() for key in keys]
         finally:
             session.stop(spark)
-    header = ["table", "key", "files in", "files out, foretold", "written",
-              "bytes out / in, foretold", "written"]  # fmt: skip
+    header = ["table", "key", "files in", "files out, predicted", "written",
+              "bytes out / in, predicted", "written"]  # fmt: skip
     notes = "Target 8 MiB. The what-if sees manifests, footers, and samples of the key's columns."
     command = "python -m bench.written_bytes"
     print(write_section("Bytes of a rewrite", command, [header, *rows], notes))
@@ -124,17 +124,17 @@ def _by_spark(bench: Bench, name: str, source: str) -> None:
 def _row(bench: Bench, name: str, key: tuple[str, ...]) -> list[str]:
     curve = Hilbert if len(key) > 1 else Lexicographic
     before = _files(bench, name)
-    told = _foretold(bench, before, key, curve)
+    predicted = _predicted(bench, before, key, curve)
     snapshot = bench.table(name).currentSnapshot().snapshotId()
     action = bench.action(name, Cluster, *key, curve=curve, target_bytes=TARGET)
-    planned = {"verify": "Counts", "written_shares": (told.written.share,)}
+    planned = {"verify": "Counts", "written_shares": (predicted.written.share,)}
     bench.run(bench.request(name, action, plan=f"{name} {key}", **planned))
     after = _files(bench, name)
     bench.sql(f"CALL {bench.config.name}.system.rollback_to_snapshot('jobs.{name}', {snapshot})")
     size = before.total_bytes
     return [
-        name, ", ".join(key), str(len(before)), str(told.written.files), str(len(after)),
-        f"{told.written.share:.2f}", f"{after.total_bytes / size:.2f}",
+        name, ", ".join(key), str(len(before)), str(predicted.written.files), str(len(after)),
+        f"{predicted.written.share:.2f}", f"{after.total_bytes / size:.2f}",
     ]  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def _files(bench: Bench, name: str) -> FileTable:
     return observe_table(bench.config, ("jobs", name), bench.directory / "cache").files
 
 
-def _foretold(
+def _predicted(
     bench: Bench, files: FileTable, key: tuple[str, ...], curve: type[Ordering]
 ) -> Outcome:
     ids = {field.name: field.field_id for field in files.schema.fields}

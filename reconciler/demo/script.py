@@ -269,7 +269,7 @@ def _compare(
     opened = [sum(run.bytes for run in runs) for runs in (before, after)]
     demo.say(
         f"After / before: {percent(totals['after'] / totals['before'])} of the planned bytes; "
-        f"Iceberg's sort, told the column: {percent(totals['iceberg'] / totals['before'])}.\n"
+        f"Iceberg's sort, given the column: {percent(totals['iceberg'] / totals['before'])}.\n"
         f"Spark's own bytesRead fell from {iec(opened[0])} to {iec(opened[1])}."
     )
     demo.facts |= {f"planned {key}": value for key, value in totals.items()}
@@ -311,10 +311,12 @@ def second_reader(demo: Demo, queries: Sequence[Query], *layouts: Planned) -> No
         expected = sum(round(planned[number].files) for number in first.values())
         counts.append((opened, expected))
     same = sum(len(checksums) == 1 for checksums in rows)
-    told = ", then ".join(f"{opened} files where {plan} were planned" for opened, plan in counts)
+    opened_files = ", then ".join(
+        f"{opened} files where {plan} were planned" for opened, plan in counts
+    )
     demo.say(
         f"DuckDB, which shares no code with Spark or layoutctl, ran a query of each template on\n"
-        f"both layouts. It opened {told}; {same} of {len(rows)} returned the same rows."
+        f"both layouts. It opened {opened_files}; {same} of {len(rows)} returned the same rows."
     )
     demo.facts["second reader"] = {"files": counts, "same rows": same, "queries": len(rows)}
 

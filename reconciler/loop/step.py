@@ -196,8 +196,8 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
     waits = held.text() if held else ""
     failing = [item for item in proposal.advice.objectives if item.state in MISSED]
     if failing:
-        told = [f"{item.name}: {item.message}" for item in failing] + ([waits] if waits else [])
-        return TableState(IDLE, "ObjectiveUnreachable", "; ".join(told))
+        messages = [f"{item.name}: {item.message}" for item in failing] + ([waits] if waits else [])
+        return TableState(IDLE, "ObjectiveUnreachable", "; ".join(messages))
     return TableState(CONVERGED, "", f"nothing to do now; {waits}" if waits else NOTHING)
 
 

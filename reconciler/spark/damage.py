@@ -24,10 +24,10 @@ def pinpointed(
     doing = f"rewrite {attempt.name}"
     if isinstance(error, ReconcilerError):
         return None
-    told, paths = translate(error, doing), sorted(tasks)
-    if not _may_be_damage(error, told) or is_missing_file(error):
+    mapped, paths = translate(error, doing), sorted(tasks)
+    if not _may_be_damage(error, mapped) or is_missing_file(error):
         return None
-    if any(path in told.render() for path in paths):
+    if any(path in mapped.render() for path in paths):
         return None
 
     def readable(some: Sequence[str]) -> bool:
@@ -43,11 +43,13 @@ def pinpointed(
 
     path = None
     with contextlib.suppress(Exception):  # of a run that is being stopped, for one
-        path = first_unreadable(paths, readable, surely=isinstance(told, TableDamagedError))
+        path = first_unreadable(paths, readable, surely=isinstance(mapped, TableDamagedError))
     if path is None:
         return None
     or_deletes = ", or a delete file on it," if tasks[path].deletes != NO_DELETES else ""
-    details = told.details if isinstance(told, TableDamagedError) else (*told.details, LEFT_ALONE)
+    details = (
+        mapped.details if isinstance(mapped, TableDamagedError) else (*mapped.details, LEFT_ALONE)
+    )
     return TableDamagedError(
         f"could not {doing}: {path}{or_deletes} cannot be read", details=details, do=RESTORE
     )
@@ -77,7 +79,7 @@ def pinpointed_delete(
     return None
 
 
-def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
+def _may_be_damage(error: Exception, mapped: ReconcilerError) -> bool:
     """Whether damage may be the cause: decoders raise almost any error for invalid data.
 
     Errors that Spark raises before it reads, and the end of a cancelled job, are excluded.
@@ -86,9 +88,9 @@ def _may_be_damage(error: Exception, told: ReconcilerError) -> bool:
 
     if isinstance(error, AnalysisException):
         return False
-    if isinstance(told, InternalError):
-        return not any("cancelled" in detail.lower() for detail in told.details)
-    return type(told) is TableDamagedError
+    if isinstance(mapped, InternalError):
+        return not any("cancelled" in detail.lower() for detail in mapped.details)
+    return type(mapped) is TableDamagedError
 
 
 def first_unreadable(

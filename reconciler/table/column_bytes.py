@@ -129,8 +129,8 @@ def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.N
     """
     limit = 1.0
     if now.dictionary <= 0.0:
-        told = np.array([now.rows])
-        own = _dictionary_share(now, told, domain_of(np.array([now.distinct]), told)).item()
+        all_rows = np.array([now.rows])
+        own = _dictionary_share(now, all_rows, domain_of(np.array([now.distinct]), all_rows)).item()
         limit = REPEATS_MORE * min(own, 1.0)
     return _dictionary_share(now, rows, domain) < limit
 

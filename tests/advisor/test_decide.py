@@ -296,7 +296,7 @@ def test_files_with_equality_deletes_or_encryption_are_never_inputs():
         assert not refused & set(item.action.inputs)
 
 
-def test_files_that_no_decision_looks_at_are_told_by_why():
+def test_files_that_no_decision_looks_at_are_listed_by_reason():
     table, work = _table(), _selective()
     files = table.file_table()
     number = np.arange(len(files))
@@ -310,8 +310,10 @@ def test_files_that_no_decision_looks_at_are_told_by_why():
     )
     sample = table.sample(np.arange(len(files)), 128)
     advice = decide(AdviceInput(marked, work, SETTINGS, table.row_groups(), sample))
-    told = {str(item.why): item.inputs for item in _of_reason(advice, reasons.NOT_REWRITABLE)}
-    assert told == {
+    inputs_by_reason = {
+        str(item.why): item.inputs for item in _of_reason(advice, reasons.NOT_REWRITABLE)
+    }
+    assert inputs_by_reason == {
         "2 files of another format than Parquet: not supported yet": tuple(files.path[:2]),
         "1 file encrypted: not supported yet": (files.path[2],),
         "1 file of a partition spec whose column was dropped: not supported yet": (files.path[3],),

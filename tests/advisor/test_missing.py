@@ -135,7 +135,7 @@ def predicted_and_true(
     chunks: int = 1,
     counted: bool = True,
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Files that each question reads after the rewrite, as foretold and as found."""
+    """Files that each question reads after the rewrite, predicted and found."""
     before = stored(folder / "before", cut(rows, 8), counted)
     count = len(before.files)
     chunk = np.arange(count) * chunks // count
@@ -145,21 +145,21 @@ def predicted_and_true(
     size = simulate(layout, pool, ()).written.views[0].files.bytes.sum()
     layout = replace(layout, target_bytes=int(size / outputs))
     outcome = simulate(layout, pool, tuple(questions(before).values()))
-    told = {
+    predicted = {
         name: int(reading.files[0]) for name, reading in zip(ASKED, outcome.readings, strict=True)
     }
     assert outcome.written.files == outputs
     written = []
     for part in cut(rows, chunks):
         written += cut(sorted_as_spark(part, curve(key)), outputs // chunks)
-    return told, files_read(stored(folder / "after", written))
+    return predicted, files_read(stored(folder / "after", written))
 
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_nan_and_null_scattered_over_all_files_are_still_in_all_of_them(tmp_path, counted):
     rows = make_rows(24_000, 0.01, 0.01)
-    told, true = predicted_and_true(tmp_path, rows, (SortColumn(DEVICE),), counted=counted)
-    assert told == true == dict.fromkeys(ASKED, 8)
+    predicted, true = predicted_and_true(tmp_path, rows, (SortColumn(DEVICE),), counted=counted)
+    assert predicted == true == dict.fromkeys(ASKED, 8)
 
 
 @pytest.mark.parametrize("chunks", [1, 2])
@@ -168,33 +168,35 @@ def test_nan_and_null_scattered_over_all_files_are_still_in_all_of_them(tmp_path
 def test_the_sorted_column_s_own_are_at_the_ends_of_each_group(tmp_path, column, direction, chunks):
     """Half of the rows too: then some files hold nothing else."""
     rows = make_rows(16_000, 0.02, 0.55)
-    told, true = predicted_and_true(tmp_path, rows, (SortColumn(column, direction),), chunks=chunks)
+    predicted, true = predicted_and_true(
+        tmp_path, rows, (SortColumn(column, direction),), chunks=chunks
+    )
     own = "nan" if column == TEMP else "null"
     assert true[own] < 8
     for name in ASKED:
-        assert true[name] <= told[name] <= true[name] + chunks, (name, told, true)
+        assert true[name] <= predicted[name] <= true[name] + chunks, (name, predicted, true)
 
 
 def test_nan_and_null_of_one_part_of_the_data_stay_where_the_files_hold_them(tmp_path):
     rows = make_rows(24_000, 0.05, 0.05, only_before=0.25)
-    told, true = predicted_and_true(tmp_path, rows, (SortColumn(DEVICE),), chunks=4)
-    assert told == true == {"nan": 2, "not nan": 8, "null": 2, "not null": 8}
+    predicted, true = predicted_and_true(tmp_path, rows, (SortColumn(DEVICE),), chunks=4)
+    assert predicted == true == {"nan": 2, "not nan": 8, "null": 2, "not null": 8}
 
 
-def test_nan_and_null_that_go_with_the_key_are_told_by_the_sample(tmp_path):
+def test_nan_and_null_that_go_with_the_key_are_seen_in_the_sample(tmp_path):
     rows = make_rows(24_000, 0.2, 0.2, only_before=0.25)
     shuffled = rows.take(np.random.default_rng(1).permutation(len(rows)))
-    told, true = predicted_and_true(tmp_path, shuffled, (SortColumn(TIME),))
-    assert told == true == {"nan": 2, "not nan": 8, "null": 2, "not null": 8}
+    predicted, true = predicted_and_true(tmp_path, shuffled, (SortColumn(TIME),))
+    assert predicted == true == {"nan": 2, "not nan": 8, "null": 2, "not null": 8}
 
 
 @pytest.mark.parametrize("share", [0.0004, 0.01, 0.3])
 def test_along_a_hilbert_curve_no_file_that_holds_them_is_left_out(tmp_path, share):
     rows = make_rows(24_000, share, share)
     key = (SortColumn(TEMP), SortColumn(DEVICE))
-    told, true = predicted_and_true(tmp_path, rows, key, Hilbert)
+    predicted, true = predicted_and_true(tmp_path, rows, key, Hilbert)
     assert true["nan"] > 0
-    assert all(told[name] >= true[name] for name in ASKED), (told, true)
+    assert all(predicted[name] >= true[name] for name in ASKED), (predicted, true)
 
 
 @pytest.mark.parametrize(("column", "most"), [(TEMP, 1), (DEVICE, 8)])
@@ -203,9 +205,9 @@ def test_a_nan_too_rare_to_be_sampled_is_known_from_the_inputs_counts(tmp_path, 
     temp = rows["temp"].to_numpy().copy()
     temp[[1, 9_001, 20_001]] = np.nan
     rows = rows.set_column(2, "temp", pa.array(temp))
-    told, true = predicted_and_true(tmp_path, rows, (SortColumn(column),))
-    assert 1 <= true["nan"] <= told["nan"] == most
-    assert told["null"] == true["null"] == 0
+    predicted, true = predicted_and_true(tmp_path, rows, (SortColumn(column),))
+    assert 1 <= true["nan"] <= predicted["nan"] == most
+    assert predicted["null"] == true["null"] == 0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02])

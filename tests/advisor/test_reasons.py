@@ -71,9 +71,9 @@ def test_what_needs_twice_the_saving_says_so_beside_the_number(short):
     value = SETTINGS.rho.value * scored.predicted.saving_low / scored.predicted.cost / short
     costly = replace(SETTINGS, rho=replace(SETTINGS.rho, value=value))
     written = tuple(replace(f, ours=True, added_ms=SETTINGS.now_ms) for f in table.files)
-    told = _of(advise(replace(table, files=written), work, costly), reasons.RECENTLY_WRITTEN)
-    assert told
-    for item in told:
+    recent = _of(advise(replace(table, files=written), work, costly), reasons.RECENTLY_WRITTEN)
+    assert recent
+    for item in recent:
         assert "rewritten within the horizon, which needs twice the saving" in str(item.why)
 
 

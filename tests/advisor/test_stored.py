@@ -192,9 +192,9 @@ def test_what_no_footer_or_manifest_tells_is_taken_to_keep_its_bytes(tmp_path):
     share = written_share(files, known, sizes, 1)
     assert share < 0.8
     note = IDS["note"]
-    untold = {field: size for field, size in files.column_sizes.items() if field != note}
+    incomplete = {field: size for field, size in files.column_sizes.items() if field != note}
     once = {**files.column_sizes, note: np.where(every == every[0], UNKNOWN, 0)}
-    for column_sizes in (untold, once):
+    for column_sizes in (incomplete, once):
         less = written_share(replace(files, column_sizes=column_sizes), known, sizes, 1)
         assert share < less < 1.0
     nothing = Stored({}, {}, {})

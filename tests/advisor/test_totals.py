@@ -1,4 +1,4 @@
-"""What is foretold of the whole table is what the next look at the table finds."""
+"""The prediction for the whole table is what the next observation finds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _ranges(width: int, column: int = PART, domain: int = 100_000):
 
 
 @pytest.mark.parametrize("width", [20, 1_000, 20_000])
-def test_the_foretold_amplification_is_what_the_next_plan_finds(width):
+def test_the_predicted_amplification_is_what_the_next_plan_finds(width):
     """200 rows a row group before, 2,000 after: few matching rows then cost ten times as much."""
     table, work = _scattered(), _ranges(width)
     advice = advise(table, work)
@@ -51,7 +51,7 @@ def test_the_foretold_amplification_is_what_the_next_plan_finds(width):
     assert found < advice.amplification_now
 
 
-def test_by_bounds_alone_the_foretold_amplification_is_at_least_what_is_found():
+def test_by_bounds_alone_the_predicted_amplification_is_at_least_what_is_found():
     table, work = _scattered(), _ranges(5, DATE, 1_000)
     declared = replace(SETTINGS, mode="Declared", ordering=Lexicographic((SortColumn(DATE),)))
     advice = advise(table, work, declared, rows_per_file=0)
@@ -169,7 +169,7 @@ def test_a_sort_of_large_files_pays_by_skipping_data():
     assert abs(parts["opening fewer files"]) <= 1
 
 
-def test_the_foretold_cost_counts_what_is_read_and_opened():
+def test_the_predicted_cost_counts_what_is_read_and_opened():
     table, work = _scattered(), _ranges(1_000)
     advice = advise(table, work)
     assert advice.cost_now > advice.read_now

@@ -84,7 +84,7 @@ def test_every_rule_is_broken_by_some_document_of_the_corpus() -> None:
 
 
 @pytest.mark.parametrize("case", GOOD, ids=by_name)
-def test_only_documents_that_set_a_later_field_are_told_so(case: Case) -> None:
+def test_only_documents_that_set_a_later_field_get_the_notice(case: Case) -> None:
     (document,) = load([case.path]).all
     names = not_acted_on(document)
     expected = {

@@ -74,6 +74,6 @@ def test_a_value_cannot_read_the_drivers_environment() -> None:
     assert not refusal(name, "plain text")
 
 
-def test_all_refused_settings_are_told_with_a_reason() -> None:
+def test_all_refused_settings_are_reported_with_a_reason() -> None:
     conf = {"spark.network.timeout": "1", "spark.plugins": "x", "spark.jars": "y"}
     assert list(refused_settings(conf)) == ["spark.jars", "spark.plugins"]

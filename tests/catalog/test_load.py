@@ -78,7 +78,7 @@ def test_a_missing_database_is_not_created(tmp_path: Path, said: Said) -> None:
     assert not path.exists()
 
 
-def test_a_database_without_catalog_tables_is_told_apart_from_a_dead_one(
+def test_a_database_without_catalog_tables_is_not_reported_as_unreachable(
     tmp_path: Path, said: Said
 ) -> None:
     path = tmp_path / "x.db"

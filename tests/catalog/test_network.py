@@ -199,7 +199,7 @@ def test_no_error_repeats_the_body_of_a_token_endpoint() -> None:
         assert PLANTED not in refused.value.render()
 
 
-def test_an_error_of_a_library_is_told_by_its_type_in_a_cluster() -> None:
+def test_an_error_of_a_library_is_reported_by_its_type_in_a_cluster() -> None:
     def fails() -> None:
         raise OSError(f"When reading information for key: {PLANTED}")
 

@@ -166,7 +166,7 @@ def test_footers_and_sketches_of_spark_files(
     assert (sample.values[7][order] == pa.array(range(500)).to_numpy() - 31).all()
 
 
-def test_partitions_of_floats_are_told_apart_as_iceberg_does(spark: Any, see: Any) -> None:
+def test_partitions_of_floats_are_distinguished_as_iceberg_does(spark: Any, see: Any) -> None:
     """NaN is one partition, and -0.0 is another than 0.0, also when read from the cache."""
     create(spark, "floats", "PARTITIONED BY (d)", **{"format-version": "2"})
     for start in (0, 100):

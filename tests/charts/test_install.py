@@ -98,11 +98,11 @@ def rights_of(cluster: Cluster, namespace: str, account: str) -> set[Right]:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": namespace},
     }
-    told = cluster.kubectl(
+    answer = cluster.kubectl(
         "create", "--validate=false", "-f", "-", "-o", "json",
         stdin=json.dumps(review), kubeconfig=cluster.user_kubeconfig(namespace, account),
     )  # fmt: skip
-    found = granted(json.loads(told)["status"]["resourceRules"])
+    found = granted(json.loads(answer)["status"]["resourceRules"])
     return {right for right in found if right[0] not in EVERYONE}
 
 

@@ -168,9 +168,9 @@ def many_actions() -> dict[str, Any]:
         rewrite(n, f"cluster by l_shipdate, ingested_at_month={month}", 10 + n, n * GIB // 8, 4, 1)
         for n, month in enumerate((f"{2021 + m // 12}-{m % 12 + 1:02d}" for m in range(40)), 1)
     ]
-    told = [item["predicted"] for item in document["actions"]]
+    predictions = [item["predicted"] for item in document["actions"]]
     document["evidence"]["cost"] |= {
-        key: sum(one[key] for one in told) for key in ("cpuMillis", "millis")
+        key: sum(one[key] for one in predictions) for key in ("cpuMillis", "millis")
     }
     return document
 

@@ -1,4 +1,4 @@
-"""What is told of a plan that was carried out in part, and of work that waits for others."""
+"""What is shown of a partly applied plan, and of actions that wait for others."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_the_rest_of_a_plan_is_compared_once_all_of_it_is_done(cli, half_done, p
     assert "done:" not in text
 
 
-def test_work_that_only_the_quiet_period_holds_back_is_told_with_its_end(cli, scattered, tmp_path):  # noqa: F811
+def test_work_that_only_the_quiet_period_holds_back_is_shown_with_its_end(cli, scattered, tmp_path):  # noqa: F811
     name = name_of(scattered)
     assert cli("plan", name, "--detailed-exitcode")[0] == 2
     scattered.delete("id < 100")

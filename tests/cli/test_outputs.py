@@ -90,7 +90,7 @@ def _recorded(seen: Observation, conditions: Sequence[str]) -> ShapeBatch:
 
 
 def _shapes(width: int) -> str:
-    """Of three shapes two are told with their median query."""
+    """Show three shapes, two of them with their median query."""
     seen = observations.lineitem()
     found = explain.matching_shapes(plans.recorded_shapes(), "l_shipdate", seen.name)
     shapes = [explain.shape_document(shape) for shape in found]
@@ -225,8 +225,8 @@ def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own(
         for day in days
     ]  # fmt: skip
     lines = plan_text.render_plan(document, width=100).splitlines()
-    told = [line.strip() for line in lines if "recluster by" in line]
-    assert [re.split(r" {2,}", line) for line in told] == [
+    actions = [line.strip() for line in lines if "recluster by" in line]
+    assert [re.split(r" {2,}", line) for line in actions] == [
         ["recluster by device in 16 partitions", "saves 0.01 - 0.16 % of a year's reading"],
         ["recluster by site, day=2026-10-03", "saves 0.03 % of a year's reading"],
     ]
@@ -267,7 +267,7 @@ def test_values_of_a_query_and_bounds_of_files_are_shown_only_when_asked_for() -
     assert re.search(r"l_orderkey \d+ \.\. \d+", shown)
 
 
-def _told(scan: dict[str, Any]) -> str:
+def _text(scan: dict[str, Any]) -> str:
     """What a document of a scan says in words."""
     skipped = (f"{item['condition']} {item['because']}" for item in scan["skipped"])
     return " ".join([scan["condition"], *skipped, *(item["because"] for item in scan["read"])])
@@ -287,7 +287,7 @@ def test_the_document_of_a_scan_counts_every_file_once_and_holds_no_value_unaske
     assert shown["condition"] == "l_orderkey BETWEEN 3000 AND 9000 AND l_shipdate <= 1970-01-31"
     assert all("bounds" not in file for file in hidden["files"])
     for value in ("3000", "9000", "1970-01-31"):
-        assert value not in _told(hidden) and value in _told(shown)
+        assert value not in _text(hidden) and value in _text(shown)
     assert [bounds["column"] for bounds in shown["files"][0]["bounds"]] == [
         "l_orderkey", "l_shipdate",
     ]  # fmt: skip
@@ -352,7 +352,7 @@ def test_a_shapes_median_query_opens_the_median_number_of_files_by_weight() -> N
     heavy = int(np.argmax(opened))
     weighted = replace(batch, weight=np.where(np.arange(10) == heavy, 100.0, 1.0))
     assert explain_query.median_query(seen, weighted, False)["filesRead"] == max(opened)
-    assert "197" not in _told({"condition": "", **median})
+    assert "197" not in _text({"condition": "", **median})
 
 
 def test_of_very_many_queries_the_median_is_found_among_a_few_of_all_times() -> None:

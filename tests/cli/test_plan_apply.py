@@ -522,7 +522,7 @@ def test_a_saved_plan_that_is_done_runs_no_other(cli, with_spark, scattered, tmp
     assert code == 0 and scattered.refresh().metadata_location != before
 
 
-def test_what_apply_would_refuse_is_told_with_the_plan(cli, scattered, tmp_path):
+def test_the_plan_shows_what_apply_would_refuse(cli, scattered, tmp_path):
     with scattered.transaction() as change:
         change.set_properties({"write.wap.enabled": "true"})
     scattered.manage_snapshots().create_branch(

@@ -86,7 +86,7 @@ def test_skipped_lines_are_numbered_and_their_text_is_kept_out(
     assert "4 queries (1 entry of the log, by weight) of 1 shape" in run(app, "show", "rec.db.q")
 
 
-def test_a_log_without_a_line_and_a_directory_without_a_log_are_told_apart(
+def test_an_empty_log_and_a_directory_without_a_log_are_different_errors(
     app: typer.Typer, tmp_path: Path, said: Said
 ) -> None:
     (tmp_path / "empty.jsonl").touch()

@@ -202,7 +202,7 @@ class Cluster:
     def kubectl(
         self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None
     ) -> str:
-        """What kubectl prints, as the administrator unless told otherwise."""
+        """Return what kubectl prints; it runs as the administrator if `kubeconfig` is None."""
         done = subprocess.run(
             [str(self.programs / "kubectl"), *arguments],
             input=stdin if stdin is not None else "",

@@ -91,7 +91,7 @@ class Pod:
         return first
 
     def log(self, restart: int | None = None) -> Path:
-        """Output of the container, of its current run unless told otherwise."""
+        """Return the file with the container's output; of its current run if `restart` is None."""
         return self.setting.directory / f"{self._restarts if restart is None else restart}.log"
 
     def previous_log(self) -> Path:

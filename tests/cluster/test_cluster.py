@@ -275,7 +275,7 @@ def test_the_end_of_a_pod_ends_what_it_started(
         ("kill -9 $$", "File", 137, None),
     ],
 )
-def test_how_a_container_ended_is_told(
+def test_the_pod_shows_how_a_container_ended(
     kubelet: Cluster, kubectl: Kubectl, script: str, policy: str, code: int, message: str | None
 ) -> None:
     kubectl("apply", "-f", "-", stdin=job("end", script, terminationMessagePolicy=policy))

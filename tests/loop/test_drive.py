@@ -1,4 +1,4 @@
-"""The driver: exactly what was admitted, on the table that was planned, told by cause."""
+"""The driver: exactly what was admitted, on the table that was planned and reports causes."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_a_run_does_the_plan_records_it_and_leaves_nothing_open(made: Prepared, 
     assert reservation.policy == made.run.policy_key
     done = [entry.outcome.action_id for entry in made.store.ledger(uuid) if entry.committed]
     assert done == list(made.run.action_ids)
-    told = summary(made.run, driven)
-    assert told["commits"] == driven.execution.commits
-    assert told["state"] == "Done"
+    document = summary(made.run, driven)
+    assert document["commits"] == driven.execution.commits
+    assert document["state"] == "Done"
 
 
 def test_a_run_plans_nothing(made: Prepared, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

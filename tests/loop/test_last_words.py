@@ -88,7 +88,7 @@ def test_a_jvm_that_ended_says_why(
     assert "JVM ended" in words.message
 
 
-def test_an_error_without_a_text_of_its_own_is_told_by_its_type() -> None:
+def test_an_error_without_a_text_of_its_own_is_reported_by_its_type() -> None:
     """That of a Java exception is asked of a JVM, which may have ended."""
 
     class Remote(Exception):

@@ -58,7 +58,7 @@ def test_files_not_opened_are_a_realised_saving(full_scan):
     assert seen.queries == QUERIES
 
 
-def test_read_bytes_are_told_without_the_opens():
+def test_read_bytes_are_reported_without_the_opens():
     files, work = _same_rows(100), batch_fragments(_queries())
     found = window_read(files, work)
     assert found.cost - found.bytes == pytest.approx(QUERIES * FILES * OPENED)

@@ -161,8 +161,8 @@ def test_a_workload_is_served_as_predicted_and_then_nothing_is_left(
     assert first.check is not None
     assert first.check.actual < 0.5 * first.check.before
     assert first.check.actual == pytest.approx(first.check.predicted, rel=0.25)
-    foretold = first.before.advice.files_after
-    assert foretold.low <= len(first.after.observation.files) <= foretold.high
+    predicted = first.before.advice.files_after
+    assert predicted.low <= len(first.after.observation.files) <= predicted.high
     assert done.state.state == CONVERGED
     assert multiset(table) == before
     following = step.propose(actor)

@@ -47,7 +47,7 @@ def layout(name: str = "sales.lineitem-7k2m5qd4xz", policy: str = "sales") -> di
 
 
 class Recorder:
-    """Reconciles that remember what they were called with, and answer as told."""
+    """Reconciles that record the keys they are called with and return what `answer` returns."""
 
     def __init__(self, answer: Callable[[Key], Result] = lambda key: Result()):
         self.keys: list[Key] = []

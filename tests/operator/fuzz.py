@@ -288,7 +288,7 @@ def _settle(api: Api, namespace: str, watched: Watched) -> list[str]:
         runs, before = sum(watched.runs.values()), silent
         time.sleep(3)
         found = list(_objects(api, namespace))
-        silent = [name for name, body in found if not _told(body)]
+        silent = [name for name, body in found if not _has_reason(body)]
         still = still + 1 if silent == before else 0
         # Intervals end all the time; 3 s are a tenth of the shortest.
         rests = sum(watched.runs.values()) - runs < 30 + len(found) / 10
@@ -302,7 +302,7 @@ def _objects(api: Api, namespace: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{kind.kind}/{body['metadata']['name']}", body
 
 
-def _told(body: dict[str, Any]) -> bool:
+def _has_reason(body: dict[str, Any]) -> bool:
     status, generation = body.get("status") or {}, body["metadata"]["generation"]
     conditions = status.get("conditions") or []
     return status.get("observedGeneration") == generation and any(

@@ -48,7 +48,7 @@ STAND_IN = f"""
 trap 'echo {json.dumps(STOPPED)} > /dev/termination-log; exit 130' TERM
 while :; do sleep 0.2; done
 """
-"""A driver, as a script of sh, that works until it is told to stop."""
+"""A driver, as a script of sh, that works until it is stopped."""
 
 ACCOUNTS = """
 apiVersion: v1

@@ -140,20 +140,20 @@ def test_work_that_a_quiet_period_held_back_is_found_when_it_ends(
         if body["spec"]["table"]["name"] == "a"
     )
 
-    def told() -> tuple[str, str, str]:
+    def converged() -> tuple[str, str, str]:
         body = next(b for b in cluster.server.all(TABLE_LAYOUT) if b["metadata"]["name"] == name)
         found = condition_of(body["status"], ConditionType.CONVERGED)
         return found["status"], found["reason"], found["message"]
 
-    status, reason, message = told()
+    status, reason, message = converged()
     assert (status, reason) == ("True", "NothingToDo")
     assert message.startswith("nothing to do now; 1 rewrite of 8 files (")
     assert "waits until" in message
     minutes[0] = 10.0
     due = cluster.reconcilers.layout(Key(Work.LAYOUT, NAMESPACE, name)).due
-    assert told()[0] == "True"
+    assert converged()[0] == "True"
     wait = due - moments().timestamp()
     assert 4 * 60 < wait < 6 * 60, f"when the fifteen minutes end, not in an hour: {wait}"
     minutes[0] += wait / 60
     cluster.reconcilers.layout(Key(Work.LAYOUT, NAMESPACE, name))
-    assert told()[:2] == ("False", "AwaitingApproval")
+    assert converged()[:2] == ("False", "AwaitingApproval")

@@ -240,8 +240,8 @@ def test_whatever_happened_every_table_converges_and_then_nothing_is_done(
     tables = {("sales", body["spec"]["table"]["name"]) for body in found}
     assert tables == set(world.catalog.tables) and len(found) == len(tables)
     for body in found:
-        told = {c["type"]: (c["status"], c["reason"]) for c in body["status"]["conditions"]}
-        assert told == {"Ready": ("True", "Observed"), "Converged": ("True", "NothingToDo")}
+        conditions = {c["type"]: (c["status"], c["reason"]) for c in body["status"]["conditions"]}
+        assert conditions == {"Ready": ("True", "Observed"), "Converged": ("True", "NothingToDo")}
         assert (
             body["status"]["table"]["uuid"]
             == world.catalog.tables["sales", body["spec"]["table"]["name"]].uuid

@@ -103,7 +103,7 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     with scene.lake.locked():  # the commit of the moment waits, so that more remain
         suspend = json.dumps({"spec": {"suspend": True}})
         scene.kubectl("patch", "tlp", "facts", "--type=merge", "-p", suspend)
-        eventually(lambda: leaves(world, driver.pod), 25, "the driver is told to stop")
+        eventually(lambda: leaves(world, driver.pod), 25, "the driver is asked to stop")
         time.sleep(1)
     eventually(lambda: not scene.living(), 180, "the job stops")
     scene.waits_for("Suspended")

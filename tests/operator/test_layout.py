@@ -109,7 +109,7 @@ def test_another_look_that_finds_the_same_writes_nothing_and_a_change_has_its_ow
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_a_quiet_period_holds_back_is_told_and_done_when_it_ends(
+def test_what_a_quiet_period_holds_back_is_conditions_and_done_when_it_ends(
     restarts: bool, said: Said
 ) -> None:
     world = World()
@@ -118,9 +118,9 @@ def test_what_a_quiet_period_holds_back_is_told_and_done_when_it_ends(
     table.waits, table.revisit = "1 rewrite waits until 13:30", world.now + 1.5 * HOUR
     operator = world.operator()
     world.turn(operator, 2)
-    told = condition_of(world.layout(name)["status"], ConditionType.CONVERGED)
-    assert (told["status"], told["reason"]) == ("True", "NothingToDo")
-    said(told["message"])
+    converged = condition_of(world.layout(name)["status"], ConditionType.CONVERGED)
+    assert (converged["status"], converged["reason"]) == ("True", "NothingToDo")
+    said(converged["message"])
     assert world.layout(name)["status"]["observed"]["revisit"] == "2026-11-20T13:30:00Z"
     looks = world.catalog.looks
     world.now = table.revisit - HOUR / 20
@@ -345,8 +345,8 @@ def test_a_deletion_leaves_a_job_behind_that_does_not_end_in_ten_minutes() -> No
     assert not [message for reason, message in operator.api.events if reason == "JobLeftBehind"]
     world.reconcile(operator, name)
     assert (TABLE_LAYOUT.plural, NAMESPACE, name) not in world.server.objects
-    (told,) = [message for reason, message in operator.api.events if reason == "JobLeftBehind"]
-    assert world.living()[0]["metadata"]["name"] in told
+    (message,) = [message for reason, message in operator.api.events if reason == "JobLeftBehind"]
+    assert world.living()[0]["metadata"]["name"] in message
 
 
 def test_a_job_killed_without_a_word_is_charged_in_full() -> None:
@@ -548,15 +548,15 @@ def test_a_dead_catalog_makes_converged_unknown_and_keeps_the_reservation() -> N
     job = world.started(operator, 2)
     world.problem = CatalogProblem("CatalogUnavailable", "no answer", False)
     world.turn(operator, 2)
-    told = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
-    assert (told["Ready"]["status"], told["Ready"]["reason"]) == ("False", "CatalogUnavailable")
-    assert told["Converged"]["status"] == "Unknown"
+    found = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
+    assert (found["Ready"]["status"], found["Ready"]["reason"]) == ("False", "CatalogUnavailable")
+    assert found["Converged"]["status"] == "Unknown"
     assert world.living()
     world.problem = CatalogProblem("SecretNotFound", "there is no Secret x", True)
     world.turn(operator)
-    told = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
-    assert (told["Ready"]["status"], told["Ready"]["reason"]) == ("False", "SecretNotFound")
-    assert told["Converged"]["reason"] == "RewriteRunning"
+    found = {c["type"]: c for c in world.layout(name)["status"]["conditions"]}
+    assert (found["Ready"]["status"], found["Ready"]["reason"]) == ("False", "SecretNotFound")
+    assert found["Converged"]["reason"] == "RewriteRunning"
     world.problem = CatalogProblem("CatalogUnavailable", "no answer", False)
     world.end(job)
     world.turn(operator, 2)
@@ -661,7 +661,7 @@ def test_jobs_that_change_nothing_stop_being_started() -> None:
     assert stalled[0]["reason"] == "NoEffect"
 
 
-def test_a_job_that_never_starts_is_stopped_and_told() -> None:
+def test_a_job_that_never_starts_is_stopped_and_conditions() -> None:
     world = World()
     name = world.table("orders", GIB)
     operator = world.operator()

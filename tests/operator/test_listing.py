@@ -79,7 +79,7 @@ def test_events_that_are_never_handled_hold_nothing_up_for_long(fetch: Any) -> N
     assert len(objects) == CHUNKS * SIZE
 
 
-def test_a_listing_is_told_once_when_all_of_it_was_handed_on(fetch: Any) -> None:
+def test_a_listing_is_announced_once_after_all_its_objects(fetch: Any) -> None:
     through: list[str] = []
     pace = Pace(through.append)
 

@@ -149,7 +149,7 @@ def test_a_table_is_found_planned_published_and_started_on_approval(
     assert cluster.condition(TABLE_LAYOUT, "Approved")["reason"] == "ApprovedByDocument"
 
 
-def test_a_plan_that_no_longer_stands_is_told_with_the_difference(
+def test_a_plan_that_no_longer_stands_is_reported_with_the_difference(
     lake: Any, tmp_path: Path
 ) -> None:
     cluster = Cluster(tmp_path)
@@ -218,7 +218,7 @@ def test_an_approved_plan_that_is_proposed_again_on_a_newer_snapshot_runs(
     assert stored["baseSnapshotId"] == str(table.refresh().current_snapshot().snapshot_id)
 
 
-def test_a_plan_that_only_time_has_voided_is_told_as_expired(lake: Any, tmp_path: Path) -> None:
+def test_a_plan_that_only_time_has_voided_is_reported_as_expired(lake: Any, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     short = {"mode": "Manual", "planTTL": "1s"}
     cluster.apply(approval=short)

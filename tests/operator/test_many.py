@@ -114,7 +114,7 @@ def test_a_policy_over_many_tables(
     def status() -> dict[str, Any]:
         return dict(api.get(POLICY, namespace, "facts")["status"])
 
-    def told(check: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+    def status_when(check: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
         eventually(lambda: time.sleep(0.5) or check(status()), seconds)
         return status()
 
@@ -123,7 +123,7 @@ def test_a_policy_over_many_tables(
             "matched": tables, "converged": tables - WITH_WORK, "pending": WITH_WORK,
             "awaitingApproval": WITH_WORK, "stalled": 0, "conflicting": 0,
         }  # fmt: skip
-        found = told(lambda now: now.get("tables") == waiting, 240)
+        found = status_when(lambda now: now.get("tables") == waiting, 240)
         assert reason(found, "Converged") == "AwaitingApproval"
         assert reason(found, "Ready") == "Observed"
         assert found["summary"] == {
@@ -134,7 +134,7 @@ def test_a_policy_over_many_tables(
 
         api.patch(POLICY, namespace, "facts", {"spec": {"approval": automatic()["approval"],
                                                        "budgets": [ROOM]}})  # fmt: skip
-        done = told(lambda now: now["tables"]["converged"] == tables, 400)
+        done = status_when(lambda now: now["tables"]["converged"] == tables, 400)
         assert reason(done, "Converged") == "NothingToDo"
         versions = resource_versions(api, namespace)
         time.sleep(5)

@@ -288,21 +288,21 @@ def test_every_state_has_an_answer_that_comes_back(state):
 
 
 def test_a_job_without_a_pod_says_where_to_look_once_that_lasts() -> None:
-    def told(age: dt.timedelta, pods: int) -> str:
+    def message_of(age: dt.timedelta, pods: int) -> str:
         job = replace(JOB, phase=Phase.PENDING, pods=pods, created=NOW - age)
         record = replace(RECORD, phase=Phase.PENDING)
         decision = next_step(replace(FREE, jobs=(job,), record=record))
         assert isinstance(decision, Wait)
         return decision.message
 
-    assert told(MINUTE, 0) == (
+    assert message_of(MINUTE, 0) == (
         "Job tl-x-1 waits: it has no pod; "
         "kubectl describe job tl-x-1 shows why, for example a quota"
     )
-    assert told(MINUTE / 60, 0) == told(MINUTE, 1) == "Job tl-x-1 runs"
+    assert message_of(MINUTE / 60, 0) == message_of(MINUTE, 1) == "Job tl-x-1 runs"
 
 
-def test_a_dead_catalog_is_told_while_a_job_runs() -> None:
+def test_a_dead_catalog_is_reported_while_a_job_runs() -> None:
     decision = next_step(replace(FREE, jobs=(JOB,), record=RECORD, catalog_down="no answer"))
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.message) == (

@@ -78,7 +78,7 @@ def test_a_table_that_the_cap_refuses_is_asked_seldom_and_starts_when_the_cap_al
         operator.launcher.reconcile(LAUNCH_KEY)
     spent = operator.api.counted - calls
     assert sum(spent.values()) <= 30 * len(names), spent
-    assert not any(verb == "status" for verb, _ in spent), "the same refusal is not told again"
+    assert not any(verb == "status" for verb, _ in spent), "the same refusal is not reported again"
     world.now += 24 * HOUR
     world.turn(operator, 2)
     assert len(world.living()) == 1

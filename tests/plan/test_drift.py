@@ -317,7 +317,7 @@ def test_a_file_of_many_rows_may_span_as_much_as_its_share_of_them(appends: int)
     assert all(min(d.files.tolist()) >= len(base) for d in chosen)
 
 
-def test_wide_appends_are_told_from_files_that_share_a_flag() -> None:
+def test_wide_appends_are_distinguished_from_files_that_share_a_flag() -> None:
     """No curve parts the values of a flag further than in two: spanning both is not unsorted."""
     draw = np.random.default_rng(3)
     rows = [(int(at), int(flag)) for at, flag in zip(

@@ -101,13 +101,13 @@ def test_one_day_of_other_queries_is_a_new_regime_while_a_mean_still_expects_the
     changed = days(*[1] * 12, 2)
     assert shares(changed, regime_forecast)[2] > 0.6
     assert shares(changed, decayed_forecast)[2] < 0.2
-    told = outlook_of(changed).outlook
-    assert (told.changes, told.since_ms) == (1, START + 12 * DAY_MS)
+    expected = outlook_of(changed).outlook
+    assert (expected.changes, expected.since_ms) == (1, START + 12 * DAY_MS)
 
 
 def test_a_mix_that_never_changed_is_expected_to_last() -> None:
-    told = outlook_of(days(*[1] * 12)).outlook
-    assert (told.changes, told.since_ms, told.present_share) == (0, START, 1.0)
+    expected = outlook_of(days(*[1] * 12)).outlook
+    assert (expected.changes, expected.since_ms, expected.present_share) == (0, START, 1.0)
 
 
 def test_the_more_often_the_mix_changed_the_less_of_the_horizon_is_left_to_the_present_one() -> (

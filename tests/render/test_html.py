@@ -139,7 +139,7 @@ def test_names_are_escaped_and_not_read_as_formulas() -> None:
     assert "&lt;script&gt;$x$&amp;" in page
 
 
-def test_without_matplotlib_the_user_is_told_what_to_install(
+def test_without_matplotlib_the_error_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
     said: Said,
 ) -> None:

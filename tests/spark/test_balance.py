@@ -263,18 +263,18 @@ def test_a_pilot_tells_how_many_files_there_will_be(
     name = _loose(bench)
     before, size = bench.rows(name), sum(_sizes(bench, name))
     target = size // 8
-    told: list[Compression | None] = []
+    expectations: list[Compression | None] = []
     expected = pilot.expected
 
     def noted(*asked: Any) -> Compression | None:
-        told.append(expected(*asked))
-        return told[-1]
+        expectations.append(expected(*asked))
+        return expectations[-1]
 
     monkeypatch.setattr(pilot, "expected", noted)
     action = bench.action(name, Cluster, "sensor", target_bytes=target)
     assert bench.run(bench.request(name, action)).done
     sizes = _sizes(bench, name)
-    (compression,) = told
+    (compression,) = expectations
     assert compression is not None
     assert compression.share == pytest.approx(sum(sizes) / size, rel=0.03)
     assert compression.share < 0.7

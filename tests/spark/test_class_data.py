@@ -101,13 +101,13 @@ def test_where_no_session_starts_it_says_what_is_missing(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert class_data.main() == 1
-    told = capsys.readouterr()
-    assert told.err.startswith("error: apply needs a JDK 17")
-    assert told.err.endswith("Spark sessions start more slowly; nothing else is missing.\n")
-    assert (told.out, [path.name for path in home.iterdir()]) == ("", ["jars"])
+    printed = capsys.readouterr()
+    assert printed.err.startswith("error: apply needs a JDK 17")
+    assert printed.err.endswith("Spark sessions start more slowly; nothing else is missing.\n")
+    assert (printed.out, [path.name for path in home.iterdir()]) == ("", ["jars"])
 
 
-def test_a_java_that_makes_none_is_told(
+def test_a_java_that_makes_no_archive_is_reported(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(class_data, "_load_classes", lambda scratch, option: None)

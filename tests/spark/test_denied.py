@@ -23,7 +23,7 @@ def _table(bench: Bench) -> str:
     return table
 
 
-def test_a_commit_that_the_catalog_forbids_is_told_once_and_leaves_nothing(
+def test_a_commit_that_the_catalog_forbids_is_reported_once_and_leaves_nothing(
     gateway_bench: Bench, gateway: Gateway
 ) -> None:
     bench = gateway_bench
@@ -58,7 +58,7 @@ def test_a_refusal_after_the_commit_has_arrived_is_no_refusal(
     assert bench.leftovers(table) == []
 
 
-def test_a_property_that_may_not_be_set_is_told_as_denied(
+def test_a_property_that_may_not_be_set_is_reported_as_denied(
     gateway_bench: Bench, gateway: Gateway
 ) -> None:
     bench = gateway_bench

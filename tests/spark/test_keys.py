@@ -51,7 +51,7 @@ def test_an_aligned_cut_divides_the_sample_as_the_rough_one_does(
         assert abs(np.count_nonzero(along < cut) - np.count_nonzero(along < rough)) <= 1
 
 
-def test_half_of_an_even_square_is_told_without_the_curve() -> None:
+def test_half_of_an_even_square_is_found_without_the_curve() -> None:
     scores = np.random.default_rng(7).random((2, 20_000))
     curve = keys.fit_curve(scores)
     along = curve.position(scores)

@@ -222,8 +222,8 @@ def test_a_file_is_found_by_halves(surely: bool) -> None:
 
 def test_a_cancelled_job_is_no_damage_whatever_the_table_is_called() -> None:
     def may_be(detail: str) -> bool:
-        told = InternalError("could not rewrite sales.cancelled_orders", details=(detail,))
-        return damage._may_be_damage(ValueError(), told)
+        error = InternalError("could not rewrite sales.cancelled_orders", details=(detail,))
+        return damage._may_be_damage(ValueError(), error)
 
     assert may_be("NegativeArraySizeException: -3")
     assert not may_be("SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled part of a group")

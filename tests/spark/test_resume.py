@@ -195,7 +195,7 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
     assert bench.leftovers(name) == []
 
 
-def test_what_went_wrong_is_told_though_the_files_cannot_be_removed(
+def test_what_went_wrong_is_reported_though_the_files_cannot_be_removed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = _request(bench)

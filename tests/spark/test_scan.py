@@ -155,7 +155,7 @@ def test_only_live_files_are_found(bench: Bench) -> None:
     assert list(found) == [paths[1]]
 
 
-def test_deletes_are_told_by_file(bench: Bench) -> None:
+def test_deletes_are_reported_by_file(bench: Bench) -> None:
     merge_on_read = "'format-version'='2', 'write.delete.mode'='merge-on-read'"
     name = bench.create("id bigint, s string, v bigint", merge_on_read)
     _files(bench, name, 2)

@@ -40,7 +40,7 @@ def test_ctrl_c_stays_what_the_caller_made_of_it() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_objects_dropped_while_the_jvm_ends_are_not_told_to_it() -> None:
+def test_objects_dropped_while_the_jvm_ends_are_not_sent_to_it() -> None:
     """py4j logs a traceback for every word that a JVM which ends does not answer."""
     program = """
 import time

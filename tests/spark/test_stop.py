@@ -15,15 +15,15 @@ def send(number: int) -> None:
 
 
 def test_the_first_signal_asks_and_a_second_ctrl_c_insists() -> None:
-    told: list[str] = []
-    with stop_signals(lambda: told.append("stopping")) as should_stop:
+    calls: list[str] = []
+    with stop_signals(lambda: calls.append("stopping")) as should_stop:
         assert not should_stop()
         send(signal.SIGTERM)
         assert should_stop()
         send(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
-    assert told == ["stopping"]
+    assert calls == ["stopping"]
 
 
 def test_a_question_ends_with_one_ctrl_c_and_asks_nobody_to_stop_later() -> None:

@@ -1,4 +1,4 @@
-"""Foreign exceptions: what a person, and the operator, is told by cause."""
+"""Foreign exceptions: the error that a user and the operator get for each cause."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ LOST = ABORTED + "ExecutorLostFailure (executor 4 exited caused by one of the ru
         (ABORTED + "something new", InternalError),
     ],
 )  # fmt: skip
-def test_a_failed_job_is_told_by_its_cause(message: str, kind: type[ReconcilerError]) -> None:
+def test_a_failed_job_is_classified_by_its_cause(message: str, kind: type[ReconcilerError]) -> None:
     assert type(raised("org.apache.spark.SparkException", message)) is kind
 
 
@@ -140,9 +140,9 @@ def test_a_place_that_may_not_be_written_to_is_no_missing_file(name: str, messag
 
 
 @pytest.mark.jvm
-def test_a_jvm_that_is_killed_is_told_whatever_was_under_way() -> None:
-    """A call that it has not read yet is reset; later ones are refused; what it threw before has no
-    class and no text any more. py4j tells each in another way, and logs a traceback of its own."""
+def test_a_killed_jvm_is_reported_during_any_call() -> None:
+    """A call that it has not read yet is reset, later ones are refused, and what it threw before
+    has neither class nor text any more. py4j raises a different exception for each."""
     program = """
 import json, os, signal, sys, threading, time
 from reconciler.spark import session
@@ -155,7 +155,7 @@ try:
 except Exception as error:
     thrown = error
 began = threading.Barrier(4)
-told = {}
+raised_by = {}
 
 def call(name, what):
     try:
@@ -165,7 +165,7 @@ def call(name, what):
             time.sleep(1)
             what()
     except Exception as error:
-        told[name] = (type(error).__name__, type(error.__cause__).__name__)
+        raised_by[name] = (type(error).__name__, type(error.__cause__).__name__)
 
 def throw():
     time.sleep(3)
@@ -186,7 +186,7 @@ time.sleep(2)
 os.kill(jvm, signal.SIGKILL)
 for thread in threads:
     thread.join()
-print(json.dumps(told))
+print(json.dumps(raised_by))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True

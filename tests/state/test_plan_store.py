@@ -122,12 +122,12 @@ def test_old_plans_expire_but_what_is_kept_and_what_is_no_plan(
 def test_without_a_uri_plans_lie_beside_the_state_tables(
     config: CatalogConfig, tmp_path: Path
 ) -> None:
-    told: list[str] = []
-    store = PlanStore(config, on_created=told.append)
+    created: list[str] = []
+    store = PlanStore(config, on_created=created.append)
     assert store.find(UUID, planned().id) is None
-    assert told == []
+    assert created == []
     uri = store.put(planned())
-    assert len(told) == 1
+    assert len(created) == 1
     assert f"{tmp_path}/warehouse/" in uri
     assert "/plans/" in uri
     again = PlanStore(config)

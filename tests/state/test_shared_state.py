@@ -154,24 +154,24 @@ def test_a_merge_forgets_old_plans_but_no_cursor() -> None:
     assert kept.column("kind").to_pylist() == [shared_records.CURSOR]
 
 
-def test_the_first_write_is_told_of_once(config: CatalogConfig) -> None:
-    told: list[str] = []
-    store = SharedStore(config, on_created=told.append)
+def test_the_first_write_is_announced_once(config: CatalogConfig) -> None:
+    created: list[str] = []
+    store = SharedStore(config, on_created=created.append)
     store.set_cursor("log", "1")
     store.append_fragments([fragment(1)])
-    assert len(told) == 1
-    assert "layout_reconciler" in told[0]
-    SharedStore(config, on_created=told.append).set_cursor("log", "2")
-    assert len(told) == 1
+    assert len(created) == 1
+    assert "layout_reconciler" in created[0]
+    SharedStore(config, on_created=created.append).set_cursor("log", "2")
+    assert len(created) == 1
 
 
 def test_another_process_that_makes_the_next_table_does_not_tell_it_again(
     config: CatalogConfig,
 ) -> None:
-    told: list[str] = []
-    SharedStore(config, on_created=told.append).set_cursor("log", "1")
-    SharedStore(config, on_created=told.append).append_fragments([fragment(1)])
-    assert len(told) == 1
+    created: list[str] = []
+    SharedStore(config, on_created=created.append).set_cursor("log", "1")
+    SharedStore(config, on_created=created.append).append_fragments([fragment(1)])
+    assert len(created) == 1
 
 
 def test_a_standing_plan_and_its_approval_are_shared(store: SharedStore, said: Said) -> None:

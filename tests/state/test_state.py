@@ -404,7 +404,9 @@ def test_old_zone_maps_come_back_equal(store: StateStore) -> None:
         assert np.array_equal(back.columns[key].truncated, column.truncated)
 
 
-def test_a_full_disk_is_told_though_it_ended_the_transaction(tmp_path: Path, said: Said) -> None:
+def test_a_full_disk_is_reported_though_it_ended_the_transaction(
+    tmp_path: Path, said: Said
+) -> None:
     """SQLite rolls back by itself then, and refuses to be asked for it."""
     records = Records(tmp_path / "state.db")
     with pytest.raises(UserError, match="cannot be used") as caught, records.transaction() as db:

@@ -1,4 +1,4 @@
-"""Rows that are lent lie where the statistics of the piece they stand for say."""
+"""Borrowed rows lie where the statistics of the piece that they represent say."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_moved_rows_lie_within_the_bounds_of_the_piece_and_keep_their_order(draw
     low, high = bounds.lower[1], bounds.upper[1]
     assert ((found >= low) & (found <= high)).all()
     if lower[0] == upper[0] or (bounds.kind is Kind.FLOAT and not finite(lower[0], upper[0])):
-        return  # no place is told: rows are spread
+        return  # no position is known: rows are spread
     ranks = np.unique(found[~null], return_inverse=True)[1].reshape(-1)
     by_value = np.argsort(values[~null], kind="stable")
     assert (np.diff(ranks[by_value]) >= 0).all()

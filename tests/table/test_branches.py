@@ -24,7 +24,7 @@ HISTORY = (_snapshot(3), _snapshot(2, **{"published-wap-id": "q1"}), _snapshot(1
 
 
 @pytest.mark.parametrize(
-    ("refs", "properties", "others", "told"),
+    ("refs", "properties", "others", "branch"),
     [
         ((), {}, (), ""),
         ((RefInfo("archive", "branch", 3),), {}, (), ""),
@@ -38,7 +38,7 @@ HISTORY = (_snapshot(3), _snapshot(2, **{"published-wap-id": "q1"}), _snapshot(1
     ],
 )
 def test_a_branch_is_live_until_it_is_published_or_dropped(
-    refs: tuple[RefInfo, ...], properties: dict[str, str], others: Any, told: str
+    refs: tuple[RefInfo, ...], properties: dict[str, str], others: Any, branch: str
 ) -> None:
     main = RefInfo("main", "branch", 3)
     seen = replace(
@@ -49,4 +49,4 @@ def test_a_branch_is_live_until_it_is_published_or_dropped(
         ancestry=HISTORY,
         other_snapshots=others,
     )
-    assert live_branch(of_observation(seen)) == told
+    assert live_branch(of_observation(seen)) == branch

@@ -34,16 +34,16 @@ def test_a_thousand_rows_tell_how_many_values_all_rows_have(domain):
     random = np.random.default_rng(domain)
     rows = random.integers(0, domain, 25_000)
     counts = np.unique(rows[::25], return_counts=True)[1]
-    told = extrapolated(
+    estimated = extrapolated(
         one * len(counts), one * (counts == 1).sum(), one * (counts == 2).sum(),
         one * counts.sum(), one * len(rows),
     )  # fmt: skip
-    assert told[0] == pytest.approx(len(np.unique(rows)), rel=0.2)
+    assert estimated[0] == pytest.approx(len(np.unique(rows)), rel=0.2)
 
 
 def test_nothing_is_added_to_rows_that_were_all_sampled():
-    told = extrapolated(one * 70, one * 50, one * 10, one * 100, one * 100)
-    assert told[0] == 70.0
+    estimated = extrapolated(one * 70, one * 50, one * 10, one * 100, one * 100)
+    assert estimated[0] == 70.0
 
 
 columns = st.builds(
@@ -108,8 +108,8 @@ def test_times_out_of_their_order_take_the_bits_of_their_unit():
 
 @pytest.mark.parametrize(("distinct", "bits"), [(3, 2), (700, 10), (2_406, 12), (9_000, 14)])
 def test_an_index_tells_the_distinct_values_to_within_its_last_bit(distinct, bits):
-    told = distinct_from_index(25_000.0, 60.0 + bits / 8.0 * 25_000)
-    assert distinct / 2 <= told <= distinct * 2
+    estimated = distinct_from_index(25_000.0, 60.0 + bits / 8.0 * 25_000)
+    assert distinct / 2 <= estimated <= distinct * 2
 
 
 @pytest.mark.parametrize("domain", [30_000, 60_000, 140_000, 400_000])
@@ -119,8 +119,8 @@ def test_an_index_of_many_pages_tells_more_than_its_whole_bits(domain):
     index = 60.0
     for end in range(20_000, 200_001, 20_000):
         index += 20_000 * np.ceil(np.log2(len(np.unique(values[:end])))) / 8.0
-    told = distinct_from_index(200_000.0, index)
-    assert told == pytest.approx(len(np.unique(values)), rel=0.3)
+    estimated = distinct_from_index(200_000.0, index)
+    assert estimated == pytest.approx(len(np.unique(values)), rel=0.3)
 
 
 def test_an_index_that_numbers_every_row_is_of_values_that_do_not_repeat():

@@ -22,7 +22,7 @@ def _map(value: IcebergType) -> MapType:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "alike"),
     [
         ({"a": LONG, "b": LONG, "s": _struct("a")}, ()),
         ({"a": LONG, "A": LONG}, ("a", "A")),
@@ -38,9 +38,9 @@ def _map(value: IcebergType) -> MapType:
         ({"a": _struct("b"), "A.b": LONG}, ()),
     ],
 )
-def test_names_that_differ_in_case_only_are_told(
-    columns: dict[str, IcebergType], told: tuple[str, ...]
+def test_names_that_differ_in_case_only_are_reported(
+    columns: dict[str, IcebergType], alike: tuple[str, ...]
 ) -> None:
     fields = [NestedField(n, name, kind) for n, (name, kind) in enumerate(columns.items(), 100)]
     schema = Schema(*fields)
-    assert names_alike(json.loads(schema.model_dump_json())) == told
+    assert names_alike(json.loads(schema.model_dump_json())) == alike

@@ -416,7 +416,7 @@ def test_names_are_found_by_unique_suffix_only() -> None:
     assert index.find(("x", "t")) is None
 
 
-def test_names_that_differ_in_case_only_are_told_apart_or_not_at_all() -> None:
+def test_names_that_differ_in_case_only_are_distinguished_or_refused() -> None:
     index = NameIndex([("c", "a", "t"), ("c", "a", "T"), ("c", "a", "u"), ("c", "b", "U")])
     assert index.find(("c", "a", "T")) == ("c", "a", "T")
     assert index.find(("a", "t")) == ("c", "a", "t")
@@ -440,8 +440,10 @@ def test_tables_that_differ_in_case_only_are_joined_without_aliases() -> None:
     )
     found = SqlReader("duckdb", SchemaMap(named)).extract(sql, EVENT_MS)
     assert not isinstance(found, Skipped)
-    told = {one.table.uuid: render(one.predicate, one.table.schema, one.literals) for one in found}
-    assert told == {TABLES["o"].uuid: "k = a", TABLES["t"].uuid: "l = 7"}
+    conditions = {
+        one.table.uuid: render(one.predicate, one.table.schema, one.literals) for one in found
+    }
+    assert conditions == {TABLES["o"].uuid: "k = a", TABLES["t"].uuid: "l = 7"}
 
 
 @pytest.mark.parametrize("dialect", ["trino", "spark", "duckdb", "postgres", "snowflake"])
