@@ -23,6 +23,7 @@ from reconciler.table.filetable import Float64
 from reconciler.table.row_group_bytes import row_groups_of
 
 WORSE = 1.01
+"""Multiple of what queries read now, above which a change is said to make them worse."""
 
 
 class Effect(Protocol):

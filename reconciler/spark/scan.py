@@ -282,7 +282,7 @@ def _delete_stream(spark: Any) -> Any:
 
 
 def _function(spark: Any, handle: Any) -> Any:
-    return iceberg.as_lambda(spark, "java.util.function.Function", handle)
+    return iceberg.as_lambda(spark, streams.FUNCTION, handle)
 
 
 def _type(spark: Any, returns: str, *parameters: str) -> Any:

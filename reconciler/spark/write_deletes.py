@@ -7,6 +7,7 @@ partition at a time.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -77,7 +78,9 @@ def _vectors(spark: Any, table: Any) -> tuple[Any, Any]:
     index = iceberg.java_class(spark, "org.apache.iceberg.deletes.PositionDeleteIndex")
     handles = spark._jvm.java.lang.invoke.MethodHandles
     none = handles.dropArguments(
-        handles.constant(index, None), 0, iceberg.java_list(spark, [_class(spark, streams.OBJECT)])
+        handles.constant(index, None),
+        0,
+        iceberg.java_list(spark, [iceberg.java_class(spark, streams.OBJECT)]),
     )
     files = _output_files(spark, table, core.FileFormat.PUFFIN)
     previous = iceberg.as_lambda(spark, streams.FUNCTION, none)
@@ -108,12 +111,8 @@ def _files(spark: Any, table: Any) -> tuple[Any, Any]:
     put = iceberg.method(spark, delete, "set", delete, "java.lang.CharSequence", "long")
     put = put.bindTo(core.deletes.PositionDelete.create())
     handles = spark._jvm.java.lang.invoke.MethodHandles
-    kind = put.type().changeReturnType(_class(spark, streams.OBJECT))
+    kind = put.type().changeReturnType(iceberg.java_class(spark, streams.OBJECT))
     return writer, handles.collectArguments(write, 0, put.asType(kind))
-
-
-def _class(spark: Any, name: str) -> Any:
-    return iceberg.java_class(spark, name)
 
 
 def _output_files(spark: Any, table: Any, kind: Any) -> Any:
@@ -170,7 +169,7 @@ def _columns(spark: Any, listed: Any, like: Any) -> Iterable[Any]:
     from pyspark.sql.types import StructType
 
     schema = spark._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(listed.schema())
-    for field in StructType.fromJson(_parsed(schema.json())).fields:
+    for field in StructType.fromJson(json.loads(str(schema.json()))).fields:
         kind: Any = field.dataType
         if field.name == "file_path":
             yield f.col(positions.FILE).alias(field.name)
@@ -185,12 +184,6 @@ def _columns(spark: Any, listed: Any, like: Any) -> Iterable[Any]:
             yield f.struct(*empty).alias(field.name)
         else:
             yield f.lit(None).cast(kind).alias(field.name)
-
-
-def _parsed(text: Any) -> Any:
-    import json
-
-    return json.loads(str(text))
 
 
 def paths(files: Sequence[Any]) -> tuple[str, ...]:

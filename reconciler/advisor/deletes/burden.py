@@ -9,7 +9,7 @@ TPC-H lineitem in Spark; fetching and opening are priced like those of data file
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Burden:
     reads: whole readings of the file over the horizon. positions, keys: rows of the position and
     equality delete files that a reader of the file loads. key_sets: distinct sets of identity
     columns among them. hidden: rows that equality deletes hide, if each key is of one row. dead:
-    deleted rows, by position or by key.
+    deleted rows, by position or by key. seconds: CPU seconds of applying deletes in one reading.
     """
 
     reads: Float64
@@ -46,10 +46,7 @@ class Burden:
     key_sets: Float64
     hidden: Float64
     dead: Float64
-
-    def seconds(self, files: FileTable) -> Float64:
-        """Return the CPU seconds of applying deletes in one reading, per file."""
-        return apply_seconds(self.positions, self.keys, self.key_sets, files.records)
+    seconds: Float64
 
     def density(self, files: FileTable) -> Float64:
         """Return the share of deleted rows, per file."""
@@ -80,7 +77,7 @@ def burden_of(
     count = len(table)
     positions, keys, key_sets = (np.zeros(count) for _ in range(3))
     if not len(deletes):
-        return Burden(positions, positions, positions, positions, positions, positions)
+        return Burden(*(np.zeros(count) for _ in fields(Burden)))
     seen: dict[tuple[int, ...], Bool] = {}
     for row in np.flatnonzero(~deletes.dangling).tolist():
         scope = deletes.reaches(row, table)
@@ -100,6 +97,7 @@ def burden_of(
         key_sets=key_sets,
         hidden=hidden,
         dead=np.minimum(table.position_deleted + hidden, table.records),
+        seconds=apply_seconds(positions, keys, key_sets, table.records),
     )
 
 

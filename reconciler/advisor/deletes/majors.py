@@ -124,12 +124,14 @@ def _gain(situation: Situation) -> Float64:
     opened = burden.reads * (
         table.delete_files * float(situation.settings.open_bytes) + table.delete_bytes
     )
-    return dropped + opened + applied_bytes(situation)
+    every = np.arange(len(table), dtype=np.int64)
+    return dropped + opened + _applied_bytes(situation, every)
 
 
-def applied_bytes(situation: Situation) -> Float64:
-    """Return what applying the deletes of each file costs over the horizon, in bytes of reading."""
-    seconds = situation.burden.seconds(situation.table) * situation.burden.reads
+def _applied_bytes(situation: Situation, rows: Int64) -> Float64:
+    """Return what applying the deletes of these files costs over the horizon, in bytes of reading:
+    float64[rows]."""
+    seconds = situation.burden.seconds[rows] * situation.burden.reads[rows]
     return read_bytes_of(situation.settings, seconds) * situation.life
 
 
@@ -167,17 +169,17 @@ def _neighbours(situation: Situation, rows: Int64) -> list[Int64]:
     table = situation.table
     members = members_of(table)[int(table.partition[rows[0]])]
     key = [column.field_id for column in packing_order(situation).key]
-    inside = np.isin(members[np.argsort(places_of(situation, members, key))], rows)
-    ordered = members[np.argsort(places_of(situation, members, key))][inside]
+    in_order = members[np.argsort(places_of(situation, members, key))]
+    inside = np.isin(in_order, rows)
     ends = np.flatnonzero(np.diff(np.flatnonzero(inside)) > 1) + 1
-    return [np.sort(run) for run in np.split(ordered, ends)]
+    return [np.sort(run) for run in np.split(in_order[inside], ends)]
 
 
 def _what_if(situation: Situation, rows: Int64) -> Candidate:
     """Return the rewrite in the order of a key, if the files have one and queries gain by it."""
     orders = dict.fromkeys((packing_order(situation), ARRIVAL))
     made = max((merge_what_if(situation, rows, one) for one in orders), key=lambda c: c.saving)
-    extra = float(applied_bytes(situation)[rows].sum())
+    extra = float(_applied_bytes(situation, rows).sum())
     return replace(made, saving=made.saving + extra, saving_low=made.saving_low + extra)
 
 

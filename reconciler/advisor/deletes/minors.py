@@ -30,7 +30,7 @@ from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.read_cost import ShapeReading, read_shape
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable, Scope
-from reconciler.table.filetable import Float64, Int64, Partition
+from reconciler.table.filetable import Bool, Float64, Int64, Partition
 
 POSITION_BYTES = 2
 """Stored bytes of a deleted position: of a vector fewer, of a Parquet file with its path more."""
@@ -130,11 +130,15 @@ def _by_partition(deletes: DeleteTable, chosen: np.ndarray) -> Iterator[Int64]:
 
 def _reached(situation: Situation, inputs: Int64) -> Int64:
     """Return the data files that the deletes apply to and that no rewrite of the plan replaces."""
-    deletes, table = situation.given.deletes, situation.table
-    hit = np.zeros(len(table), dtype=np.bool_)
+    return np.flatnonzero(_under(situation, inputs) & ~situation.taken).astype(np.int64)
+
+
+def _under(situation: Situation, inputs: Int64) -> Bool:
+    """Return bool[files]: one of these delete files applies to the file."""
+    hit = np.zeros(len(situation.table), dtype=np.bool_)
     for row in inputs.tolist():
-        hit[deletes.reaches(row, table)] = True
-    return np.flatnonzero(hit & ~situation.taken).astype(np.int64)
+        hit[situation.given.deletes.reaches(row, situation.table)] = True
+    return hit
 
 
 def _conversion(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
@@ -163,22 +167,14 @@ def _compactions(situation: Situation) -> Iterator[Minor]:
     files[files] = ~situation.taken[named]
     if situation.settings.metadata.format_version < 3:
         crowded = np.bincount(named, minlength=len(table)) > 1
+        crowded |= _under(situation, np.flatnonzero(of_partition))
         several = np.zeros(len(deletes), dtype=np.bool_)
-        several[files] = (crowded | _under_partition_deletes(situation))[deletes.data_row[files]]
+        several[files] = crowded[deletes.data_row[files]]
         files = several
     for inputs in _by_partition(deletes, files | of_partition):
         rows = _reached(situation, inputs)
         if len(rows):
             yield _compaction(situation, inputs, rows)
-
-
-def _under_partition_deletes(situation: Situation) -> np.ndarray:
-    """Return bool[files]: position deletes of the whole partition apply to the file too."""
-    table, deletes = situation.table, situation.given.deletes
-    under = np.zeros(len(table), dtype=np.bool_)
-    for row in np.flatnonzero(deletes.of(Scope.PARTITION) & ~deletes.dangling).tolist():
-        under[deletes.reaches(row, table)] = True
-    return under
 
 
 def _compaction(situation: Situation, inputs: Int64, rows: Int64) -> Minor:
@@ -219,7 +215,7 @@ def _made(
     before = readings_of(situation, rows)
     after = tuple(read_shape(view, demand) for demand in situation.demands)
     burden = situation.burden
-    spared = burden.seconds(table)[rows] - apply_seconds(
+    spared = burden.seconds[rows] - apply_seconds(
         np.rint(positions), keys, key_sets, table.records[rows]
     )
     applied = float((burden.reads[rows] * read_bytes_of(settings, spared)).sum()) * situation.life

@@ -34,6 +34,7 @@ from reconciler.advisor.pto.space import (
     best,
 )
 from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.totals import WORSE
 from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.queries.demand import Demand
 from reconciler.queries.table_view import TableView
@@ -58,8 +59,6 @@ LEAST_GAIN = 0.03
 
 WIDEST = 3.0
 """Multiple of the sample's correction at the upper end of the interval."""
-
-WORSE = 1.01
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,8 @@ def recommend(given: Given) -> Recommendation:
 
 
 def _columns(given: Given) -> list[int]:
-    """Return the sampled columns: filtered ones, and those of the present spec."""
+    """Return the ids of the sampled columns, which are those that queries filter and those of the
+    present spec."""
     sample = given.view.sample
     return sorted(sample.values) if sample is not None else []
 
@@ -365,27 +365,25 @@ def pareto(reading: Sequence[float], rewriting: Sequence[float]) -> tuple[int, .
 def _fell(space: Space, labels: Sequence[Label], picked: Label) -> tuple[tuple[str, str], ...]:
     """Return each partitioning and ordering that was simulated and not chosen, with by how much its
     best sizes cost more."""
-    found = []
+    together: dict[tuple[int, int], list[Label]] = {}
+    for label in labels:
+        together.setdefault((label.candidate.spec, label.candidate.ordering), []).append(label)
+    together.pop((picked.candidate.spec, picked.candidate.ordering), None)
     schema = space.pool.files.schema
-    for spec in range(len(space.partitionings)):
-        for ordering in range(len(space.orderings)):
-            mine = [
-                label
-                for label in labels
-                if (label.candidate.spec, label.candidate.ordering) == (spec, ordering)
-            ]
-            if (spec, ordering) == (picked.candidate.spec, picked.candidate.ordering) or not mine:
-                continue
-            what = _text(space, spec, ordering, schema)
-            enough = [label for label in mine if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
-            if not enough:
-                found.append((what, "too few sampled rows per row group to judge it"))
-                continue
-            cheapest = min(enough, key=lambda label: label.total)
-            more = cheapest.total / max(picked.total, 1e-9) - 1.0
-            side = "more" if more >= 0.0 else "less"
-            found.append((what, f"costs {abs(more):.1%} {side}, reads {_times(cheapest, picked)}"))
-    return tuple(found)
+    return tuple(
+        (_text(space, *pair, schema), _why_it_fell(together[pair], picked))
+        for pair in sorted(together)
+    )
+
+
+def _why_it_fell(labels: Sequence[Label], picked: Label) -> str:
+    enough = [label for label in labels if label.sampled_rows >= LEAST_ROWS_OF_GROUP]
+    if not enough:
+        return "too few sampled rows per row group to judge it"
+    cheapest = min(enough, key=lambda label: label.total)
+    more = cheapest.total / max(picked.total, 1e-9) - 1.0
+    side = "more" if more >= 0.0 else "less"
+    return f"costs {abs(more):.1%} {side}, reads {_times(cheapest, picked)}"
 
 
 def _times(label: Label, picked: Label) -> str:

@@ -26,7 +26,10 @@ from reconciler.advisor.simulate.grid import (
     simulate_sizes,
 )
 from reconciler.advisor.simulate.pool import Pool
+from reconciler.advisor.simulate.target import target_partitions
+from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import ARRIVAL, Ordering
+from reconciler.queries.calendar import DAY_MS
 from reconciler.queries.demand import Demand
 from reconciler.table.filetable import Float64, Int64
 
@@ -38,9 +41,6 @@ UNSORTED = 0
 LEAST_ROWS_OF_GROUP = 10.0
 """Sampled rows in the smallest simulated row groups, below which a layout is not judged: the sample
 would flatter it. 40 rank layouts well, 100 nearly as all rows do."""
-
-SMALL = 0.75
-"""Files below this share of the target are merged (definitions: Small)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -195,16 +195,14 @@ class Space:
         """
         files = self.pool.files
         if self.partitionings[candidate.spec].present and candidate.ordering == UNSORTED:
-            small = files.bytes < SMALL * candidate.sizes.target_bytes
+            small = files.bytes < SMALL_SHARE * candidate.sizes.target_bytes
             return float(files.live_bytes[small].sum()) if int(small.sum()) > 1 else 0.0, 0.0
-        days = self.horizon_ms / 86_400_000
+        days = self.horizon_ms / DAY_MS
         later = self.ingest.bytes * days if candidate.ordering != UNSORTED else 0.0
         return self.live_bytes, later
 
     def on(self, pool: Pool, thin: Pool) -> Space:
         """Return the same space over another pool of the same files."""
-        from reconciler.advisor.simulate.target import target_partitions
-
         specs = tuple(
             replace(item, target=target_partitions(pool, item.spec)) for item in self.partitionings
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -51,8 +51,8 @@ BATCH_ROWS = 20_000_000
 
 
 class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
-    """files: the delete files of the head judged last. begun: bytes of actions whose work was
-    begun and not sent."""
+    """files: the delete files of the head judged last. begun: bytes read by the actions of the
+    batch under way, until it is sent."""
 
     def __init__(self, run: Run, items: Items[SomeDeletes]) -> None:
         super().__init__(run, items)
@@ -64,7 +64,8 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
     def check(self) -> None:
         run = self.run
         judged = standing.judged_snapshot(run.table, run.request, run.shown)
-        known = {file.path for file in delete_files.live(run.spark, run.table, judged)}
+        self.files = delete_files.live(run.spark, run.table, judged)
+        known = {file.path for file in self.files}
         standing.check_inputs(run.table, run.request, self.items, known, run.shown)
 
     def judge(self) -> dict[str, ActionState]:
@@ -106,6 +107,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         for number, items in enumerate(self._batches(pending), start=1):
             if self.run.stopping():
                 break
+            self.begun = {key: self.input_bytes(action.inputs) for key, action in items}
             conflicts |= not self._carried_out(attempt, number, items)
         return conflicts
 
@@ -145,12 +147,6 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         if items:
             yield items
 
-    def _title(self, items: Items[SomeDeletes]) -> str:
-        paths = [path for _, action in items for path in action.inputs]
-        return (
-            f"{items[0][1].verb}  {count(len(paths))} delete files {iec(self.input_bytes(paths))}"
-        )
-
     def _send(
         self,
         attempt: Attempt,
@@ -159,7 +155,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         operation: Operation,
         made: Replacement,
     ) -> bool:
-        parts = [*_parts(self, items, made), *self._settled_with(items, made)]
+        parts = [*_parts(items, self.files, made, self.begun), *self._settled_with(items, made)]
         for part in parts:
             self.run.on_event(part.verified)
         self.begun = {}
@@ -226,11 +222,9 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
         paths = [path for _, action in items for path in action.inputs]
         inputs = delete_files.of_paths(self.files, paths)
         base = f"{attempt.id}/{number}"
-        self.begun = {key: self.input_bytes(action.inputs) for key, action in items}
-        run.on_event(
-            Event("start", f"{self._title(items)}  reading", items[0][0], 1, 1,
-                  sum(self.begun.values()))
-        )  # fmt: skip
+        size = sum(self.begun.values())
+        title = f"{items[0][1].verb}  {count(len(paths))} delete files {iec(size)}"
+        run.on_event(Event("start", f"{title}  reading", items[0][0], 1, 1, size))
         with ThreadPoolExecutor(1, thread_name_prefix="deletes") as pool:
             made = self._awaited(pool.submit(self._measured, attempt, base, inputs), base, paths)
         if made is None:
@@ -298,13 +292,10 @@ class CompactExecutor(ReplacingExecutor[CompactDeletes]):
 class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
     def check(self) -> None:
         super().check()
-        files = delete_files.live(
-            self.run.spark, self.run.table,
-            standing.judged_snapshot(self.run.table, self.run.request, self.run.shown),
-        )  # fmt: skip
+        run = self.run
         inputs = [path for _, action in self.items for path in action.inputs]
-        convert.refuse(self.run.spark, self.run.table, self.run.shown,
-                       delete_files.of_paths(files, inputs))  # fmt: skip
+        files = delete_files.of_paths(self.files, inputs)
+        convert.refuse(run.spark, run.table, run.shown, files)
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         """The delete files, and the identity columns of the data files that they apply to."""
@@ -317,18 +308,19 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
         return convert.replacement_for(attempt, base, inputs, self.files)
 
 
-def _parts(executor: DeleteExecutor[Any], items: Items[Any], made: Replacement) -> list[Part]:
+def _parts(
+    items: Items[Any], files: Sequence[DeleteFile], made: Replacement, sizes: Mapping[str, int]
+) -> list[Part]:
     """Return each action's part of a batch: its partition's new delete files, and a share of the
-    times by the bytes that it reads. The first one also has what was folded in."""
-    sizes = {key: executor.input_bytes(action.inputs) for key, action in items}
+    times by the bytes that it reads (sizes). The first one also has what was folded in."""
     named = {path for _, action in items for path in action.inputs}
     folded = {file.path for file in made.removed} - named
-    owners = _owners(items, executor.files)
+    owners = _owners(items, files)
     first = items[0][0]
     parts = []
     for number, (key, action) in enumerate(items, start=1):
-        files = f"{count(len(action.inputs))} delete files {iec(sizes[key])}"
-        title = f"{action.verb} {number}/{len(items)}  {files}"
+        taken = f"{count(len(action.inputs))} delete files {iec(sizes[key])}"
+        title = f"{action.verb} {number}/{len(items)}  {taken}"
         text = f"{title}  {made.proof}"
         own = [f for f in made.added if owners.get((f.spec_id, f.place), first) == key]
         share = (sizes[key] + 1) / (sum(sizes.values()) + len(items))
