@@ -4,9 +4,9 @@ Of the whole suite, one lane has the shared Spark session, one the other JVMs th
 this machine, and one the test cluster, whose tests wait more than they work. They share the rest
 (see `sharing`), as the two lanes of "check" share all tests. Lint stops them if it fails.
 
-Lines are printed as they come, each after its lane's name; the last ones say where the time went
-(see `durations`) and how each lane ended. Ends with the first exit code that is not 0. An argument,
-for pytest, may hold "{lane}", as in --junitxml=build/{lane}.xml.
+Lines are printed as they come, each after its lane's name; the last ones name the tests that failed
+and say how each lane ended. Ends with the first exit code that is not 0. An argument, for pytest,
+may hold "{lane}", as in --junitxml=build/{lane}.xml.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def lanes(part: str) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     part, *more = arguments
     with tempfile.TemporaryDirectory(prefix="lanes-") as claims:
-        running = {"lint": _output_of(LINT)}
+        running = {"lint": output_of(LINT)}
         for lane, marks in lanes(part).items():
             running[lane] = start([*options(marks, claims), *_named(more, lane)])
-        return _follow(running)
+        return follow(running)
 
 
 def options(marks: str, claims: str) -> list[str]:
@@ -58,18 +58,20 @@ def _named(arguments: Sequence[str], lane: str) -> list[str]:
 
 def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     plugins = ("-p", "tests.sharing", "-p", "tests.durations")
-    return _output_of([sys.executable, "-u", "-m", "pytest", *plugins, *arguments])
+    return output_of([sys.executable, "-u", "-m", "pytest", *plugins, *arguments])
 
 
-def _output_of(command: Sequence[str]) -> subprocess.Popen[str]:
+def output_of(command: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
 
 
-def _follow(running: Mapping[str, subprocess.Popen[str]]) -> int:
+def follow(running: Mapping[str, subprocess.Popen[str]]) -> int:
+    failed: list[str] = []
     printers = [
-        threading.Thread(target=_print, args=(lane, process)) for lane, process in running.items()
+        threading.Thread(target=_print, args=(lane, process, failed))
+        for lane, process in running.items()
     ]
     for thread in printers:
         thread.start()
@@ -82,14 +84,18 @@ def _follow(running: Mapping[str, subprocess.Popen[str]]) -> int:
         codes = [process.wait() for process in running.values()]
     for thread in printers:
         thread.join()
+    print(*failed, sep="", end="")
     print(*(f"{lane}: {code}" for lane, code in zip(running, codes, strict=True)), sep=", ")
     return next((code for code in codes if code), 0)
 
 
-def _print(lane: str, process: subprocess.Popen[str]) -> None:
+def _print(lane: str, process: subprocess.Popen[str], failed: list[str]) -> None:
+    """Print the lines of a process, and keep pytest's summary of what failed."""
     assert process.stdout is not None
     for line in process.stdout:
         print(f"{lane:<8}{line}", end="", flush=True)
+        if line.startswith(("FAILED ", "ERROR ")):
+            failed.append(f"{lane:<8}{line}")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.lanes import lanes, options, start
+from tests.lanes import follow, lanes, options, output_of, start
 from tests.sharing import LONGEST, OWN, in_turn
 
 pytest_plugins = ["pytester"]
@@ -124,3 +126,20 @@ def test_a_lane_reports_the_time_of_each_file(pytester: pytest.Pytester) -> None
         "test_two.py": 2,
         "(all": 4,
     }
+
+
+def test_the_last_lines_name_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    def prints(*lines: str, code: int) -> subprocess.Popen[str]:
+        text = "".join(f"{line}\n" for line in lines)
+        return output_of([sys.executable, "-c", f"print({text!r}, end=''); exit({code})"])
+
+    summary = "FAILED tests/test_x.py::test_a - AssertionError"
+    running = {
+        "lint": prints("fine", code=0),
+        "one": prints("F.", summary, "1 failed", code=1),
+        "other": prints("..", "2 passed", code=0),
+    }
+    assert follow(running) == 1
+    *_, first, last = capsys.readouterr().out.splitlines()
+    assert first.split() == ["one", *summary.split()]
+    assert last == "lint: 0, one: 1, other: 0"
