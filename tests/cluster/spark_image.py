@@ -15,7 +15,7 @@ def environment() -> dict[str, str]:
     """ENV of the image. One address a pod: by a shared one, Spark takes shuffle files for local."""
     from reconciler.spark import runtime
 
-    passed_on = ("JAVA_HOME", "LAYOUTCTL_CACHE", "XDG_CACHE_HOME")
+    passed_on = ("JAVA_HOME", "JDK_JAVA_OPTIONS", "LAYOUTCTL_CACHE", "XDG_CACHE_HOME")
     return {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
