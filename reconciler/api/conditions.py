@@ -26,6 +26,7 @@ class ConditionType(StrEnum):
     APPROVED = "Approved"
     WITHIN_BUDGET = "WithinBudget"
     WORKLOAD_FRESH = "WorkloadFresh"
+    BETTER_LAYOUT_KNOWN = "BetterLayoutKnown"
 
 
 class Status(StrEnum):
@@ -90,6 +91,12 @@ class Reason(StrEnum):
     LOW_COVERAGE = "LowCoverage"
     IMPORT_FAILED = "ImportFailed"
     NO_SOURCES = "NoSources"
+    # BetterLayoutKnown
+    LAYOUT_RECOMMENDED = "LayoutRecommended"
+    LAYOUT_DECLARED = "LayoutDeclared"
+    LAYOUT_KEPT = "LayoutKept"
+    NOT_RECOMMENDED_YET = "NotRecommendedYet"
+    RECOMMENDATION_FAILED = "RecommendationFailed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,7 @@ class Explanation:
 _READY, _STALLED = ConditionType.READY, ConditionType.STALLED
 _CONVERGED, _APPROVED = ConditionType.CONVERGED, ConditionType.APPROVED
 _BUDGET, _WORKLOAD = ConditionType.WITHIN_BUDGET, ConditionType.WORKLOAD_FRESH
+_BETTER = ConditionType.BETTER_LAYOUT_KNOWN
 
 EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.OBSERVED: Explanation(
@@ -306,7 +314,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "Import newer logs with layoutctl workload import.",
     ),
     Reason.NO_QUERIES: Explanation(
-        (_WORKLOAD,),
+        (_WORKLOAD, _BETTER),
         "No query is recorded.",
         "Import a log with layoutctl workload import.",
     ),
@@ -324,6 +332,29 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         (_WORKLOAD,),
         "The catalog names no query logs, so plans do not take queries into account.",
         "Add spec.workload.sources to the IcebergCatalog.",
+    ),
+    Reason.LAYOUT_RECOMMENDED: Explanation(
+        (_BETTER,),
+        "For the recorded queries another layout is predicted to cost less than the present one, "
+        "its rewrite included. The operator does not act on it.",
+        "Read it with layoutctl recommend TABLE --from-cluster; --out FILE writes it into the "
+        "policy for review.",
+    ),
+    Reason.LAYOUT_DECLARED: Explanation(
+        (_BETTER,), "The policy already declares the layout that was recommended."
+    ),
+    Reason.LAYOUT_KEPT: Explanation(
+        (_BETTER,), "No layout that was considered is better than the present one."
+    ),
+    Reason.NOT_RECOMMENDED_YET: Explanation(
+        (_BETTER,),
+        "No recommend job has ended yet. Another job, a window or a budget may hold it back.",
+    ),
+    Reason.RECOMMENDATION_FAILED: Explanation(
+        (_BETTER,),
+        "The recommend job failed. The table's own work is not affected.",
+        "Do what the message says; the job is retried, after an error of its input when the table "
+        "or its queries have changed.",
     ),
 }
 

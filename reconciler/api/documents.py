@@ -150,6 +150,14 @@ class Deletes:
 
 
 @dataclass(frozen=True, slots=True)
+class Recommend:
+    """interval_seconds: between two recommendations. sample_bytes: most bytes read for one."""
+
+    interval_seconds: Annotated[int, "interval", "duration"]
+    sample_bytes: Annotated[int, "sampleBytes", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
 class Safety:
     verify: Verification
     allow_live_branches: bool
@@ -221,6 +229,7 @@ class PolicySpec:
     approval: Approval
     engine: Engine
     budgets: tuple[BudgetSpec, ...] = ()
+    recommend: Recommend | None = None
 
 
 @dataclass(frozen=True, slots=True)

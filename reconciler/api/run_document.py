@@ -1,8 +1,9 @@
 """The input of a driver pod: one JSON document in its environment, written by the operator.
 
 It names the plan by place and digest, the admitted actions and what the budgets leave; it contains
-the policy and the catalog as they were then. Versioned and strict: a driver of another release
-refuses what it does not know instead of guessing. Secrets are mounted, never in here.
+the policy and the catalog as they were then. A recommend job has a document of its own. Versioned
+and strict: a driver of another release refuses what it does not know instead of guessing. Secrets
+are mounted, never in here.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from reconciler.api.source import json_as_yaml, parse_yaml
 from reconciler.errors import UserError
 
 VERSION = "run/v1"
+RECOMMEND_VERSION = "recommend/v1"
 MOST_BYTES = 120_000
 """Linux refuses a single environment variable of 128 KiB or more."""
+
+Fields = Mapping[str, tuple[str, Any]]
+"""Field -> its description, and its test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +70,60 @@ class RunDocument:
             "policyKey": self.policy_key,
             "owner": self.owner,
         }
-        line = json.dumps(body, sort_keys=True, separators=(",", ":"))
-        if len(line) > MOST_BYTES:
-            raise UserError(
-                f"policy {self.policy.name} and its catalog are too large for a job",
-                details=(f"Together they take {len(line):,} bytes, at most {MOST_BYTES:,} fit.",),
-                do="shorten spec.tables, spec.budgets or spec.jobs.sparkConf",
-            )
-        return line
+        return _line(body, self.policy)
 
 
-def read_run(text: str) -> RunDocument:
-    """Return the run document. Raises UserError unless it is complete, of a known version and
-    valid."""
+@dataclass(frozen=True, slots=True)
+class RecommendRun:
+    """One attempt at a recommendation for one table.
+
+    run_id: of its inputs, "r-" and 20 hex digits. policy: has spec.recommend. cpu_limit_seconds:
+    what was reserved; the process ends when it has used so much. policy_key, owner: as above.
+    """
+
+    catalog: IcebergCatalog
+    policy: TableLayoutPolicy
+    table: tuple[str, ...]
+    run_id: str
+    attempt: int
+    cpu_limit_seconds: int
+    policy_key: str
+    owner: str
+
+    def text(self) -> str:
+        """Return one line of JSON. Raises UserError if it does not fit an environment variable."""
+        body = {
+            "version": RECOMMEND_VERSION,
+            "catalog": to_document(self.catalog),
+            "policy": to_document(self.policy),
+            "table": list(self.table),
+            "runId": self.run_id,
+            "attempt": self.attempt,
+            "cpuLimitSeconds": self.cpu_limit_seconds,
+            "policyKey": self.policy_key,
+            "owner": self.owner,
+        }
+        return _line(body, self.policy)
+
+
+def _line(body: Mapping[str, Any], policy: TableLayoutPolicy) -> str:
+    line = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    if len(line) > MOST_BYTES:
+        raise UserError(
+            f"policy {policy.name} and its catalog are too large for a job",
+            details=(f"Together they take {len(line):,} bytes, at most {MOST_BYTES:,} fit.",),
+            do="shorten spec.tables, spec.budgets or spec.jobs.sparkConf",
+        )
+    return line
+
+
+def read_job(text: str) -> RunDocument | RecommendRun:
+    """Return the document of a job of either kind; raises as `read_run`."""
+    version = _object(text).get("version")
+    return read_recommend_run(text) if version == RECOMMEND_VERSION else read_run(text)
+
+
+def _object(text: str) -> Mapping[str, Any]:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -86,16 +132,28 @@ def read_run(text: str) -> RunDocument:
         raise _refusal(why) from error
     if not isinstance(body, dict):
         raise _refusal("it is not a JSON object")
-    if body.get("version") != VERSION:
-        raise _refusal(f"its version is {body.get('version')!r}, this driver reads {VERSION}")
-    unknown = sorted(body.keys() - _FIELDS.keys())
-    missing = sorted(_FIELDS.keys() - body.keys())
+    return body
+
+
+def _checked(text: str, version: str, fields: Fields) -> Mapping[str, Any]:
+    body = _object(text)
+    if body.get("version") != version:
+        raise _refusal(f"its version is {body.get('version')!r}, this driver reads {version}")
+    unknown = sorted(body.keys() - fields.keys())
+    missing = sorted(fields.keys() - body.keys())
     if unknown or missing:
         wrong = [f"unknown field {name}" for name in unknown] + [f"no {name}" for name in missing]
         raise _refusal("; ".join(wrong))
-    for name, (expected, holds) in _FIELDS.items():
+    for name, (expected, holds) in fields.items():
         if not holds(body[name]):
             raise _refusal(f"{name} is not {expected}")
+    return body
+
+
+def read_run(text: str) -> RunDocument:
+    """Return the run document. Raises UserError unless it is complete, of a known version and
+    valid."""
+    body = _checked(text, VERSION, _FIELDS)
     catalog, policy = _document(body["catalog"], CATALOG), _document(body["policy"], POLICY)
     assert isinstance(catalog, IcebergCatalog) and isinstance(policy, TableLayoutPolicy)
     return RunDocument(
@@ -108,6 +166,25 @@ def read_run(text: str) -> RunDocument:
         attempt=body["attempt"],
         action_ids=tuple(body["actionIds"]),
         bytes_limit=body["bytesLimit"],
+        cpu_limit_seconds=body["cpuLimitSeconds"],
+        policy_key=body["policyKey"],
+        owner=body["owner"],
+    )
+
+
+def read_recommend_run(text: str) -> RecommendRun:
+    """Return the document of a recommend job; raises as `read_run`."""
+    body = _checked(text, RECOMMEND_VERSION, _RECOMMEND_FIELDS)
+    catalog, policy = _document(body["catalog"], CATALOG), _document(body["policy"], POLICY)
+    assert isinstance(catalog, IcebergCatalog) and isinstance(policy, TableLayoutPolicy)
+    if policy.spec.recommend is None:
+        raise _refusal("its policy has no spec.recommend")
+    return RecommendRun(
+        catalog=catalog,
+        policy=policy,
+        table=tuple(body["table"]),
+        run_id=body["runId"],
+        attempt=body["attempt"],
         cpu_limit_seconds=body["cpuLimitSeconds"],
         policy_key=body["policyKey"],
         owner=body["owner"],
@@ -151,19 +228,27 @@ def _matches(pattern: str) -> Any:
 
 
 _LIMIT = ("a whole number or null", lambda value: value is None or _whole(value))
-_FIELDS: Mapping[str, tuple[str, Any]] = {
-    "version": (VERSION, _text),
+_COMMON: Fields = {
     "catalog": ("an object", lambda value: isinstance(value, dict)),
     "policy": ("an object", lambda value: isinstance(value, dict)),
     "table": ("a list of names", _texts),
-    "planUri": ("a text", _text),
-    "planDigest": ("a SHA-256 digest", _matches(r"sha256:[0-9a-f]{64}")),
-    "planId": ("a plan id", _matches(r"p-[0-9a-f]{20}")),
     "attempt": ("a whole number", _whole),
-    "actionIds": ("a list of action ids", lambda value: value == [] or _texts(value)),
-    "bytesLimit": _LIMIT,
-    "cpuLimitSeconds": _LIMIT,
     "policyKey": ("a text", _text),
     "owner": ("a text", _text),
 }
-"""Field -> its description, and its test."""
+_FIELDS: Fields = {
+    **_COMMON,
+    "version": (VERSION, _text),
+    "planUri": ("a text", _text),
+    "planDigest": ("a SHA-256 digest", _matches(r"sha256:[0-9a-f]{64}")),
+    "planId": ("a plan id", _matches(r"p-[0-9a-f]{20}")),
+    "actionIds": ("a list of action ids", lambda value: value == [] or _texts(value)),
+    "bytesLimit": _LIMIT,
+    "cpuLimitSeconds": _LIMIT,
+}
+_RECOMMEND_FIELDS: Fields = {
+    **_COMMON,
+    "version": (RECOMMEND_VERSION, _text),
+    "runId": ("the id of a recommendation", _matches(r"r-[0-9a-f]{20}")),
+    "cpuLimitSeconds": ("a whole number", _whole),
+}

@@ -28,6 +28,7 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
         ("spec.interval", "layoutctl observes a table when a command needs it"),
         ("spec.layout.partitioning", "partition specs are not changed"),
         ("spec.deletes.mode", "write modes are not set"),
+        ("spec.recommend", "layoutctl recommend TABLE recommends when it is called"),
         ("spec.engine", "plans run in layoutctl's own Spark session"),
     ),
     TABLE_LAYOUT: (
@@ -46,7 +47,7 @@ NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
 """Kind -> (field, what applies instead). A field includes everything below it."""
 
 OPERATORS: dict[str, tuple[str, ...]] = {
-    POLICY: ("spec.interval", "spec.engine"),
+    POLICY: ("spec.interval", "spec.recommend", "spec.engine"),
     TABLE_LAYOUT: ("spec.suspend", "spec.approvedPlan"),
     CATALOG: tuple(field for field, _ in NOT_ACTED_ON[CATALOG]),
 }

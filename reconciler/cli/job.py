@@ -22,10 +22,12 @@ import typer
 if TYPE_CHECKING:
     from reconciler.api.catalog_config import CatalogConfig
     from reconciler.api.reach import Reach
-    from reconciler.api.run_document import RunDocument
+    from reconciler.api.run_document import RecommendRun, RunDocument
     from reconciler.kube.termination_message import LastWords
     from reconciler.loop.driver_job import Driven, DriverActor
-    from reconciler.plan.execution import Event
+    from reconciler.plan.execution import Event, Lease
+    from reconciler.state.plan_store import PlanStore
+    from reconciler.state.shared_state import SharedStore
 
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -54,13 +56,13 @@ class _Job:
         logging.basicConfig(handlers=[_JsonHandler(self)], level=logging.WARNING, force=True)
         try:
             with stop_signals() as stop:
-                driven, finished = self._driven(stop)
-                words = shortfall(driven)
+                driven, finished = self._done(stop)
+                words = None if driven is None else shortfall(driven)
             if words is None:
                 self._end(json.dumps(finished), finished)
                 return errors.EXIT_OK
             self._fail(words)
-            stopped = driven.execution is not None and driven.execution.stopped
+            stopped = driven and driven.execution and driven.execution.stopped
             return errors.EXIT_INTERRUPTED if stopped else errors.EXIT_UNAVAILABLE
         except BaseException as error:
             words = last_words(error, self.actor.spark if self.actor else None)
@@ -73,34 +75,38 @@ class _Job:
                 with contextlib.suppress(Exception):  # everything was already reported
                     self.actor.close()
 
-    def _driven(self, should_stop: Callable[[], bool]) -> tuple[Driven, dict[str, Any]]:
-        from reconciler.api.run_document import read_run
+    def _done(self, should_stop: Callable[[], bool]) -> tuple[Driven | None, dict[str, Any]]:
+        """Return the result of an attempt at a plan, None for a recommendation, and its summary."""
+        from reconciler.api.run_document import RecommendRun, read_job
         from reconciler.catalog.mounted import catalog_config, mounted_secrets, refuse_places
         from reconciler.catalog.network import on_behalf
         from reconciler.catalog.properties import redact
         from reconciler.kube.pods import SECRET_DIRECTORY
-        from reconciler.loop.driver_job import drive, load_plan, session_starter, summary
-        from reconciler.state.plan_store import PlanStore
 
-        run = read_run(_run_text())
+        run = read_job(_run_text())
+        recommends = isinstance(run, RecommendRun)
         self.identity = {
             "table": ".".join((run.catalog.spec.catalog_name, *run.table)),
-            "planId": run.plan_id,
+            "planId": run.run_id if isinstance(run, RecommendRun) else run.plan_id,
             "attempt": run.attempt,
         }
         directory = Path(os.environ.get("LAYOUT_CATALOG_SECRETS") or SECRET_DIRECTORY)
         catalog = catalog_config(run.catalog, mounted_secrets(directory), _reach())
         self.redacted = lambda text: redact(text, catalog)
         refuse_places(run.catalog, catalog)
-        self.say("started")
-        timeout = float(run.catalog.spec.timeout_seconds)
-        system = run.catalog.spec.system
-        plans = PlanStore(
-            catalog, system.plans.uri, namespace=tuple(system.namespace), timeout=timeout
-        )
-        scratch_of_job = tempfile.TemporaryDirectory(prefix="layout-job-")
-        with on_behalf(catalog.reach), scratch_of_job as scratch:
-            plan = load_plan(run, plans)
+        self.say("started to recommend" if recommends else "started")
+        with on_behalf(catalog.reach):
+            if isinstance(run, RecommendRun):
+                return None, _recommendation(run, catalog)
+            return self._driven(run, catalog, should_stop)
+
+    def _driven(
+        self, run: RunDocument, catalog: CatalogConfig, should_stop: Callable[[], bool]
+    ) -> tuple[Driven, dict[str, Any]]:
+        from reconciler.loop.driver_job import drive, load_plan, session_starter, summary
+
+        with tempfile.TemporaryDirectory(prefix="layout-job-") as scratch:
+            plan = load_plan(run, _plans(run, catalog))
             start = session_starter(run, os.environ, Path(scratch))
             self.actor = _actor(run, catalog, plan, start, should_stop)
             driven = drive(
@@ -178,6 +184,48 @@ def _run_text() -> str:
     return text
 
 
+def _plans(run: RunDocument | RecommendRun, catalog: CatalogConfig) -> PlanStore:
+    from reconciler.state.plan_store import PlanStore
+
+    system, timeout = run.catalog.spec.system, float(run.catalog.spec.timeout_seconds)
+    return PlanStore(catalog, system.plans.uri, namespace=tuple(system.namespace), timeout=timeout)
+
+
+def _store(
+    run: RunDocument | RecommendRun, catalog: CatalogConfig, lease: Callable[[], Lease] | None
+) -> SharedStore:
+    from reconciler.state.shared_state import SharedStore
+
+    system = run.catalog.spec.system
+    return SharedStore(
+        catalog,
+        tuple(system.namespace),
+        plans_uri=system.plans.uri,
+        timeout=float(run.catalog.spec.timeout_seconds),
+        retention_seconds=run.catalog.spec.workload.retention_seconds,
+        lease=lease,
+    )
+
+
+def _recommendation(run: RecommendRun, catalog: CatalogConfig) -> dict[str, Any]:
+    """Return the summary of a recommendation, as one field of the termination message."""
+    from reconciler.loop.reader import Reader
+    from reconciler.loop.recommend_job import bound_process, recommend_for
+    from reconciler.state.state import cache_directory
+
+    bound_process(run.cpu_limit_seconds)
+    reader = Reader(
+        store=_store(run, catalog, None),
+        cache=cache_directory(),
+        timeout=float(run.catalog.spec.timeout_seconds),
+        claims_as=run.owner,
+        exclude_columns=run.catalog.spec.workload.exclude_columns,
+    )
+    plans = _plans(run, catalog)
+    made = recommend_for(run, catalog, reader, plans, lambda: dt.datetime.now(dt.UTC))
+    return {"recommendation": made}
+
+
 def _actor(
     run: RunDocument,
     catalog: CatalogConfig,
@@ -187,26 +235,17 @@ def _actor(
 ) -> DriverActor:
     from reconciler.catalog.claim import owner_of
     from reconciler.loop.driver_job import DriverActor, claim_check
-    from reconciler.state.shared_state import JobLease, SharedStore
+    from reconciler.state.shared_state import JobLease
     from reconciler.state.state import cache_directory
 
-    system, timeout = run.catalog.spec.system, float(run.catalog.spec.timeout_seconds)
-    workload = run.catalog.spec.workload
+    timeout = float(run.catalog.spec.timeout_seconds)
     check = claim_check(run, lambda: owner_of(catalog, run.table, timeout))
-    store = SharedStore(
-        catalog,
-        tuple(system.namespace),
-        plans_uri=system.plans.uri,
-        timeout=timeout,
-        retention_seconds=workload.retention_seconds,
-        lease=lambda: JobLease(check),
-    )
     return DriverActor(
-        store=store,
+        store=_store(run, catalog, lambda: JobLease(check)),
         cache=cache_directory(),
         timeout=timeout,
         claims_as=run.owner,
-        exclude_columns=workload.exclude_columns,
+        exclude_columns=run.catalog.spec.workload.exclude_columns,
         plan=plan,
         attempt=run.attempt,
         start=start,

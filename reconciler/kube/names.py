@@ -15,6 +15,8 @@ from collections.abc import Sequence
 SLUG_LENGTH = 40
 HASH_LENGTH = 10
 PLAN_DIGITS = 12
+RECOMMENDATION = "r-"
+"""Beginning of the id that a recommend job has instead of a plan's."""
 
 
 def table_layout_name(catalog_ref: str, levels: Sequence[str]) -> str:
@@ -39,8 +41,14 @@ def _slug(text: str) -> str:
     return ".".join(part for part in parts if part) or "table"
 
 
+def recommendation_id(*inputs: object) -> str:
+    """Return `r-` and 20 hex digits over what a recommendation is made from."""
+    text = "\x00".join(str(item) for item in inputs)
+    return f"{RECOMMENDATION}{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+
+
 def job_name(layout_name: str, plan_id: str, attempt: int) -> str:
-    """Return the name of the Job of one attempt at a plan: `tl-<hash>-<12 digits of the
-    plan>-<attempt>`."""
+    """Return the name of the Job of one attempt: `tl-<hash>-<12 digits of the plan>-<attempt>`, for
+    a recommendation with `r-` and ten digits."""
     suffix = layout_name[-HASH_LENGTH:]
     return f"tl-{suffix}-{plan_id.removeprefix('p-')[:PLAN_DIGITS]}-{attempt}"

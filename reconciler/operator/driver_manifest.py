@@ -1,4 +1,5 @@
-"""The Job of one attempt at a plan: what its driver runs, within which limits, on which pods."""
+"""The Job of one attempt at a plan or a recommendation: what its driver runs, within which limits,
+on which pods."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Any
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.reach import Reach
-from reconciler.api.run_document import RunDocument
+from reconciler.api.run_document import RecommendRun, RunDocument
 from reconciler.kube.manifests import JobRequest, job
 from reconciler.operator.layout_facts import Record
 from reconciler.operator.ports import CatalogProblem
@@ -21,12 +22,11 @@ def driver_job(
     policy, handle, look = subject.policy, subject.handle, subject.look
     assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
     assert look is not None
-    document: IcebergCatalog = handle.document
     total = (subject.status.get("job") or {}).get("actionsTotal", len(look.pending))
     left = subject.cut_short if total == 0 else None
     limited = bool(subject.budgets)
     run = RunDocument(
-        catalog=document,
+        catalog=handle.document,
         policy=policy,
         table=subject.table,
         plan_uri=look.uri if left is None else left.uri,
@@ -39,6 +39,32 @@ def driver_job(
         policy_key=subject.policy_key,
         owner=handle.owner(),
     )
+    return _job(settings, subject, record, run.text(), memory_factor)
+
+
+def recommend_job(settings: OperatorSettings, subject: Subject, record: Record) -> dict[str, Any]:
+    """Return the recommend Job of the record: a driver without executors."""
+    policy, handle = subject.policy, subject.handle
+    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    run = RecommendRun(
+        catalog=handle.document,
+        policy=policy,
+        table=subject.table,
+        run_id=record.plan_id,
+        attempt=record.attempt,
+        cpu_limit_seconds=record.cpu_seconds,
+        policy_key=subject.policy_key,
+        owner=handle.owner(),
+    )
+    return _job(settings, subject, record, run.text(), 1.0)
+
+
+def _job(
+    settings: OperatorSettings, subject: Subject, record: Record, run: str, memory_factor: float
+) -> dict[str, Any]:
+    policy, handle = subject.policy, subject.handle
+    assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
+    document: IcebergCatalog = handle.document
     return job(
         JobRequest(
             name=record.name,
@@ -48,7 +74,7 @@ def driver_job(
             plan_id=record.plan_id,
             plan_digest=record.digest,
             attempt=record.attempt,
-            run=run.text(),
+            run=run,
             engine=policy.spec.engine,
             jobs=document.spec.jobs,
             image=settings.image,

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.kube.termination_message import Cause, LastWords
-from reconciler.operator import failures
+from reconciler.operator import failures, recommending
+from reconciler.operator.conditions import Body
 from reconciler.operator.gathering import Facts
 from reconciler.operator.layout_facts import JobSeen, Phase, Record
 from reconciler.operator.layout_status import failures_body, job_body, with_history
 from reconciler.operator.layout_writer import LayoutWriter
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.runtime import Runtime
-from reconciler.operator.seen import pods_of
+from reconciler.operator.seen import Object, pods_of
 from reconciler.operator.status_text import short_bytes, short_duration, utc
 from reconciler.operator.subject import Subject
 from reconciler.operator.work import Result
@@ -35,6 +36,8 @@ class Endings:
 
         What a driver began without an outcome stays reserved in the ledger, in full.
         """
+        if record.recommends:
+            return self._recommended(subject, record, job)
         succeeded = job is not None and job.phase is Phase.SUCCEEDED
         words = None if succeeded else self._words(subject, record)
         handle = subject.handle
@@ -52,6 +55,47 @@ class Endings:
         self.facts.forget(subject.key)
         self.writer.unhold(subject)
         return Result(due=subject.now.timestamp())
+
+    def _recommended(self, subject: Subject, record: Record, job: JobSeen | None) -> Result:
+        """Record what a recommend job found, or why it failed; the table's own state stays."""
+        found = None
+        if job is not None and job.phase is Phase.SUCCEEDED:
+            found = recommending.result_of(self._pods(subject, record))
+        if found is not None:
+            body = recommending.recommendation_status(found)
+            self._end_recommending(subject, record, Phase.SUCCEEDED, body, "Succeeded", "")
+            return Result(due=subject.now.timestamp())
+        succeeded = job is not None and job.phase is Phase.SUCCEEDED
+        words = recommending.UNREADABLE if succeeded else self._words(subject, record)
+        body = recommending.after_failure(subject.status, record.plan_id, words, subject.now)
+        self._end_recommending(
+            subject, record, Phase.FAILED, body, words.cause.value, words.message
+        )
+        return Result(due=subject.now.timestamp())
+
+    def _end_recommending(
+        self, subject: Subject, record: Record, phase: Phase, body: Body, result: str, message: str
+    ) -> None:
+        ended = job_body(subject.status, replace(record, phase=phase))
+        self.writer.note(subject, job=ended, recommendation=body)
+        self.runtime.metrics.finished(subject.key.namespace, result)
+        kind = "Normal" if result in ("Succeeded", Cause.STOPPED) else "Warning"
+        text = f"{record.name}: {message or body.get('summary', '')}"
+        self.runtime.api.event(subject.body, f"Recommendation{result}", text, kind)
+        log.info("%s/%s: Job %s of table %s ended: %s",
+                 *subject.key[1:], record.name, ".".join(subject.table), result)  # fmt: skip
+        self.writer.unhold(subject)
+
+    def not_started(self, subject: Subject, run_id: str, message: str) -> None:
+        """Count a recommend job that did not start, apart from the table's own failures."""
+        words = LastWords(Cause.UNKNOWN, message)
+        body = recommending.after_failure(subject.status, run_id, words, subject.now)
+        self.writer.note(subject, recommendation=body)
+
+    def _pods(self, subject: Subject, record: Record) -> list[Object]:
+        jobs, pods = self.facts.listed(subject, fresh=True) or ([], [])
+        job = next((item for item in jobs if item["metadata"]["name"] == record.name), None)
+        return [] if job is None else pods_of(job, pods)
 
     def _words(self, subject: Subject, record: Record) -> Any:
         """Return why the job ended. The message of a job that we stopped may be gone."""

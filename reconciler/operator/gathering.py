@@ -20,7 +20,7 @@ from reconciler.kube.kinds import JOB, POD
 from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.loop.gating import Approvals, PendingWork, approved_ids, gate_input
 from reconciler.loop.settings import budgets_of
-from reconciler.operator import due, failures
+from reconciler.operator import due, failures, recommending
 from reconciler.operator.conditions import Body, condition_of
 from reconciler.operator.failures import Scopes, scope
 from reconciler.operator.index import REQUESTED_AT, policy_of
@@ -208,11 +208,28 @@ class Facts:
             if subject.cut_short is not None:
                 left = (subject.cut_short.plan_id, subject.cut_short.digest)
                 state = replace(state, cut_short=left)
+            wished = self._recommendation(subject)
         except UnavailableError as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
             return replace(given, invalid=(stalled_by(error).value, shown_error(error)))
-        return replace(given, proposal=state, stop=stop_because(subject))
+        stop = stop_because(subject)
+        return replace(given, proposal=state, stop=stop, recommendation=wished)
+
+    def _recommendation(self, subject: Subject) -> str:
+        """Return the id of the recommendation that is due, "" if none is."""
+        policy, glance = subject.policy, subject.glance
+        assert isinstance(policy, TableLayoutPolicy) and glance is not None
+        wanted = policy.spec.recommend
+        observed = subject.look.observed if subject.look else subject.status.get("observed") or {}
+        name = f"{subject.key.namespace}/{subject.key.name}"
+        if wanted is None or not recommending.queries_of(observed):
+            return ""
+        if not recommending.due_now(name, wanted, subject.status, subject.now):
+            return ""
+        return recommending.wanted_id(
+            wanted, subject.status, glance.uuid, glance.metadata_location, observed["workload"]
+        )
 
     def _cut_short(self, subject: Subject) -> CutShort | None:
         """Return the plan of an attempt that a dead driver left open.

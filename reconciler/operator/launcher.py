@@ -40,11 +40,11 @@ from reconciler.operator.admission import (
     Admission,
     policy_key_of,
 )
-from reconciler.operator.driver_manifest import driver_job
+from reconciler.operator.driver_manifest import driver_job, recommend_job
 from reconciler.operator.layout import Layouts
 from reconciler.operator.layout_facts import Phase, Record
 from reconciler.operator.layout_status import job_status, record_of
-from reconciler.operator.layout_steps import CreateAgain, Launch, Stall, Startable, Wait
+from reconciler.operator.layout_steps import CreateAgain, Launch, Recommend, Stall, Startable, Wait
 from reconciler.operator.ports import CatalogProblem
 from reconciler.operator.seen import owner_uid
 from reconciler.operator.status_text import utc
@@ -56,7 +56,8 @@ from reconciler.plan.plan import policy_hash
 log = logging.getLogger(__name__)
 
 LEAST_SAVING = 0.01
-"""Saving per byte of declared work, so that its priority grows like any other's."""
+"""Saving per byte of declared work, so that its priority grows like any other's; a hundredth of it
+for a recommendation, which comes after all work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,9 @@ class Launcher:
 
         def rank(item: tuple[Key, Waiting]) -> tuple[float, Key]:
             waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
-            return -max(item[1].candidate.saving_per_byte, LEAST_SAVING) * (1 + waited), item[0]
+            candidate = item[1].candidate
+            least = LEAST_SAVING / 100 if candidate.recommends else LEAST_SAVING
+            return -max(candidate.saving_per_byte, least) * (1 + waited), item[0]
 
         return [key for key, _ in sorted(found, key=rank)]
 
@@ -194,15 +197,22 @@ class Launcher:
             self.layouts.runtime.index.put(TABLE_LAYOUT, body)
             subject = self.layouts.facts.subject(body)
             _, decision = self.layouts.decide(subject, fresh=True)
-            if not isinstance(decision, Launch):
+            if not isinstance(decision, (Launch, Recommend)):
                 self.offer(key, None)
                 self.layouts.runtime.enqueue(key, None)
                 return True
             refusal = self.admission.refused(subject, decision.candidate)
             if refusal is not None:
                 self._remember(key, refusal)
-                self.layouts.writer.tell(subject, refusal)
+                if isinstance(decision, Recommend):
+                    subject.held_back = refusal.message
+                    self.layouts.writer.tell(subject, decision.meanwhile)
+                else:
+                    self.layouts.writer.tell(subject, refusal)
                 return False
+            if isinstance(decision, Recommend):  # it only reads: the table needs no claim
+                self._reserve(subject, decision.candidate)
+                return True
             owner = self._claimed(subject)
             if owner:
                 text = f"the table is claimed by {owner}"
@@ -213,6 +223,14 @@ class Launcher:
             self.offer(key, None)
             self._create(subject, record, decision.candidate.memory_factor)
             return True
+
+    def _reserve(self, subject: Subject, candidate: Startable) -> None:
+        """Write a recommend job ahead and create it; the table's conditions stay as they are."""
+        self.layouts.writer.hold(subject)
+        record = self._record(subject, candidate)
+        self.layouts.writer.note(subject, job=job_status(record))
+        self.offer(subject.key, None)
+        self._create(subject, record, 1.0)
 
     def create_again(self, subject: Subject, record: Record, memory_factor: float) -> Result:
         """Continue a launch whose write-ahead has no Job, as found by a reconcile."""
@@ -237,7 +255,18 @@ class Launcher:
     def _write_ahead(self, subject: Subject, candidate: Startable) -> Record:
         """Reserve under the version that was read: if two operators write, one gets a conflict."""
         self.layouts.writer.hold(subject)
-        record = Record(
+        record = self._record(subject, candidate)
+        body = {
+            **job_status(record, 0, candidate.actions),
+            "layoutHash": layout_hash(subject.policy),
+        }
+        text = f"Job {record.name} is being created"
+        running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
+        self.layouts.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
+        return record
+
+    def _record(self, subject: Subject, candidate: Startable) -> Record:
+        return Record(
             name=job_name(subject.key.name, candidate.plan_id, candidate.attempt),
             uid="",
             plan_id=candidate.plan_id,
@@ -248,14 +277,6 @@ class Launcher:
             rewrite_bytes=candidate.rewrite_bytes,
             cpu_seconds=candidate.cpu_seconds,
         )
-        body = {
-            **job_status(record, 0, candidate.actions),
-            "layoutHash": layout_hash(subject.policy),
-        }
-        text = f"Job {record.name} is being created"
-        running = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
-        self.layouts.writer.tell(subject, running, job=body, lastAttemptedPlan=record.plan_id)
-        return record
 
     def _create(self, subject: Subject, record: Record, memory_factor: float) -> None:
         """Create the Job of a write-ahead, if it still fits beside all others'."""
@@ -264,7 +285,8 @@ class Launcher:
         refusal = self.admission.over(subject, charge, self.admission.listed(subject))
         if refusal is not None:
             self.layouts.endings.drop(subject, record, refusal.message)
-            self.layouts.writer.tell(subject, refusal)
+            if not record.recommends:
+                self.layouts.writer.tell(subject, refusal)
             return
         if not runtime.held():
             return  # the write-ahead stays: the next leader finds it
@@ -272,7 +294,11 @@ class Launcher:
 
     def _send(self, subject: Subject, record: Record, memory_factor: float) -> None:
         runtime = self.layouts.runtime
-        manifest = driver_job(runtime.settings, subject, record, memory_factor)
+        manifest = (
+            recommend_job(runtime.settings, subject, record)
+            if record.recommends
+            else driver_job(runtime.settings, subject, record, memory_factor)
+        )
         try:
             created = runtime.api.create(JOB, subject.key.namespace, manifest)
         except AlreadyExists:
@@ -286,10 +312,12 @@ class Launcher:
             return
         running = replace(record, uid=created["metadata"]["uid"])
         job_body = {**(subject.status.get("job") or {}), **job_status(running)}
-        text = f"Job {record.name} was created {utc(subject.now)}"
-        self.layouts.writer.tell(
-            subject, Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text), job=job_body
-        )
+        if record.recommends:
+            self.layouts.writer.note(subject, job=job_body)
+        else:
+            text = f"Job {record.name} was created {utc(subject.now)}"
+            waits = Wait(subject.now + RETRY, Reason.REWRITE_RUNNING, text)
+            self.layouts.writer.tell(subject, waits, job=job_body)
         runtime.metrics.launched(subject.key.namespace)
         runtime.api.event(subject.body, "JobCreated", f"{record.name} runs {record.plan_id}")
         log.info(
@@ -316,6 +344,10 @@ class Launcher:
         self.layouts.runtime.api.event(subject.body, "JobRefused", message, "Warning")
 
     def _fail(self, subject: Subject, record: Record, cause: str, message: str) -> None:
+        if record.recommends:
+            self.layouts.endings.not_started(subject, record.plan_id, message)
+            self.layouts.endings.drop(subject, record, message)
+            return
         known = failures.failures_of(subject.status)
         scopes = self.layouts.facts.scopes_now(subject)
         later = failures.after(known, cause, message, scopes, subject.now)

@@ -35,6 +35,7 @@ from reconciler.operator.layout_steps import (
     DropReservation,
     Launch,
     Propose,
+    Recommend,
     Retire,
     Settle,
     Startable,
@@ -42,7 +43,7 @@ from reconciler.operator.layout_steps import (
     Wait,
 )
 from reconciler.operator.layout_writer import LayoutWriter
-from reconciler.operator.next_step import next_step
+from reconciler.operator.next_step import RECOMMEND_CPU_SECONDS, next_step
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.subject import (
     Subject,
@@ -103,7 +104,7 @@ class Layouts:
         return given, decision
 
     def _act(self, subject: Subject, given: LayoutInput, decision: Decision) -> Result:
-        if not isinstance(decision, Launch):
+        if not isinstance(decision, (Launch, Recommend)):
             self.offer(subject.key, None)
         match decision:
             case Adopt(job):
@@ -118,6 +119,11 @@ class Layouts:
                 return self.endings.drop(subject, record, why)
             case Retire():
                 return self.writer.release(subject)
+            case Recommend(candidate, meanwhile):
+                refused = self.offer(subject.key, candidate)
+                subject.held_back = "" if refused is None else refused.message
+                self.writer.tell(subject, meanwhile)
+                return Result(due=self._next(subject, given, meanwhile).timestamp())
             case Launch(candidate):
                 self.writer.tell(subject, self.offer(subject.key, candidate) or decision)
                 return Result(due=given.due.timestamp())
@@ -130,6 +136,8 @@ class Layouts:
         found = subject.look or self.facts.resting_of(subject)
         if given.proposal is not None and found is not None and found.stands_until is not None:
             moments.append(max(found.stands_until, subject.now + BUSY))
+        if given.record is not None and given.record.unsettled:
+            moments.append(subject.now + 2 * BUSY)  # a recommend job beside which the table rests
         window = due.boundary(subject.budgets, subject.now)
         if window is not None and given.record is not None and given.record.unsettled:
             moments.append(window)
@@ -138,7 +146,12 @@ class Layouts:
     def _adopt(self, subject: Subject, job: JobSeen) -> Result:
         """Record a live Job of ours, with what its write-ahead reserved."""
         record = record_of(subject.status)
-        if record is None or record.name != job.name:
+        if job.recommends and (record is None or record.name != job.name):
+            record = Record(
+                job.name, "", job.plan_id, job.digest, job.attempt, Phase.PENDING, job.created,
+                0, RECOMMEND_CPU_SECONDS,
+            )  # fmt: skip
+        elif record is None or record.name != job.name:
             look = self.facts.looks.get(subject.key)
             pending = look.pending if look is not None and look.plan.id == job.plan_id else ()
             charges = [charge_of(item) for item in pending]
@@ -149,7 +162,10 @@ class Layouts:
         record = replace(record, uid=job.uid, phase=job.phase)
         running = Wait(subject.now + BUSY, Reason.REWRITE_RUNNING, f"Job {job.name} runs")
         self.writer.hold(subject)
-        self.writer.tell(subject, running, job=job_body(subject.status, record))
+        if record.recommends:
+            self.writer.note(subject, job=job_body(subject.status, record))
+        else:
+            self.writer.tell(subject, running, job=job_body(subject.status, record))
         return Result(due=(subject.now + BUSY).timestamp())
 
     def _stop_job(
@@ -162,7 +178,9 @@ class Layouts:
             self.runtime.api.delete(JOB, subject.key.namespace, job.name, uid=job.uid)
         except NotFound:
             log.info("Job %s/%s is gone already", subject.key.namespace, job.name)
-        if why == Reason.JOB_NOT_STARTED:
+        if why == Reason.JOB_NOT_STARTED and job.recommends:
+            self.endings.not_started(subject, job.plan_id, message)
+        elif why == Reason.JOB_NOT_STARTED:
             cause = failures.CANNOT_START if job.refused else failures.NOT_STARTED
             self.endings.fail(subject, cause, message)
         known = (Reason.SUSPENDED, Reason.OUTSIDE_WINDOW, Reason.JOB_NOT_STARTED)
@@ -171,5 +189,8 @@ class Layouts:
         changes = {}
         if (subject.status.get("job") or {}).get("name") == job.name:
             changes["job"] = {**subject.status["job"], "stopped": why}
+        if job.recommends:
+            self.writer.note(subject, **changes)
+            return Result(due=(subject.now + BUSY).timestamp())
         self.writer.tell(subject, Wait(subject.now + BUSY, reason, text), **changes)
         return Result(due=(subject.now + BUSY).timestamp())

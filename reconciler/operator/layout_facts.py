@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.api.conditions import Reason
+from reconciler.kube.names import RECOMMENDATION
 from reconciler.plan.budget import Charge
 
 Rests = tuple[Reason, str]
@@ -49,6 +50,11 @@ class Record:
     def unsettled(self) -> bool:
         return self.phase in OPEN
 
+    @property
+    def recommends(self) -> bool:
+        """Whether its job makes a recommendation; plan_id and digest are then of its inputs."""
+        return self.plan_id.startswith(RECOMMENDATION)
+
 
 @dataclass(frozen=True, slots=True)
 class JobSeen:
@@ -76,6 +82,10 @@ class JobSeen:
     @property
     def lives(self) -> bool:
         return self.deleting or self.phase in OPEN
+
+    @property
+    def recommends(self) -> bool:
+        return self.plan_id.startswith(RECOMMENDATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +145,8 @@ class LayoutInput:
     owner: who else claims the table. stop: (reason, message) why a running job may not continue
     (its policy changed, a window closed). known_plans: digest by plan id, of our plans.
     workload_stale: why evidence of queries must not be used now. due: the next regular look.
-    catalog_version: of the present catalog, "" if it is not usable.
+    catalog_version: of the present catalog, "" if it is not usable. recommendation: id of the
+    recommendation that is due, "" if none is.
     """
 
     now: dt.datetime
@@ -157,3 +168,11 @@ class LayoutInput:
     trouble: Trouble = Trouble()
     catalog_version: str = ""
     proposal: ProposalState | None = None
+    recommendation: str = ""
+
+    @property
+    def jobs_or_pods_live(self) -> bool:
+        """Whether a job or a pod of the table lives, or the server did not list them."""
+        if self.jobs is None or self.pods is None:
+            return True
+        return any(job.lives for job in self.jobs) or any(not pod.ended for pod in self.pods)

@@ -64,6 +64,11 @@ def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime
         Condition(ConditionType.RECONCILING, Truth.TRUE, reason, message),
         Condition(ConditionType.CONVERGED, Truth.UNKNOWN, reason, message),
     ]
+    better = condition_of(old, ConditionType.BETTER_LAYOUT_KNOWN)
+    if better:  # a recommendation is of the table, not of the generation
+        truth = Truth(better["status"])
+        kind = ConditionType.BETTER_LAYOUT_KNOWN
+        conditions.append(Condition(kind, truth, better["reason"], better["message"]))
     stored = merged(old.get("conditions"), conditions, generation, now)
     return {**old, "observedGeneration": generation, "conditions": stored}
 
@@ -154,6 +159,9 @@ def transitions(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[st
     was, now = (condition_of(each, ConditionType.CONVERGED) for each in (old, new))
     if now.get("status") == Truth.TRUE.value and was.get("status") == Truth.FALSE.value:
         found.append(("Converged", now["message"], "Normal"))
+    was, now = (condition_of(each, ConditionType.BETTER_LAYOUT_KNOWN) for each in (old, new))
+    if now.get("status") == Truth.TRUE.value and was.get("message") != now["message"]:
+        found.append(("BetterLayoutKnown", now["message"], "Normal"))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
+from reconciler.kube.names import RECOMMENDATION
 from reconciler.operator.layout_facts import JobSeen, Record
 
 
@@ -21,6 +22,11 @@ class Startable:
     saving_per_byte: float
     memory_factor: float = 1.0
 
+    @property
+    def recommends(self) -> bool:
+        """Whether the job makes a recommendation; plan_id and digest are then of its inputs."""
+        return self.plan_id.startswith(RECOMMENDATION)
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -34,6 +40,14 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Launch:
     candidate: Startable
+
+
+@dataclass(frozen=True, slots=True)
+class Recommend:
+    """The table has no work that may start, and a recommendation is due. meanwhile: its state."""
+
+    candidate: Startable
+    meanwhile: Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,7 @@ class Propose:
 Decision = (
     Wait
     | Launch
+    | Recommend
     | StopJob
     | Settle
     | Adopt

@@ -22,6 +22,7 @@ from reconciler.operator.layout_status import (
     transitions,
 )
 from reconciler.operator.layout_steps import Decision
+from reconciler.operator.recommending import better_layout_known
 from reconciler.operator.runtime import Runtime
 from reconciler.operator.status_text import utc
 from reconciler.operator.subject import FINALIZER, Subject, unready_because
@@ -66,9 +67,15 @@ class LayoutWriter:
             if look.plan_status is not None:
                 status["plan"] = dict(look.plan_status)
         known = bool(status.get("table"))
+        better = better_layout_known(
+            subject.policy, status, status.get("observed") or {}, subject.held_back
+        )
+        if better is None:
+            status.pop("recommendation", None)
         conditions = layout_conditions(
             decision, self._verdict(subject), known=known, ready_now=unready_because(subject)
         )
+        conditions += [] if better is None else [better]
         status["conditions"] = merged(
             subject.status.get("conditions"), conditions, subject.generation, subject.now
         )
@@ -78,6 +85,10 @@ class LayoutWriter:
         for reason, message, kind in transitions(before, status):
             self.runtime.api.event(subject.body, reason, message, kind)
         self.facts.rest(subject)
+
+    def note(self, subject: Subject, **changes: Any) -> None:
+        """Write parts of the status that say nothing of the table's state; conditions stay."""
+        self.put(subject, {**subject.status, **changes})
 
     def _verdict(self, subject: Subject) -> Verdict:
         look, answer = subject.look, subject.gate

@@ -20,6 +20,7 @@ from reconciler.operator.layout_steps import (
     DropReservation,
     Launch,
     Propose,
+    Recommend,
     Retire,
     Settle,
     Stall,
@@ -48,13 +49,57 @@ POD_PATIENCE = dt.timedelta(seconds=20)
 """Time in which the Job controller creates a pod, unless it may not."""
 
 
+RECOMMEND_CPU_SECONDS = 600
+"""What a recommend job reserves of CPU budgets; it ends when it has used so much."""
+
+RECOMMENDS_BESIDE = frozenset(
+    {
+        Reason.NOTHING_TO_DO,
+        Reason.OBJECTIVE_UNREACHABLE,
+        Reason.AWAITING_APPROVAL,
+        Reason.OVER_BUDGET,
+        Reason.TABLES_PENDING,
+        Reason.BACK_OFF,
+    }
+)
+"""Reasons of a table without work that may start, in which a recommend job may run."""
+
+
 def next_step(given: LayoutInput) -> Decision:
-    """Return the first answer of the chain."""
-    for check in CHECKS:
-        answer = check(given)
-        if answer is not None:
-            return answer
-    return _launch(given)
+    """Return the first answer of the chain; a recommendation where it starts nothing."""
+    answers = (check(given) for check in CHECKS)
+    decision = next((answer for answer in answers if answer is not None), None) or _launch(given)
+    if isinstance(decision, Wait):
+        return _recommend(given, decision) or decision
+    if isinstance(decision, Launch) and (beside := _recommending(given)) is not None:
+        text = f"waits for Job {beside.name}, which makes a recommendation"
+        return Wait(min(given.due, given.now + 3 * SOON), Reason.TABLES_PENDING, text)
+    return decision
+
+
+def _recommend(given: LayoutInput, rests: Wait) -> Recommend | None:
+    """Return the recommend job that is due, if the table has no job and nothing to settle.
+
+    A cut-short attempt comes first: what settles it looks at the record of the failed job.
+    """
+    proposal, record = given.proposal, given.record
+    free = not given.jobs_or_pods_live and (record is None or not record.unsettled)
+    open_attempt = proposal is None or proposal.cut_short is not None
+    if not given.recommendation or not free or open_attempt:
+        return None
+    if rests.reason not in RECOMMENDS_BESIDE:
+        return None
+    run_id = given.recommendation
+    attempt = next_attempt(given, run_id)
+    return Recommend(Startable(run_id, run_id, attempt, 0, 0, RECOMMEND_CPU_SECONDS, 0.0), rests)
+
+
+def _recommending(given: LayoutInput) -> JobSeen | None:
+    """Return the live recommend job beside which the table is judged as without one."""
+    living = _living(given)
+    if given.deleting is not None or not living or not living[0].recommends:
+        return None
+    return None if living[0].deleting else living[0]
 
 
 def _leadership(given: LayoutInput) -> Decision | None:
@@ -137,6 +182,8 @@ def _adopt(given: LayoutInput) -> Decision | None:
 
 
 def _lives(given: LayoutInput) -> Decision | None:
+    if _recommending(given) is not None:
+        return None
     jobs = _living(given)
     pods = [pod for pod in given.pods or () if not pod.ended]
     if not jobs and not pods:
@@ -171,7 +218,7 @@ def _trouble(job: JobSeen, now: dt.datetime) -> str:
 def _ended(given: LayoutInput) -> Decision | None:
     """Settle an open record whose Job ended, or was seen once and is gone."""
     record = given.record
-    if record is None or not record.unsettled:
+    if record is None or not record.unsettled or _recommending(given) is not None:
         return None
     job = next((job for job in given.jobs or () if job.name == record.name), None)
     abandoned = job is None and not record.uid and given.now - record.written > WRITE_AHEAD_BOUND
@@ -187,7 +234,7 @@ def _ended(given: LayoutInput) -> Decision | None:
 def _write_ahead(given: LayoutInput) -> Decision | None:
     """Handle an open record without a Job: create the Job now, or drop the record."""
     record = given.record
-    if record is None or not record.unsettled:
+    if record is None or not record.unsettled or _recommending(given) is not None:
         return None
     refusal = _refusal(given)
     if refusal:
@@ -197,6 +244,9 @@ def _write_ahead(given: LayoutInput) -> Decision | None:
     proposal = given.proposal
     if proposal is None:
         return Propose()
+    if record.recommends:
+        due = given.recommendation == record.plan_id
+        return CreateAgain(record) if due else DropReservation(record, "it is no longer due")
     if (proposal.plan_id, proposal.digest) != (record.plan_id, record.digest):
         return DropReservation(record, "another plan is current now")
     admitted = proposal.pending[: proposal.admitted]

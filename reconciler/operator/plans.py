@@ -54,13 +54,15 @@ class PlanRetention:
 def plans_in_use(
     layouts: Iterable[Mapping[str, Any]], policies: Iterable[Mapping[str, Any]]
 ) -> set[str]:
-    """Return the ids of plans that are standing, running or approved."""
+    """Return the ids of plans that are standing, running or approved, and of the
+    recommendations that a status names."""
     found: set[str] = set()
     for body in layouts:
         status = body.get("status") or {}
         found.add(str(body["spec"].get("approvedPlan") or ""))
         found.add(str((status.get("plan") or {}).get("id") or ""))
         found.add(str((status.get("job") or {}).get("planId") or ""))
+        found.add(str((status.get("recommendation") or {}).get("id") or ""))
     for body in policies:
         found.update((body["spec"].get("approval") or {}).get("approvedPlans") or ())
     return found - {""}

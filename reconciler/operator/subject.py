@@ -31,7 +31,8 @@ class Subject:
     """One TableLayout with the objects it refers to, read once per reconcile.
 
     body is replaced by the server's answer to each write, so that the next write names the right
-    version. cut_short: the plan of an attempt that a dead driver left open.
+    version. cut_short: the plan of an attempt that a dead driver left open. held_back: why a
+    recommend job that is due does not start.
     """
 
     body: Body
@@ -43,6 +44,7 @@ class Subject:
     glance: Glance | None = None
     gone: bool = False
     cut_short: CutShort | None = None
+    held_back: str = ""
     gate: Gate | None = None
     budgets: tuple[Budget, ...] = ()
 
@@ -131,6 +133,9 @@ def stop_because(subject: Subject) -> tuple[str, str] | None:
     if closed:
         return Reason.OUTSIDE_WINDOW.value, f'budget "{closed}" allows nothing now'
     wanted = "sha256:" + policy_hash(hash_inputs(subject.policy))
+    record = record_of(subject.status)
+    if record is not None and record.recommends and subject.policy.spec.recommend is None:
+        return "PolicyChanged", "the policy asks for no recommendations now"
     planned = (subject.status.get("job") or {}).get("layoutHash", wanted)
     if planned != wanted:
         return "PolicyChanged", "the policy asks for another layout now"
@@ -147,6 +152,9 @@ def known_plans_of(status: Body) -> dict[str, str]:
 
 
 def last_job_failed(subject: Subject) -> bool:
-    """Whether the table's last job failed, so that an attempt may have been cut short."""
+    """Whether the table's last job failed, so that an attempt may have been cut short.
+
+    A recommend job begins none.
+    """
     record = record_of(subject.status)
-    return record is not None and record.phase is Phase.FAILED
+    return record is not None and record.phase is Phase.FAILED and not record.recommends

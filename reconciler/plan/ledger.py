@@ -122,7 +122,8 @@ class Reservation:
     is unknown, and unknown work is charged in full.
 
     id: unique. policy: whose budgets it counts against (loop.step.policy_key). at_ms: when it was
-    recorded, by the store's clock.
+    recorded, by the store's clock. used_cpu_seconds: of a settled one, what it used and no outcome
+    reports.
     """
 
     id: str
@@ -133,6 +134,7 @@ class Reservation:
     cpu_seconds: float
     at_ms: int = 0
     settled: bool = False
+    used_cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,9 @@ def charged(
     for held in reservations:
         if not held.settled and held.id != besides:
             found += _rest(held, entries, reservations)
+        if held.settled and held.used_cpu_seconds:
+            used = Spent(_moment(held.at_ms), 0, held.used_cpu_seconds)
+            found.append(Charged(held.policy, held.table_uuid, held.plan_id, used))
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 `layoutctl plan --publish` and the operator store plans; a job gets its plan by digest. The body is
 the plan's canonical JSON, so that its SHA-256 is the digest in its name. A plan approved in Git is
-found by its id, so that exactly the approved plan runs.
+found by its id, so that exactly the approved plan runs. Recommendations are kept beside them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import hashlib
+import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.failures import said
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 _NAME = re.compile(
-    r"(?:^|/)(?P<table>[^/]+)/(?P<plan>p-[0-9a-f]{20})-(?P<digest>[0-9a-f]{64})\.json$"
+    r"(?:^|/)(?P<table>[^/]+)/(?P<plan>[pr]-[0-9a-f]{20})-(?P<digest>[0-9a-f]{64})\.json$"
 )
 _MARGIN = 2.0
 """Factor by which a listing may take longer than a catalog call."""
@@ -70,11 +71,30 @@ class PlanStore:
 
     def put(self, plan: Plan) -> str:
         """Store the plan and return its URI. Raises UserError if the object has another body."""
-        body = canonical_json(plan.document())
-        digest = plan.digest().removeprefix("sha256:")
-        base = self._base_for_writing()
-        uri = f"{base}/{plan.table_uuid}/{plan.id}-{digest}.json"
+        body, uri = canonical_json(plan.document()), self.uri_of(plan)
         return self._run(lambda: self._put(uri, body), f"plan {plan.id} cannot be stored")
+
+    def put_recommendation(
+        self, table_uuid: str, run_id: str, document: Mapping[str, Any]
+    ) -> tuple[str, str]:
+        """Store a recommendation; return its URI and "sha256:" + digest."""
+        body = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        digest = hashlib.sha256(body).hexdigest()
+        uri = self._uri(table_uuid, run_id, digest)
+        what = f"recommendation {run_id} cannot be stored"
+        return self._run(lambda: self._put(uri, body), what), f"sha256:{digest}"
+
+    def get_recommendation(self, uri: str, digest: str) -> dict[str, Any]:
+        """Return the recommendation at the URI. digest: as `put_recommendation` returned it."""
+        body = self._run(lambda: self._read(uri), f"the recommendation at {uri} cannot be read")
+        if body is None or f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
+            found = "is not there" if body is None else "was changed after it was stored"
+            raise UserError(
+                f"the recommendation at {uri} {found}",
+                do="wait for the operator's next recommendation, or run layoutctl recommend TABLE",
+            )
+        found_document: dict[str, Any] = json.loads(body)
+        return found_document
 
     def get(self, uri: str, digest: str) -> Plan:
         """Return the plan at the URI. digest: "sha256:" and 64 hex digits, as it was reviewed."""
@@ -98,8 +118,10 @@ class PlanStore:
 
     def uri_of(self, plan: Plan) -> str:
         """Return the URI at which the plan is stored."""
-        digest = plan.digest().removeprefix("sha256:")
-        return f"{self._base_for_writing()}/{plan.table_uuid}/{plan.id}-{digest}.json"
+        return self._uri(plan.table_uuid, plan.id, plan.digest().removeprefix("sha256:"))
+
+    def _uri(self, table_uuid: str, item_id: str, digest: str) -> str:
+        return f"{self._base_for_writing()}/{table_uuid}/{item_id}-{digest}.json"
 
     def expire(self, retention: dt.timedelta, keep: Collection[str] = ()) -> int:
         """Remove plans older than the retention, except ids in `keep`; return how many."""
@@ -154,7 +176,7 @@ class PlanStore:
             present = self._read(uri)
         if present != body:
             raise UserError(
-                f"the object at {uri} is not the plan that its name says",
+                f"the object at {uri} is not what its name says",
                 details=("published plans are written once and never changed",),
                 do="remove the object, then publish the plan again",
             )

@@ -68,6 +68,8 @@ INTENT, OUTCOME, PREDICTION, READ_CHECK, INPUTS, RESERVED, SETTLED = (
     "intent", "outcome", "prediction", "read-check", "inputs", "reserved", "settled",
 )  # fmt: skip
 HEAVY_KINDS = (INTENT, INPUTS)
+USED_CPU = "used_cpu_seconds"
+"""Field of a reservation that only its settlement records."""
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:
@@ -301,24 +303,27 @@ class Store(ABC):
     def reserve(self, reservation: Reservation) -> None:
         """Record a reservation before the work: it counts against budgets in full until it is
         settled."""
-        row = _plain_row(
-            RESERVED, reservation.plan_id, "", asdict(reservation), reservation.table_uuid
-        )
+        body = {k: v for k, v in asdict(reservation).items() if k != USED_CPU}
+        row = _plain_row(RESERVED, reservation.plan_id, "", body, reservation.table_uuid)
         self._record([{**row, "attempt_id": reservation.id}])
 
     def settle(self, reservation: Reservation) -> None:
-        """Settle a reservation: from now on only the recorded outcomes count."""
-        row = _plain_row(SETTLED, reservation.plan_id, "", {}, reservation.table_uuid)
+        """Settle a reservation: from now on only the recorded outcomes count, and what it used
+        beside them."""
+        used = {USED_CPU: reservation.used_cpu_seconds} if reservation.used_cpu_seconds else {}
+        row = _plain_row(SETTLED, reservation.plan_id, "", used, reservation.table_uuid)
         self._record([{**row, "attempt_id": reservation.id}])
 
     def reservations(self, table_uuid: str | None = None) -> tuple[Reservation, ...]:
         """Return every reservation of one table or of all, oldest first."""
         rows = self._ledger(table_uuid, (RESERVED, SETTLED))
-        settled = {row["attempt_id"] for row in rows if row["kind"] == SETTLED}
+        settled = {row["attempt_id"]: json.loads(row["body"]) for row in rows
+                   if row["kind"] == SETTLED}  # fmt: skip
         return tuple(
             Reservation(
                 **{
                     **json.loads(row["body"]),
+                    **settled.get(row["attempt_id"], {}),
                     "at_ms": row["at_ms"],
                     "settled": row["attempt_id"] in settled,
                 }

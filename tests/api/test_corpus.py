@@ -108,6 +108,7 @@ def test_only_documents_that_set_a_later_field_get_the_notice(case: Case) -> Non
         ],
         "catalog-pod-template": ["spec.jobs.podTemplate"],
         "table-layout": ["spec.approvedPlan"],
+        "every-field": ["spec.recommend"],
     }
     assert names == expected.get(case.name, [])
 

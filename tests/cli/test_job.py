@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.run_document import RunDocument
+from reconciler.api.documents import Recommend
+from reconciler.api.run_document import RecommendRun, RunDocument
 from reconciler.cli.job import _exit_code
 from reconciler.errors import BlockedError, InternalError, VerificationError
-from reconciler.kube.termination_message import Cause, LastWords
+from reconciler.kube.termination_message import MOST_BYTES, Cause, LastWords
 from tests.conftest import sqlite_catalog
 from tests.loop.runs import Prepared, prepared
 from tests.said import Said
@@ -29,7 +30,7 @@ PLANTED = "planted-hunter2-value"
 class Pod:
     """One process with a driver pod's surroundings, outside of a cluster."""
 
-    def __init__(self, directory: Path, run: RunDocument | None, **environ: str):
+    def __init__(self, directory: Path, run: RunDocument | RecommendRun | None, **environ: str):
         self.last = directory / "termination-log"
         secrets = directory / "secret"
         (secrets / "..data").mkdir(parents=True, exist_ok=True)
@@ -164,6 +165,50 @@ def test_what_follows_from_a_jvm_that_ended_is_no_fault_of_ours(
     error: Exception, cause: Cause, code: int
 ) -> None:
     assert _exit_code(error, LastWords(cause, "", "")) == code
+
+
+def test_a_recommend_job_reads_and_tells_what_to_declare(tmp_path: Path) -> None:
+    """Without a JVM; what it used counts against CPU budgets."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    (tmp_path / "warehouse").mkdir()
+    config = sqlite_catalog(tmp_path)
+    catalog = SqlCatalog(config.name, **dict(config.properties))
+    made = prepared(config, catalog, tmp_path / "plans", workload=True)
+    location = made.table.refresh().metadata_location
+    run = recommend_run(made)
+    pod = Pod(tmp_path, run)
+    assert pod.wait() == 0, pod.log.read_text()
+    found = pod.words()["recommendation"]
+    assert found["better"] and found["layout"]["clustering"]["keys"] == ["day"]
+    assert found["reading"]["low"] <= found["reading"]["after"] <= found["reading"]["high"]
+    assert found["reading"]["after"] < found["reading"]["now"]
+    document = made.store.plans.get_recommendation(found["uri"], found["digest"])
+    assert document["policy"] == found["layout"]
+    assert document["sample"]["budgetBytes"] == 1 << 30
+    (held,) = made.store.reservations(made.plan.table_uuid)
+    assert held.settled and held.used_cpu_seconds > 0.5
+    (spent,) = made.store.spent(run.policy_key, made.plan.table_uuid)
+    assert (spent.rewrite_bytes, spent.cpu_seconds) == (0, held.used_cpu_seconds)
+    assert made.table.refresh().metadata_location == location
+    assert len(pod.last.read_text().encode()) <= MOST_BYTES
+    over = Pod(tmp_path / "over", replace(run, attempt=2, cpu_limit_seconds=1))
+    assert over.wait() == 1, over.log.read_text()
+    assert over.words()["cause"] == "UserError"
+
+
+def recommend_run(made: Prepared) -> RecommendRun:
+    spec = replace(made.run.policy.spec, recommend=Recommend(3600, 1 << 30))
+    return RecommendRun(
+        catalog=made.run.catalog,
+        policy=replace(made.run.policy, spec=spec),
+        table=made.run.table,
+        run_id="r-" + "0" * 20,
+        attempt=1,
+        cpu_limit_seconds=600,
+        policy_key=made.run.policy_key,
+        owner=made.run.owner,
+    )
 
 
 def test_a_plan_that_was_changed_is_refused(made: Prepared, tmp_path: Path, said: Said) -> None:

@@ -4,6 +4,7 @@ that are carried out or killed, ledgers, a clock that tests move, and operators 
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -11,7 +12,12 @@ from typing import Any
 
 from reconciler.api.documents import IcebergCatalog, TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
-from reconciler.api.run_document import read_run
+from reconciler.api.run_document import (
+    RecommendRun,
+    RunDocument,
+    read_job,
+    read_recommend_run,
+)
 from reconciler.kube.kinds import CATALOG, JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
 from reconciler.kube.termination_message import Cause, LastWords
@@ -51,6 +57,13 @@ class FakeTable:
     owner: str = ""
     waits: str = ""
     revisit: dt.datetime | None = None
+    queries: int = 0
+
+    def observed(self, items: int, now: dt.datetime) -> dict[str, Any]:
+        body: dict[str, Any] = {"files": items, "time": utc(now)}
+        if self.queries:
+            body["workload"] = {"queries": self.queries, "until": utc(START)}
+        return body
 
 
 @dataclass
@@ -127,7 +140,7 @@ class FakeCatalog:
         return Look(
             fingerprint=fingerprint, uuid=found.uuid, format_version=2, plan=plan, pending=items,
             digest=plan.digest() if items else "", uri=uri,
-            observed={"files": len(items), "time": utc(now)},
+            observed=found.observed(len(items), now),
             plan_status=(
                 plan_status(plan, items, plan.digest(), uri, Schema(0, ())) if items else None
             ),
@@ -366,21 +379,9 @@ class World:
     def start(self, job: dict[str, Any]) -> None:
         """The Job controller makes the pod, the kubelet runs it, the driver reserves."""
         meta = job["metadata"]
-        run = read_run(run_text(job))
-        table = self.catalog.tables[run.table]
-        self.catalog.open_attempts.discard(table.uuid)  # the first thing that a driver does
-        sizes = [size for action, size in table.pending if action in run.action_ids]
-        self.catalog.reserved.append(
-            Reservation(
-                id=meta["uid"],
-                table_uuid=table.uuid,
-                plan_id=run.plan_id,
-                policy=run.policy_key,
-                rewrite_bytes=sum(sizes),
-                cpu_seconds=float(len(sizes)),
-                at_ms=int(self.now.timestamp() * 1000),
-            )
-        )
+        run = read_job(run_text(job))
+        if isinstance(run, RunDocument):
+            self._reserved(meta["uid"], run)
         self.server.put(
             POD,
             {
@@ -394,10 +395,35 @@ class World:
             },
         )
 
+    def _reserved(self, uid: str, run: RunDocument) -> None:
+        table = self.catalog.tables[run.table]
+        self.catalog.open_attempts.discard(table.uuid)  # the first thing that a driver does
+        sizes = [size for action, size in table.pending if action in run.action_ids]
+        self.catalog.reserved.append(
+            Reservation(
+                id=uid,
+                table_uuid=table.uuid,
+                plan_id=run.plan_id,
+                policy=run.policy_key,
+                rewrite_bytes=sum(sizes),
+                cpu_seconds=float(len(sizes)),
+                at_ms=int(self.now.timestamp() * 1000),
+            )
+        )
+
+    def recommends(self, job: dict[str, Any], **found: Any) -> None:
+        """The recommend job ends with this summary."""
+        run = read_recommend_run(run_text(job))
+        self._ended(job, None, json.dumps({"recommendation": {"id": run.run_id, **found}}))
+
     def end(self, job: dict[str, Any], actions: int = 99, words: LastWords | None = None) -> None:
         """The driver commits its first actions and ends. words: of a failure, None for success.
         A cause of Unknown stands for a kill: no words, and of the last action no record."""
-        run = read_run(run_text(job))
+        run = read_job(run_text(job))
+        if isinstance(run, RecommendRun):
+            assert words is not None
+            self._ended(job, words)
+            return
         table = self.catalog.tables[run.table]
         killed = words is not None and words.cause is Cause.UNKNOWN
         ids = [a for a in run.action_ids if a in dict(table.pending)][:actions]
@@ -421,10 +447,10 @@ class World:
             ]
         self._ended(job, words)
 
-    def _ended(self, job: dict[str, Any], words: LastWords | None) -> None:
+    def _ended(self, job: dict[str, Any], words: LastWords | None, result: str = "") -> None:
         meta = job["metadata"]
         ok = words is None
-        message = "" if words is None or words.cause is Cause.UNKNOWN else words.line()
+        message = result if words is None or words.cause is Cause.UNKNOWN else words.line()
         pod = self.server.objects.get((POD.plural, NAMESPACE, f"{meta['name']}-pod"))
         if pod is not None:
             ended = {"exitCode": 0 if ok else 5, "message": message}
