@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reconciler.cli.in_cluster import Kubeconfig, Namespace
 from reconciler.cli.options import (
     CatalogName,
     Files,
@@ -77,6 +78,14 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option("--keep-partitioning", help="Consider the present partition spec only."),
         ] = False,
+        from_cluster: Annotated[
+            bool,
+            typer.Option(
+                "--from-cluster", help="Print what the operator's last recommend job found."
+            ),
+        ] = False,
+        namespace: Namespace = None,
+        kubeconfig: Kubeconfig = None,
         shared: Shared = False,
         catalog: CatalogName = None,
         output: Format = Output.TABLE,
@@ -91,6 +100,9 @@ def register(app: typer.Typer) -> None:
         from reconciler.loop.recommendation_document import recommendation_document
         from reconciler.render.terminal import progress
 
+        if from_cluster:
+            _from_cluster(table, namespace, kubeconfig, out, output, timeout, verbose=verbose)
+            return
         options = Options(
             method=method,
             costs=costs,
@@ -108,6 +120,22 @@ def register(app: typer.Typer) -> None:
         body = recommendation_document(made)
         written = "" if out is None else _write(out, body, target)
         _print(body, output, table, written, verbose=verbose)
+
+
+def _from_cluster(
+    table: str, namespace: str | None, kubeconfig: str | None, out: Path | None, output: Output,
+    timeout: float, *, verbose: bool,
+) -> None:  # fmt: skip
+    from reconciler.cli import recommend_from_cluster as cluster
+    from reconciler.render.terminal import UNLIMITED, width
+
+    found = cluster.look_up(table, namespace, kubeconfig)
+    written = "" if out is None else _write(out, cluster.declared(found), found.target())
+    if output in (Output.TABLE, Output.WIDE):
+        columns = UNLIMITED if output is Output.WIDE else width()
+        typer.echo(cluster.text(found, columns, written))
+    else:
+        _print(cluster.whole(found, timeout), output, table, written, verbose=verbose)
 
 
 def _seconds(text: str) -> int:

@@ -6,6 +6,7 @@ import datetime as dt
 
 import pytest
 
+from reconciler.api.load import load
 from reconciler.cli import main
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
 from tests.operator.cluster_objects import catalog, layout, policy
@@ -174,3 +175,64 @@ def test_without_the_right_the_message_names_it(cluster, api, namespace, kubectl
     assert code == 1
     assert "cannot list resource" in err
     assert "Traceback" not in err
+
+
+RECOMMENDED = {
+    "id": "r-0123456789abcdef0123", "time": "2026-11-24T03:00:00Z", "snapshotId": "731",
+    "method": "simulation", "better": True, "summary": "sorted by l_shipdate", "savesPercent": 74,
+    "digest": "sha256:" + "0" * 64, "uri": "s3://lake/plans/u/r.json", "rewriteBytes": "104Gi",
+    "cpuTime": "2h6m",
+    "sample": {"rows": 120_000, "files": 900, "bytesRead": "9.1Gi", "rowsPerRowGroup": 110},
+    "reading": {
+        "now": "44Ti", "after": "11Ti", "low": "10Ti", "high": "13Ti", "queries": 1204,
+    },
+    "layout": {
+        "clustering": {"mode": "Declared", "keys": ["l_shipdate"], "curve": "Lexicographic"},
+        "files": {"targetSize": "512Mi", "rowGroupSize": "32Mi"},
+    },
+}  # fmt: skip
+
+
+def test_a_recommendation_of_the_cluster_is_printed_and_written_into_the_policy(
+    api, namespace, layoutctl, tmp_path
+):
+    code, _, err = layoutctl("recommend", "warehouse.sales.lineitem", "--from-cluster")
+    assert (code, "spec.recommend" in err) == (1, True)
+    read = api.get(TABLE_LAYOUT, namespace, LAYOUT)
+    why = {
+        "type": "BetterLayoutKnown", "status": "True", "reason": "LayoutRecommended",
+        "message": "m", "lastTransitionTime": "2026-11-24T03:00:00Z",
+    }  # fmt: skip
+    status = {"observedGeneration": 1, "recommendation": RECOMMENDED, "conditions": [why]}
+    stored = api.put_status(
+        TABLE_LAYOUT, namespace, LAYOUT, status, read["metadata"]["resourceVersion"]
+    )
+    assert stored["status"]["recommendation"] == RECOMMENDED  # the schema has every field
+    code, out, _ = layoutctl("recommend", "warehouse.sales.lineitem", "--from-cluster")
+    assert code == 0
+    for shown in ("sorted by l_shipdate", "74 %", "44Ti", "10Ti - 13Ti", "104Gi", "2h6m", "110"):
+        assert shown in out
+    path = tmp_path / "lineitem.yaml"
+    path.write_text(POLICY_TEXT)
+    words = ("recommend", "warehouse.sales.lineitem", "--from-cluster", "--out", str(path))
+    assert layoutctl(*words)[0] == 0
+    changed = [line for line in path.read_text().splitlines() if line not in POLICY_TEXT]
+    kept = [line for line in POLICY_TEXT.splitlines() if line in path.read_text()]
+    assert len(kept) >= len(POLICY_TEXT.splitlines()) - 2
+    assert any("l_shipdate" in line for line in changed)
+    (document,) = load([path]).policies
+    assert document.spec.layout.clustering.keys == ("l_shipdate",)
+    assert document.spec.layout.files.row_group_bytes == 32 << 20
+
+
+POLICY_TEXT = """\
+apiVersion: layout.lakehouse.dev/v1alpha1
+kind: TableLayoutPolicy
+metadata: {name: sales}   # of the sales team
+spec:
+  catalogRef: {name: warehouse}
+  tables: {include: ["sales.*"]}
+  layout:
+    clustering:
+      mode: WorkloadAware   # until a layout is reviewed
+"""

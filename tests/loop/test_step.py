@@ -92,8 +92,9 @@ def queries_on(
     highest: int,
     days: int = 7,
     now: dt.datetime = NOW,
+    read: str = "pad",
 ) -> list[Fragment]:
-    """BETWEEN queries over one column, evenly over `days` up to now, reading column and v."""
+    """BETWEEN queries over one column, evenly over `days` up to now, reading it and `read`."""
     random = np.random.default_rng(3)
     fields = {f.name: f.field_id for f in table.schema().fields}
     ref = Ref(fields[column])
@@ -109,7 +110,7 @@ def queries_on(
                 predicate=And((Comparison(ref, ">=", 0), Comparison(ref, "<=", 1))),
                 literals=(low, low + width),
                 moving=(None, None),
-                projection=tuple(sorted({fields[column], fields["pad"]})),
+                projection=tuple(sorted({fields[column], fields[read]})),
                 weight=1.0,
                 event_ms=until - (count - number) * days * DAY_MS // count,
                 engine="test",

@@ -8,6 +8,7 @@ from its start to its end it watches that no two Jobs of the table live at once.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import os
 import re
@@ -139,6 +140,15 @@ class Lake:
             except CommitFailedException:
                 continue
         self.expected.update(zip(*columns.values(), strict=True))
+
+    def asked(self, queries: int) -> None:
+        """Queries for narrow ranges of ids, in the operator's shared state."""
+        from tests.loop.test_step import queries_on
+
+        table, now = self.catalog.load_table(TABLE), dt.datetime.now(dt.UTC)
+        self.store().append_fragments(
+            queries_on(table, "id", queries, 5_000, 1_000_003, now=now, read="city")
+        )
 
     def check_rows(self) -> None:
         """Exactly the rows that were appended, each as often as it was."""
@@ -378,6 +388,12 @@ class Scene:
         body = {"spec": {"approvedPlan": plan}}
         self.api.patch(TABLE_LAYOUT, self.namespace, layout["metadata"]["name"], body, "person")
         return str(plan)
+
+    def events(self) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(self.kubectl("get", "events", "-o", "json"))[
+            "items"
+        ]
+        return items
 
     # Jobs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,18 +23,50 @@ def stage(spark_image: str, cluster: Cluster, namespace: str) -> Iterator[Scene]
 
 
 def test_a_policy_is_planned_approved_run_and_converges(stage: Scene) -> None:
+    """While the plan waits for a person, a recommend job runs; then the plan's."""
+    stage.lake.asked(200)
     stage.operator()
-    stage.apply(approval={"mode": "Manual"})
+    stage.apply(approval={"mode": "Manual"}, recommend={"interval": "720h"})
     stage.waits_for("AwaitingApproval")
+    location = stage.lake.catalog.load_table(TABLE).metadata_location
+    recommended(stage)
+    assert stage.lake.catalog.load_table(TABLE).metadata_location == location
+    assert stage.reason() == "AwaitingApproval"
+    (first,) = stage.jobs()
     plan = stage.approve()
-    job = eventually(stage.jobs, 60, "a Job")[0]
-    assert job["metadata"]["ownerReferences"][0]["kind"] == "TableLayout"
+    job = eventually(lambda: [j for j in stage.jobs() if name(j) != name(first)], 60, "a Job")[0]
+    for each in (first, job):
+        assert each["metadata"]["ownerReferences"][0]["kind"] == "TableLayout"
     stage.waits_for("NothingToDo", 420)
     table = stage.lake.catalog.load_table(TABLE)
     assert table.current_snapshot().summary["layout.plan-id"] == plan
     done = stage.status()
     assert done["lastAppliedPlan"] == plan
     assert done["job"]["phase"] == "Succeeded"
-    assert len(stage.jobs()) == 1
+    assert len(stage.jobs()) == 2
     stage.kubectl("wait", "tlp/facts", "--for=condition=Converged", "--timeout=60s")
     stage.check()
+
+
+def name(job: dict[str, Any]) -> str:
+    return str(job["metadata"]["name"])
+
+
+def recommended(stage: Scene) -> None:
+    """A layout is recommended, stored, and told by condition, event and `kubectl get`."""
+
+    def known() -> bool:
+        return stage.condition("BetterLayoutKnown").get("status") in ("True", "False")
+
+    try:
+        eventually(known, 120, "a recommendation")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}\n{stage.describe()}") from error
+    found = stage.status()["recommendation"]
+    assert stage.condition("BetterLayoutKnown")["reason"] == "LayoutRecommended", found
+    assert found["layout"]["clustering"]["keys"] == ["id"]
+    assert found["sample"]["files"] == 8 and found["reading"]["queries"] == 200
+    document = stage.lake.store().plans.get_recommendation(found["uri"], found["digest"])
+    assert document["policy"] == found["layout"]
+    said = {event["reason"] for event in stage.events()}
+    assert {"RecommendationSucceeded", "BetterLayoutKnown"} <= said
