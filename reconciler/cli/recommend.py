@@ -134,6 +134,8 @@ def _from_cluster(
     if output in (Output.TABLE, Output.WIDE):
         columns = UNLIMITED if output is Output.WIDE else width()
         typer.echo(cluster.text(found, columns, written))
+    elif output is Output.NAME:
+        typer.echo(f"{found.recommendation['id']} {found.reason}")
     else:
         _print(cluster.whole(found, timeout), output, table, written, verbose=verbose)
 

@@ -28,16 +28,12 @@ class Found:
     @property
     def recommendation(self) -> Mapping[str, Any]:
         """status.recommendation. Raises UserError, with the condition's reason, if none is made."""
-        from reconciler.api.conditions import ConditionType
         from reconciler.errors import UserError
 
-        status = self.layout.get("status") or {}
-        known: Mapping[str, Any] = status.get("recommendation") or {}
+        known: Mapping[str, Any] = (self.layout.get("status") or {}).get("recommendation") or {}
         if known.get("id"):
             return known
-        kind = ConditionType.BETTER_LAYOUT_KNOWN.value
-        conditions = status.get("conditions") or ()
-        why = next((c for c in conditions if c.get("type") == kind), None)
+        why = self.condition
         raise UserError(
             f"the operator has no recommendation for {self.table}",
             details=(f"{why['reason']}: {why['message']}",) if why else (),
@@ -47,12 +43,18 @@ class Found:
         )
 
     @property
-    def message(self) -> str:
-        """The condition BetterLayoutKnown in one line."""
-        for item in (self.layout.get("status") or {}).get("conditions") or ():
-            if item.get("type") == "BetterLayoutKnown":
-                return f"{item['status']}, {item['reason']}"
-        return "Unknown"
+    def condition(self) -> Mapping[str, Any]:
+        """The condition BetterLayoutKnown, {} for none."""
+        from reconciler.api.conditions import ConditionType
+
+        kind = ConditionType.BETTER_LAYOUT_KNOWN.value
+        found = (self.layout.get("status") or {}).get("conditions") or ()
+        return next((item for item in found if item.get("type") == kind), {})
+
+    @property
+    def reason(self) -> str:
+        """Reason of the condition."""
+        return str(self.condition.get("reason", "Unknown"))
 
     def target(self) -> Target:
         """Return the table as policies name it: under the IcebergCatalog's own name."""
@@ -124,7 +126,7 @@ def text(found: Found, width: int, written: str) -> str:
     known = found.recommendation
     lines = wrapped(
         f"{found.table}   recommended by {known.get('method')} at {known.get('time')} on snapshot "
-        f"{known.get('snapshotId')}; BetterLayoutKnown: {found.message}",
+        f"{known.get('snapshotId')}; BetterLayoutKnown: {found.reason}",
         width, indent="  ",
     )  # fmt: skip
     lines += [line for each in _facts(known) for line in wrapped(each, width, indent="  ")]

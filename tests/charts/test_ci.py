@@ -260,7 +260,9 @@ def test_a_wrong_document_fails_the_step_before_anything_is_planned(tmp_path: Pa
 
 def test_the_workflow_runs_the_scripts_and_guards_the_credential() -> None:
     workflow = yaml.safe_load((RECIPE / "github-actions.yaml").read_text())
-    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    nightly = yaml.safe_load((RECIPE / "github-recommend.yaml").read_text())
+    steps = [step for each in (workflow, nightly) for job in each["jobs"].values()
+             for step in job["steps"]]  # fmt: skip
     scripts = {
         found for step in steps for found in re.findall(r"ci/(\S+\.sh)", step.get("run", ""))
     }
@@ -269,3 +271,4 @@ def test_the_workflow_runs_the_scripts_and_guards_the_credential() -> None:
         if "secrets." in json.dumps(job):
             assert "head.repo.full_name == github.repository" in job["if"]
     assert workflow["permissions"] == {"contents": "read"}
+    assert "pull_request" not in nightly[True]  # YAML reads the key `on` as true
