@@ -26,6 +26,8 @@ from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.schema import SpecField
+from reconciler.table.writers import NO_WRITERS, Writers
 
 DAY_MS = 86_400_000
 HORIZON_MS = 7 * DAY_MS
@@ -101,6 +103,26 @@ class DeletePolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Migration:
+    """spec.layout.partitioning, if Declared. fields: of the declared spec, () for unpartitioned.
+
+    spec_id: of that spec, or the one that it will get; exists: whether the table has it. present:
+    id of the spec that writers follow. accepted: names of the risks that the policy accepts.
+    """
+
+    fields: tuple[SpecField, ...]
+    spec_id: int
+    exists: bool
+    present: int
+    accepted: frozenset[str] = frozenset()
+    writers: Writers = NO_WRITERS
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(field.source_id for field in self.fields))
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All parameters of the decisions, resolved from policy, table and ledger.
 
@@ -120,7 +142,8 @@ class Settings:
     retention_ms: rows' remaining life from now, None where unlimited.
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
     written: per plan, the layouts that each of its actions wrote (ledger.written_layouts).
-    deletes: how deletes are encoded and maintained.
+    deletes: how deletes are encoded and maintained. migration: the declared partition spec, None to
+    keep the present one.
     """
 
     mode: str = "WorkloadAware"
@@ -154,6 +177,7 @@ class Settings:
     seed: int = 20260101
     written: Mapping[str, frozenset[str]] = field(default_factory=dict)
     deletes: DeletePolicy = DeletePolicy()
+    migration: Migration | None = None
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ gives the same advice, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from reconciler.advisor.declared import declared_candidates
 from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.judge import Candidate, rejected
+from reconciler.advisor.migration.moves import added_specs, judged, move_candidates, switches
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import recluster
 from reconciler.advisor.situation import (
@@ -48,12 +50,14 @@ from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
+from reconciler.table.filetable import Int64
 
 HOUR_MS = 3_600_000
 
@@ -66,6 +70,8 @@ class Chosen:
     kind: type[Rewrite]
     evidence: str
     reason: str
+    moved: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the action in which it differs from a rewrite within a partition."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,17 @@ def _repeats(situation: Situation, item: Chosen) -> bool:
     return _action(situation, item).layout() in done
 
 
+def migrate(situation: Situation) -> Verdict:
+    """Move files of other partition specs to the declared one."""
+    found, turned = move_candidates(situation)
+    wanted = situation.settings.migration
+    moved: dict[str, Any] = {"partition": ()}
+    if wanted is not None:
+        moved |= {"output_spec_id": wanted.spec_id, "fields": wanted.fields}
+    chosen = tuple(Chosen(c, Migrate, "drift", why, moved) for c, why in found)
+    return Verdict(chosen, tuple(turned))
+
+
 def workload_aware(situation: Situation) -> Verdict:
     """Recluster files where it pays back under the recorded workload (WAIR)."""
     if situation.settings.mode != "WorkloadAware":
@@ -227,10 +244,10 @@ def maintain_deletes(situation: Situation) -> Verdict:
 
 
 DECISIONS: tuple[Decision, ...] = (
-    declared, workload_aware, apply_deletes, bin_pack, maintain_deletes,
+    migrate, declared, workload_aware, apply_deletes, bin_pack, maintain_deletes,
 )  # fmt: skip
-"""Declared keys first, then what pays back, then deleted rows, the remaining small files, and the
-delete files that no rewrite drops."""
+"""Another partition spec first, then declared keys, then what pays back, then deleted rows, the
+remaining small files, and the delete files that no rewrite drops."""
 
 
 def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) -> Advice:
@@ -255,7 +272,7 @@ def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) 
     cost = sum(e.cost for e in effects)
     saving = sum(e.saving for e in effects)
     return Advice(
-        actions=(*_metadata(situation), *scored),
+        actions=(*_metadata(situation), *scored, *_switched(situation)),
         rejected=tuple(turned),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
@@ -269,12 +286,15 @@ def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) 
         amplification_now=amplification_now,
         amplification_after=amplified,
         amplification_label=amplification_label(situation),
-        objectives=judge_objectives(
-            situation,
-            amplification_now,
-            amplified,
-            *_small_percent(situation, int(files.mid)),
-            int(files.mid),
+        objectives=(
+            *judge_objectives(
+                situation,
+                amplification_now,
+                amplified,
+                *_small_percent(situation, int(files.mid)),
+                int(files.mid),
+            ),
+            *judged(situation, _moved(verdict)),
         ),
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
@@ -307,11 +327,26 @@ def _metadata(situation: Situation) -> tuple[ScoredAction, ...]:
     settings = situation.settings
     if situation.refused:
         return ()
-    declared = set_properties(settings) + set_sort_order(settings)
+    declared = set_properties(settings) + set_sort_order(settings) + added_specs(situation)
+    return _declared(situation, declared)
+
+
+def _switched(situation: Situation) -> tuple[ScoredAction, ...]:
+    """Return what ends the plan: writers change once its files have moved."""
+    return _declared(situation, switches(situation))
+
+
+def _declared(situation: Situation, actions: Sequence[Action]) -> tuple[ScoredAction, ...]:
     return tuple(
         ScoredAction(action, _in_words(situation, action, "declared by the policy"))
-        for action in declared
+        for action in actions
     )
+
+
+def _moved(verdict: Verdict) -> Int64:
+    """Return the files that the plan moves to another spec."""
+    rows = [item.candidate.rows for item in verdict.chosen if item.moved]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *rows])
 
 
 def _in_words(situation: Situation, action: Action, reason: str) -> Prediction:
@@ -408,14 +443,15 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
 def _action(situation: Situation, item: Chosen) -> Rewrite:
     table, settings, rows = situation.table, situation.settings, item.candidate.rows
     spec_id, values = table.partitions[int(table.partition[rows[0]])]
-    return item.kind(
-        spec_id=spec_id,
-        partition=values,
-        ordering=item.candidate.ordering,
-        target_bytes=settings.target_bytes,
-        row_group_bytes=settings.row_group_bytes,
-        inputs=tuple(sorted(str(path) for path in table.path[rows])),
-    )
+    given: dict[str, Any] = {
+        "spec_id": spec_id,
+        "partition": values,
+        "ordering": item.candidate.ordering,
+        "target_bytes": settings.target_bytes,
+        "row_group_bytes": settings.row_group_bytes,
+        "inputs": tuple(sorted(str(path) for path in table.path[rows])),
+    }
+    return item.kind(**{**given, **item.moved})
 
 
 def _payback(situation: Situation, cost: float, saving: float) -> float | None:

@@ -98,7 +98,13 @@ def recluster(situation: Situation) -> Proposals:
 
 
 def allowed(situation: Situation) -> npt.NDArray[np.bool_]:
-    """bool[files]: not taken, rewritable, outside the quiet period's partitions."""
+    """bool[files]: not taken, rewritable, outside the quiet period's partitions, and not waiting
+    for a migration."""
+    return movable(situation) & ~situation.moving
+
+
+def movable(situation: Situation) -> npt.NDArray[np.bool_]:
+    """bool[files]: what a decision may rewrite if it migrates files as well."""
     return situation.rewritable & ~situation.taken & ~is_quiet(situation)
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.deletes.burden import Burden, burden_of
+from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.queries.demand import Demand
@@ -33,6 +34,8 @@ class Situation:
     rewritable: bool[files], files whose format and deletes a rewrite can handle.
     recent: bool[files], written by us within the horizon and since the mix of queries changed.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
+    risks: of the declared migration. moving: bool[files], files of other specs than the declared
+    one, which wait for their migration: no other decision rewrites them.
     outlook: why the rates are what they are. recorded: bytes-equivalent that the recorded queries
     read from the present files.
     """
@@ -52,6 +55,8 @@ class Situation:
     stored_row_group: int
     outlook: Outlook
     recorded: float
+    risks: tuple[Risk, ...]
+    moving: Bool
     spent: float = 0.0
 
     @property
@@ -141,6 +146,22 @@ def _recent(table: FileTable, settings: Settings, outlook: Outlook) -> Bool:
     return table.layout_written & (table.added_ms >= 0) & young & for_these
 
 
+def _risks(given: AdviceInput) -> tuple[Risk, ...]:
+    settings = given.settings
+    if settings.migration is None:
+        return ()
+    version = settings.metadata.format_version
+    return risks(given.table, given.deletes, version, settings.migration, settings.now_ms)
+
+
+def _moving(given: AdviceInput, found: tuple[Risk, ...]) -> Bool:
+    """Return the files to migrate; none while a risk of it is not accepted."""
+    migration = given.settings.migration
+    if migration is None or hindrances(found, migration):
+        return np.zeros(len(given.table), dtype=np.bool_)
+    return other_specs(given.table, migration)
+
+
 def look(given: AdviceInput) -> Situation:
     table, settings = given.table, given.settings
     view = table_view(
@@ -158,7 +179,7 @@ def look(given: AdviceInput) -> Situation:
         for demand, reading in zip(wanted, savings.readings, strict=True)
     )
     span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
-    refused = _refused(given)
+    refused, risks = _refused(given), _risks(given)
     return Situation(
         given=given,
         stored_row_group=stored_row_group_bytes(settings.row_group_bytes, given.row_groups),
@@ -175,4 +196,6 @@ def look(given: AdviceInput) -> Situation:
         taken=np.zeros(len(table), dtype=np.bool_),
         outlook=rates.outlook,
         recorded=window_reads,
+        risks=risks,
+        moving=_moving(given, risks) & np.bool_(not refused),
     )

@@ -150,12 +150,21 @@ def _value(hint: Any, value: Any) -> Any:
     return value
 
 
+@cache
+def _given_empty(cls: Any) -> frozenset[str]:
+    """Return the lists that mean something when they are empty: they are None when absent."""
+    fields = dataclasses.fields(cls)
+    return frozenset(item.name for item in fields if item.default is None)
+
+
 def _print(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         body = {}
         for attribute, key, quantity, _ in document_fields(type(value)):
             item = getattr(value, attribute)
-            absent = item == () or item == {} or (item is None and quantity != "size")
+            absent = (item is None and quantity != "size") or (
+                item in ((), {}) and attribute not in _given_empty(type(value))
+            )
             if not absent:
                 body[key] = _QUANTITIES[quantity][1](item) if quantity else _print(item)
         return body

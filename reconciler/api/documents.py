@@ -20,6 +20,13 @@ class PartitioningMode(StrEnum):
     DECLARED = "Declared"
 
 
+class MigrationRisk(StrEnum):
+    EQUALITY_DELETES = "EqualityDeletes"
+    DYNAMIC_OVERWRITES = "DynamicOverwrites"
+    MERGES = "Merges"
+    UNNAMED_WRITERS = "UnnamedWriters"
+
+
 class ClusteringMode(StrEnum):
     WORKLOAD_AWARE = "WorkloadAware"
     DECLARED = "Declared"
@@ -107,8 +114,11 @@ class PartitionFieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
+    """fields: None unless mode is Declared; () declares an unpartitioned table."""
+
     mode: PartitioningMode
-    fields: tuple[PartitionFieldSpec, ...] = ()
+    fields: tuple[PartitionFieldSpec, ...] | None = None
+    accept: tuple[MigrationRisk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ RULES: tuple[Rule, ...] = (
         reads=("mode",), asks=("fields",),
     ),
     Rule(
+        POLICY, "spec.layout.partitioning", "accept", "accept needs mode Declared",
+        lambda it: it["mode"] == "Declared" or "accept" not in it,
+        reads=("mode",), asks=("accept",),
+    ),
+    Rule(
         POLICY, "spec.layout.clustering", "keys",
         "keys are given exactly when mode is Declared",
         lambda it: (it["mode"] == "Declared") == ("keys" in it),

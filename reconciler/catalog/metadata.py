@@ -19,6 +19,7 @@ from reconciler.table.schema import (
     PartitionSpec,
     Schema,
     names_alike,
+    spec_terms,
 )
 
 
@@ -97,7 +98,11 @@ def sort_order_text(metadata: Any, schema: Schema) -> str:
 
 def table_metadata_of(metadata: Any) -> TableMetadata:
     return TableMetadata(
-        dict(metadata.properties), _sort_terms(metadata), int(metadata.format_version)
+        dict(metadata.properties),
+        _sort_terms(metadata),
+        int(metadata.format_version),
+        {key: spec_terms(spec.own_fields) for key, spec in specs_of(metadata).items()},
+        int(metadata.default_spec_id),
     )
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.advisor.migration.risks import risks
 from reconciler.advisor.pto.methods.registry import UNDECLARABLE
 from reconciler.advisor.pto.partitionings import text_of
 from reconciler.advisor.pto.recommend import Layout
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.format import utc
+from reconciler.loop.migration import migration_to
 from reconciler.loop.recommend import Recommended
 from reconciler.queries.predicate import render
 from reconciler.table.observation import Observation
@@ -45,7 +47,6 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
         "objective": _objective(made),
         "layouts": [_layout(layout, made) for layout in layouts],
         "policy": policy_of(chosen, made) if chosen else None,
-        "statements": statements(chosen, made) if chosen else [],
         "warnings": warnings(chosen, made) if chosen else [],
         "columns": [
             {
@@ -234,41 +235,6 @@ def policy_changes(policy: Mapping[str, Any]) -> dict[tuple[str | int, ...], Any
     return found
 
 
-def statements(layout: Layout, made: Recommended) -> list[str]:
-    """Return the Spark SQL that changes the partition spec and moves the files to it."""
-    seen = made.observation
-    if not changes_spec(layout, seen):
-        return []
-    name = seen.name
-    present = seen.files.specs[seen.files.default_spec_id]
-    found = [
-        f"ALTER TABLE {name} DROP PARTITION FIELD {_expression(field, seen.schema)}"
-        for field in _fields(present, seen.schema)
-    ]
-    found += [
-        f"ALTER TABLE {name} ADD PARTITION FIELD {_expression(field, seen.schema)}"
-        for field in _fields(layout.spec, seen.schema)
-    ]
-    table = ".".join(seen.identifier)
-    return [
-        *found,
-        f"CALL {seen.catalog}.system.rewrite_data_files(table => '{table}', "
-        "options => map('rewrite-all', 'true'))",
-    ]
-
-
-_SQL = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
-
-
-def _expression(field: Mapping[str, str], schema: Schema) -> str:
-    function, _, argument = field["transform"].partition("[")
-    if function == "identity":
-        return field["column"]
-    name = _SQL.get(function, function)
-    inside = f"{argument.rstrip(']')}, {field['column']}" if argument else field["column"]
-    return f"{name}({inside})"
-
-
 def warnings(layout: Layout, made: Recommended) -> list[str]:
     """Return what a reviewer must know before a partition spec is changed, each with its
     evidence."""
@@ -282,24 +248,10 @@ def warnings(layout: Layout, made: Recommended) -> list[str]:
         )
     if not changes_spec(layout, seen):
         return found
-    found.append(
-        "layoutctl does not evolve partition specs yet: the statements below do, and have to run "
-        "before `layoutctl apply`"
-    )
-    if seen.format_version == 1:
-        found.append("format version 1 keeps dropped partition fields as void: upgrade it first")
-    if seen.deletes.equality_files:
-        found.append(
-            f"{seen.deletes.equality_files} equality delete files are alive: they do not apply to "
-            "files of another spec, so that deleted rows would come back; apply them first"
-        )
-    dynamic = sum(s.summary.get("replace-partitions") == "true" for s in seen.ancestry)
-    if dynamic:
-        found.append(
-            f"{dynamic} commits replaced whole partitions: the same jobs double rows after the "
-            "spec has changed, until they are adapted"
-        )
-    return found
+    migration = migration_to(layout.spec.own_fields, seen)
+    now_ms = int(made.made.timestamp() * 1000)
+    against = risks(seen.files, seen.delete_files, seen.format_version, migration, now_ms)
+    return [*found, *(f"the migration waits: {risk.text()}" for risk in against)]
 
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
@@ -317,7 +269,7 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "required": [
         "apiVersion", "kind", "table", "snapshotId", "time", "method", "chosen", "keep",
-        "savesPercent", "workload", "sample", "objective", "layouts", "policy", "statements",
+        "savesPercent", "workload", "sample", "objective", "layouts", "policy",
         "warnings", "columns", "refused", "fell", "sensitivity", "candidates", "labelled",
     ],
     "additionalProperties": False,
@@ -353,7 +305,6 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
             },
         },
         "policy": {"type": ["object", "null"]},
-        "statements": {"type": "array", "items": _TEXT},
         "warnings": {"type": "array", "items": _TEXT},
         "columns": {"type": "array"},
         "refused": _NAMED,

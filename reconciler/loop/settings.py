@@ -18,6 +18,7 @@ from reconciler.advisor.advice import (
 )
 from reconciler.api.documents import Approval, ApprovalMode, PolicySpec, TableLayoutPolicy
 from reconciler.errors import KeyNotFoundError
+from reconciler.loop.migration import migration_of
 from reconciler.plan.budget import Budget
 from reconciler.plan.ledger import (
     LedgerEntry,
@@ -91,6 +92,7 @@ def settings_for(
             compaction=spec.deletes.compaction.value,
             conflicting=conflicting_partitions(observation, spec, now_ms),
         ),
+        migration=migration_of(policy, observation),
     )
 
 

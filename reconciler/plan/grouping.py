@@ -41,7 +41,8 @@ class Extents:
 
     arrival: int64[files], position of each file in `arrival_order`. bytes: int64[files], stored.
     low, high: int64[files], ranks of the bounds of the key's first column among all of these
-    bounds. bounded: bool[files], False if a file may hold any key.
+    bounds. bounded: bool[files], False if a file may hold any key. nulls:
+    bool[files], whether it may hold a NULL; None where that does not matter.
     """
 
     arrival: Int64
@@ -49,6 +50,7 @@ class Extents:
     low: Int64
     high: Int64
     bounded: Bool
+    nulls: Bool | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)
@@ -173,6 +175,28 @@ def overlapping(files: Extents) -> Grouping:
     constant = (low[1:] == high[1:]) & (low[1:] == reach[:-1])
     apart = (low[1:] >= reach[:-1]) & ~constant
     return Grouping(order, np.append(0, np.flatnonzero(apart) + 1))
+
+
+def by_target_partition(files: Extents, limit: int) -> Grouping:
+    """Return groups such that no partition of the target spec gets rows from two of them.
+
+    files: their ranks are those of target partitions. Files that share a partition, or that both
+    may feed the partition of NULLs, are together; neighbours are merged up to `limit` bytes. Where
+    a file may hold any value, all files are one group. Files that overlap in a chain larger than
+    MAX_GROUP_BYTES are cut: a partition at a cut gets rows from two groups.
+    """
+    if not len(files) or not files.bounded.all():
+        return whole(files)
+    order = _sorted_by(files.low, files.high, files.arrival)
+    reach = np.maximum.accumulate(files.high[order])
+    component = np.append(0, np.cumsum(files.low[order][1:] > reach[:-1]))
+    if files.nulls is not None:
+        with_null = np.unique(component[files.nulls[order]])
+        component[np.isin(component, with_null)] = with_null[0] if len(with_null) else 0
+    order = order[np.argsort(component, kind="stable")]
+    starts = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
+    together = merged(Grouping(order, starts), files.bytes, limit, 0.0)
+    return as_arrived(bounded(together, files, MAX_GROUP_BYTES), files)
 
 
 def merged(components: Grouping, size: Int64, limit: int, small: float) -> Grouping:

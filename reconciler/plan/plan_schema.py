@@ -50,6 +50,16 @@ _ACTION = {
                 ]
             },
         },
+        "outputSpecId": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+        "specOld": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+        "fields": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["sourceId", "transform"],
+                "properties": {"sourceId": _INTEGER, "transform": _TEXT},
+            },
+        },
         "inputs": {"type": "array"},  # its items: _not_a_path, a plan may have 100,000
         "key": {
             "type": "array",

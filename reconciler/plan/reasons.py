@@ -37,6 +37,7 @@ NOT_DUE = "MaintenanceNotDue"
 COMPACTION_OFF = "CompactionOff"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
+MIGRATION_REFUSED = "MigrationRefused"
 
 MATCHES_MOST = "the queries match nearly every row: no layout can skip anything"
 NOT_ANALYSED = "none of the queries could be analysed: each counts as a scan of the whole table"
@@ -73,6 +74,7 @@ SENTENCES = {
     NOT_REWRITABLE: "holds equality deletes, encryption, a type or a format not rewritten yet",
     SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
+    MIGRATION_REFUSED: "its writers or its files do not admit another partition spec",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
     FEW_DELETED: "too few of its rows are deleted",
     FEW_DELETE_FILES: "fewer delete files for a data file than minInputFiles",

@@ -20,7 +20,20 @@ from reconciler.table.values import Kind, decode_wide_decimal, encode_wide_decim
 
 UInt32 = npt.NDArray[np.uint32]
 
-_PERIODS = ("year", "month", "day", "hour")
+PERIODS = ("year", "month", "day", "hour")
+_NUMBERS, _TIMES = ("int", "long", "decimal"), ("date", "timestamp", "timestamptz")
+PARTITIONED_TYPES = {
+    "identity": (*_NUMBERS, *_TIMES, "boolean", "string", "binary", "uuid", "fixed"),
+    "bucket": (*_NUMBERS, *_TIMES, "string", "binary"),
+    "truncate": (*_NUMBERS, "string", "binary"),
+    "year": _TIMES,
+    "month": _TIMES,
+    "day": _TIMES,
+    "hour": _TIMES[1:],
+}
+"""Types that each transform takes when files move to a new spec: those of Iceberg's specification
+for which Iceberg has a function in Spark. No identity of floating point numbers: 0.0 and -0.0 are
+equal to Spark and two partitions to Iceberg."""
 _INT64 = np.iinfo(np.int64)
 
 
@@ -31,12 +44,24 @@ def parse(transform: str) -> tuple[str, int]:
 
 
 def known(transform: str) -> bool:
-    return parse(transform)[0] in ("identity", "bucket", "truncate", "void", *_PERIODS)
+    return parse(transform)[0] in ("identity", "bucket", "truncate", "void", *PERIODS)
 
 
 def preserves_order(transform: str) -> bool:
     """Whether a <= b implies transform(a) <= transform(b), so that bounds can be transformed."""
-    return parse(transform)[0] in ("identity", "truncate", *_PERIODS)
+    return parse(transform)[0] in ("identity", "truncate", *PERIODS)
+
+
+def partitions(function: str, source_type: str) -> bool:
+    """Whether rows can be moved to partitions of the transform of such a column."""
+    bare = source_type.partition("(")[0].partition("[")[0]
+    return bare in PARTITIONED_TYPES.get(function, ())
+
+
+def groupable(source_type: str) -> bool:
+    """Whether the bounds of such a column can be transformed as they are: numbers up to 64 bits,
+    dates, times and strings."""
+    return source_type in ("string", "int", "long", "date") or source_type in _TIMES
 
 
 def result_kind(transform: str, source_type: str) -> Kind | None:
@@ -45,7 +70,7 @@ def result_kind(transform: str, source_type: str) -> Kind | None:
     name, _ = parse(transform)
     if name in ("identity", "truncate"):
         return kind_of(source_type)
-    return Kind.INT if name == "bucket" or name in _PERIODS else None
+    return Kind.INT if name == "bucket" or name in PERIODS else None
 
 
 def apply(transform: str, source_type: str, values: Array) -> Array:
@@ -62,7 +87,7 @@ def apply(transform: str, source_type: str, values: Array) -> Array:
         return (hashed & np.uint32(0x7FFFFFFF)).astype(np.int64) % parameter
     if name == "truncate":
         return _truncate(source_type, values, parameter)
-    if name in _PERIODS:
+    if name in PERIODS:
         return _period(name, source_type, values)
     raise ValueError(f"cannot apply transform {transform}")
 

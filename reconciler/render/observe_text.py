@@ -25,6 +25,7 @@ from reconciler.render.deletes_text import (
     operations_section,
     rows_text,
 )
+from reconciler.render.specs_text import specs_document, specs_section
 from reconciler.render.terminal import (
     WIDEST,
     align,
@@ -89,6 +90,7 @@ def render_table(
     sections = [
         "\n".join(_headline(seen, now_ms, width)),
         "\n".join(damage_text(seen, width)),
+        "\n".join(specs_section(seen, width)),
         "\n".join(_sizes(seen, width)),
         "\n".join(_clustering(seen, columns, width, wide)),
         "\n".join(deletes_section(seen, width)),
@@ -386,6 +388,7 @@ def document(seen: Observation, workload: WorkloadSummary) -> dict[str, Any]:
         "snapshotId": None if seen.snapshot_id is None else str(seen.snapshot_id),
         "snapshotTimeMillis": seen.snapshot_ms,
         "partitioning": spec_text(seen.files.specs[seen.files.default_spec_id], seen.schema),
+        "partitionSpecs": specs_document(seen),
         "sortOrder": seen.sort_order_text,
         "dataFiles": summary.files,
         "bytes": summary.bytes,

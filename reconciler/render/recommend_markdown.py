@@ -19,8 +19,6 @@ def render(body: Document) -> str:
     lines += _layouts(body)
     lines += _worse(body)
     lines += [f"- {warning}" for warning in body["warnings"]]
-    if body["statements"]:
-        lines += ["", "```sql", *(f"{statement};" for statement in body["statements"]), "```"]
     lines += ["", *_evidence(body)]
     lines += _folded("Why the others fell", body["fell"])
     lines += _folded("Not simulated", body["refused"])

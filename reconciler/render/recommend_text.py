@@ -29,7 +29,6 @@ def render(body: Document, width: int, *, verbose: bool, following: Sequence[str
     ]
     for warning in body["warnings"]:
         lines += ["", *wrapped(f"warning: {warning}", width, indent="  ")]
-    lines += [f"  {statement};" for statement in body["statements"]]
     if following:
         lines += ["", *commands(following, width)]
     return "\n".join(lines)

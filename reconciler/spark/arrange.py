@@ -133,15 +133,15 @@ def _sorted(source: Source, group: Group) -> Any:
     if group.tasks > 1:
         return _divided(source, group)
     rows = source.read([file.path for file in group.inputs], in_order=True)
-    key = _resolved(source, group, rows)
-    return source.observed(rows, rows.schema).sortWithinPartitions(*_order(source, group, key))
+    key = resolved(source, group, rows)
+    return source.observed(rows, rows.schema).sortWithinPartitions(*key_order(source, group, key))
 
 
 def _divided(source: Source, group: Group) -> Any:
     """In slices along the ordering, a task each."""
     paths = [file.path for file in group.inputs]
     whole = source.read(paths)
-    cut = _fit(source, group, whole, _resolved(source, group, whole))
+    cut = fit(source, group, whole, resolved(source, group, whole))
     if cut.slices == 1:
         rows = source.read(paths, in_order=True)
         return cut.sorted(source.observed(rows, rows.schema), group.spills)
@@ -185,12 +185,12 @@ ARRANGED: Mapping[type[Ordering], Callable[[Source, Group], Any]] = {
 """How the rows of a group are arranged, by its ordering."""
 
 
-def _resolved(source: Source, group: Group, rows: Any) -> tuple[keys.KeyColumn, ...]:
+def resolved(source: Source, group: Group, rows: Any) -> tuple[keys.KeyColumn, ...]:
     """The key's columns in these rows."""
     return keys.resolve(source.table.schema(), rows.schema, group.action.ordering.key)
 
 
-def _order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> list[Any]:
+def key_order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> list[Any]:
     """Return the sort expressions of the key's columns.
 
     Spark sorts a single numeric column with a radix sort, which moves a row to the end of its array
@@ -292,6 +292,11 @@ class Cut:
         # rest of the sort, and a cell is far smaller than a row group.
         return list(self.order) if self.curve is None else [f.asc(along[0])]
 
+    @property
+    def along_order(self) -> list[Any]:
+        """Return the sort expressions of the ordering, whatever the slices."""
+        return self._order(*self.along)
+
     def files_of(self, inputs: Sequence[InputFile], number: int) -> list[InputFile]:
         """Return the inputs that can hold rows of a slice; all of them along a curve."""
         if self.curve is not None:
@@ -301,7 +306,7 @@ class Cut:
         return [file for file in inputs if file.span[0] <= high and file.span[1] >= low]
 
 
-def _fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ...]) -> Cut:
+def fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ...]) -> Cut:
     """Return ranks and slices from one sample of the key columns."""
     prefixes = _prefixes(source, group, key)
     columns = tuple(keys.score(part, prefix) for part, prefix in zip(key, prefixes, strict=True))
@@ -318,7 +323,7 @@ def _cut_of_sort(
 ) -> Cut:
     tuples = [tuple(row) for row in scores.T.tolist()]
     return Cut(
-        tuple(_order(source, group, key)),
+        tuple(key_order(source, group, key)),
         columns,
         None,
         columns,

@@ -12,7 +12,8 @@ class Attempt:
     """Values that all parts of an attempt share.
 
     id: names the attempt in summaries and paths. name: the table, for messages. table: the Java
-    table as of the read snapshot. prefix: directory of all output. verify: the mode.
+    table as of the read snapshot. prefix: directory of all output. verify: the mode. catalog: its
+    name in Spark.
     """
 
     spark: Any
@@ -23,6 +24,7 @@ class Attempt:
     sequence_number: int
     prefix: str
     verify: str
+    catalog: str = ""
 
 
 def new_id(plan_id: str, table: Any) -> str:

@@ -29,21 +29,17 @@ FILE_NAME = re.compile(r"(\d+)-\d+-.+-(\d+)\.parquet")
 POSITION = "_pos"
 
 
-def in_written_order(files: Sequence[Any]) -> list[Any]:
-    """Return DataFiles in the order of their rows; [] if it is not known.
-
-    It is not known if names are not Iceberg's own, or if files of several partitions alternate.
-    """
-    placed = []
+def in_written_order(files: Sequence[Any]) -> list[list[Any]]:
+    """Return the DataFiles of each partition in the order of their rows; [] if it is not known,
+    because names are not Iceberg's own."""
+    placed: dict[Any, list[tuple[int, int, int]]] = {}
     for number, file in enumerate(files):
         name = FILE_NAME.fullmatch(str(file.location()).rpartition("/")[2])
         if name is None:
             return []
-        placed.append((int(name[1]), int(name[2]), number))
-    first = files[0].partition() if len(files) > 1 else None
-    if any(not file.partition().equals(first) for file in files[1:]):
-        return []
-    return [files[number] for *_, number in sorted(placed)]
+        where = str(file.partition().toString()) if len(files) > 1 else ""
+        placed.setdefault(where, []).append((int(name[1]), int(name[2]), number))
+    return [[files[number] for *_, number in sorted(own)] for own in placed.values()]
 
 
 def short_runs(sizes: Sequence[int], target_bytes: int) -> list[range]:

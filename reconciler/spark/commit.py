@@ -190,6 +190,8 @@ class Guard:
             return "the table was dropped and created again"
         if int(metadata.currentSchemaId()) != base.schema_id:
             return "the table's schema was changed"
+        if unfit := self.batch.operation.unfit(table):
+            return unfit
         if not self.batch.allow_live_branches:
             self.live_branch = standing.live_branch(self.live.spark, table)
             if self.live_branch:

@@ -156,3 +156,12 @@ def _number(text: str) -> int:
 def _ids(text: str) -> tuple[int, ...]:
     """`[1, 2]`, or `null` for position deletes."""
     return () if text == "null" else tuple(int(part) for part in text.strip("[]").split(","))
+
+
+def partitioned_equality(spark: Any, table: Any, snapshot_id: int) -> int:
+    """Return the number of equality delete files of partitioned specs that the snapshot added."""
+    specs = table.specs()
+    return sum(
+        str(file.content().toString()) == EQUALITY and specs.get(file.specId()).isPartitioned()
+        for file in iceberg.each(table.snapshot(snapshot_id).addedDeleteFiles(table.io()))
+    )

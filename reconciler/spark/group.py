@@ -41,7 +41,8 @@ class InputFile:
     decoded: bytes in memory. low, high: bounds of the first key column in its domain, None if
     unknown, so that the file may hold any key. span: the same as scores (`keys.score`), nulls and
     NaN included; infinite if the manifest does not show them. live: bytes without the deleted rows,
-    None without deletes. sequence: its data sequence number.
+    None without deletes. sequence: its data sequence number. null: whether the column may hold a
+    NULL.
     """
 
     path: str
@@ -53,6 +54,7 @@ class InputFile:
     span: tuple[float, float] = (-math.inf, math.inf)
     live: int | None = None
     sequence: int = 0
+    null: bool = True
 
     @property
     def bounded(self) -> bool:
@@ -161,9 +163,7 @@ def make_groups(
 ) -> list[Group]:
     """Groups of one action in key order. target_bytes: file size to write; task_bytes: memory;
     merge_bytes: as `Ordering.groups` takes it; written_share: `Group.planned_share`."""
-    found = action.ordering.groups(
-        _extents(inputs), target_bytes=target_bytes, merge_bytes=merge_bytes
-    )
+    found = action.groups(_extents(inputs), target_bytes=target_bytes, merge_bytes=merge_bytes)
     groups = [[inputs[i] for i in members] for members in found.members]
     return [
         Group(
@@ -187,6 +187,7 @@ def _extents(inputs: Sequence[InputFile]) -> Extents:
         np.array([rank.get(low, 0) for low in lows], dtype=np.int64),
         np.array([rank.get(high, 0) for high in highs], dtype=np.int64),
         np.array([None not in pair for pair in zip(lows, highs, strict=True)], dtype=np.bool_),
+        np.array([file.null for file in inputs], dtype=np.bool_),
     )
 
 

@@ -8,14 +8,18 @@ import math
 import struct
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from reconciler.errors import UnsupportedError, unsupported_format
+from reconciler.queries import transforms
 from reconciler.spark import iceberg
 from reconciler.spark.group import InputFile, decoded_bytes
 from reconciler.spark.scan import TaskFile
 from reconciler.spark.translate import java_exception
-from reconciler.table.schema import METADATA_COLUMNS, SortColumn, names_alike
+from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
 from reconciler.table.values import Scalar
 
 SAMPLED_FILES = 16
@@ -161,6 +165,26 @@ def describe(
             )
         )  # fmt: skip
     return described
+
+
+def by_target(
+    table: Any, files: Mapping[str, TaskFile], field: SpecField, described: Sequence[InputFile]
+) -> list[InputFile]:
+    """Return the described files with bounds of their target partitions in place of the key's.
+
+    field: keeps the order of values, so that a file's rows are in no partition outside them.
+    """
+    kind = str(table.schema().findField(field.source_id).type())
+    found = []
+    for file in described:
+        task = files[file.path]
+        ends = [_bound(bounds, field.source_id, kind) for bounds in (task.lower, task.upper)]
+        null = task.nulls.get(field.source_id, 1) > 0
+        low, high = None, None
+        if None not in ends and transforms.groupable(kind):
+            low, high = transforms.apply(field.transform, kind, np.array(ends)).tolist()
+        found.append(replace(file, low=low, high=high, null=null))
+    return found
 
 
 def _expansion(leaves: Mapping[int, str], files: Mapping[str, TaskFile]) -> float:

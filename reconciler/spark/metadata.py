@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.errors import UnavailableError, UnknownCommitError
-from reconciler.plan.actions.set_sort_order import sort_term
+from reconciler.plan.actions.set_sort_order import has_order, sort_term
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import commit, iceberg
+from reconciler.plan.ordering import Ordering
+from reconciler.spark import commit, iceberg, specs, stage
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
 from reconciler.table.metadata import TableMetadata
 
@@ -33,11 +34,35 @@ class Change:
 def facts(table: Any) -> Facts:
     """Return what actions that change metadata are judged by, from the table as last refreshed."""
     version = int(table.operations().current().formatVersion())
-    return Facts(metadata=TableMetadata(dict(table.properties()), sort_terms(table), version))
+    return Facts(
+        metadata=TableMetadata(
+            dict(table.properties()),
+            sort_terms(table),
+            version,
+            specs.terms(table),
+            int(table.spec().specId()),
+        )
+    )
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:
     """Return the table's sort order in canonical form (actions.sort_term)."""
+    return _terms_of(table.sortOrder())
+
+
+def sort_order_id(table: Any, ordering: Ordering) -> int:
+    """Return the id of the table's sort order that rows have in this ordering, UNSORTED if it has
+    no such order."""
+    key = ordering.key if ordering.lead is not None else ()
+    found = [
+        int(order.orderId())
+        for order in iceberg.java_values(table.sortOrders())
+        if key and has_order(_terms_of(order), key)
+    ]
+    return max(found, default=stage.UNSORTED)
+
+
+def _terms_of(order: Any) -> tuple[str, ...]:
     return tuple(
         sort_term(
             str(part.transform().toString()),
@@ -45,7 +70,7 @@ def sort_terms(table: Any) -> tuple[str, ...]:
             str(part.direction().name()),
             str(part.nullOrder().toString()),
         )
-        for part in table.sortOrder().fields()
+        for part in iceberg.each(order.fields())
     )
 
 

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reconciler.spark import delete_files, iceberg
+from reconciler.plan.actions.partition_specs import same_spec
+from reconciler.spark import delete_files, iceberg, specs
 from reconciler.spark.delete_files import DeleteFile
 from reconciler.spark.iceberg import SnapshotInfo
 from reconciler.spark.scan import ScanTasks, scan_tasks, tasks_under
+from reconciler.table.schema import SpecField, spec_terms
 
 
 class Operation(Protocol):
@@ -26,6 +28,10 @@ class Operation(Protocol):
 
         base_snapshot_id: the snapshot that the work was made from.
         """
+        ...
+
+    def unfit(self, table: Any) -> str:
+        """Return why the table's present specs do not admit it, "" if they do."""
         ...
 
     def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
@@ -58,6 +64,9 @@ class RewriteFiles:
         for file in self.added:
             update.addFile(file)
 
+    def unfit(self, table: Any) -> str:
+        return ""
+
     def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
         """Equality deletes added since do not count: they apply to the outputs too."""
         live = scan_tasks(spark, table, head, self.tasks)
@@ -71,6 +80,38 @@ class RewriteFiles:
         if gone:
             return f"{by} replaced {gone} of its files"
         return f"{by} changed the deletes of {deleted} of its files" if deleted else ""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFiles(RewriteFiles):
+    """Data files of one partition spec take the place of files of another one.
+
+    spec_id, fields: of the outputs' spec.
+    """
+
+    spec_id: int = 0
+    fields: tuple[SpecField, ...] = ()
+
+    def unfit(self, table: Any) -> str:
+        """Return why the outputs' spec is not the one that they were written for: it may have been
+        removed, and its id given to another one."""
+        spec = table.specs().get(self.spec_id)
+        if spec is None:
+            return f"partition spec {self.spec_id} was removed"
+        if not same_spec(spec_terms(specs.fields_of(spec)), self.fields):
+            return f"partition spec {self.spec_id} is another one now"
+        return ""
+
+    def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
+        """An equality delete of a partitioned spec applies only to data files of that spec: one of
+        the inputs' spec would miss the outputs, so that deleted rows came back, and one of the
+        outputs' spec would delete rows of inputs to which it did not apply."""
+        for snapshot in changing:
+            added = delete_files.partitioned_equality(spark, table, snapshot.id)
+            if added:
+                files = "1 equality delete file" if added == 1 else f"{added} equality delete files"
+                return f"{describe(snapshot)} added {files} of a partitioned spec"
+        return super(MoveFiles, self).conflict(spark, table, head, changing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +142,9 @@ class RowDelta:
         for file in self.removed:
             update.removeDeletes(file.java)
 
+    def unfit(self, table: Any) -> str:
+        return ""
+
     def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
         """A rewrite may keep a sequence number to which a delete file still applies."""
         by = describe(changing[0])
@@ -130,6 +174,9 @@ class RemoveDeletes:
         update.validateDeletedFiles()
         for file in self.files:
             update.removeDeletes(file.java)
+
+    def unfit(self, table: Any) -> str:
+        return ""
 
     def conflict(self, spark: Any, table: Any, head: int, changing: Sequence[SnapshotInfo]) -> str:
         applied = len(self.files) - len(delete_files.dangling(spark, table, head, self.files))

@@ -21,6 +21,8 @@ ROW_GROUP = "write.parquet.row-group-size-bytes"
 BATCH_ROWS = "read.parquet.vectorization.batch-size"
 TARGET_SIZE = "write.target-file-size-bytes"
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
+UNSORTED = 0
+"""Id of the sort order that every table has, without fields."""
 NO_ROW_ID = -(1 << 62)
 """First row id of a file that is read back: rows without an id of their own get a negative one."""
 DEFAULT_TARGET = 512 * 1024 * 1024
@@ -127,20 +129,24 @@ def read(spark: Any, set_id: str, split_bytes: int = 0) -> Any:
     return reader.load(set_id)
 
 
-def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int) -> None:
+def write(frame: Any, set_id: str, spec_id: int, roll_bytes: int, order_id: int = UNSORTED) -> None:
     """Write a frame as a rewrite, one task per partition.
 
-    roll_bytes: file size at which a task begins its next file.
+    spec_id: of the outputs; rows of a task are clustered by its partitions. roll_bytes: file size
+    at which a task begins its next file. order_id: the sort order that files record.
     """
-    (
+    writer = (
         frame.write.format("iceberg")
         .option("use-table-distribution-and-ordering", "false")
+        .option("fanout-enabled", "false")
         .option("target-file-size-bytes", str(roll_bytes))
         .option("output-spec-id", str(spec_id))
         .option("write-format", "parquet")
         .mode("append")
-        .save(set_id)
     )
+    if order_id != UNSORTED:
+        writer = writer.option("output-sort-order-id", str(order_id))
+    writer.save(set_id)
 
 
 def union(frames: Sequence[Any]) -> Any:

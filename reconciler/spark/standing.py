@@ -18,6 +18,7 @@ from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.spark import iceberg
 from reconciler.spark.scan import Deletes, ScanTasks, TaskFile, scan_tasks
 from reconciler.table import branches
+from reconciler.table.metadata import TableMetadata
 
 AGAIN = "run the command again: it makes a new plan"
 
@@ -169,12 +170,16 @@ def check_inputs(
 
 
 def judge(
-    action: Action, done: bool, known: Mapping[str, Deletes], live: Mapping[str, TaskFile]
+    action: Action,
+    done: bool,
+    known: Mapping[str, Deletes],
+    live: Mapping[str, TaskFile],
+    metadata: TableMetadata,
 ) -> ActionState:
     """Judge an action on data files. done: the head's ancestors carry its id. known: the deletes on
-    its inputs when it was judged last. live: the head's files."""
+    its inputs when it was judged last. live: the head's files. metadata: of the head."""
     changed = {p for p in action.inputs if p in live and live[p].deletes != known.get(p)}
-    return action.judge(Facts(done=done, live=live, changed=changed))
+    return action.judge(Facts(done=done, live=live, changed=changed, metadata=metadata))
 
 
 def unless_fallen(

@@ -13,7 +13,17 @@ from typing import Any
 
 from reconciler.errors import TableDamagedError, UserError, VerificationError, first_line
 from reconciler.format import count
-from reconciler.spark import arrange, balance, iceberg, metrics, pilot, stage, verify
+from reconciler.spark import (
+    arrange,
+    balance,
+    iceberg,
+    metadata,
+    metrics,
+    moved,
+    pilot,
+    stage,
+    verify,
+)
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.group import Group
 from reconciler.spark.metrics import TaskMetrics
@@ -29,6 +39,8 @@ READ_ROWS = 1024
 Iceberg's 5,000 rows. A table's own setting takes precedence."""
 OPEN_BYTES = 64 << 20
 """Maximum bytes of the open pages of all columns: 20,000 rows of 3 KiB."""
+MOVED_ROLL = 1.25
+"""Size, in targets, at which a file of rows that get another partition ends."""
 BUFFERED_VALUE = 8
 """Bytes of a buffered value before compression, on average over encodings."""
 
@@ -58,6 +70,7 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
     spark, base = attempt.spark, f"{attempt.id}/{number}"
     hashed = verify.checks_hashes(attempt.verify, base)
     table = stage.overridden(spark, attempt.table, _overrides(attempt, group))
+    order = metadata.sort_order_id(attempt.table, group.action.ordering)
     with (
         _output(attempt, table, f"{base}/out") as new_files,
         _output(attempt, table, f"{base}/balanced") as balanced_files,
@@ -65,13 +78,13 @@ def rewrite_group(attempt: Attempt, number: int, group: Group, tasks: ScanTasks)
         _job_group(attempt, group, f"{base}/write")
         with arrange.Source(spark, table, base, tasks, hashed) as source:
             group = _informed(attempt, table, base, group, source)
-            frame, roll = arrange.arranged(source, group), roll_bytes(group, *_shape(table))
-            stage.write(frame, f"{base}/out", group.action.spec_id, roll)
+            frame, roll = _arranged(attempt, source, group), roll_bytes(group, *_shape(table))
+            stage.write(frame, f"{base}/out", group.action.into, roll, order)
             files = tuple(new_files())
             expected = source.fingerprint(sum(int(file.recordCount()) for file in files))
         check_prefix(attempt, files)
         with _own_output(attempt):
-            files = _balanced(attempt, table, base, group, files, balanced_files)
+            files = _balanced(attempt, table, base, group, files, balanced_files, order)
             _job_group(attempt, group, f"{base}/verify")
             found = read_back(spark, table, f"{base}/verify", files, hashed)
         if found != expected:
@@ -103,15 +116,23 @@ def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], 
             raise
 
 
+def _arranged(attempt: Attempt, source: arrange.Source, group: Group) -> Any:
+    """Return the frame to write."""
+    if group.action.moves_by is not None:
+        return moved.arranged(source, group, attempt.catalog)
+    return arrange.arranged(source, group)
+
+
 def _informed(
     attempt: Attempt, table: Any, base: str, group: Group, source: arrange.Source
 ) -> Group:
     """Return the group with the compression measured so far, or by a pilot."""
-    chosen = pilot.portions(group) if group.expected is None else []
+    moves = group.action.moves_by is not None  # a few rows would be written to many partitions
+    chosen = pilot.portions(group) if group.expected is None and not moves else []
     if not chosen:
         return group
     with _output(attempt, table, f"{base}/pilot") as pilot_files:
-        frame, spec = pilot.frame(source, group, chosen), group.action.spec_id
+        frame, spec = pilot.frame(source, group, chosen), group.action.into
         stage.write(frame, f"{base}/pilot", spec, stage.WHOLE_FILE)
         files = pilot_files()
         check_prefix(attempt, files)
@@ -128,19 +149,22 @@ def _balanced(
     group: Group,
     files: Sequence[Any],
     balanced_files: Callable[[], list[Any]],
+    order: int,
 ) -> tuple[Any, ...]:
-    """Return the output, with files that are too small written again together with neighbours."""
-    ordered = balance.in_written_order(files)
-    sizes = [int(file.fileSizeInBytes()) for file in ordered]
-    runs = balance.short_runs(sizes, group.target_bytes)
-    if not runs:
+    """Return the output, with files that are too small written again together with neighbours of
+    their partition."""
+    short = [
+        [part[i] for i in run]
+        for part in balance.in_written_order(files)
+        for run in balance.short_runs([int(f.fileSizeInBytes()) for f in part], group.target_bytes)
+    ]
+    if not short:
         return tuple(files)
-    short = [[ordered[i] for i in run] for run in runs]
     with balance.joined(attempt.spark, table, base, short, group.target_bytes) as frame:
-        stage.write(frame, f"{base}/balanced", group.action.spec_id, stage.WHOLE_FILE)
-    replaced = {i for run in runs for i in run}
-    discard(attempt.table, [str(ordered[i].location()) for i in sorted(replaced)])
-    kept = [file for i, file in enumerate(ordered) if i not in replaced]
+        stage.write(frame, f"{base}/balanced", group.action.into, stage.WHOLE_FILE, order)
+    replaced = {str(file.location()) for run in short for file in run}
+    discard(attempt.table, sorted(replaced))
+    kept = [file for file in files if str(file.location()) not in replaced]
     return (*kept, *balanced_files())
 
 
@@ -174,6 +198,10 @@ def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
     are added, or files of a few megabytes would end far too early. A task of one file ends it early
     only if it grows far beyond the expected size.
     """
+    if group.action.moves_by is not None:
+        # Each partition begins a file; what the last one of it has too little of is balanced.
+        slack = _open_bytes(group, columns, row_group_bytes)
+        return int(MOVED_ROLL * group.target_bytes + min(slack, group.target_bytes))
     per_task = -(-group.files // group.tasks)
     part = group.output_bytes / group.files
     if per_task == 1:

@@ -11,9 +11,13 @@ class TableMetadata:
     """Read by `catalog.metadata` for plans, and by `spark.metadata` for executions.
 
     sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
-    format_version: of Apache Iceberg's table specification.
+    format_version: of Apache Iceberg's table specification. specs: per partition spec the canonical
+    forms of its fields (SpecField.term), void ones left out; default_spec_id: of the spec that
+    writers follow.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     sort_terms: tuple[str, ...] = ()
     format_version: int = 2
+    specs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    default_spec_id: int = 0

@@ -7,7 +7,7 @@ dotted name; elements of lists and maps have no usable bounds and are listed as 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -113,9 +113,46 @@ class PartitionField:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecField:
+    """A partition field that is wanted, by what it does: Iceberg gives its id and its name."""
+
+    source_id: int
+    transform: str
+
+    @property
+    def term(self) -> str:
+        """Canonical form, without a name of a column: `bucket[16](4)`."""
+        return f"{self.transform}({self.source_id})"
+
+    def text(self, schema: Schema) -> str:
+        """Return `bucket(16, id)`, as Spark and Trino write it; an identity is its column."""
+        name = schema.name_of(self.source_id)
+        function, _, argument = self.transform.partition("[")
+        inside = f"{argument.rstrip(']')}, {name}" if argument else name
+        return name if function == "identity" else f"{function}({inside})"
+
+
+def spec_terms(fields: Iterable[SpecField]) -> tuple[str, ...]:
+    return tuple(field.term for field in fields)
+
+
+def lead_field(fields: Sequence[SpecField]) -> SpecField | None:
+    """Return the first field whose transform keeps the order of values, None if none does: bounds
+    of files then do not show in which partitions their rows are."""
+    kept = ("identity", "truncate", "year", "month", "day", "hour")
+    return next((f for f in fields if f.transform.partition("[")[0] in kept), None)
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionSpec:
     spec_id: int
     fields: tuple[PartitionField, ...] = ()
+
+    @property
+    def own_fields(self) -> tuple[SpecField, ...]:
+        """Return what it partitions by: its fields without the void ones."""
+        live = (field for field in self.fields if field.transform != "void")
+        return tuple(SpecField(field.source_id, field.transform) for field in live)
 
     @property
     def unpartitioned(self) -> bool:

@@ -67,17 +67,18 @@ def test_parts_are_equal_and_hold_every_row_once_in_order(rows: list[int], parts
 
 
 def _file(name: str, partition: str = "p") -> Any:
-    held = SimpleNamespace(equals=lambda other, own=partition: other.own == own, own=partition)
+    held = SimpleNamespace(toString=lambda own=partition: own)
     return SimpleNamespace(location=lambda: f"s3://b/{name}", partition=lambda: held)
 
 
-def test_files_are_in_order_of_task_and_number_or_left_alone() -> None:
+def test_files_of_a_partition_are_in_order_of_task_and_number_or_left_alone() -> None:
     names = ["00001-7-ab-0-1-00001.parquet", "00000-9-ab-0-1-00010.parquet",
              "00000-9-ab-0-1-00002.parquet"]  # fmt: skip
     files = [_file(name) for name in names]
-    assert balance.in_written_order(files) == [files[2], files[1], files[0]]
+    assert balance.in_written_order(files) == [[files[2], files[1], files[0]]]
     assert balance.in_written_order([*files, _file("part-1.parquet")]) == []
-    assert balance.in_written_order([files[0], _file(names[1], "q")]) == []
+    other = _file(names[1], "q")
+    assert balance.in_written_order([files[0], other, files[2]]) == [[files[2], files[0]], [other]]
     assert balance.in_written_order([]) == []
 
 

@@ -14,6 +14,8 @@ from reconciler.plan.actions.delete_maintenance import (
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.migrate import Migrate
+from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -22,8 +24,8 @@ from reconciler.plan.actions.upgrade_format import UpgradeFormat
 KINDS: Mapping[str, type[Action]] = {
     kind.kind: kind
     for kind in (
-        SetProperties, SetSortOrder, UpgradeFormat, BinPack, Cluster, Recluster, ApplyDeletes,
-        ConvertDeletes, CompactDeletes, RemoveDanglingDeletes,
+        SetProperties, SetSortOrder, UpgradeFormat, AddSpec, Migrate, SwitchSpec, BinPack, Cluster,
+        Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes, RemoveDanglingDeletes,
     )
 }  # fmt: skip
 

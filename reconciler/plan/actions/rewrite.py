@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.content import ContentAction, inputs_of
+from reconciler.plan.grouping import Extents, Grouping
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
-from reconciler.table.schema import PartitionSpec, Schema
+from reconciler.table.schema import PartitionSpec, Schema, SpecField
 from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
 
 
@@ -34,6 +35,25 @@ class Rewrite(ContentAction, ABC):
 
     def without_files(self) -> Self:
         return type(self)(spec_id=self.spec_id)
+
+    @property
+    def into(self) -> int:
+        """The id of the spec that its outputs get."""
+        return self.spec_id
+
+    @property
+    def moves_by(self) -> tuple[SpecField, ...] | None:
+        """The fields by which rows get another partition; None if they stay in their own."""
+        return None
+
+    @property
+    def grouped_by(self) -> SpecField | None:
+        """The field by whose values, instead of the key's, inputs are grouped; None without one."""
+        return None
+
+    def groups(self, files: Extents, *, target_bytes: int, merge_bytes: int | None) -> Grouping:
+        """Return which inputs are read, written and committed together."""
+        return self.ordering.groups(files, target_bytes=target_bytes, merge_bytes=merge_bytes)
 
     def canonical(self) -> dict[str, Any]:
         body: dict[str, Any] = {"type": self.kind, "specId": self.spec_id}

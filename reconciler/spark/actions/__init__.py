@@ -14,6 +14,8 @@ from reconciler.plan.actions.delete_maintenance import (
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.migrate import Migrate
+from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -24,6 +26,8 @@ from reconciler.spark.actions.deletes import (
     ConvertExecutor,
     RemoveDanglingExecutor,
 )
+from reconciler.spark.actions.migrate import MigrateExecutor
+from reconciler.spark.actions.partition_specs import AddSpecExecutor, SwitchSpecExecutor
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
@@ -34,6 +38,8 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     SetProperties: PropertiesExecutor,
     SetSortOrder: SortOrderExecutor,
     UpgradeFormat: UpgradeExecutor,
+    AddSpec: AddSpecExecutor,
+    Migrate: MigrateExecutor,
     BinPack: RewriteExecutor,
     Cluster: RewriteExecutor,
     Recluster: RewriteExecutor,
@@ -41,9 +47,11 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     ConvertDeletes: ConvertExecutor,
     CompactDeletes: CompactExecutor,
     RemoveDanglingDeletes: RemoveDanglingExecutor,
+    SwitchSpec: SwitchSpecExecutor,
 }
 """In this order they run: writers and rewrites follow the properties that are set first, and data
-files are rewritten before what deletes their rows: a rewrite names the deletes of its inputs."""
+files are rewritten before what deletes their rows: a rewrite names the deletes of its inputs. Files
+are moved to a new partition spec before the writers are switched to it."""
 
 
 def executors_of(run: Run) -> list[Executor[Any]]:

@@ -134,6 +134,7 @@ class ContentExecutor(Executor[SomeContent], ABC):
             sequence_number=int(snapshot.sequenceNumber()),
             prefix=f"{stage.data_location(run.table)}/layout-{attempt_id}",
             verify=run.request.verify,
+            catalog=run.request.catalog.name,
         )
 
     def _give_up(self, attempt: Attempt, opened: Intent) -> None:

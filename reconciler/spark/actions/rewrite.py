@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from typing import Any
 
 from reconciler.format import count, iec
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import FAILED, Event, Outcome
 from reconciler.plan.standing import Fallen
-from reconciler.spark import batch, damage, inputs, session, stage, standing, vanished, write
+from reconciler.spark import (
+    batch,
+    damage,
+    inputs,
+    metadata,
+    session,
+    stage,
+    standing,
+    vanished,
+    write,
+)
 from reconciler.spark.actions.content import POLL_SECONDS, ContentExecutor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.batch import Part
@@ -20,6 +31,7 @@ from reconciler.spark.operations import RewriteFiles
 from reconciler.spark.run import Run
 from reconciler.spark.scan import Deletes, ScanTasks, scan_tasks
 from reconciler.spark.write import Written
+from reconciler.table.schema import SortColumn
 
 COMPARABLE = 4
 """A group up to this factor smaller predicts how another one compresses."""
@@ -59,12 +71,13 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             lost = standing.fallen_state(Fallen.ROLLED_BACK, run.request)
             return {key: lost for key, _ in self.items}
         wanted = [path for _, action in self.items for path in action.inputs]
-        keys = [action.ordering.key for _, action in self.items]
+        keys = [_described(action) for _, action in self.items]
         columns = inputs.columns_to_describe(run.table, keys, len(wanted))
         self.tasks = scan_tasks(run.spark, run.table, int(snapshot.snapshotId()), wanted, columns)
         done = standing.actions_in_history(run.table, run.request) | run.done_ids
+        now = metadata.facts(run.table).metadata
         states = {
-            key: standing.judge(action, key in done, self.known_deletes, self.tasks)
+            key: standing.judge(action, key in done, self.known_deletes, self.tasks, now)
             for key, action in self.items
         }
         return standing.unless_fallen(run.table, run.request, states)
@@ -118,6 +131,8 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         run = self.run
         own = {path: self.tasks[path] for path in action.inputs}
         files = inputs.describe(run.table, own, action.ordering.key)
+        if action.grouped_by is not None:
+            files = inputs.by_target(run.table, own, action.grouped_by, files)
         target = action.target_bytes or int(
             run.table.properties().get(stage.TARGET_SIZE) or stage.DEFAULT_TARGET
         )
@@ -227,10 +242,19 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         tasks = scan_tasks(self.run.spark, attempt.table, attempt.snapshot_id, paths)
         files = [file for part in written for file in part.files]
         self.sent.update(part.number for part in written)
-        operation = RewriteFiles(tasks, files, attempt.sequence_number)
+        operation = self._operation(attempt, tasks, files)
         return batch.send(
             self.run, attempt, number, operation, [_part(one, groups) for one in written]
         )
+
+    def _operation(self, attempt: Attempt, tasks: ScanTasks, files: Sequence[Any]) -> RewriteFiles:
+        return RewriteFiles(tasks, files, attempt.sequence_number)
+
+
+def _described(action: Rewrite) -> tuple[SortColumn, ...]:
+    """The columns whose bounds decide which inputs are grouped, and how they are cut."""
+    by = action.grouped_by
+    return (*action.ordering.key, *([SortColumn(by.source_id)] if by is not None else []))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,200 @@
+"""Decides how a table gets to the declared partition spec: which files move, and when writers do.
+
+The spec is added first, then files move into its partitions, then the writers are switched. Files
+that writers add under the old spec meanwhile are found by the next observation. A file moves once,
+to the declared spec, whatever older spec it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from reconciler.advisor.advice import Migration, ObjectiveJudgement, Rejected
+from reconciler.advisor.binpack import packing_order
+from reconciler.advisor.judge import Candidate, readings_of, rejected, weigh
+from reconciler.advisor.migration.risks import hindrances, other_specs
+from reconciler.advisor.recluster import FULL_ROWS, movable, wanted_columns
+from reconciler.advisor.simulate.layout import Layout, Outcome, Written
+from reconciler.advisor.simulate.pool import build_pool
+from reconciler.advisor.simulate.whatif import simulate
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.slices import oversized, slices
+from reconciler.format import iec
+from reconciler.plan import grouping, reasons
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec, fields_text
+from reconciler.plan.grouping import Extents
+from reconciler.queries import transforms
+from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.schema import PartitionField, PartitionSpec, SpecField, lead_field
+
+OBJECTIVE = "partitioning"
+"""The name under which a declared spec is judged like an objective: it is met once no file has
+another spec."""
+MANY = 1 << 20
+"""Partitions are not counted beyond it."""
+
+
+def added_specs(situation: Situation) -> tuple[Action, ...]:
+    """Return the action that adds the declared spec, if the table does not have it."""
+    migration = _wanted(situation)
+    if migration is None or migration.exists:
+        return ()
+    return (AddSpec(migration.spec_id, migration.fields, migration.present),)
+
+
+def switches(situation: Situation) -> tuple[Action, ...]:
+    """Return the action after which writers follow the declared spec; it ends its plan."""
+    migration = _wanted(situation)
+    if migration is None or migration.present == migration.spec_id:
+        return ()
+    return (SwitchSpec(migration.spec_id, migration.fields, migration.present),)
+
+
+def _wanted(situation: Situation) -> Migration | None:
+    """Return the migration if it may be carried out."""
+    migration = situation.settings.migration
+    if migration is None or situation.refused or hindrances(situation.risks, migration):
+        return None
+    return migration
+
+
+def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
+    """Return (candidate, why) per old spec, or slice of it, and why the others do not move."""
+    migration = situation.settings.migration
+    if migration is None:
+        return [], []
+    title = f"migrate to {fields_text(migration.fields, situation.table.schema)}"
+    against = hindrances(situation.risks, migration)
+    rows = np.flatnonzero(other_specs(situation.table, migration)).astype(np.int64)
+    pending = len(rows) or migration.present != migration.spec_id
+    if against and pending:
+        why = [
+            rejected(situation, title, reasons.MIGRATION_REFUSED, risk.text(), rows)
+            for risk in against
+        ]
+        return [], why
+    found: list[tuple[Candidate, str]] = []
+    turned: list[Rejected] = []
+    free = np.flatnonzero(situation.moving & movable(situation)).astype(np.int64)
+    lead = lead_field(migration.fields)
+    for own in _by_spec(situation.table, free):
+        parts = slices(situation, own, [lead.source_id] if lead is not None else [])
+        turned += oversized(situation, own, parts, title)
+        for part in parts:
+            made = move_what_if(situation, np.sort(part), migration)
+            found.append((made, _why(situation, migration)))
+    return found, turned
+
+
+def _by_spec(table: FileTable, rows: Int64) -> Iterator[Int64]:
+    for spec_id in np.unique(table.spec_id[rows]).tolist():
+        yield rows[table.spec_id[rows] == spec_id]
+
+
+def _why(situation: Situation, migration: Migration) -> str:
+    """Return the reason, with the risks that somebody accepted."""
+    accepted = [risk for risk in situation.risks if risk.name in migration.accepted]
+    told = "".join(f"; accepted {risk.name}: {risk.evidence}" for risk in accepted)
+    return f"the policy declares the partition spec{told}"
+
+
+def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Candidate:
+    """Return the move with what each shape reads afterwards, as far as a sample shows it."""
+    ordering, settings = packing_order(situation), situation.settings
+    part = situation.part(rows)
+    spec = declared_spec(migration)
+    groups = grouping.by_target_partition(
+        target_extents(part.files, lead_field(migration.fields)),
+        grouping.PACK_TARGETS * settings.target_bytes,
+    )
+    layout = Layout(
+        ordering, settings.target_bytes, situation.stored_row_group, groups.number,
+        settings.open_bytes, int(part.files.partition[0]), spec,
+    )  # fmt: skip
+    outcome = None
+    columns = sorted({*wanted_columns(situation), *migration.columns,
+                      *(column.field_id for column in ordering.key)})  # fmt: skip
+    pool = build_pool(part, columns, FULL_ROWS) if situation.demands else None
+    if pool is not None and set(columns) <= pool.columns.keys():
+        outcome = simulate(layout, pool, situation.demands)
+    if outcome is None:
+        by_size = int(layout.files_of(part.files.live_bytes.sum()))
+        files = max(by_size, partitions(part.files, migration))
+        outcome = Outcome(readings_of(situation, rows), Written((part,), files, "none"))
+    return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
+
+
+def declared_spec(migration: Migration) -> PartitionSpec:
+    """Return the spec as simulations know it; Iceberg gives field ids and names."""
+    fields = (
+        PartitionField(field.source_id, 1000 + number, field.transform, field.term)
+        for number, field in enumerate(migration.fields)
+    )
+    return PartitionSpec(migration.spec_id, tuple(fields))
+
+
+def target_extents(files: FileTable, lead: SpecField | None) -> Extents:
+    """Return the files by the target partitions of their rows, of which the lead's bounds tell."""
+    arrival = grouping.arrivals(files)
+    column = None if lead is None else files.columns.get(lead.source_id)
+    if lead is None or column is None or not column.bounded.all():
+        return grouping.unbounded(arrival, files.bytes)
+    source = files.schema.by_id[lead.source_id].type
+    if not transforms.groupable(source):
+        return grouping.unbounded(arrival, files.bytes)
+    ends = [transforms.apply(lead.transform, source, v) for v in (column.lower, column.upper)]
+    ranks = np.unique(np.concatenate(ends), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    low, high = np.split(ranks, 2)
+    return Extents(arrival, files.bytes, low, high, column.bounded, column.nulls != 0)
+
+
+def partitions(files: FileTable, migration: Migration) -> int:
+    """Return about how many target partitions the rows have, from the bounds of the columns."""
+    number = 1
+    for field in migration.fields:
+        number = min(MANY, number * _values(files, field))
+    return min(number, max(1, files.total_records))
+
+
+def _values(files: FileTable, field: SpecField) -> int:
+    """Return how many partition values the bounds leave room for; 1 if they do not show it."""
+    function, width = transforms.parse(field.transform)
+    if function == "bucket":
+        return width
+    column, source = files.columns.get(field.source_id), files.schema.by_id[field.source_id].type
+    if column is None or not column.bounded.any() or not transforms.groupable(source):
+        return 1
+    known = column.bounded
+    ends = [
+        transforms.apply(field.transform, source, values[known])
+        for values in (column.lower, column.upper)
+    ]
+    if source == "string":
+        return len(np.unique(np.concatenate(ends)))
+    step = width or 1
+    return int(ends[1].max() - ends[0].min()) // step + 1
+
+
+def judged(situation: Situation, moved: Int64) -> tuple[ObjectiveJudgement, ...]:
+    """Return how far the table is from the declared spec. moved: files that the plan moves."""
+    migration = situation.settings.migration
+    if migration is None:
+        return ()
+    old = other_specs(situation.table, migration)
+    left = old.copy()
+    left[moved] = False
+    size = situation.table.bytes
+    now, after = (100.0 * float(size[m].sum()) / max(size.sum(), 1) for m in (old, left))
+    against = hindrances(situation.risks, migration)
+    pending = bool(old.any()) or migration.present != migration.spec_id
+    if against and pending:
+        why = "; ".join(risk.text() for risk in against)
+        return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "unreachable", f"refused: {why}"),)
+    if not left.any():
+        return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "met", ""),)
+    files = "1 file" if left.sum() == 1 else f"{int(left.sum()):,} files"
+    why = f"{files} ({iec(int(size[left].sum()))}) of other partition specs have to wait"
+    return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "failing", why),)

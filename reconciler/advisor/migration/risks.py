@@ -1,0 +1,176 @@
+"""What speaks against moving a table to another partition spec, its evidence and the way round.
+
+Deleted rows come back, and rows appear twice, where writers assume one spec: an equality delete
+applies only to files of its own spec and partition, and a dynamic overwrite replaces only
+partitions of the present one. Some risks can be accepted by name in the policy, by somebody who
+knows the writers; the others cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.advisor.advice import DAY_MS, Migration
+from reconciler.table.deletes import DeleteTable
+from reconciler.table.filetable import Bool, FileTable
+
+RECENT_MS = 30 * DAY_MS
+"""Writers of equality deletes are expected again for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """name: as spec.layout.partitioning.accept names it, "" if it cannot be accepted. evidence:
+    what was found. do: the way round."""
+
+    name: str
+    evidence: str
+    do: str
+
+    def text(self) -> str:
+        accept = f", or add {self.name} to spec.layout.partitioning.accept" if self.name else ""
+        return f"{self.evidence}; {self.do}{accept}"
+
+
+@dataclass(frozen=True)
+class _Facts:
+    table: FileTable
+    deletes: DeleteTable
+    format_version: int
+    migration: Migration
+    now_ms: int
+
+
+def risks(
+    table: FileTable,
+    deletes: DeleteTable,
+    format_version: int,
+    migration: Migration,
+    now_ms: int,
+) -> tuple[Risk, ...]:
+    """Return every risk of the migration, accepted ones too."""
+    facts = _Facts(table, deletes, format_version, migration, now_ms)
+    found = (check(facts) for check in CHECKS)
+    return tuple(risk for risk in found if risk is not None)
+
+
+def other_specs(table: FileTable, migration: Migration) -> Bool:
+    """Return bool[files]: those of a spec that divides rows in another way than the declared."""
+    wanted = set(migration.fields)
+    same = [number for number, spec in table.specs.items() if set(spec.own_fields) == wanted]
+    return ~np.isin(table.spec_id, same)
+
+
+def hindrances(found: tuple[Risk, ...], migration: Migration) -> tuple[Risk, ...]:
+    """Return the risks that nobody has accepted."""
+    return tuple(risk for risk in found if risk.name not in migration.accepted)
+
+
+def _format(facts: _Facts) -> Risk | None:
+    if facts.format_version > 1:
+        return None
+    return Risk(
+        "",
+        "format version 1 keeps dropped partition fields for ever, and pyiceberg cannot append "
+        "once two of them have one source column",
+        "upgrade the table to format version 2 first",
+    )
+
+
+def _dropped(facts: _Facts) -> Risk | None:
+    """Files whose partition Iceberg cannot write down any more."""
+    known, table = facts.table.schema.by_id, facts.table
+    broken = [
+        number
+        for number, spec in table.specs.items()
+        if any(field.source_id not in known for field in spec.own_fields)
+    ]
+    files = int(np.isin(table.spec_id, broken).sum())
+    if not files:
+        return None
+    return Risk(
+        "",
+        f"{_counted(files, 'file')} of a partition spec whose column was dropped cannot be "
+        "rewritten",
+        "write these rows anew (INSERT OVERWRITE), then migrate the rest",
+    )
+
+
+def _alive(facts: _Facts) -> Risk | None:
+    alive = int(facts.deletes.equality.sum())
+    if not alive or not facts.migration.fields:
+        return None
+    return Risk(
+        "",
+        f"{_counted(alive, 'equality delete file')} would not apply to files of another spec: "
+        "deleted rows would come back",
+        "have them applied first (spec.deletes.compaction: Hybrid)",
+    )
+
+
+def _upserts(facts: _Facts) -> Risk | None:
+    last = facts.migration.writers.equality_ms
+    if last is None or not facts.migration.fields or facts.now_ms - last > RECENT_MS:
+        return None
+    days = max(0, facts.now_ms - last) // DAY_MS
+    return Risk(
+        "EqualityDeletes",
+        f"a writer added equality deletes {days} days ago: its next upsert would miss the rows in "
+        "files of the old spec",
+        "stop the writer until the migration is complete, and restart it afterwards",
+    )
+
+
+def _overwrites(facts: _Facts) -> Risk | None:
+    replaced = facts.migration.writers.replaced
+    if not replaced:
+        return None
+    return Risk(
+        "DynamicOverwrites",
+        f"{_counted(replaced, 'commit')} replaced whole partitions dynamically: the same job would "
+        "leave the rows of old partitions in place, and double them",
+        "let the job overwrite by a filter or use MERGE",
+    )
+
+
+def _merges(facts: _Facts) -> Risk | None:
+    merges = facts.migration.writers.merges
+    if not merges:
+        return None
+    return Risk(
+        "Merges",
+        f"{_counted(merges, 'MERGE', 'MERGEs')} in the history: with a storage-partitioned join a "
+        "MERGE may fail or shuffle over every partition once the table has two specs",
+        "see that the job sets spark.sql.sources.v2.bucketing.enabled=false until the migration is "
+        "complete",
+    )
+
+
+def _unnamed(facts: _Facts) -> Risk | None:
+    """Writers like pyiceberg, which cannot write every spec."""
+    unnamed, schema = facts.migration.writers.unnamed, facts.table.schema
+    if not unnamed:
+        return None
+    nested = [schema.name_of(f.source_id) for f in facts.migration.fields
+              if "." in schema.name_of(f.source_id)]  # fmt: skip
+    if facts.format_version < 3 and not nested:
+        return None
+    why = "format version 3" if facts.format_version >= 3 else f"partitions of {nested[0]}"
+    return Risk(
+        "UnnamedWriters",
+        f"{_counted(unnamed, 'commit')} of a writer that names no engine, as pyiceberg: it cannot "
+        f"write {why}",
+        "let another engine write the table",
+    )
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
+
+
+CHECKS: tuple[Callable[[_Facts], Risk | None], ...] = (
+    _format, _dropped, _alive, _upserts, _overwrites, _merges, _unnamed,
+)  # fmt: skip

@@ -1,0 +1,35 @@
+"""Moves data files into the partitions of another spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from reconciler.plan.actions.migrate import Migrate
+from reconciler.plan.actions.state import ActionState, Validity
+from reconciler.spark.actions.rewrite import RewriteExecutor
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.operations import MoveFiles, RewriteFiles
+from reconciler.spark.scan import ScanTasks
+
+
+class MigrateExecutor(RewriteExecutor):
+    """All its actions have the same target: a plan follows one policy."""
+
+    def judge(self) -> dict[str, ActionState]:
+        """Without the target spec, nothing of an action can be carried out."""
+        states = super().judge()
+        return {key: self._with_spec(action, states[key]) for key, action in self.items}
+
+    def _with_spec(self, action: Any, state: ActionState) -> ActionState:
+        exists = self.run.table.specs().get(action.into) is not None
+        if exists or state.validity is Validity.DONE:
+            return state
+        return replace(
+            state, validity=Validity.LOST, standing=(), why=f"spec {action.into} does not exist"
+        )
+
+    def _operation(self, attempt: Attempt, tasks: ScanTasks, files: Sequence[Any]) -> RewriteFiles:
+        target: Migrate = self.items[0][1]  # type: ignore[assignment]
+        return MoveFiles(tasks, files, attempt.sequence_number, target.into, target.fields)

@@ -1,0 +1,232 @@
+"""What is planned for a declared partition spec, and what keeps the present one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.advisor.advice import Advice, AdviceInput, Migration, Settings
+from reconciler.advisor.decide import decide
+from reconciler.plan import reasons
+from reconciler.plan.grouping import Extents, by_target_partition
+from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
+from reconciler.table.filetable import FileTable
+from reconciler.table.metadata import TableMetadata
+from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
+from reconciler.table.schema import PartitionField, PartitionSpec, Schema, SpecField
+from reconciler.table.writers import NO_WRITERS, Writers, writers_of
+from tests.advisor.worlds import DATE, DAY, KEY, SETTINGS, arrived, range_workload, workload
+
+MONTHS = (SpecField(DATE, "month"),)
+BUCKETS = (SpecField(KEY, "bucket[4]"),)
+NOW = SETTINGS.now_ms
+
+
+def world() -> FileTable:
+    return arrived(np.random.default_rng(0), rows=20_000, days=365, jitter=3).file_table()
+
+
+def wanted(
+    fields: tuple[SpecField, ...] = MONTHS,
+    writers: Writers = NO_WRITERS,
+    accepted: Sequence[str] = (),
+    **more: Any,
+) -> Migration:
+    given: dict[str, Any] = {"spec_id": 1, "exists": False, "present": 0, **more}
+    return Migration(fields, accepted=frozenset(accepted), writers=writers, **given)
+
+
+def planned(
+    files: FileTable, migration: Migration, settings: Settings = SETTINGS, **more: Any
+) -> Advice:
+    nothing = workload([])
+    return decide(AdviceInput(files, nothing, replace(settings, migration=migration), **more))
+
+
+def kinds(advice: Advice) -> list[str]:
+    return [item.action.kind for item in advice.actions]
+
+
+def under(files: FileTable, spec: PartitionSpec, rows: Sequence[int]) -> FileTable:
+    """The table with some of its files under another spec, in a partition of their own."""
+    spec_id, partition = files.spec_id.copy(), files.partition.copy()
+    spec_id[list(rows)], partition[list(rows)] = spec.spec_id, len(files.partitions)
+    values = (*files.partitions, (spec.spec_id, (1,) * len(spec.fields)))
+    return replace(
+        files, specs={**files.specs, spec.spec_id: spec}, spec_id=spec_id, partition=partition,
+        partitions=values,
+    )  # fmt: skip
+
+
+def test_the_spec_is_added_then_files_move_then_writers_are_switched() -> None:
+    files = world()
+    advice = planned(files, wanted())
+    assert kinds(advice) == ["AddSpec", "Migrate", "SwitchSpec"]
+    move = advice.actions[1]
+    assert move.action.inputs == tuple(sorted(files.path))
+    assert (move.action.into, move.action.spec_id) == (1, 0)
+    assert move.predicted.groups == 1  # each file shares a month with the next one
+    assert 12 <= move.predicted.files_out <= 30
+    (judged,) = (item for item in advice.objectives if item.name == "partitioning")
+    assert (judged.state, judged.now, judged.after) == ("met", 100.0, 0.0)
+    apart = planned(files, wanted((SpecField(KEY, "truncate[2000]"),))).actions[1].predicted
+    assert (apart.groups, apart.files_out) == (3, 10)
+    everything = planned(files, wanted(BUCKETS)).actions[1]
+    assert everything.predicted.groups == 1  # every file has rows of every bucket
+
+
+def test_a_plan_with_queries_predicts_what_they_read_of_the_new_partitions() -> None:
+    table = arrived(np.random.default_rng(0), rows=20_000, days=365, jitter=300)
+    files, every = table.file_table(), np.arange(10)
+    asked = workload(range_workload(np.random.default_rng(1), DATE, 40, 20, 365))
+    settings = replace(SETTINGS, migration=wanted(), mode="None")
+    advice = decide(
+        AdviceInput(files, asked, settings, table.row_groups(), table.sample(every, 2_000))
+    )
+    move = advice.actions[1].predicted
+    assert move.estimate == "sampled"
+    assert move.read_after < move.read_now / 2
+
+
+def test_only_files_of_other_specs_move_and_nothing_else_rewrites_them() -> None:
+    files, spec = world(), PartitionSpec(1, (PartitionField(DATE, 1000, "month", "day_month"),))
+    done = under(files, spec, range(len(files)))
+    follows = wanted(exists=True, present=1)
+    advice = planned(done, follows)
+    assert kinds(advice) == [] and advice.objectives[-1].state == "met"
+    late = planned(under(files, spec, range(4, len(files))), follows)
+    assert kinds(late) == ["Migrate"]
+    assert late.actions[0].action.inputs == tuple(sorted(files.path[:4]))
+    small = replace(SETTINGS, target_bytes=1 << 30, mode="None")
+    waits = under(files, spec, range(6, len(files)))
+    quiet = replace(small, quiet_partitions=frozenset((0,)), min_input_files=2)
+    held = planned(waits, follows, quiet)
+    assert not any(set(a.action.inputs) & set(files.path[:6]) for a in held.actions)
+    judged = held.objectives[-1]
+    assert judged.state == "failing" and judged.now > 0
+
+
+def test_specs_are_compared_by_their_fields_whatever_their_order() -> None:
+    spec = PartitionSpec(
+        3, (PartitionField(KEY, 1000, "bucket[4]", "b"), PartitionField(DATE, 1001, "month", "m"))
+    )
+    files = world()
+    moved = under(files, spec, range(len(files)))
+    assert (
+        kinds(planned(moved, wanted((*MONTHS, *BUCKETS), exists=True, present=3, spec_id=3))) == []
+    )
+
+
+UPSERTS = Operations(
+    (
+        RowOperation(
+            9, NOW - 3 * DAY, Kind.UPSERT, Encoding.EQUALITY, 5, True, None, None, None, 5, 1, 1,
+            "flink",
+        ),
+    )
+)  # fmt: skip
+FLINK = {"engine-name": "flink"}
+
+
+@pytest.mark.parametrize(
+    ("summary", "operations", "name"),
+    [
+        ({**FLINK, "replace-partitions": "true"}, Operations(), "DynamicOverwrites"),
+        (FLINK, UPSERTS, "EqualityDeletes"),
+        (FLINK, replace(UPSERTS, every=(replace(UPSERTS.every[0], kind=Kind.MERGE,
+                                                encoding=Encoding.COPY_ON_WRITE),)), "Merges"),
+    ],
+)  # fmt: skip
+def test_writers_for_whom_two_specs_are_a_danger_stop_it_until_somebody_accepts_them(
+    summary: dict[str, str], operations: Operations, name: str
+) -> None:
+    files, writers = world(), writers_of([summary], operations)
+    refused = planned(files, wanted(writers=writers))
+    assert kinds(refused) == [] and refused.objectives[-1].state == "unreachable"
+    (why,) = (item for item in refused.rejected if item.reason == reasons.MIGRATION_REFUSED)
+    assert name in str(why.why) and len(why.inputs) == len(files)
+    accepted = planned(files, wanted(writers=writers, accepted=[name]))
+    assert kinds(accepted) == ["AddSpec", "Migrate", "SwitchSpec"]
+    assert f"accepted {name}" in accepted.actions[1].predicted.reason
+    other = "Merges" if name != "Merges" else "EqualityDeletes"
+    assert kinds(planned(files, wanted(writers=writers, accepted=[other]))) == []
+
+
+def test_upserts_long_ago_or_to_an_unpartitioned_table_are_no_danger() -> None:
+    old = replace(UPSERTS, every=(replace(UPSERTS.every[0], timestamp_ms=NOW - 31 * DAY),))
+    assert kinds(planned(world(), wanted(writers=writers_of([FLINK], old)))) != []
+    spec = PartitionSpec(1, (PartitionField(DATE, 1000, "month", "m"),))
+    files = under(world(), spec, range(10))
+    none = wanted((), writers_of([FLINK], UPSERTS), exists=True, spec_id=0, present=1)
+    assert kinds(planned(files, none)) == ["Migrate", "SwitchSpec"]
+
+
+def test_what_nobody_can_accept() -> None:
+    files = world()
+    first = replace(SETTINGS, metadata=TableMetadata(format_version=1))
+    assert kinds(planned(files, wanted(), first)) == []
+    alive = replace(NO_DELETE_FILES, path=np.array(["d"], dtype=object), scope=np.array([3]))
+    assert isinstance(alive, DeleteTable)
+    gone = PartitionSpec(2, (PartitionField(99, 1000, "identity", "gone"),))
+    broken = under(files, gone, [0])
+    unnamed = wanted(writers=Writers(unnamed=2))
+    third = replace(SETTINGS, metadata=TableMetadata(format_version=3))
+    for table, migration, settings, more in (
+        (files, wanted(), first, {}),
+        (files, wanted(), SETTINGS, {"deletes": alive}),
+        (broken, wanted(), SETTINGS, {}),
+        (files, unnamed, third, {}),
+    ):
+        advice = planned(table, migration, settings, **more)
+        assert [k for k in kinds(advice) if k in ("AddSpec", "Migrate", "SwitchSpec")] == []
+        (judged,) = (item for item in advice.objectives if item.name == "partitioning")
+        assert judged.state == "unreachable"
+    assert kinds(planned(files, unnamed)) != []  # format 2
+
+
+def test_slices_follow_the_budget() -> None:
+    files = world()
+    tight = replace(SETTINGS, most_bytes=files.total_bytes // 3)
+    found = planned(files, wanted(), tight).actions
+    moves = [item for item in found if item.action.kind == "Migrate"]
+    assert len(moves) >= 3 and all(m.predicted.bytes_in <= tight.most_bytes for m in moves)
+    assert sorted(path for m in moves for path in m.action.inputs) == sorted(files.path)
+
+
+RANGES = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 4), st.booleans(), st.integers(1, 50)),
+    min_size=1, max_size=40,
+)  # fmt: skip
+
+
+@given(RANGES, st.integers(1, 400))
+def test_no_target_partition_gets_rows_from_two_groups(
+    drawn: list[tuple[int, int, bool, int]], limit: int
+) -> None:
+    low, width, null, size = (np.array(part) for part in zip(*drawn, strict=True))
+    files = Extents(
+        np.arange(len(drawn)), size, low, low + width, np.ones(len(drawn), dtype=bool), null
+    )
+    groups = by_target_partition(files, limit)
+    assert sorted(groups.order.tolist()) == list(range(len(drawn)))
+    fed: dict[int | str, set[int]] = {}
+    for number, members in enumerate(groups.members):
+        for row in members.tolist():
+            for value in range(low[row], low[row] + width[row] + 1):
+                fed.setdefault(value, set()).add(number)
+            if null[row]:
+                fed.setdefault("null", set()).add(number)
+    assert all(len(owners) == 1 for owners in fed.values())
+
+
+def test_schema_of_fields_in_words() -> None:
+    files = world()
+    schema: Schema = files.schema
+    texts = [SpecField(KEY, t).text(schema) for t in ("identity", "bucket[16]", "truncate[3]")]
+    assert texts == ["id", "bucket(16, id)", "truncate(3, id)"]

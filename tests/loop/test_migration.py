@@ -1,0 +1,133 @@
+"""A declared partition spec, from the policy to Converged on real tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from reconciler.api.document_codec import to_document
+from reconciler.errors import KeyNotFoundError, UserError
+from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.step import CONVERGED, IDLE, run_until_converged
+from reconciler.plan.execution import Event
+from reconciler.state.state import StateStore
+from tests.loop.conftest import rows_of
+from tests.loop.test_step import EVERYTHING, multiset, never, quiet, step_of
+
+LATER = dt.datetime.now(dt.UTC) + dt.timedelta(hours=2)
+
+
+def layout(*fields: tuple[str, str], **more: Any) -> dict[str, Any]:
+    declared = [{"column": column, "transform": transform} for column, transform in fields]
+    return {
+        "partitioning": {"mode": "Declared", "fields": declared, **more},
+        "clustering": {"mode": "Declared", "keys": ["k"]},
+    }
+
+
+def spec_ids(table: Any) -> Counter[int]:
+    tasks = table.refresh().scan().plan_files()
+    return Counter(task.file.spec_id for task in tasks)
+
+
+@pytest.mark.spark
+def test_a_table_moves_to_days_and_then_to_buckets(spark, catalog_config, make_table, tmp_path):
+    table = make_table("moving", files=3, rows=600)
+    rows = multiset(table)
+    full = f"{catalog_config.name}.loop.moving"
+    spark.sql(f"REFRESH TABLE {full}")
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+    step = step_of(catalog_config, "moving", now=LATER, layout=layout(("date", "day")))
+
+    added: list[Event] = []
+
+    def stop_after_the_spec(event: Event) -> None:
+        added.extend([event] if event.phase == "property" else [])
+
+    stopped = run_until_converged(
+        step, actor, EVERYTHING, stop_after_the_spec, lambda: bool(added), quiet
+    )
+    assert [item.action.kind for item in stopped.before.pending] == [
+        "AddSpec", "Migrate", "SwitchSpec",
+    ]  # fmt: skip
+    metadata = table.refresh().metadata
+    assert (len(metadata.partition_specs), metadata.default_spec_id) == (2, 0)
+    assert multiset(table) == rows and spec_ids(table) == {0: 3}
+
+    late = rows_of(7, 600)
+
+    def one_more_commit(event: Event) -> None:
+        """A writer that has not seen the new spec."""
+        if event.phase == "committed" and len(multiset(table)) == len(rows):
+            table.refresh().append(late)
+
+    steps: list[Any] = []
+    done = run_until_converged(step, actor, EVERYTHING, one_more_commit, never, steps.append)
+    assert done.state.state == CONVERGED, done.state
+    late_rows = Counter(tuple(row.values()) for row in late.to_pylist())
+    assert multiset(table) == rows + late_rows
+    assert set(spec_ids(table)) == {1} and len(steps) > 1  # the late file moved in a later step
+    assert table.metadata.default_spec_id == 1
+
+    step = step_of(catalog_config, "moving", now=LATER, layout=layout(("id", "bucket[4]")))
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED, done.state
+    assert multiset(table) == rows + late_rows and spec_ids(table) == {2: 4}
+    assert done.after.plan.empty
+
+
+def test_a_spec_that_the_table_cannot_have_is_refused_with_its_field(
+    catalog_config, make_table, tmp_path
+):
+    table = make_table("refusing", files=2, rows=500)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    before = table.metadata_location
+    for fields, error, named in (
+        ([("dat", "day")], KeyNotFoundError, 'no column "dat"'),
+        ([("pad", "day")], UserError, "day cannot partition"),
+        ([("v", "identity")], UserError, "double"),
+        ([("date", "day"), ("date", "month")], UserError, "redundant"),
+    ):
+        step = step_of(catalog_config, "refusing", layout=layout(*fields))
+        with pytest.raises(error, match=named):
+            step.propose(actor)
+    assert table.refresh().metadata_location == before
+
+
+def test_a_table_with_a_risk_keeps_its_spec_and_is_not_converged(
+    catalog_config, make_table, tmp_path
+):
+    table = make_table("risky", files=2, rows=500)
+    table.dynamic_partition_overwrite(rows_of(1, 10)) if table.spec().fields else None
+    with table.update_snapshot(snapshot_properties={"replace-partitions": "true"}).fast_append():
+        pass
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    declared = layout(("date", "day"))
+    declared["clustering"] = {"mode": "None"}
+    step = step_of(catalog_config, "risky", now=LATER, layout=declared)
+    found = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert found.state.state == IDLE and "DynamicOverwrites" in found.state.message
+    declared["partitioning"]["accept"] = ["DynamicOverwrites"]
+    accepted = step_of(catalog_config, "risky", now=LATER, layout=declared).propose(actor)
+    assert [item.action.kind for item in accepted.pending] == ["AddSpec", "Migrate", "SwitchSpec"]
+
+
+def test_an_unpartitioned_table_can_be_declared() -> None:
+    from reconciler.api.document_codec import from_document
+
+    body = {
+        "apiVersion": "layout.lakehouse.dev/v1alpha1",
+        "kind": "TableLayoutPolicy",
+        "metadata": {"name": "test"},
+        "spec": {
+            "catalogRef": {"name": "c"},
+            "tables": {"include": ["a.b"]},
+            "layout": {"partitioning": {"mode": "Declared", "fields": []}},
+        },
+    }
+    declared = to_document(from_document(body))["spec"]["layout"]["partitioning"]
+    assert declared == {"mode": "Declared", "fields": []}

@@ -1,0 +1,113 @@
+"""Files move into the partitions of another spec, and no deleted row comes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconciler.plan.actions.migrate import Migrate
+from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
+from reconciler.plan.actions.state import Validity
+from reconciler.plan.execution import Event
+from reconciler.table.schema import SpecField
+from tests.spark.equality import add_equality_delete, data_files
+from tests.spark.tables import Bench, intact
+
+COLUMNS = "id BIGINT, ts TIMESTAMP, s STRING"
+DAYS = "timestamp '2026-03-01 00:30:00' + make_interval(0, 0, 0, id % 5, 0, 0, 0)"
+ROWS = f"id, CASE WHEN id % 50 = 7 THEN NULL ELSE {DAYS} END AS ts, repeat(cast(id AS string), 9)"
+TS, ID = 2, 1
+
+
+def table_of(bench: Bench, version: int, partitioned: str = "") -> str:
+    more = ", 'write.delete.mode'='merge-on-read'" if version > 1 else ""
+    name = bench.create(COLUMNS, f"'format-version'='{version}'{more}", partitioned)
+    bench.sql(f"INSERT INTO {bench.full(name)} SELECT {ROWS} FROM RANGE(0, 400, 1, 2)")
+    return name
+
+
+def to_spec(bench: Bench, name: str, number: int, *fields: SpecField) -> tuple[Any, ...]:
+    """The actions that move every file of the default spec."""
+    table = bench.table(name)
+    old = int(table.spec().specId())
+    moved = bench.action(
+        name, Migrate, "id", spec_id=old, output_spec_id=number, fields=fields, target_bytes=1 << 20
+    )
+    return AddSpec(number, fields, old), moved, SwitchSpec(number, fields, old)
+
+
+def spec_ids(bench: Bench, name: str) -> Counter[int]:
+    return Counter(row.spec_id for row in bench.files(name))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_stay_the_same_and_each_partition_gets_one_file(bench: Bench, version: int) -> None:
+    name = table_of(bench, version)
+    bench.sql(f"ALTER TABLE {bench.full(name)} WRITE ORDERED BY id")
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 40 = 3")
+    rows = bench.rows(name)
+    result = bench.run(bench.request(name, *to_spec(bench, name, 1, SpecField(TS, "day"))))
+    assert result.done and result.conflicts == 0
+    assert bench.rows(name) == rows
+    assert spec_ids(bench, name) == {1: 6}  # five days and NULL
+    assert {row.sort_order_id for row in bench.files(name)} == {1}
+    assert int(bench.table(name).spec().specId()) == 1
+    buckets = (SpecField(ID, "bucket[3]"),)
+    result = bench.run(bench.request(name, *to_spec(bench, name, 2, *buckets), plan="p-2"))
+    assert result.done and bench.rows(name) == rows and spec_ids(bench, name) == {2: 3}
+    if version == 2:
+        intact(bench, name, rows)
+
+
+def test_tasks_write_whole_partitions(bench: Bench) -> None:
+    name = table_of(bench, 2)
+    rows = bench.rows(name)
+    actions = to_spec(bench, name, 1, SpecField(ID, "bucket[7]"))
+    small = [actions[0], bench.action(name, Migrate, output_spec_id=1, fields=actions[0].fields,
+                                      target_bytes=2_000), actions[2]]  # fmt: skip
+    result = bench.run(bench.request(name, *small, verify="Full"))
+    assert result.done and bench.rows(name) == rows
+    partitions = Counter(row.partition.id_bucket for row in bench.files(name))
+    assert set(partitions) == set(range(7))
+
+
+def test_an_equality_delete_of_a_partition_that_comes_meanwhile_is_a_conflict(
+    bench: Bench,
+) -> None:
+    """Without the guard two deleted rows came back: the delete applies to files of its own spec."""
+    name = table_of(bench, 2, "bucket(2, id)")
+    before = sum(bench.rows(name).values())
+    file = data_files(bench, name)[0]
+    gone = [row.id for row in bench.spark.read.parquet(file).limit(2).collect()]
+    late = []
+
+    def meanwhile(event: Event) -> None:
+        if event.phase == "verified" and not late:
+            late.append(event)
+            add_equality_delete(bench, name, {"id": pa.array(gone)}, like=file)
+
+    result = bench.run(
+        bench.request(name, *to_spec(bench, name, 1, SpecField(TS, "day"))), meanwhile
+    )
+    assert late and result.conflicts == 1
+    assert "equality delete" in next(e.text for e in bench.events if e.phase == "conflict")
+    ids = Counter(row.id for row in bench.spark.table(bench.full(name)).collect())
+    assert sum(ids.values()) == before - 2 and not ids.keys() & set(gone)
+
+
+def test_without_the_spec_that_outputs_were_written_for_nothing_is_committed(
+    bench: Bench,
+) -> None:
+    name = table_of(bench, 2)
+    rows = bench.rows(name)
+    _, moved, switch = to_spec(bench, name, 1, SpecField(TS, "day"))
+    result = bench.run(bench.request(name, moved, switch))
+    assert [item.state for item in result.actions] == [Validity.LOST, Validity.LOST]
+    assert "spec 1 does not exist" in result.actions[0].detail
+    bench.sql(f"ALTER TABLE {bench.full(name)} ADD PARTITION FIELD bucket(4, id)")
+    result = bench.run(bench.request(name, *to_spec(bench, name, 1, SpecField(TS, "day"))))
+    assert {item.state for item in result.actions} == {Validity.LOST}
+    assert bench.rows(name) == rows and spec_ids(bench, name) == {0: 2}
