@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.advisor.recluster import allowed
+from reconciler.advisor.recluster import allowed, movable
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.table.filetable import FileTable, Float64, Int64
 from reconciler.table.values import Kind
@@ -29,7 +29,7 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
     if not situation.trusted:
         return np.zeros(0, dtype=np.int64)
     worth = saving_bound(situation) * situation.life > situation.alpha * situation.cost
-    free = np.flatnonzero(worth & allowed(situation))
+    free = np.flatnonzero((worth & allowed(situation)) | (situation.moving & movable(situation)))
     waits = np.flatnonzero(worth & situation.rewritable & ~situation.taken & is_quiet(situation))
     rows = np.union1d(free, waits)
     sample = situation.view.sample

@@ -270,7 +270,7 @@ def advise(
     They are from the footers of all files if there are few, else, like sketches, only of files
     where they could change the advice.
     """
-    files, columns = observation.files, predicate_columns(workload)
+    files, columns = observation.files, sampled_columns(workload, settings)
     given = AdviceInput(
         files, workload, settings,
         deletes=observation.delete_files,
@@ -349,8 +349,17 @@ def with_footer(files: FileTable) -> Int64:
     return np.flatnonzero(files.parquet & ~files.encrypted).astype(np.int64)
 
 
+def sampled_columns(workload: Workload, settings: Settings) -> tuple[int, ...]:
+    """Return the columns that a sketch reads: those that queries filter on, and those by which a
+    declared migration partitions. () without queries."""
+    asked = predicate_columns(workload)
+    if not asked or settings.migration is None:
+        return asked
+    return tuple(sorted({*asked, *settings.migration.columns}))
+
+
 def predicate_columns(workload: Workload) -> tuple[int, ...]:
-    """Return the field ids that some fragment filters on: the only columns that a sketch reads."""
+    """Return the field ids that some fragment filters on."""
     from reconciler.queries.predicate import fields_of
 
     return tuple(sorted({f for batch in workload.shapes for f in fields_of(batch.predicate)}))
