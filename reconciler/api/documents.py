@@ -24,6 +24,7 @@ class MigrationRisk(StrEnum):
     EQUALITY_DELETES = "EqualityDeletes"
     DYNAMIC_OVERWRITES = "DynamicOverwrites"
     MERGES = "Merges"
+    STORAGE_PARTITIONED_JOINS = "StoragePartitionedJoins"
     UNNAMED_WRITERS = "UnnamedWriters"
 
 

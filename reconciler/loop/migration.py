@@ -12,13 +12,16 @@ from reconciler.api.documents import PartitionFieldSpec, PartitioningMode, Table
 from reconciler.errors import KeyNotFoundError, UserError
 from reconciler.plan.actions.partition_specs import wanted_spec_id
 from reconciler.queries import transforms
+from reconciler.queries.fragments import Workload
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field, Schema, SpecField, spec_terms
 from reconciler.table.writers import writers_of
 
 
-def migration_of(policy: TableLayoutPolicy, observation: Observation) -> Migration | None:
-    """Return the declared spec and who writes the table; None to keep the present spec.
+def migration_of(
+    policy: TableLayoutPolicy, observation: Observation, workload: Workload
+) -> Migration | None:
+    """Return the declared spec and who uses the table; None to keep the present spec.
 
     Raises UserError for a spec that the table cannot have.
     """
@@ -26,11 +29,15 @@ def migration_of(policy: TableLayoutPolicy, observation: Observation) -> Migrati
     if declared.mode is not PartitioningMode.DECLARED:
         return None
     fields = declared_fields(policy, observation.schema)
-    return migration_to(fields, observation, frozenset(risk.value for risk in declared.accept))
+    accepted = frozenset(risk.value for risk in declared.accept)
+    return migration_to(fields, observation, workload, accepted)
 
 
 def migration_to(
-    fields: tuple[SpecField, ...], observation: Observation, accepted: frozenset[str] = frozenset()
+    fields: tuple[SpecField, ...],
+    observation: Observation,
+    workload: Workload,
+    accepted: frozenset[str] = frozenset(),
 ) -> Migration:
     """Return the migration of a table to a spec, with what its history tells of its writers."""
     specs, present = observation.metadata.specs, observation.metadata.default_spec_id
@@ -42,8 +49,12 @@ def migration_to(
         exists=spec_id in specs,
         present=present,
         accepted=accepted,
-        writers=writers_of(others, observation.operations),
+        writers=writers_of(others, observation.operations, _joins(workload)),
     )
+
+
+def _joins(workload: Workload) -> int:
+    return round(sum(float(batch.weight.sum()) * batch.grouped for batch in workload.shapes))
 
 
 def declared_fields(policy: TableLayoutPolicy, schema: Schema) -> tuple[SpecField, ...]:

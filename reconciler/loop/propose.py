@@ -232,6 +232,7 @@ def _advised_on(
         target_bytes=target_size(policy, seen),
         coverage=evidence.coverage.share,
         now_ms=int(now.timestamp() * 1000),
+        workload=evidence.workload,
     )
     advice, row_groups = advise(target, seen, evidence.workload, settings, ports)
     return seen, evidence, history, settings, advice, row_groups

@@ -248,7 +248,7 @@ def warnings(layout: Layout, made: Recommended) -> list[str]:
         )
     if not changes_spec(layout, seen):
         return found
-    migration = migration_to(layout.spec.own_fields, seen)
+    migration = migration_to(layout.spec.own_fields, seen, made.evidence.workload)
     now_ms = int(made.made.timestamp() * 1000)
     against = risks(seen.files, seen.delete_files, seen.format_version, migration, now_ms)
     return [*found, *(f"the migration waits: {risk.text()}" for risk in against)]

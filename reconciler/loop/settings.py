@@ -29,6 +29,7 @@ from reconciler.plan.ledger import (
     written_layouts,
 )
 from reconciler.plan.ordering import ordering_of
+from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
 from reconciler.table.operations import Encoding
@@ -56,6 +57,7 @@ def settings_for(
     target_bytes: int,
     coverage: float,
     now_ms: int,
+    workload: Workload,
 ) -> Settings:
     """Return the settings of one decision. Raises UserError for keys that do not exist or have no
     order."""
@@ -92,7 +94,7 @@ def settings_for(
             compaction=spec.deletes.compaction.value,
             conflicting=conflicting_partitions(observation, spec, now_ms),
         ),
-        migration=migration_of(policy, observation),
+        migration=migration_of(policy, observation, workload),
     )
 
 

@@ -46,11 +46,12 @@ ROW_TYPES: tuple[tuple[str, str], ...] = (
     ("full_scan", "boolean"),
     ("unbound", "string"),
     ("elsewhere", "boolean"),
+    ("grouped", "boolean"),
 )
 """Column names and Iceberg types of a stored fragment. shape_id is derived, stored so that a query
 can group by it. A new column goes to the end and is optional: older rows do not have it."""
 
-OPTIONAL = frozenset({"recorded_bytes", "duration_ms", "unbound", "elsewhere"})
+OPTIONAL = frozenset({"recorded_bytes", "duration_ms", "unbound", "elsewhere", "grouped"})
 
 
 def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
@@ -71,6 +72,7 @@ def fragment_to_row(fragment: Fragment) -> dict[str, Any]:
         "full_scan": fragment.full_scan,
         "unbound": None if fragment.unbound is None else predicate_to_json(fragment.unbound),
         "elsewhere": fragment.elsewhere,
+        "grouped": fragment.grouped,
     }
 
 
@@ -93,6 +95,7 @@ def fragment_from_row(row: dict[str, Any]) -> Fragment:
         full_scan=row["full_scan"],
         unbound=None if unbound is None else predicate_from_json(unbound),
         elsewhere=bool(row.get("elsewhere")),
+        grouped=bool(row.get("grouped")),
     )
 
 

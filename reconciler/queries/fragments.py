@@ -39,6 +39,7 @@ class Fragment:
     unbound: for a prepared statement whose values the log does not hold, its whole predicate;
     `predicate` then keeps only the conditions whose literals are known.
     elsewhere: the query has conditions, but only on other tables that this one is joined with.
+    grouped: the engine read the table grouped by partition, to join it without a shuffle.
     """
 
     source: str
@@ -57,6 +58,7 @@ class Fragment:
     unbound: Predicate | None = None
     cuts: tuple[Cut | None, ...] = ()
     elsewhere: bool = False
+    grouped: bool = False
 
     @property
     def shape_id(self) -> str:
@@ -103,7 +105,8 @@ class ShapeBatch:
     moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed; or,
     if the slot has a clock in `cuts`, the offset in its periods.
     weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
-    elsewhere: share of the weight whose queries have conditions on other tables only.
+    elsewhere: share of the weight whose queries have conditions on other tables only. grouped:
+    share of the weight that read the table grouped by partition.
     """
 
     shape_id: str
@@ -119,6 +122,7 @@ class ShapeBatch:
     unbound: Predicate | None = None
     cuts: tuple[Cut | None, ...] = ()
     elsewhere: float = 0.0
+    grouped: float = 0.0
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -192,6 +196,7 @@ def _shape_batch(key: str, members: list[Fragment]) -> ShapeBatch:
         unbound=first.unbound,
         cuts=first.cuts,
         elsewhere=sum(m.weight for m in members if m.elsewhere) / max(float(weight.sum()), 1e-9),
+        grouped=sum(m.weight for m in members if m.grouped) / max(float(weight.sum()), 1e-9),
     )
 
 

@@ -305,6 +305,7 @@ class _Application:
             recorded_bytes=_bytes_read(scan, execution),
             duration_ms=max(0, end_ms - execution.start_ms),
             full_scan=full_scan,
+            grouped=parsed.grouped,
         )
 
     def _skip(self, reason: str, line: int | None = None) -> None:
@@ -377,12 +378,14 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ScanText:
-    """A scan's line. columns: None if Spark cut the list off. branch: "" for the main one."""
+    """A scan's line. columns: None if Spark cut the list off. branch: "" for the main one. grouped:
+    by partition, for a storage-partitioned join."""
 
     table: tuple[str, ...]
     columns: tuple[str, ...] | None
     branch: str
     filters: str
+    grouped: bool = False
 
 
 _SCAN = re.compile(
@@ -399,6 +402,7 @@ def parse_scan(text: str) -> ScanText | None:
         return None
     end = text.rfind(", groupedBy=")
     body = text[found.end() : end if end > 0 else len(text)]
+    grouped = end > 0 and not text.startswith(")", end + len(", groupedBy="))
     filters, marker, _ = body.rpartition(", runtimeFilters=")
     if not marker:
         filters = body
@@ -410,7 +414,7 @@ def parse_scan(text: str) -> ScanText | None:
     _, bracket, output = text[: found.start()].rstrip().partition("[")
     columns = _attributes(output[:-1]) if bracket and output.endswith("]") else None
     table = tuple(found.group("table").split("."))
-    return ScanText(table, columns, "" if name in ("null", "main") else name, conditions)
+    return ScanText(table, columns, "" if name in ("null", "main") else name, conditions, grouped)
 
 
 def _attributes(text: str) -> tuple[str, ...] | None:

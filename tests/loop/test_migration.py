@@ -102,9 +102,7 @@ def test_a_table_with_a_risk_keeps_its_spec_and_is_not_converged(
     catalog_config, make_table, tmp_path
 ):
     table = make_table("risky", files=2, rows=500)
-    table.dynamic_partition_overwrite(rows_of(1, 10)) if table.spec().fields else None
-    with table.update_snapshot(snapshot_properties={"replace-partitions": "true"}).fast_append():
-        pass
+    table.append(rows_of(9, 10), snapshot_properties={"replace-partitions": "true"})
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
     declared = layout(("date", "day"))
     declared["clustering"] = {"mode": "None"}

@@ -83,6 +83,12 @@ def test_a_scan_line_gives_table_columns_branch_and_filters() -> None:
     assert found.table == ("rec", "db", "q")
     assert found.columns == ("id", "d", "a, b")
     assert (found.branch, found.filters) == ("", "v = ', groupedBy=', id = 3")
+    assert not found.grouped
+
+
+def test_a_scan_for_a_storage_partitioned_join_is_grouped_by_partition() -> None:
+    found = parse_scan(line("id#1L", "IcebergScan(table=t, filters=, groupedBy=id_bucket)"))
+    assert found is not None and found.grouped and found.filters == ""
 
 
 def test_an_older_iceberg_without_snapshot_and_a_named_branch() -> None:

@@ -149,6 +149,18 @@ def _merges(facts: _Facts) -> Risk | None:
     )
 
 
+def _joins(facts: _Facts) -> Risk | None:
+    joins = facts.migration.writers.joins
+    if not joins:
+        return None
+    return Risk(
+        "StoragePartitionedJoins",
+        f"{_counted(joins, 'recorded query', 'recorded queries')} read the table grouped by "
+        "partition, as for a join without a shuffle: under two specs, or another one, they shuffle",
+        "declare the same partitioning for the other tables of the join",
+    )
+
+
 def _unnamed(facts: _Facts) -> Risk | None:
     """Writers like pyiceberg, which cannot write every spec."""
     unnamed, schema = facts.migration.writers.unnamed, facts.table.schema
@@ -172,5 +184,5 @@ def _counted(number: int, one: str, many: str = "") -> str:
 
 
 CHECKS: tuple[Callable[[_Facts], Risk | None], ...] = (
-    _format, _dropped, _alive, _upserts, _overwrites, _merges, _unnamed,
+    _format, _dropped, _alive, _upserts, _overwrites, _merges, _joins, _unnamed,
 )  # fmt: skip
