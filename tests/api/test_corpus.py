@@ -88,10 +88,6 @@ def test_only_documents_that_set_a_later_field_get_the_notice(case: Case) -> Non
     (document,) = load([case.path]).all
     names = not_acted_on(document)
     expected = {
-        "declared-partitioning": [
-            "spec.layout.partitioning.mode",
-            "spec.layout.partitioning.fields",
-        ],
         "anchors": [
             "spec.engine.driver.cores",
             "spec.engine.driver.memory",
