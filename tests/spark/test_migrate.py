@@ -70,8 +70,12 @@ def test_tasks_write_whole_partitions(bench: Bench) -> None:
                                       target_bytes=2_000), actions[2]]  # fmt: skip
     result = bench.run(bench.request(name, *small, verify="Full"))
     assert result.done and bench.rows(name) == rows
-    partitions = Counter(row.partition.id_bucket for row in bench.files(name))
-    assert set(partitions) == set(range(7))
+    tasks: dict[int, set[str]] = {}
+    for row in bench.files(name):
+        number = row.file_path.rpartition("/")[2].partition("-")[0]
+        tasks.setdefault(row.partition[0], set()).add(number)
+    assert set(tasks) == set(range(7)) and all(len(own) == 1 for own in tasks.values())
+    assert len(set().union(*tasks.values())) == min(2, bench.spark.sparkContext.defaultParallelism)
 
 
 def test_an_equality_delete_of_a_partition_that_comes_meanwhile_is_a_conflict(
