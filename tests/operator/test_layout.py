@@ -109,7 +109,7 @@ def test_another_look_that_finds_the_same_writes_nothing_and_a_change_has_its_ow
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_a_quiet_period_holds_back_is_conditions_and_done_when_it_ends(
+def test_what_a_quiet_period_holds_back_is_reported_and_done_when_it_ends(
     restarts: bool, said: Said
 ) -> None:
     world = World()
@@ -661,7 +661,7 @@ def test_jobs_that_change_nothing_stop_being_started() -> None:
     assert stalled[0]["reason"] == "NoEffect"
 
 
-def test_a_job_that_never_starts_is_stopped_and_conditions() -> None:
+def test_a_job_that_never_starts_is_stopped_and_reported() -> None:
     world = World()
     name = world.table("orders", GIB)
     operator = world.operator()

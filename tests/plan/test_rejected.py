@@ -14,11 +14,10 @@ from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 from tests.advisor.worlds import arrived
 
 DAYS = [f"ts_day=2026-10-{day:02d}" for day in range(1, 17)]
+TITLE = "recluster by device"
 
 
-def entry(
-    partition: str, percent: float, what: Sentence | str = "recluster by device"
-) -> dict[str, Any]:
+def entry(partition: str, percent: float, what: Sentence | str = TITLE) -> dict[str, Any]:
     title = sentence(what) if isinstance(what, str) else what
     why = sentence("saves ", f"{percent:.2f}", " % of a year's reading")
     return {
@@ -31,6 +30,10 @@ def without_parts(item: dict[str, Any], **changed: str) -> dict[str, Any]:
     return {key: value for key, value in (item | changed).items() if key != "parts"}
 
 
+def why(range_of_shares: str) -> str:
+    return f"saves {range_of_shares} % of a year's reading"
+
+
 def lines(rejected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(line.what, line.why) for line in merged(rejected)]
 
@@ -38,28 +41,28 @@ def lines(rejected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def test_candidates_alike_in_many_partitions_are_one_line_with_their_range():
     items = [entry(day, 0.03 + 0.01 * (n % 3)) for n, day in enumerate(DAYS)]
     assert lines(items) == [
-        ("recluster by device in 16 partitions",
-         "saves 0.03 - 0.05 % of a year's reading")
+        (f"{TITLE} in 16 partitions",
+         why("0.03 - 0.05"))
     ]  # fmt: skip
 
 
 def test_a_candidate_alone_names_its_partition():
-    assert lines([entry(DAYS[0], 0.03)])[0][0] == f"recluster by device, {DAYS[0]}"
+    assert lines([entry(DAYS[0], 0.03)])[0][0] == f"{TITLE}, {DAYS[0]}"
     twice = [entry(DAYS[0], 0.03), entry(DAYS[0], 0.04)]
-    assert [what for what, _ in lines(twice)] == [f"recluster by device, {DAYS[0]}"]
+    assert [what for what, _ in lines(twice)] == [f"{TITLE}, {DAYS[0]}"]
 
 
 def test_other_titles_reasons_and_sentences_stay_apart_in_the_order_of_the_first():
     other = {**entry(DAYS[3], 0.03), "reason": "BelowCost"}
-    why = without_parts(entry(DAYS[4], 0.03), why="another key saves more")
+    unlike = without_parts(entry(DAYS[4], 0.03), why="another key saves more")
     items = [
         entry(DAYS[0], 0.03), entry(DAYS[1], 0.03, "recluster by c1"),
-        entry(DAYS[2], 0.03, "recluster by c2"), other, why, entry(DAYS[5], 0.04),
+        entry(DAYS[2], 0.03, "recluster by c2"), other, unlike, entry(DAYS[5], 0.04),
     ]  # fmt: skip
     assert [what for what, _ in lines(items)] == [
-        "recluster by device in 2 partitions", f"recluster by c1, {DAYS[1]}",
-        f"recluster by c2, {DAYS[2]}", f"recluster by device, {DAYS[3]}",
-        f"recluster by device, {DAYS[4]}",
+        f"{TITLE} in 2 partitions", f"recluster by c1, {DAYS[1]}",
+        f"recluster by c2, {DAYS[2]}", f"{TITLE}, {DAYS[3]}",
+        f"{TITLE}, {DAYS[4]}",
     ]  # fmt: skip
 
 
@@ -68,9 +71,7 @@ def test_counts_of_files_become_a_range_and_numbers_compare_as_numbers():
         entry(DAYS[n], 9 + n, sentence("bin-pack ", str(files), " files"))
         for n, files in enumerate([9, 1_000])
     ]
-    assert lines(items) == [
-        ("bin-pack 9 - 1000 files in 2 partitions", "saves 9.00 - 10.00 % of a year's reading")
-    ]
+    assert lines(items) == [("bin-pack 9 - 1000 files in 2 partitions", why("9.00 - 10.00"))]
 
 
 def test_a_number_in_the_name_of_a_column_or_beside_the_numbers_is_text():
@@ -83,22 +84,22 @@ def test_a_number_in_the_name_of_a_column_or_beside_the_numbers_is_text():
 def test_entries_of_plans_saved_without_parts_are_one_line_where_their_sentences_are_equal():
     items = [without_parts(entry(day, 0.03 + 0.01 * (n % 2))) for n, day in enumerate(DAYS)]
     assert lines(items) == [
-        ("recluster by device in 8 partitions", "saves 0.03 % of a year's reading"),
-        ("recluster by device in 8 partitions", "saves 0.04 % of a year's reading"),
+        (f"{TITLE} in 8 partitions", why("0.03")),
+        (f"{TITLE} in 8 partitions", why("0.04")),
     ]  # fmt: skip
 
 
 def test_parts_that_somebody_made_up_are_printed():
     made_up = entry(DAYS[0], 0.03) | {"parts": {"what": None, "why": ["x", "much", "y", "3"]}}
     other = made_up | {"partition": DAYS[1], "parts": {"why": ["x", "2", "y", "4"]}}
-    assert lines([made_up, other]) == [("recluster by device in 2 partitions", "x2 - muchy3 - 4")]
+    assert lines([made_up, other]) == [(f"{TITLE} in 2 partitions", "x2 - muchy3 - 4")]
 
 
 def test_entries_without_a_partition_each_keep_their_line():
     """Of an unpartitioned table, and of plans saved before entries named a partition."""
     bare = {key: value for key, value in entry("", 0.03).items() if key != "partition"}
     assert [what for what, _ in lines([entry("", 0.03), bare])] == [
-        "recluster by device", "recluster by device",
+        TITLE, TITLE,
     ]  # fmt: skip
 
 

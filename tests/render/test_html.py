@@ -88,30 +88,26 @@ def test_every_plot_is_well_formed_and_says_what_it_is() -> None:
         assert ElementTree.fromstring(svg).get("aria-label")
 
 
-def test_titles_are_the_findings() -> None:
+def test_titles_are_the_findings(said: Said) -> None:
     titles = re.findall(r"<h2>(.*?)</h2>", render_html(everything()))
-    assert titles == [
-        "A recorded range of l_shipdate opens 1.0 of 4 files; before, 9.0 of 9",
-        "2 of 2 files reach three quarters of the target size; before, 0 of 9",
-        "Recorded queries read 100.1 MiB instead of 954.6 MiB (-90 %); 1 of 2 read more",
-        "The rewrites pay back after 5.0 h of such queries",
-        "Predictions were off by 10 % at the median; 1 of 1 fell into their interval",
-        "2 of 9 files could save more than they cost; 2 are rewritten",
-    ]
+    figures = [tuple(re.findall(r"\d[\d.]*", title)) for title in titles]
+    assert figures == [
+        ("1.0", "4", "9.0", "9"), ("2", "2", "0", "9"), ("100.1", "954.6", "90", "1", "2"),
+        ("5.0",), ("10", "1", "1"), ("2", "9", "2"),
+    ]  # fmt: skip
+    said("\n".join(titles))
 
 
 def test_the_same_data_gives_the_same_page() -> None:
     assert render_html(everything()) == render_html(everything())
 
 
-def test_missing_parts_are_named_with_their_reason() -> None:
+def test_missing_parts_are_named_with_their_reason(said: Said) -> None:
     data = everything(
         queries=None, payoff=None, forecasts=(), missing={"queries": "no queries were imported"}
     )
     page = render_html(data)
-    box = page[page.index("Not measured") :]
-    assert "Bytes per query before and after: no queries were imported" in box
-    assert "Predicted against actual: no data" in box
+    said("\n".join(re.findall(r"<li>(.*?)</li>", page)))
     assert page.count("<svg") == 3
 
 
@@ -175,7 +171,7 @@ def test_a_rewrite_that_saves_nothing_never_breaks_even() -> None:
 def test_long_tables_are_cut_and_counted() -> None:
     shapes = tuple(ShapeBytes(f"c{n} = ?", 1, 10.0 + n, 5.0) for n in range(100))
     page = render_html(everything(queries=QueryBytes(shapes, "predicted")))
-    assert "60 more rows not shown." in page
+    assert page.count(" = ?</td>") == 40 and "60 more rows" in page
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -17,40 +17,42 @@ from reconciler.render.markdown import MAX_CHARACTERS, render_plan, render_plans
 from tests.said import Said
 
 
-def test_it_starts_with_the_marker_and_a_headline() -> None:
+def cells(text: str, first: str) -> list[str]:
+    """The other cells of the table's row that starts with `first`."""
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {first} |")]
+    return [cell.strip() for cell in line.split("|")[2:-1]]
+
+
+def test_it_starts_with_the_marker_and_a_headline(said: Said) -> None:
     first, second = render_plan({**plan(), "digest": "sha256:ab"}).split("\n\n")[:2]
-    assert first == (
-        "<!-- layoutctl:plan warehouse.sales.lineitem p-3f9a1c0b77de4c21a0be sha256:ab -->"
-    )
-    assert second == (
-        "### warehouse.sales.lineitem: rewrite 128.0 MiB, recorded queries read "
-        "44.0 TiB -> 11.0 TiB (-74 %)"
-    )
+    assert first.startswith("<!-- layoutctl:plan warehouse.sales.lineitem p-")
+    assert first.endswith(" sha256:ab -->")
+    assert second.startswith("### warehouse.sales.lineitem: ")
+    said(second)
 
 
 def test_who_gets_slower_stands_outside_the_fold() -> None:
     text = render_plan(plan())
     visible = text.split("<details>")[0]
-    assert "**Slower afterwards**" in visible
-    assert "| `l_c1 BETWEEN ? AND ?` | 12 | 1.0 GiB | 2.0 GiB | 55 -> 3 | worse |" in visible
+    assert cells(visible, "`l_c1 BETWEEN ? AND ?`") == [
+        "12", "1.0 GiB", "2.0 GiB", "55 -> 3", "worse",
+    ]  # fmt: skip
     assert "l_c0" not in visible
 
 
-def test_storage_interval_cost_and_coverage_are_said() -> None:
+def test_storage_interval_cost_and_coverage_are_shown(said: Said) -> None:
     text = render_plan(plan())
-    assert "**Storage** grows by 116.0 GiB until old snapshots expire" in text
-    assert "10.0 TiB - 13.0 TiB" in text
-    assert "1 byte rewritten = 4.2 read (measured); pays back in about 5.0 h." in text
-    assert "explains 91 % of recorded bytes; 38 skipped." in text
+    for figures in ("116.0 GiB", "10.0 TiB - 13.0 TiB", " 4.2 ", "5.0 h", "91 %", "38 skipped"):
+        assert figures in text
     assert "candidate 0" in text
     assert "`spec.deletes.compaction`" in text
+    said(text)
 
 
-def test_an_empty_plan_says_why() -> None:
+def test_an_empty_plan_says_why(said: Said) -> None:
     text = render_plan(plan(actions=0))
-    assert "### warehouse.sales.lineitem: nothing to do" in text
-    assert "Nothing is above threshold: the layout serves." in text
     assert "candidate 0" in text
+    said(text)
 
 
 @pytest.mark.parametrize("rows", [50, 700, 5000])
@@ -84,14 +86,14 @@ def test_names_cannot_end_the_comment_or_the_table() -> None:
     assert len(re.findall(r"(?<!\\)\|", row)) == 7
 
 
-def test_many_tables_come_largest_first_and_converged_ones_as_a_count() -> None:
+def test_many_tables_come_largest_first_and_converged_ones_as_a_count(said: Said) -> None:
     small = plan(actions=1, table=("sales", "small"))
     large = plan(actions=5, table=("sales", "large"))
     done = plan(actions=0, table=("sales", "done"))
     text = render_plans([small, done, large], failed=[("w.x", "table not found")])
-    assert "2 tables to change, 1 with nothing to do, 1 failed" in text
+    said(next(line for line in text.splitlines() if line.startswith("### ")))
     assert text.index("warehouse.sales.large") < text.index("warehouse.sales.small")
-    assert "| w.x | table not found |" in text
+    assert cells(text, "w.x") == ["table not found"]
     assert "warehouse.sales.done" not in text
 
 
@@ -109,13 +111,16 @@ def test_one_document_among_many_is_the_plain_rendering() -> None:
     assert render_plans([plan()]) == render_plan(plan())
 
 
-def test_budgets_and_digest_are_said_outside_the_fold() -> None:
+def test_budgets_and_digest_are_shown_outside_the_fold(said: Said) -> None:
     digest = "sha256:" + "ab" * 32
     text = render_plan({**plan(), "digest": digest}, "Approval: Manual, not approved.")
     visible = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
-    assert "**Budget** daily: needs 128.0 MiB; 500.0 of 500.0 GiB left in 24 h." in visible
-    identity = f"Plan `p-3f9a1c0b77de4c21a0be`, digest `{digest}`. Approval: Manual, not approved."
-    assert identity in visible
+    (budget,) = [line for line in visible.splitlines() if "**Budget** daily" in line]
+    assert "128.0 MiB" in budget and "500.0 of 500.0 GiB" in budget
+    (identity,) = [line for line in visible.splitlines() if f"digest `{digest}`" in line]
+    assert "`p-3f9a1c0b77de4c21a0be`" in identity and "Manual" in identity
+    said(budget)
+    said(identity)
 
 
 def test_every_plan_of_many_tables_names_its_digest_budgets_and_approval() -> None:
@@ -125,8 +130,9 @@ def test_every_plan_of_many_tables_names_its_digest_budgets_and_approval() -> No
     ]
     text = render_plans(documents, approvals=["Approval: first.", "Approval: second."])
     assert text.startswith("<!-- layoutctl:plan tables=2 -->\n")
-    assert "digest `sha256:0`. Approval: first." in text
-    assert "digest `sha256:1`. Approval: second." in text
+    for digest, approval in (("sha256:0", "first."), ("sha256:1", "second.")):
+        (line,) = [line for line in text.splitlines() if f"`{digest}`" in line]
+        assert line.endswith(approval)
     assert text.count("**Budget** daily") == 2
 
 
@@ -147,7 +153,7 @@ def test_actions_whose_names_hold_commas_are_set_apart_by_semicolons() -> None:
     for item, label in zip(document["actions"], labels, strict=True):
         item["predicted"]["label"] = label
     text = render_plans([document, plan(actions=0, table=("s", "u"))])
-    assert "| recluster by Hilbert(a, b), day=2026-10-01; cluster by c |" in text
+    assert f"| {'; '.join(labels)} |" in text
 
 
 def numbered(name: str, number: int, actions: int = 2) -> dict[str, Any]:
@@ -156,15 +162,15 @@ def numbered(name: str, number: int, actions: int = 2) -> dict[str, Any]:
 
 def test_totals_over_all_tables_stand_before_them() -> None:
     text = render_plans([numbered("a", 1, 2), numbered("b", 2, 3), numbered("done", 3, 0)])
-    assert "| 2 of 3 | 20 -> 10 | 320.0 MiB | 60 CPU s | 88.0 TiB -> 22.0 TiB |" in text
+    assert cells(text, "2 of 3") == ["20 -> 10", "320.0 MiB", "60 CPU s", "88.0 TiB -> 22.0 TiB"]
     assert text.index("| 2 of 3 |") < text.index("| warehouse.sales.b |")
 
 
-def test_totals_say_for_how_many_tables_reads_are_known() -> None:
+def test_totals_say_for_how_many_tables_reads_are_known(said: Said) -> None:
     silent = numbered("b", 2)
     silent["evidence"]["totals"] = []
     text = render_plans([numbered("a", 1), silent])
-    assert "44.0 TiB -> 11.0 TiB (known for 1 of 2 tables)" in text
+    said(cells(text, "2 of 2")[-1])
 
 
 def ids_to_copy(text: str) -> list[str]:
@@ -204,7 +210,7 @@ def compared(base: list[dict[str, Any]], head: list[dict[str, Any]], path: Path)
     return read_base(path).beside(head, [])
 
 
-def test_each_table_says_what_the_change_does_against_its_base(tmp_path: Path) -> None:
+def test_each_table_says_what_the_change_does_against_its_base(tmp_path: Path, said: Said) -> None:
     moved = {**numbered("same", 11), "createdAt": "2026-11-19T10:00:00Z", "policy": "base/x.yaml"}
     moved["actions"][0]["predicted"]["bytesIn"] += 1
     base = [moved, numbered("changed", 12, 1), numbered("new", 13, 0), numbered("gone", 14, 4),
@@ -216,20 +222,19 @@ def test_each_table_says_what_the_change_does_against_its_base(tmp_path: Path) -
         ("same", "same"), ("changed", "changed"), ("new", "new"), ("broken", "unknown"),
     ):  # fmt: skip
         assert f"| warehouse.sales.{name} | {change} |" in text
-    assert "1 new, 1 changed, 1 same, 2 gone, 1 unknown" in text
-    assert "| warehouse.sales.gone | 256.0 MiB |" in text
-    assert "| warehouse.sales.elsewhere | 64.0 MiB |" in text
+    said(next(line for line in text.splitlines() if "1 unknown" in line))
+    assert cells(text, "warehouse.sales.gone")[0] == "256.0 MiB"
+    assert cells(text, "warehouse.sales.elsewhere")[0] == "64.0 MiB"
 
 
 def test_one_plan_against_its_base_says_so_and_names_what_is_gone_elsewhere(
-    tmp_path: Path,
+    tmp_path: Path, said: Said
 ) -> None:
     head, file = [numbered("a", 1)], tmp_path / "base.json"
-    same = render_plans(head, against=compared(head, head, file))
-    assert "**Against the base:** same as the base." in same
-    assert "**Against the base:** new" in render_plans(head, against=compared([], head, file))
-    other = render_plans(head, against=compared([numbered("b", 2)], head, file))
-    assert "1 new, 1 gone" in other and "| warehouse.sales.b | 128.0 MiB |" in other
+    for base in (head, [], [numbered("b", 2)]):
+        text = render_plans(head, against=compared(base, head, file))
+        said("\n".join(line for line in text.splitlines() if "Against the base" in line))
+    assert cells(text, "warehouse.sales.b")[0] == "128.0 MiB"
 
 
 @pytest.mark.parametrize(
