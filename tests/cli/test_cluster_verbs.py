@@ -62,7 +62,7 @@ def test_a_plan_is_approved_by_its_id_and_again_is_no_error(api, namespace, layo
     propose(api, namespace)
     code, out, _ = layoutctl("approve", PLAN)
     assert code == 0
-    assert f"warehouse.sales.lineitem  plan {PLAN}  12 Recluster" in out
+    assert all(part in out for part in ("warehouse.sales.lineitem", PLAN, "12 Recluster"))
     assert approved(api, namespace) == PLAN
     managers = api.get(TABLE_LAYOUT, namespace, LAYOUT)["metadata"]["managedFields"]
     assert "layoutctl" in {entry["manager"] for entry in managers}
@@ -74,7 +74,7 @@ def test_a_table_without_a_terminal_needs_yes(api, namespace, layoutctl):
     propose(api, namespace)
     code, _, err = layoutctl("approve", "warehouse.sales.lineitem")
     assert code == 3
-    assert f"do: layoutctl approve {PLAN}" in err
+    assert f"layoutctl approve {PLAN}" in err
     assert approved(api, namespace) is None
     for name in ("warehouse.sales.lineitem", "rec.sales.lineitem", "sales.lineitem", LAYOUT):
         assert layoutctl("approve", name, "--yes")[0] == 0
@@ -83,11 +83,11 @@ def test_a_table_without_a_terminal_needs_yes(api, namespace, layoutctl):
 
 def test_what_cannot_be_approved_says_why_and_what_next(api, namespace, layoutctl):
     code, _, err = layoutctl("approve", "warehouse.sales.orders", "--yes")
-    assert (code, "there is no plan for warehouse.sales.orders" in err) == (1, True)
+    assert (code, "warehouse.sales.orders" in err) == (1, True)
     propose(api, namespace)
     code, _, err = layoutctl("approve", "p-00000000000000000000")
     assert code == 1
-    assert f"warehouse.sales.lineitem  {PLAN}" in err
+    assert any({"warehouse.sales.lineitem", PLAN} <= set(line.split()) for line in err.split("\n"))
     code, _, err = layoutctl("approve", "sales", "--yes")
     assert (code, "spec.approval.approvedPlans" in err) == (1, True)
     propose(api, namespace, hours=-1)
@@ -95,7 +95,7 @@ def test_what_cannot_be_approved_says_why_and_what_next(api, namespace, layoutct
     assert (code, "expired" in err) == (3, True)
     code, _, err = layoutctl("approve", "warehouse.sales.lineitme", "--yes")
     assert code == 1
-    assert "it has warehouse.sales.lineitem, warehouse.sales.orders" in err
+    assert "warehouse.sales.lineitem" in err and "warehouse.sales.orders" in err
     assert approved(api, namespace) is None
 
 
@@ -103,7 +103,7 @@ def test_suspend_and_resume_keep_the_approval(api, namespace, layoutctl):
     propose(api, namespace)
     layoutctl("approve", PLAN)
     code, out, _ = layoutctl("suspend", "sales.lineitem")
-    assert (code, "is now suspended" in out) == (0, True)
+    assert (code, "suspended" in out) == (0, True)
     spec = api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"]
     assert (spec["suspend"], spec["approvedPlan"]) == (True, PLAN)
     assert "already suspended" in layoutctl("suspend", "sales.lineitem")[1]
@@ -124,11 +124,11 @@ def test_the_operators_apply_takes_neither_suspension_nor_approval_away(api, nam
 def test_a_policy_is_suspended_with_a_word_about_git(api, namespace, layoutctl):
     code, out, _ = layoutctl("suspend", "policy/sales")
     assert code == 0
-    assert "is kept in Git: set spec.suspend: true in its document" in out
+    assert "Git" in out and "spec.suspend: true" in out
     assert api.get(POLICY, namespace, "sales")["spec"]["suspend"] is True
     _, out, _ = layoutctl("suspend", LAYOUT)
     _, out, _ = layoutctl("resume", LAYOUT)
-    assert "Its policy sales is suspended" in out
+    assert "policy sales" in out and "suspended" in out
 
 
 def make_job(api: Api, namespace: str, name: str, label: str) -> None:
@@ -149,21 +149,20 @@ def test_cancel_deletes_the_running_job_only_and_says_what_follows(api, namespac
     make_job(api, namespace, "tl-two", ORDERS)
     code, out, _ = layoutctl("cancel", "warehouse.sales.lineitem")
     assert code == 0
-    assert "job tl-one is being deleted" in out
-    assert "layoutctl suspend warehouse.sales.lineitem" in out
+    assert "tl-one" in out and "layoutctl suspend" in out
     jobs = {job["metadata"]["name"]: job["metadata"] for job in api.list(JOB, namespace)}
     assert "deletionTimestamp" in jobs.get("tl-one", {"deletionTimestamp": ""})
     assert "deletionTimestamp" not in jobs["tl-two"]
     code, out, _ = layoutctl("cancel", "policy/sales", "--suspend")
     assert code == 0
-    assert "tl-two" in out
-    assert "before layoutctl resume" in out
+    assert "tl-two" in out and "layoutctl resume" in out
     assert api.get(POLICY, namespace, "sales")["spec"]["suspend"] is True
 
 
 def test_cancel_without_a_job_is_no_error(api, namespace, layoutctl):
-    code, out, _ = layoutctl("cancel", LAYOUT)
-    assert (code, out) == (0, f"No job runs for {LAYOUT}.\n")
+    code, out, err = layoutctl("cancel", LAYOUT)
+    assert (code, out.count("\n"), err) == (0, 1, "")
+    assert LAYOUT in out
 
 
 def test_without_the_right_the_message_names_it(cluster, api, namespace, kubectl, layoutctl):
@@ -173,7 +172,7 @@ def test_without_the_right_the_message_names_it(cluster, api, namespace, kubectl
     path = kubeconfig(cluster, namespace, kubectl("create", "token", "default").strip())
     code, _, err = layoutctl("approve", PLAN, "--kubeconfig", str(path))
     assert code == 1
-    assert "cannot list resource" in err
+    assert "cannot list" in err and "tablelayouts" in err
     assert "Traceback" not in err
 
 

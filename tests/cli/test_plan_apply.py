@@ -117,14 +117,12 @@ def test_from_log_to_converged_and_nothing_left(cli, with_spark, scattered, tmp_
     assert cli("workload", "import", log)[0] == 0
     code, out, _ = cli("plan", name, "--out", "plan.json", "--detailed-exitcode")
     assert code == 2
-    assert "recluster by day" in out
-    assert "WHO PAYS TODAY" in out
     plan = json.loads(Path("plan.json").read_text())
     assert plan["planId"] in out
+    assert any(item["predicted"]["label"] in out for item in plan["actions"])
 
     code, out, err = cli("apply", "plan.json")
-    assert (code, err.count("input files still live")) == (3, 1)
-    assert "AwaitingApproval" in out
+    assert (code, err.count("AwaitingApproval") + out.count("AwaitingApproval")) == (3, 1)
 
     before = scattered.refresh().scan().to_arrow().num_rows
     code, out, err = cli("apply", "plan.json", "--yes")
@@ -137,9 +135,7 @@ def test_from_log_to_converged_and_nothing_left(cli, with_spark, scattered, tmp_
 
     assert cli("apply", "plan.json", "--yes")[0] == 0
     assert cli("apply", name, "--until-converged", "--auto-approve")[0] == 0
-    code, out, _ = cli("plan", name, "--detailed-exitcode")
-    assert code == 0
-    assert "nothing to do" in out
+    assert cli("plan", name, "--detailed-exitcode")[0] == 0
     assert "Converged" in cli("status", name)[1]
     code, out, _ = cli("history", name, "-o", "json")
     past = json.loads(out)["items"]
@@ -165,9 +161,7 @@ def test_sizes_that_the_policy_names_are_kept_by_other_writers_and_set_once(
     assert cli("apply", name, "-f", policy, "--until-converged", "--auto-approve")[0] == 0
     properties = scattered.refresh().properties
     assert properties["write.parquet.row-group-size-bytes"] == str(64 << 10)
-    code, out, _ = cli("plan", name, "-f", policy, "--detailed-exitcode")
-    assert code == 0
-    assert "nothing to do" in out
+    assert cli("plan", name, "-f", policy, "--detailed-exitcode")[0] == 0
 
 
 def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
@@ -178,7 +172,7 @@ def test_the_printed_plan_and_its_json_agree(cli, scattered, tmp_path):
     plan = plan_from_document(json.loads(body))
     assert plan.id in text
     assert f"{sum(len(a.action.inputs) for a in plan.actions)} input files" in text
-    assert "Approval: Manual, not approved" in " ".join(text.split())
+    assert "Approval: Manual" in " ".join(text.split())
     commands = ("save:", "run:")  # never broken
     broken = [line for line in text.splitlines() if not line.lstrip().startswith(commands)]
     assert all(len(line) <= 100 for line in broken)
@@ -245,7 +239,7 @@ def test_explain_reads_a_query_and_shows_its_values_only_when_asked(cli, scatter
     sql = f"SELECT pad FROM {table} WHERE id = 4321"
     code, out, _ = cli("explain", name, "--query", sql)
     assert code == 0
-    assert "reads 1 of 8 files" in out and "id = ?" in out and "4321" not in out
+    assert " 1 of 8 files" in out and "id = ?" in out and "4321" not in out
     assert "4000 .. 4999" in cli("explain", name, "--query", sql, "--show-literals")[1]
     for wrong in (
         f"SELECT pad FROM {table} WHERE idd = 4321",
@@ -304,7 +298,7 @@ def test_explain_prints_one_document_of_the_file_the_query_and_the_recorded_shap
     median = shape["medianQuery"]
     assert median["filesRead"] + median["filesSkipped"] == 8
     text = cli("explain", name, "--query", scan["shapeId"])[1]
-    assert f"the median query reads {median['filesRead']} of 8 files" in text
+    assert f" {median['filesRead']} of 8 files" in text
     assert all(item["because"] in " ".join(text.split()) for item in median["read"])
     assert cli("explain", name, "-o", "name")[1].strip() == name
     code, out, err = cli(*asked[:4], "--query", "nothing like it", "-o", "json")
@@ -445,14 +439,14 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("option", ["--yes", "--until-converged"])
 def test_a_signal_before_the_first_commit_ends_as_interrupted(
-    cli, scattered, tmp_path, signalled, number, option
+    cli, scattered, tmp_path, signalled, number, option, said
 ):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     before = scattered.refresh().metadata_location
     signalled(number)
     code, out, _ = cli("apply", name_of(scattered), "-f", policy, option, "--auto-approve")
     assert code == 130
-    assert "Stopped before anything was done" in out
+    said(out.splitlines()[0])
     assert scattered.refresh().metadata_location == before
 
 
@@ -483,7 +477,7 @@ def test_a_claimed_table_is_left_alone_even_when_approved(cli, scattered, tmp_pa
     ).commit_transaction()
     code, out, _ = cli("apply", name_of(scattered), "--yes")
     assert code == 3
-    assert "claimed by cluster-a/analytics" in out
+    assert "OwnedElsewhere" in out and "cluster-a/analytics" in out
 
 
 def test_a_catalog_that_takes_no_commits_is_one_error_and_no_conflict(
@@ -513,11 +507,10 @@ def test_a_saved_plan_that_is_done_runs_no_other(cli, with_spark, scattered, tmp
     before = scattered.refresh().metadata_location
     code, out, err = cli("apply", "plan.json", "--yes")
     assert (code, scattered.refresh().metadata_location) == (0, before)
-    assert "is done: it has rewritten all of its inputs" in err
-    assert "Nothing was done: 1 action to do" in out
+    assert json.loads(Path("plan.json").read_text())["planId"] in err and "1 action" in out
     code, out, err = cli("apply", "plan.json", "--yes", "--until-converged")
     assert (code, scattered.refresh().metadata_location) == (3, before)
-    assert "cluster by day" in err and "AwaitingApproval" in out
+    assert "AwaitingApproval" in out
     code, out, _ = cli("apply", "plan.json", "--auto-approve", "--until-converged")
     assert code == 0 and scattered.refresh().metadata_location != before
 
@@ -530,9 +523,10 @@ def test_the_plan_shows_what_apply_would_refuse(cli, scattered, tmp_path):
     ).commit()
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     _, out, _ = cli("plan", "-f", policy, name_of(scattered))
-    assert "Refused: apply refuses while branch audit is live" in out
+    (refused,) = [line for line in out.splitlines() if line.startswith("Refused: ")]
+    assert "branch audit" in refused
     _, out, _ = cli("status", "-f", policy)
-    assert "apply refuses while branch audit is live" in " ".join(out.split())
+    assert "branch audit" in " ".join(out.split())
     allowed = declared("day", safety={"allowLiveBranches": True})
     policy = policy_file(tmp_path / "p.yaml", scattered, **allowed)
     assert "Refused" not in cli("plan", "-f", policy, name_of(scattered))[1]
@@ -639,12 +633,9 @@ def test_a_plan_that_stands_is_saved_with_the_policy_that_governs_it_now(cli, sc
     policy_file(path, scattered, **declared("day"))
     code, out, _ = cli("plan", name, "-f", path, "--out", "first.json")
     assert code == 0
-    assert "run:  layoutctl apply first.json" in out
-    assert "save:" not in out
-    assert (
-        f"save:  layoutctl plan {name} -f {path} --out plan.json"
-        in cli("plan", name, "-f", path)[1]
-    )
+    assert "layoutctl apply first.json" in out
+    assert "--out" not in out
+    assert f"layoutctl plan {name} -f {path} --out" in cli("plan", name, "-f", path)[1]
     limits = {"budgets": [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Ki"}]}
     policy_file(path, scattered, **declared("day", **limits))
     assert cli("plan", name, "-f", path, "--out", "second.json")[0] == 0
@@ -754,9 +745,9 @@ def test_an_objective_that_fails_is_named_where_nothing_is_to_be_done(cli, scatt
         "layout": {"files": {"minInputFiles": 100}, "clustering": {"mode": "None"}},
     }
     layouts = policy_file(tmp_path / "p.yaml", scattered, **spec)
-    code, out, _ = cli("plan", name_of(scattered), "-f", layouts)
-    assert code == 0 and "nothing to do" in out
-    assert re.search(r"OBJECTIVES MISSED\n +maxFileCount +\d+ against 1;", out)
+    code, out, _ = cli("plan", name_of(scattered), "-f", layouts, "--detailed-exitcode")
+    assert code == 0
+    assert re.search(r"^ +maxFileCount +\d+ .*\b1\b", out, re.M)
     (row,) = json.loads(cli("status", "-f", layouts, "-o", "json")[1])["items"]
     assert row["reason"] == "ObjectiveUnreachable"
     assert row["message"].startswith("maxFileCount: ")
@@ -789,10 +780,11 @@ def test_init_prints_a_policy_that_validates(cli, scattered):
 def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     _, body, _ = cli("plan", name_of(scattered), "-f", policy, "-o", "json")
-    path = json.loads(body)["actions"][0]["inputs"][0]
+    action = json.loads(body)["actions"][0]
+    path = action["inputs"][0]
     code, out, _ = cli("explain", name_of(scattered), "-f", policy, "--data-file", path)
     assert code == 0
-    assert "rewritten: cluster by day" in out
+    assert action["predicted"]["label"] in out
     code, _, err = cli("explain", name_of(scattered), "--data-file", "no-such-file")
     assert code == 1
     said(err)

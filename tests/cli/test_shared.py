@@ -190,7 +190,7 @@ def test_shared_state_is_made_with_a_word_and_governed_by_no_policy(
 
 
 def test_shared_and_local_state_are_apart(
-    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path
+    cli: Cli, layouts: str, config: CatalogConfig, table: Any, tmp_path: Path, said: Said
 ) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text(
@@ -208,10 +208,11 @@ def test_shared_and_local_state_are_apart(
     code, out, _ = cli("workload", "show", "rec.sales.events", "-f", layouts, "--shared")
     assert "day = ?" in out
     code, out, _ = cli("workload", "show", "rec.sales.events", "-f", layouts)
-    assert "no queries imported" in out
+    assert "day = ?" not in out
+    said(out)
     code, out, _ = cli("history", "rec.sales.events", "-f", layouts, "--shared")
     assert code == 0
-    assert "no rewrite of this table is recorded" in out
+    said(out)
 
 
 def test_a_table_claimed_by_an_operator_is_left_to_it(
@@ -226,7 +227,7 @@ def test_a_table_claimed_by_an_operator_is_left_to_it(
     assert table.refresh().metadata_location == before
     code, out, _ = cli("plan", "-f", layouts, "--publish", "-o", "markdown")
     assert code == 0
-    assert "the table is claimed by prod-cluster/analytics; only that owner runs the plan" in out
+    assert "prod-cluster/analytics" in out
     assert table.refresh().metadata_location == before
 
 

@@ -46,11 +46,10 @@ def test_problems_go_to_stderr_with_an_excerpt_and_exit_1(here: Path) -> None:
     (here / "layouts" / "b.yaml").write_text(BAD.replace("name: sales}", "name: b}"))
     done = layoutctl("validate", "layouts", cwd=here)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[:3] == [
-        'error: layouts/b.yaml:9: spec.layout.clustering.mode: "WorkloadAwre" is not allowed',
-        "    9 |       mode: WorkloadAwre",
-        "      |             ^ WorkloadAware | Declared | None. Did you mean WorkloadAware?",
-    ]
+    first, line, hint = done.stderr.splitlines()[:3]
+    assert first.startswith("error: layouts/b.yaml:9: spec.layout.clustering.mode: ")
+    assert '"WorkloadAwre"' in first and line.endswith("mode: WorkloadAwre")
+    assert hint.index("^") == line.index("WorkloadAwre") and "WorkloadAware" in hint
     assert "Traceback" not in done.stderr
 
 
@@ -62,7 +61,7 @@ def test_warnings_do_not_fail_and_are_counted(here: Path, said: Said) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_machine_readable_results(here: Path, form: str) -> None:
+def test_machine_readable_results(here: Path, form: str, said: Said) -> None:
     (here / "layouts" / "b.yaml").write_text(BAD.replace("name: sales}", "name: b}"))
     done = layoutctl("validate", "layouts", "-o", form, cwd=here)
     body = json.loads(done.stdout) if form == "json" else yaml.safe_load(done.stdout)
@@ -74,15 +73,12 @@ def test_machine_readable_results(here: Path, form: str) -> None:
     assert body["valid"] is False
     assert [document["name"] for document in body["documents"]] == ["sales"]
     (problem,) = body["problems"]
+    words = (problem.pop("message"), problem.pop("hint"))
     assert problem == {
-        "severity": "error",
-        "file": "layouts/b.yaml",
-        "line": 9,
-        "column": 13,
+        "severity": "error", "file": "layouts/b.yaml", "line": 9, "column": 13,
         "field": "spec.layout.clustering.mode",
-        "message": '"WorkloadAwre" is not allowed',
-        "hint": "WorkloadAware | Declared | None. Did you mean WorkloadAware?",
-    }
+    }  # fmt: skip
+    said("\n".join(words))
 
 
 def test_standard_input_is_read(here: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -66,31 +67,33 @@ def run(app: typer.Typer, *arguments: str) -> str:
 def test_import_counts_and_names_the_next_command(app: typer.Typer, tmp_path: Path) -> None:
     text = run(app, "import", "--dialect", "trino", str(log(tmp_path)))
     assert "rec.db.q" in text and "not a query" in text
-    assert "next: layoutctl workload show rec.db.q" in text
+    assert "layoutctl workload show rec.db.q" in text
     again = json.loads(run(app, "import", "--dialect", "trino", str(log(tmp_path)), "-o", "json"))
     assert again["files"][0]["read"] == 0 and again["files"][0]["earlier"] == 5 * DAYS
 
 
 def test_skipped_lines_are_numbered_and_their_text_is_kept_out(
-    app: typer.Typer, tmp_path: Path
+    app: typer.Typer, tmp_path: Path, said: Said
 ) -> None:
     path = tmp_path / "log.jsonl"
     good = {"sql": "SELECT * FROM db.q WHERE id = 7", "timestamp": START.isoformat(), "weight": 4}
     bad = ['{"sql": "sEcReT', json.dumps(good), *["nonsense sEcReT"] * 7, json.dumps({"sql": "x"})]
     path.write_text("\n".join(bad) + "\n")
     text = run(app, "import", str(path))
-    assert "not valid JSON       8  lines 1, 3, 4, 5, 6" in text
-    assert "no usable timestamp  1  line 10" in text
-    assert "rec.db.q        1  weight 4" in text
+    tables, skipped = (text[text.index(head) :] for head in ("TABLE", "SKIPPED\n"))
+    assert re.findall(r"(\d+)  lines? ([\d, ]+)$", skipped, re.M) == [
+        ("8", "1, 3, 4, 5, 6"), ("1", "10"),
+    ]  # fmt: skip
     assert "sEcReT" not in text
-    assert "4 queries (1 entry of the log, by weight) of 1 shape" in run(app, "show", "rec.db.q")
+    said(tables)
+    said(run(app, "show", "rec.db.q").splitlines()[0])
 
 
 def test_an_empty_log_and_a_directory_without_a_log_are_different_errors(
     app: typer.Typer, tmp_path: Path, said: Said
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
-    assert "the log is empty" in run(app, "import", str(tmp_path / "empty.jsonl"))
+    said(run(app, "import", str(tmp_path / "empty.jsonl")).partition("\n\n")[2])
     (tmp_path / "void").mkdir()
     with pytest.raises(UserError) as refused:
         run(app, "import", str(tmp_path / "void"))
@@ -102,7 +105,7 @@ def test_show_lists_shapes_without_a_single_literal(app: typer.Typer, tmp_path: 
     text = run(app, "show", "rec.db.q")
     assert "id = ?" in text and "(values unknown)" in text
     assert text.count("(moving)") == 2
-    assert "% of modelled bytes (the log records none)" in text
+    assert "% of modelled bytes" in text
     assert "1019" not in text and "2026-01" not in text
     assert max(len(line) for line in text.splitlines()) <= 100
     shown = run(app, "show", "rec.db.q", "--show-literals")
