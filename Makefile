@@ -35,7 +35,7 @@ lint: setup
 golden: setup  ## rewrite the golden files of what is printed; read the difference
 	LAYOUTCTL_GOLDEN=write $(BIN)/pytest -q -m "not spark and not cluster and not soak" \
 	  tests/cli/test_observe.py $$(grep -rlE "said\(|golden\(" --include="test_*.py" tests)
-	git diff --stat -- "tests/**/golden"
+	git diff --stat -- ":(glob)tests/**/golden/**"
 
 demo: setup  ## the main job on generated data, in one command
 	$(BIN)/layoutctl demo

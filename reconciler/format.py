@@ -76,6 +76,11 @@ def cpu(seconds: float | None) -> str:
     return f"{seconds / 3600:,.1f} CPU h"
 
 
+def plural(number: float, noun: str, nouns: str = "") -> str:
+    """Return the number with its noun: 1 file, 1,200 files."""
+    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
 def utc(moment_ms: float | None) -> str:
     """Return epoch milliseconds as an ISO UTC time of whole seconds."""
     if moment_ms is None or moment_ms < 0:

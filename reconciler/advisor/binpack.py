@@ -27,7 +27,7 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
-from reconciler.plan.drift import LARGEST_SHARE, Decision, small_files, small_mask
+from reconciler.plan.drift import LARGEST_SHARE, Drift, small_files, small_mask
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.plan.sentence import sentence
 from reconciler.table.filetable import Bool, Int64
@@ -128,7 +128,7 @@ def merge_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Cand
     return weigh(situation, rows, layout, readings_of(situation, rows), outcome)
 
 
-def _left_alone(situation: Situation, refused: Sequence[Decision]) -> list[Rejected]:
+def _left_alone(situation: Situation, refused: Sequence[Drift]) -> list[Rejected]:
     """Return the small files that are not merged, one entry per reason."""
     settings = situation.settings
     turned = []

@@ -45,6 +45,7 @@ from reconciler.advisor.totals import (
     totals,
     window_bytes,
 )
+from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
@@ -126,7 +127,7 @@ def _refused_whole(situation: Situation) -> list[Rejected]:
     for why, mask in zip(REFUSED_FILES, refused_files(situation.table), strict=True):
         rows = np.flatnonzero(mask)
         if len(rows):
-            files = "1 file" if len(rows) == 1 else f"{len(rows):,} files"
+            files = plural(len(rows), "file")
             message = f"{files} {why}: not supported yet"
             turned.append(rejected(situation, "rewrite", reasons.NOT_REWRITABLE, message, rows))
     return turned

@@ -15,6 +15,7 @@ import numpy as np
 from reconciler.advisor.advice import ObjectiveJudgement, Objectives, ShapeEffect
 from reconciler.advisor.judge import Candidate
 from reconciler.advisor.situation import Situation, is_quiet
+from reconciler.format import plural
 from reconciler.plan.prediction_interval import Interval
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading, scan_amplification
@@ -221,7 +222,7 @@ def _deleted_rows(situation: Situation, limit: float) -> ObjectiveJudgement:
     hidden = int(((table.equality_deletes > 0) & ~situation.taken).sum())
     if not hidden:
         return judged
-    files = "1 file" if hidden == 1 else f"{hidden:,} files"
+    files = plural(hidden, "file")
     why = (
         f"equality deletes apply to {files}: how many rows they delete is unknown until they are "
         "converted or applied"

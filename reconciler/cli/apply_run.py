@@ -133,6 +133,7 @@ class Run:
 
 
 def _opening(proposal: Proposal, asked: Plan | None) -> str:
+    from reconciler.format import plural
     from reconciler.loop.remaining import progress
 
     inputs = sum(len(a.action.inputs) for a in proposal.plan.actions)
@@ -144,8 +145,10 @@ def _opening(proposal: Proposal, asked: Plan | None) -> str:
         return f"{name}  nothing to do"
     if begun := progress(proposal):
         done, total = len(begun["progress"]["done"]), len(proposal.plan.actions)
-        return f"{name}  plan {proposal.plan.id}   {done:,} of {total:,} actions were done before"
-    return f"{name}  plan {proposal.plan.id}   {live:,} of {inputs:,} input files still live"
+        state = f"{done:,} of {plural(total, 'action')} done before"
+    else:
+        state = f"{live:,} of {plural(inputs, 'input file')} still live"
+    return f"{name}  plan {proposal.plan.id}   {state}"
 
 
 def _made_under_another(proposal: Proposal, step: Step) -> str:

@@ -59,7 +59,7 @@ def _row(item: FoundCatalog, timeout: float | None) -> dict[str, Any]:
 def _tables(item: FoundCatalog, timeout: float) -> str:
     from reconciler.catalog.load import connect, list_namespaces, list_tables
     from reconciler.errors import ReconcilerError
-    from reconciler.render.terminal import plural
+    from reconciler.format import plural
 
     if not item.supported:
         return "type not supported"

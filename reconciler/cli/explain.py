@@ -151,7 +151,7 @@ def _bytes(value: int | None) -> int | None:
 def file_document(files: FileTable, advice: Advice, wanted: str) -> dict[str, Any]:
     """Return one data file: its size and deletes, and the decision about it."""
     from reconciler.errors import UserError
-    from reconciler.render.terminal import plural
+    from reconciler.format import plural
 
     found = [row for row, path in enumerate(files.path) if path.endswith(wanted)]
     if len(found) != 1:

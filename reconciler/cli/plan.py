@@ -30,6 +30,7 @@ from reconciler.cli.options import (
     Timeout,
     Verbose,
 )
+from reconciler.format import plural
 
 if TYPE_CHECKING:
     from reconciler.cli.following import Given
@@ -381,7 +382,9 @@ def budgeted(proposal: Proposal, gate: Gate) -> dict[str, Any]:
     asked = total(a.predicted for a in proposal.pending)
     lines = [budget_line(state, asked.bytes_in, asked.cpu_seconds) for state in gate.budgets]
     if gate.reason in ("OverBudget", "OutsideWindow"):
-        lines.append(f"{gate.count} of {len(proposal.pending)} actions may start: {gate.message}")
+        lines.append(
+            f"{gate.count} of {plural(len(proposal.pending), 'action')} may start: {gate.message}"
+        )
     document["evidence"] = {**document["evidence"], "budgets": lines}
     return document
 

@@ -21,9 +21,9 @@ from reconciler.catalog.discover import find_catalogs, resolve_catalog, resolve_
 from reconciler.catalog.load import connect, list_namespaces, list_tables
 from reconciler.cli.system_namespace import is_state
 from reconciler.errors import UserError
+from reconciler.format import plural
 from reconciler.loop.propose import Target
 from reconciler.loop.step import Step
-from reconciler.render.terminal import plural
 from reconciler.table.observation import quoted_name
 
 DEFAULT_DIRECTORY = "layouts"

@@ -35,6 +35,7 @@ from reconciler.errors import (
     VerificationError,
     VetoError,
 )
+from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import PlanOnTable, Target, head_of, observed_again, place_plan
@@ -297,10 +298,11 @@ def shortfall(driven: Driven) -> LastWords | None:
         return None
     left = [action for action in done.actions if action.state is not Validity.DONE]
     if done.stopped:
-        message = f"stopped at a commit boundary: {done.commits} commits, {len(left)} actions left"
+        commits, rest = plural(done.commits, "commit"), plural(len(left), "action")
+        message = f"stopped at a commit boundary: {commits}, {rest} left"
         return LastWords(Cause.STOPPED, message)
     shown = "; ".join(f"{a.action_id} {a.state.value}: {a.detail or 'not done'}" for a in left[:5])
-    message = f"{len(left)} of {len(done.actions)} actions were not done: {shown}"
+    message = f"{len(left)} of {plural(len(done.actions), 'action')} not done: {shown}"
     return LastWords(Cause.CONFLICT, message, "nothing: the operator plans the rest again")
 
 

@@ -20,7 +20,7 @@ from reconciler.advisor.advice import (
 )
 from reconciler.api.document_codec import to_document
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.format import utc
+from reconciler.format import plural, utc
 from reconciler.loop.waiting import quiet_ends, waiting
 from reconciler.plan.plan import Plan
 from reconciler.plan.prediction import millis, whole
@@ -212,7 +212,7 @@ def total_lines(advice: Advice, workload: Workload) -> list[dict[str, Any]]:
     ]  # fmt: skip
     if not workload.empty:
         days = max(1, round((workload.until_ms - workload.since_ms) / 86_400_000))
-        span = f"{days} {'day' if days == 1 else 'days'}"
+        span = plural(days, "day")
         for quantity, now, after in (
             (Quantity.READ, advice.read_now, advice.read_after),
             (Quantity.COST, advice.cost_now, advice.cost_after),

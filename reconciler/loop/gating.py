@@ -13,7 +13,7 @@ from typing import Protocol
 
 from reconciler.api.documents import DEFAULT_NAMESPACE, TableLayoutPolicy
 from reconciler.api.support import not_acted_on, unheld
-from reconciler.loop.settings import budgets_of
+from reconciler.loop.decision_settings import budgets_of
 from reconciler.plan.budget import Spent
 from reconciler.plan.gate import AUTOMATIC_WINDOW, GateInput
 from reconciler.plan.plan import Plan, PlannedAction

@@ -18,12 +18,12 @@ from reconciler.advisor.decide import decide
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
+from reconciler.loop.decision_settings import History, done_actions, row_group_size, settings_for
 from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
     CoverageInfo,
     evidence_document,
 )
-from reconciler.loop.settings import History, done_actions, row_group_size, settings_for
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.drift import auto_target_bytes
 from reconciler.plan.ledger import trust

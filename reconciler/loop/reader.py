@@ -15,9 +15,9 @@ from pathlib import Path
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
+from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.propose import Evidence, Target
-from reconciler.loop.settings import History
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.queries.coverage import coverage

@@ -19,9 +19,10 @@ from reconciler.advisor.pto.recommend import MOST_ROWS, Given, Recommendation, r
 from reconciler.advisor.simulate.demand import demands
 from reconciler.api.places import is_local
 from reconciler.errors import UserError
+from reconciler.format import plural
+from reconciler.loop.decision_settings import DEFAULT_ROW_GROUP
 from reconciler.loop.propose import Evidence, Target, on_live_files, predicate_columns, with_footer
 from reconciler.loop.reader import Reader
-from reconciler.loop.settings import DEFAULT_ROW_GROUP
 from reconciler.plan.ledger import throughput
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import ShapeBatch, Workload
@@ -208,7 +209,7 @@ def _enough_budget(
     if budget < least:
         raise UserError(
             f"--sample-bytes {budget} is less than one row group of each of "
-            f"{len(starts)} files: {least} bytes",
+            f"{plural(len(starts), 'file')}: {least} bytes",
             details=("Every file has to be represented in the sample. No column was read.",),
             do=f"give at least --sample-bytes {least}",
         )

@@ -23,6 +23,7 @@ from reconciler.api.documents import TableLayoutPolicy
 from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on, unheld
 from reconciler.errors import StalePlanError
+from reconciler.format import plural
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.propose import (
@@ -202,7 +203,7 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
 
 
 def _to_do(actions: int) -> str:
-    return f"{actions} {'action' if actions == 1 else 'actions'} to do"
+    return f"{plural(actions, 'action')} to do"
 
 
 def run_step(

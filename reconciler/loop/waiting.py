@@ -14,7 +14,7 @@ from typing import Any
 
 from reconciler.advisor.advice import HORIZON_MS, Advice, Rejected
 from reconciler.api.documents import TableLayoutPolicy
-from reconciler.format import iec, utc
+from reconciler.format import iec, plural, utc
 from reconciler.plan import reasons
 from reconciler.table.branches import live_branch, of_observation
 from reconciler.table.filetable import Partition
@@ -39,8 +39,7 @@ class Waiting:
 
     def text(self) -> str:
         """Return `1 rewrite of 12 files (1.2 MiB) waits until ...`, and why."""
-        rewrites = "1 rewrite" if self.rewrites == 1 else f"{self.rewrites:,} rewrites"
-        files = "1 file" if self.files == 1 else f"{self.files:,} files"
+        rewrites, files = plural(self.rewrites, "rewrite"), plural(self.files, "file")
         waits = "waits" if self.rewrites == 1 else "wait"
         return (
             f"{rewrites} of {files} ({iec(self.bytes)}) {waits} until {self.until} "

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.format import plural
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator import failures, recommending
 from reconciler.operator.conditions import Body
@@ -120,7 +121,7 @@ class Endings:
         known = failures.failures_of(subject.status)
         settles_only = (subject.status.get("job") or {}).get("actionsTotal") == 0
         if succeeded:
-            result, message = "Succeeded", f"{len(committed)} actions committed"
+            result, message = "Succeeded", f"{plural(len(committed), 'action')} committed"
             if settles_only:
                 message = "cleaned up after an interrupted attempt"
             idle = failures.after(

@@ -18,8 +18,8 @@ from reconciler.errors import UnavailableError, UserError
 from reconciler.kube.errors import ApiError
 from reconciler.kube.kinds import JOB, POD
 from reconciler.kube.pods import LAYOUT_LABEL
+from reconciler.loop.decision_settings import budgets_of
 from reconciler.loop.gating import Approvals, PendingWork, approved_ids, gate_input
-from reconciler.loop.settings import budgets_of
 from reconciler.operator import due, failures, recommending
 from reconciler.operator.conditions import Body, condition_of
 from reconciler.operator.failures import Scopes, scope

@@ -18,6 +18,7 @@ from reconciler.api.quantities import (
     parse_bytes,
     parse_duration,
 )
+from reconciler.format import plural
 from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
 from reconciler.operator.failures import Failures
 from reconciler.operator.layout_facts import Phase, Record
@@ -138,8 +139,7 @@ def _layout_converged(decision: Decision) -> Condition:
         }.get(Reason(decision.reason), Truth.FALSE)
         return Condition(kind, truth, decision.reason, decision.message)
     if isinstance(decision, Launch):
-        count = decision.candidate.actions
-        text = f"{count} {'action waits' if count == 1 else 'actions wait'} to start"
+        text = plural(decision.candidate.actions, "action waits", "actions wait") + " to start"
         return Condition(kind, Truth.FALSE, Reason.TABLES_PENDING, text)
     if isinstance(decision, (Propose, Retire)):
         return Condition(kind, Truth.UNKNOWN, Reason.NEW_GENERATION, "the table is being observed")

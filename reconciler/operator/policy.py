@@ -22,7 +22,7 @@ from reconciler.errors import ReconcilerError, first_line
 from reconciler.kube.errors import Conflict, Invalid, NotFound
 from reconciler.kube.kinds import POLICY, TABLE_LAYOUT
 from reconciler.kube.names import table_layout_name
-from reconciler.loop.settings import budgets_of
+from reconciler.loop.decision_settings import budgets_of
 from reconciler.operator import due
 from reconciler.operator.index import REQUESTED_AT, policy_of
 from reconciler.operator.layout_status import accepted, changed, record_of

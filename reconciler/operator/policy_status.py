@@ -10,6 +10,7 @@ from typing import Any
 from reconciler.api.conditions import ConditionType, Reason, first_reason
 from reconciler.api.conditions import Status as Truth
 from reconciler.api.quantities import parse_bytes
+from reconciler.format import plural
 from reconciler.operator.conditions import Body, Condition, condition_of, explained, merged
 from reconciler.operator.status_text import cut, short_bytes, short_duration
 from reconciler.plan.budget import BudgetState
@@ -134,7 +135,7 @@ def _policy_conditions(view: PolicyView, found: Sequence[_Seen]) -> list[Conditi
         ready = Condition(ConditionType.READY, Truth.TRUE, Reason.NO_TABLE_MATCHES, empty)
     else:
         unobserved = sum(s.converged is Truth.UNKNOWN for s in found)
-        text = f"{view.matched} {'table' if view.matched == 1 else 'tables'}"
+        text = plural(view.matched, "table")
         text += f", {unobserved} not known yet" if unobserved else ""
         ready = Condition(ConditionType.READY, Truth.TRUE, Reason.OBSERVED, text)
     return [ready, *_policy_stalled(view, found), _policy_converged(view, found)]
@@ -179,7 +180,7 @@ def _policy_converged(view: PolicyView, found: Sequence[_Seen]) -> Condition:
         down = any(seen.reason == Reason.CATALOG_UNAVAILABLE for seen in unknown)
         reason = Reason.CATALOG_UNAVAILABLE if down else Reason.NEW_GENERATION
         number = view.matched - len(found) + len(unknown)
-        text = f"{number} of {view.matched} tables are not known yet"
+        text = f"{number} of {plural(view.matched, 'table')} not known yet"
         return Condition(kind, Truth.UNKNOWN, reason, text)
     text = "nothing above threshold" if view.matched else "no table matches"
     return Condition(kind, Truth.TRUE, Reason.NOTHING_TO_DO, text)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.format import plural
 from reconciler.plan.grouping import SMALL_SHARE
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
 from reconciler.table.filetable import Array, Bool, FileTable, Int64, Partition
@@ -47,7 +48,7 @@ HILBERT_SLACK = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Drift:
     """Files of one (spec, partition) to rewrite together, or to leave alone, with the reason.
 
     files: rows of the file table, ascending. rewrite: False for a refusal.
@@ -83,7 +84,7 @@ def declared_target_bytes(properties: Mapping[str, str]) -> int:
     return _positive(properties.get(TARGET_PROPERTY))
 
 
-def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -> list[Decision]:
+def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -> list[Drift]:
     """Return what to cluster by a declared key, per (spec, partition), and what to leave alone and
     why.
 
@@ -92,15 +93,15 @@ def declared_drift(table: FileTable, ordering: Ordering, min_input_files: int) -
     """
     key, found_by = ordering.key, DRIFTS[type(ordering)]
     ranges = _key_ranges(table, key)
-    decisions: list[Decision] = []
+    decisions: list[Drift] = []
     for spec_id, partition, members in table.groups():
         if len(ranges) < found_by.least_ranges(key):
             why = "no file has bounds of the key"
-            decisions.append(Decision(spec_id, partition, members, False, why))
+            decisions.append(Drift(spec_id, partition, members, False, why))
             continue
         judged, found = _judgeable(table, key, ranges, members)
         found += found_by.drift(table, ranges, judged, min_input_files)
-        decisions += [Decision(spec_id, partition, *one) for one in _merged(found)]
+        decisions += [Drift(spec_id, partition, *one) for one in _merged(found)]
     return decisions
 
 
@@ -112,7 +113,7 @@ def small_files(
     key: Sequence[SortColumn] = (),
     taken: Int64 | None = None,
     largest_share: float = LARGEST_SHARE,
-) -> list[Decision]:
+) -> list[Drift]:
     """Return sets of small files to bin-pack, and small files to leave alone and why.
 
     Small is below 0.75 of the target and mergeable with at least minInputFiles of its (spec,
@@ -126,7 +127,7 @@ def small_files(
     candidate = free & (table.bytes < SMALL_SHARE * target_bytes)
     candidate &= ~(table.layout_written & (table.bytes >= WRITTEN_SHARE * target_bytes))
     ranges = ranges_of(table, key[0].field_id) if _has_bounds(table, key) else None
-    decisions: list[Decision] = []
+    decisions: list[Drift] = []
     for spec_id, partition, members in table.groups():
         small = members[candidate[members]]
         if len(small) < 2:
@@ -138,8 +139,8 @@ def small_files(
                 ordered=ranges is not None,
             )  # fmt: skip
         for files in packed:
-            reason = f"{len(files)} files below {SMALL_SHARE:.2f} of the target size"
-            decisions.append(Decision(spec_id, partition, np.sort(files), True, reason))
+            reason = f"{plural(len(files), 'file')} below {SMALL_SHARE:.2f} of the target size"
+            decisions.append(Drift(spec_id, partition, np.sort(files), True, reason))
         left = np.zeros(len(table), dtype=np.bool_)
         left[small] = True
         for files in packed:
@@ -147,7 +148,7 @@ def small_files(
         rest = np.flatnonzero(left) if packed else small
         if len(rest) > 1:
             why = _why_not_packed(len(rest), min_input_files)
-            decisions.append(Decision(spec_id, partition, rest, False, why))
+            decisions.append(Drift(spec_id, partition, rest, False, why))
     return decisions
 
 
@@ -460,8 +461,10 @@ def _pack(
 
 def _why_not_packed(count: int, min_input_files: int) -> str:
     if count < min_input_files:
-        return f"{count} small files, fewer than minInputFiles {min_input_files}"
-    return f"{count} small files, of too unequal sizes or too far apart in the key to merge yet"
+        return f"{plural(count, 'small file')}, fewer than minInputFiles {min_input_files}"
+    return (
+        f"{plural(count, 'small file')}, too unequal in size or too far apart in the key to merge"
+    )
 
 
 def _has_bounds(table: FileTable, key: Sequence[SortColumn]) -> bool:

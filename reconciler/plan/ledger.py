@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.format import plural
 from reconciler.plan.actions import KINDS
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import COMMITTED, Outcome, attempt_started_ms
@@ -286,7 +287,7 @@ def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
     done = [entry for entry in entries if entry.committed and work_of(entry)]
     if not done:
         return "no action was carried out here yet; intervals are uncalibrated"
-    parts = [f"after {len(done)} {'action' if len(done) == 1 else 'actions'} here:"]
+    parts = [f"after {plural(len(done), 'action')} here:"]
     read, cpu = read_calibration(checks), cpu_calibration(done)
     if read.outcomes:
         parts.append(f"bytes read {(read.median - 1) * 100:+.0f} % median;")

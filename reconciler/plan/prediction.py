@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
+from reconciler.format import plural
+
 UNKNOWN = -1
 """A number that could not be estimated."""
 
@@ -130,7 +132,7 @@ class Prediction:
         """Return the prediction for the rest of the action: `files` of its `of` inputs, with
         `size` bytes."""
         share = size / max(self.rewrite_bytes, 1)
-        label = f"{self.label} ({files} of its {of} files are left)"
+        label = f"{self.label} ({files} of its {plural(of, 'file')} left)"
         rest: dict[str, Any] = {
             name: math.ceil(value * share)
             for name in _SHRINKING

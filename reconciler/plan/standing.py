@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from reconciler.format import plural
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.plan import Plan
 from reconciler.table.filetable import FileTable
@@ -100,7 +101,7 @@ def judge(plan: Plan, head: Head, now: dt.datetime) -> Judgement:
         return Judgement(states, base, base_text(base, plan.base_snapshot_id))
     if lost:
         details = tuple(f"{key}: {why}" for key, why in list(lost.items())[:MOST_DETAILS])
-        why = f"{len(lost)} of its {len(states)} actions are lost"
+        why = f"{len(lost)} of its {plural(len(states), 'action')} lost"
         return Judgement(states, Fallen.LOST, why, details)
     if now >= plan.expires:
         return Judgement(

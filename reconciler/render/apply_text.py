@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reconciler.format import cpu, duration, iec
-from reconciler.render.terminal import WIDEST, commands, plural, tabulate, wrapped
+from reconciler.format import cpu, duration, iec, plural
+from reconciler.render.terminal import WIDEST, commands, tabulate, wrapped
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.format import count, iec, percent
-from reconciler.render.terminal import plural, tabulate, wrapped
+from reconciler.format import count, iec, percent, plural
+from reconciler.render.terminal import tabulate, wrapped
 from reconciler.table.damage import damage_of
 from reconciler.table.deletes import DeleteTable, Scope, live_rows
 from reconciler.table.observation import Observation

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.format import count, iec
+from reconciler.format import count, iec, plural
 from reconciler.plan.rejected import merged
-from reconciler.render.terminal import commands, flow, plural, tabulate, wrapped
+from reconciler.render.terminal import commands, flow, tabulate, wrapped
 
 MOST_FILES = 12
 Document = Mapping[str, Any]

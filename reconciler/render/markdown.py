@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.format import count, cpu, iec
+from reconciler.format import count, cpu, iec, plural
 from reconciler.plan.prediction import predictions_of, total
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.render.against import Against, Change
@@ -28,7 +28,6 @@ from reconciler.render.markdown_text import (
     comment_text,
     escaped,
     one_line,
-    plural,
     summary_text,
     table,
 )
@@ -111,7 +110,7 @@ def _plans(
     tables: int,
     with_details: bool = True,
 ) -> str:
-    changed = f"{count(len(busy))} {plural(len(busy), 'table')} to change"
+    changed = f"{plural(len(busy), 'table')} to change"
     parts = [
         f"<!-- layoutctl:plan tables={len(busy) + converged + len(failed)} -->",
         f"### Layout plan: {changed}, {count(converged)} with nothing to do"
@@ -209,7 +208,7 @@ def _ids(busy: Sequence[Document], limit: int) -> str:
     block = "\n".join(("```yaml", "approvedPlans:", *shown, "```"))
     text = f"To approve, put under `spec.approval` of the policy:\n\n{block}"
     if len(busy) > limit:
-        text += f"\n\n{count(len(busy) - limit)} more {plural(len(busy) - limit, 'row')} cut."
+        text += f"\n\n{plural(len(busy) - limit, 'more row')} cut."
     return text
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.format import count, cpu, duration, iec, percent
+from reconciler.format import count, cpu, duration, iec, percent, plural
 from reconciler.plan.prediction import Total, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, total_of
-from reconciler.render.markdown_text import code_span, escaped, plural, table
+from reconciler.render.markdown_text import code_span, escaped, table
 from reconciler.render.plan_text import FilesOf, by_parts, files_of, files_per_query
 from reconciler.render.totals_text import total_text
 
@@ -67,8 +67,8 @@ def _begun(document: Document) -> str:
         return ""
     every = len(done) + len(document["actions"])
     return (
-        f"**Partly applied:** {count(len(done))} of {count(every)} "
-        f"{plural(every, 'action')} done. Figures below cover the remaining actions."
+        f"**Partly applied:** {count(len(done))} of {plural(every, 'action')} done. "
+        "Figures below cover the remaining actions."
     )
 
 
@@ -214,7 +214,7 @@ def _workload(evidence: Mapping[str, Any]) -> str:
     if not work or not work["queries"]:
         return "Workload: none imported; only what the policy declares is planned."
     text = (
-        f"Workload: {count(work['queries'])} queries to {work['until']}, {count(work['shapes'])} "
+        f"Workload: {plural(work['queries'], 'query', 'queries')} to {work['until']}, "
         f"{plural(work['shapes'], 'shape')}, explains {work['coveragePercent']} % of "
         f"{escaped(work['coverageBasis'])}"
     )

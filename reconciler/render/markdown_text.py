@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.format import count
+from reconciler.format import plural
 
 _CELL = 300
 """Maximum characters of a cell; longer text is cut."""
@@ -22,12 +22,8 @@ def table(heads: Sequence[str], sides: str, rows: Sequence[Sequence[str]], limit
     shown = [heads, rule, *rows[:limit]]
     lines = ["| " + " | ".join(row) + " |" for row in shown]
     if len(rows) > limit:
-        lines += ["", f"{count(len(rows) - limit)} more {plural(len(rows) - limit, 'row')} cut."]
+        lines += ["", f"{plural(len(rows) - limit, 'more row')} cut."]
     return "\n".join(lines)
-
-
-def plural(number: int, noun: str) -> str:
-    return noun if number == 1 else noun + "s"
 
 
 def escaped(text: str) -> str:

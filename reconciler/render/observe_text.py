@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.catalog.metadata import spec_text
-from reconciler.format import ago, count, iec, percent
+from reconciler.format import ago, count, iec, percent, plural
 from reconciler.plan.drift import auto_target_bytes, declared_target_bytes, small_files
 from reconciler.render.deletes_text import (
     damage_text,
@@ -31,7 +31,6 @@ from reconciler.render.terminal import (
     align,
     commands,
     flow,
-    plural,
     shortened,
     tabulate,
     wrapped,

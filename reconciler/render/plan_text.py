@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.advisor.advice import MISSED
-from reconciler.format import count, cpu, duration, iec, percent
+from reconciler.format import count, cpu, duration, iec, percent, plural
 from reconciler.plan.prediction import Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, total_of
-from reconciler.render.terminal import WIDEST, clip, commands, flow, plural, tabulate, wrapped
+from reconciler.render.terminal import WIDEST, clip, commands, flow, tabulate, wrapped
 from reconciler.render.totals_text import total_text
 
 INDENT = "  "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.format import count, cpu, duration, iec
-from reconciler.render.terminal import commands, plural, tabulate, wrapped
+from reconciler.format import count, cpu, duration, iec, plural
+from reconciler.render.terminal import commands, tabulate, wrapped
 
 Document = Mapping[str, Any]
 

@@ -13,8 +13,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
-from reconciler.format import count
-
 WIDEST = 100
 NARROWEST = 60
 UNLIMITED = 10_000
@@ -40,11 +38,6 @@ def progress(text: str, *, quiet: bool) -> None:
     if not quiet and sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text[: width(sys.stderr) - 1]}")
         sys.stderr.flush()
-
-
-def plural(number: float, noun: str, nouns: str = "") -> str:
-    """Return "1 table", "12 tables"."""
-    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def wrapped(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.format import count
-from reconciler.render.terminal import UNLIMITED, clip, commands, flow, plural, tabulate, wrapped
+from reconciler.format import count, plural
+from reconciler.render.terminal import UNLIMITED, clip, commands, flow, tabulate, wrapped
 
 STALE_DAYS = 30
 MOST_UNKNOWN = 10

@@ -70,7 +70,7 @@ def refuse_files(table: Any, files: Mapping[str, TaskFile], name: str) -> None:
         if file.spec_id in broken:
             raise _refusal(name, f"has dropped the column that partitions {path}", None)
         if file.format != "PARQUET":
-            raise _refusal(name, f"has a {file.format} data file: {path}", None)
+            raise _refusal(name, f"has a data file of format {file.format}: {path}", None)
         if file.encrypted:
             raise _refusal(name, f"has an encrypted data file: {path}", None)
 

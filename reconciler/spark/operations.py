@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from reconciler.format import plural
 from reconciler.plan.actions.partition_specs import same_spec
 from reconciler.spark import delete_files, iceberg, specs
 from reconciler.spark.delete_files import DeleteFile
@@ -153,7 +154,9 @@ class RowDelta:
             return f"{by} replaced {gone} of its files"
         wide = [file.path for file in self.removed if not file.data_file]
         under = set(tasks_under(spark, table, head, wide)) - set(self.tasks) if wide else ()
-        return f"{by} added {len(under)} files to which its deletes apply" if under else ""
+        return (
+            f"{by} added {plural(len(under), 'file')} to which its deletes apply" if under else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from reconciler.errors import LiveBranchesError, RolledBackError, StalePlanError
+from reconciler.format import plural
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import ExecutionRequest
@@ -162,8 +163,8 @@ def check_inputs(
     ]
     if foreign:
         raise StalePlanError(
-            f"{len(foreign)} input files of plan {request.plan_id} are not in {name}'s snapshot "
-            f"{request.judged_snapshot_id or request.base_snapshot_id}",
+            f"{plural(len(foreign), 'input file')} of plan {request.plan_id} not in snapshot "
+            f"{request.judged_snapshot_id or request.base_snapshot_id} of {name}",
             details=(f"for example {foreign[0]}",),
             do=AGAIN,
         )

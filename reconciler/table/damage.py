@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from reconciler.format import plural
 from reconciler.table.deletes import Scope
 from reconciler.table.observation import Observation
 
@@ -17,7 +18,7 @@ def damage_of(seen: Observation) -> str:
     doubled = seen.doubled_vectors
     if not doubled:
         return ""
-    files = "1 data file" if len(doubled) == 1 else f"{len(doubled):,} data files"
+    files = plural(len(doubled), "data file")
     return (
         f"the table is damaged: two deletion vectors for {files}, for example {doubled[0]}; every "
         f"read of it fails. {_remedy(seen)}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.format import plural
 from reconciler.table.filetable import Array, Bool, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.schema import Field
 from reconciler.table.values import Kind
@@ -60,7 +61,7 @@ class ColumnDepth:
         known = (
             "all files"
             if self.bounded == self.files
-            else f"{self.bounded:,} of {self.files:,} files have bounds"
+            else f"{self.bounded:,} of {plural(self.files, 'file')} with bounds"
         )
         return f"{known}, truncated to {self.truncated_to} bytes" if self.truncated else known
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from reconciler.cli.history import HORIZON_MS, PastPlan
+from reconciler.loop.decision_settings import History, debt
 from reconciler.loop.measure import Realised, realised_saving, window_read
-from reconciler.loop.settings import History, debt
 from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.plan.ledger import LedgerEntry, ReadCheck
 from reconciler.plan.prediction import Prediction

@@ -99,7 +99,7 @@ def test_an_action_cut_short_counts_by_its_live_files() -> None:
     left = action_document(left_of(proposal, item, state))
     assert left["id"] == "a01" and left["inputs"] == sorted(live)
     assert left["predicted"] == {
-        "label": f"bin-pack ({len(live)} of its {2 * len(live)} files are left)",
+        "label": f"bin-pack ({len(live)} of its {2 * len(live)} files left)",
         "filesIn": len(live), "bytesIn": total // 2, "filesOut": 2, "groups": 1,
         "cpuMillis": 500, "millis": 250, "saving": -1, "cost": 40,
     }  # fmt: skip

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.plan.drift import (
     MIB,
-    Decision,
+    Drift,
     auto_target_bytes,
     declared_drift,
     small_files,
@@ -204,7 +204,7 @@ def wide(rows: int = 20, seed: int = 1) -> File:
 
 def decided(
     files: list[File], key: Any = ONE, curve: type[Ordering] = Lexicographic
-) -> list[Decision]:
+) -> list[Drift]:
     return declared_drift(table_of(files, ("long", "long")), curve(tuple(key)), MIN_FILES)
 
 

@@ -49,6 +49,13 @@ def test_storage_interval_cost_and_coverage_are_shown(said: Said) -> None:
     said(text)
 
 
+def test_a_partly_applied_plan_says_how_much_is_done(said: Said) -> None:
+    document = plan(actions=3)
+    done, left = document["actions"][:1], document["actions"][1:]
+    text = render_plan({**document, "done": done, "actions": left})
+    said(next(line for line in text.splitlines() if line.startswith("**Partly")))
+
+
 def test_an_empty_plan_says_why(said: Said) -> None:
     text = render_plan(plan(actions=0))
     assert "candidate 0" in text

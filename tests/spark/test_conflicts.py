@@ -163,7 +163,7 @@ def test_a_schema_change_is_a_conflict_and_is_done_again(bench: Bench) -> None:
     alter = f"ALTER TABLE {bench.full(name)} ADD COLUMN extra int"
     result = bench.run(request, _once("commit", lambda: bench.sql(alter)))
     assert (result.commits, result.conflicts, result.done) == (1, 1, True)
-    assert bench.ledger.outcomes()[0].detail == "the table's schema was changed"
+    assert "schema" in bench.ledger.outcomes()[0].detail
 
 
 def test_a_branch_that_is_made_after_the_first_check_is_refused(bench: Bench) -> None:
@@ -175,7 +175,7 @@ def test_a_branch_that_is_made_after_the_first_check_is_refused(bench: Bench) ->
         bench.sql(f"ALTER TABLE {bench.full(name)} CREATE BRANCH audit")
         bench.sql(f"INSERT INTO {bench.full(name)}.branch_audit VALUES (1000, 'audited')")
 
-    with pytest.raises(LiveBranchesError, match="has a live branch audit"):
+    with pytest.raises(LiveBranchesError, match="branch audit"):
         bench.run(request, _once("commit", branch))
     assert bench.table(name).currentSnapshot().snapshotId() == head
     intact(bench, name)
@@ -288,5 +288,5 @@ def test_a_budget_that_is_used_up_ends_the_attempts(bench: Bench) -> None:
     result = bench.run(replace(request, bytes_limit=size), on_event)
     assert (result.commits, result.conflicts, len(result.attempts)) == (0, 1, 1)
     assert result.read_bytes <= size
-    assert any("budget does not cover" in text for text in texts)
+    assert any("budget" in text for text in texts)
     assert sum(bench.rows(name).values()) == 199

@@ -31,10 +31,10 @@ def test_a_commit_that_the_catalog_forbids_is_reported_once_and_leaves_nothing(
     before = bench.rows(table)
     request = bench.request(table, bench.action(table, Cluster, "id"))
     gateway.closed = True
-    with pytest.raises(AccessDeniedError, match="refuses commits to") as caught:
+    with pytest.raises(AccessDeniedError, match=table) as caught:
         bench.run(request)
     assert gateway.refused == 1
-    assert "may not commit" in caught.value.details[0]
+    assert "may not" in caught.value.details[0]
     assert bench.rows(table) == before
     assert bench.leftovers(table) == []
     assert bench.ledger.open_intents(request.table_uuid) == ()
@@ -65,7 +65,7 @@ def test_a_property_that_may_not_be_set_is_reported_as_denied(
     table = _table(bench)
     change = SetProperties(old=(("a.b", None),), new=(("a.b", "1"),))
     gateway.closed = True
-    with pytest.raises(AccessDeniedError, match="refuses commits to"):
+    with pytest.raises(AccessDeniedError, match=table):
         bench.run(bench.request(table, change))
 
 

@@ -48,7 +48,7 @@ def test_a_property_that_someone_else_changed_is_left_alone(bench: Bench) -> Non
     name = _table(bench)
     result = bench.run(bench.request(name, _set("512", "2000")))
     assert result.actions[0].state is Validity.LOST
-    assert "was set to '1000' by someone else" in result.actions[0].detail
+    assert "'1000'" in result.actions[0].detail
     assert bench.table(name).properties().get(TARGET) == "1000"
 
 
@@ -57,7 +57,7 @@ def test_a_sort_order_is_set_once(bench: Bench) -> None:
     action = SetSortOrder(key=(SortColumn(2, "desc"), SortColumn(1)))
     result = bench.run(bench.request(name, action))
     assert result.done
-    assert result.outcomes[0].detail == "sort order: unsorted -> s desc, id asc"
+    assert result.outcomes[0].detail.endswith("unsorted -> s desc, id asc")
     again = bench.run(bench.request(name, action))
     assert (again.done, again.outcomes) == (True, ())
 
@@ -84,7 +84,7 @@ def test_a_sort_order_that_someone_else_set_is_left_alone(
     before = bench.table(name).sortOrder().toString()
     result = bench.run(bench.request(name, _order()))
     assert result.actions[0].state is Validity.LOST
-    assert "by someone else" in result.actions[0].detail
+    assert "someone else" in result.actions[0].detail
     assert result.outcomes == ()
     assert bench.table(name).sortOrder().toString() == before
     assert bench.run(bench.request(name, _order(term))).done

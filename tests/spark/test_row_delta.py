@@ -143,7 +143,7 @@ def test_a_file_to_which_a_removed_delete_applies_from_now_on_is_a_conflict(benc
 
     result = bench.run(request, _once("commit", lowered))
     conflict = next(event.text for event in bench.events if event.phase == "conflict")
-    assert "added 1 files to which its deletes apply" in conflict
+    assert "added 1 file " in conflict
     assert sum(bench.rows(name).values()) == 161
     assert result.done and result.conflicts == 1  # the second attempt covers that file too
 

@@ -101,8 +101,8 @@ def test_an_unfit_jdk_is_named_with_what_to_do(
         runtime.check_java()
     text = caught.value.render()
     assert found in text
-    assert text.startswith("error: apply needs a JDK 17 or newer with jdk.incubator.vector; ")
-    assert text.endswith("do: set JAVA_HOME")
+    assert "JDK 17" in text and "jdk.incubator.vector" in text
+    assert text.endswith("JAVA_HOME")
 
 
 def test_no_java_at_all_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:

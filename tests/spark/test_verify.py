@@ -97,7 +97,7 @@ def test_counts_mode_sees_lost_rows_only(bench: Bench, monkeypatch: pytest.Monke
     bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, 1 FROM range(100)")
     _tampered(monkeypatch, _lose_a_row)
     request = bench.request(name, bench.action(name, Cluster, "id"), verify="Counts")
-    with pytest.raises(VerificationError, match="read 100 rows, wrote 99"):
+    with pytest.raises(VerificationError, match=r"\b100 rows\b.*\b99\b"):
         bench.run(request)
 
 
@@ -123,7 +123,7 @@ def test_slices_that_miss_a_file_are_not_committed(
     monkeypatch.setattr(
         arrange.Cut, "files_of", lambda cut, files, number: honest(cut, files, number)[number:]
     )
-    with pytest.raises(VerificationError, match="slices of a group hold 30000 rows, its inputs 40"):
+    with pytest.raises(VerificationError, match=r"\b30000 rows\b.*\b40"):
         bench.run(request)
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []

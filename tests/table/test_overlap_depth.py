@@ -105,7 +105,7 @@ def test_files_without_bounds_are_counted() -> None:
     column = table.columns[1]
     column = replace(column, has_lower=np.array([True, True, False]))
     line = columns(replace(table, columns={1: column}))["k1"]
-    assert line.bounds == "2 of 3 files have bounds"
+    assert line.bounds == "2 of 3 files with bounds"
     assert line.mean == 1.0
 
 
@@ -131,5 +131,5 @@ def test_infinite_and_nan_bounds_give_numbers() -> None:
     table = table_of(files, ("double",))
     column = replace(table.columns[1], upper=np.array([inf, 1.0, nan]))
     line = columns(replace(table, columns={1: column}))["k1"]
-    assert line.bounds == "2 of 3 files have bounds"
+    assert line.bounds == "2 of 3 files with bounds"
     assert 1.0 <= line.mean <= 2.0 and line.maximum == 2

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from reconciler.errors import ReconcilerError
+from reconciler.format import plural
 from reconciler.plan.actions.content import ContentAction
 from reconciler.plan.execution import Intent, Outcome
 from reconciler.spark import cleanup, fence, iceberg, stage, vanished
@@ -84,7 +85,9 @@ class ContentExecutor(Executor[SomeContent], ABC):
 
     def _back_off(self, number: int, files: int) -> None:
         seconds = self.run.request.backoff_seconds * 2 ** (number - 1)
-        self.run.say("retry", f"planned again: {files} files; next attempt in {seconds:.0f} s")
+        self.run.say(
+            "retry", f"planned again: {plural(files, 'file')}; next attempt in {seconds:.0f} s"
+        )
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.run.stopping():
             time.sleep(POLL_SECONDS)

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.format import count, iec
+from reconciler.format import count, iec, plural
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import FAILED, Event, Outcome
@@ -291,8 +291,8 @@ def _part(written: Written, groups: int) -> Part:
 
 
 def _title(group: Group, number: int, groups: int) -> str:
-    files = count(len(group.inputs))
-    return f"{group.action.verb} {number + 1}/{groups}  {files} files {iec(group.bytes)}"
+    files = plural(len(group.inputs), "file")
+    return f"{group.action.verb} {number + 1}/{groups}  {files} {iec(group.bytes)}"
 
 
 def _verified(written: Written, groups: int) -> Event:
