@@ -164,7 +164,7 @@ def test_joins_by_partition_in_the_log_are_a_risk() -> None:
     assert kinds(planned(world(), wanted(writers=joined, accepted=["StoragePartitionedJoins"])))
 
 
-def test_upserts_long_ago_or_to_an_unpartitioned_table_are_no_danger() -> None:
+def test_upserts_long_ago_or_to_an_unpartitioned_table_are_not_dangerous() -> None:
     old = replace(UPSERTS, every=(replace(UPSERTS.every[0], timestamp_ms=NOW - 31 * DAY),))
     assert kinds(planned(world(), wanted(writers=writers_of([FLINK], old, 0)))) != []
     spec = PartitionSpec(1, (PartitionField(DATE, 1000, "month", "m"),))

@@ -168,7 +168,7 @@ def test_output_files_are_as_many_as_sorted_rows_fill(tmp_path, files):
 
 
 @pytest.mark.parametrize("per_file", [200, 600])
-def test_footers_of_merged_files_are_no_part_of_what_is_written(tmp_path, per_file):
+def test_footers_of_merged_files_are_not_counted_as_written(tmp_path, per_file):
     rows = make_rows(9_000)
     found = world(tmp_path, rows, per_file, SAMPLED)
     view = found.view

@@ -36,7 +36,7 @@ def test_credentials_are_known_by_name(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["uri", "warehouse", "scope", "s3.region", "oauth2-server-uri"])
-def test_plain_settings_are_no_credentials(key: str) -> None:
+def test_plain_settings_are_not_credentials(key: str) -> None:
     assert not is_credential(key)
 
 

@@ -188,7 +188,7 @@ def test_a_misspelt_kind_hides_no_other_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "excluding", ["{include: [s.t], exclude: [s.t]}", '{include: [s.t], exclude: ["s.*"]}']
 )
-def test_a_name_that_one_of_two_policies_excludes_is_no_conflict(
+def test_a_name_that_one_of_two_policies_excludes_is_not_a_conflict(
     tmp_path: Path, excluding: str
 ) -> None:
     settled = policy("b").replace("{include: [a.b]}", excluding)

@@ -37,7 +37,7 @@ def test_a_location_is_local_or_it_is_not(text: str, local: bool) -> None:
 
 
 @pytest.mark.parametrize("text", NOT_CANONICAL)
-def test_what_is_no_location_counts_as_local_unless_a_store_is_named(text: str) -> None:
+def test_what_is_not_a_location_counts_as_local_unless_a_store_is_named(text: str) -> None:
     assert places.is_local(text) or places.scheme_of(text) in places.STORES
 
 
@@ -61,7 +61,7 @@ def test_databases_that_are_known(text: str) -> None:
         "access+pyodbc://x/y", "mssql://h/d", "oracle://h/d", "x.db", "C:\\x.db", "postgresql://h",
     ],
 )  # fmt: skip
-def test_databases_that_nobody_connects_to(text: str) -> None:
+def test_texts_that_are_not_database_uris(text: str) -> None:
     assert not places.is_sql_uri(text)
 
 

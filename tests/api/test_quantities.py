@@ -28,7 +28,7 @@ def test_sizes(text: str | int, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1.5Gi", "5GB", "-1", "01", "1 Gi", "Gi", -1, True, "1Gi\n"])
-def test_what_is_no_size_is_refused(text: str | int) -> None:
+def test_what_is_not_a_size_is_refused(text: str | int) -> None:
     with pytest.raises(ValueError):
         parse_bytes(text)
 
@@ -51,7 +51,7 @@ def test_durations(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "5", "1d", "1m1h", "-1h", "1.5h", "10m\n", " 1h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_duration(text)
 
@@ -73,6 +73,6 @@ def test_a_decimal_survives_printing_and_hashes_as_a_whole_number(value: Decimal
 
 
 @pytest.mark.parametrize("text", ["1e3", "NaN", "-1", "1.", ".5", "1.23456", 1.5])
-def test_what_is_no_decimal_is_refused(text: str) -> None:
+def test_what_is_not_a_decimal_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_decimal(text)

@@ -64,7 +64,7 @@ def test_a_setting_that_reaches_further_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "java.home", " spark.network.timeout", "spark.a b", "spark."])
-def test_what_is_no_spark_setting_is_refused(name: str) -> None:
+def test_what_is_not_a_spark_setting_is_refused(name: str) -> None:
     assert refusal(name, "1")
 
 

@@ -112,7 +112,7 @@ def test_a_metadata_file_that_is_gone_for_good_is_damage(
     said(refused.value)
 
 
-def test_a_newer_format_version_is_named_and_is_no_truncated_file(
+def test_a_newer_format_version_is_named_and_is_not_a_truncated_file(
     config: CatalogConfig, table: Any, said: Said
 ) -> None:
     path = _path(table.metadata_location)

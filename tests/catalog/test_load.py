@@ -93,7 +93,7 @@ def test_a_database_without_catalog_tables_is_not_reported_as_unreachable(
     assert names == ["something"]
 
 
-def test_a_file_that_is_no_database_is_one_message(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_text("this is no database at all, just text" * 100)
     config = CatalogConfig("rec", "sql", {"uri": f"sqlite:///{path}"}, "--catalog")

@@ -312,7 +312,7 @@ def test_fixed_types_that_are_named_once_and_referred_to_later_are_understood() 
     assert fields[1]["type"][1] == fields[0]["type"][1]["name"]
 
 
-def test_an_empty_manifest_is_no_error(tmp_path: Path) -> None:
+def test_an_empty_manifest_is_not_an_error(tmp_path: Path) -> None:
     plain = write(tmp_path / "m.avro", [entry(1)], UNPARTITIONED_PARTITION_SPEC)
     container = avro.parse_container(plain)
     empty = avro.Container(container.metadata, 0, b"")

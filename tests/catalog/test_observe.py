@@ -336,7 +336,7 @@ def test_a_damaged_cache_is_rewritten(
     assert look().manifests_read == 0
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(
+def test_a_cache_that_cannot_be_written_is_not_an_error(
     catalog: Any, config: CatalogConfig, tmp_path: Path
 ) -> None:
     from reconciler.catalog.observe import observe_table
@@ -400,7 +400,9 @@ def test_garbage_in_place_of_a_manifest_list_is_named(catalog: Any, look: Look, 
         assert error.exit_code in (1, 5)
 
 
-def test_a_column_type_that_is_not_known_is_no_damage(catalog: Any, look: Look, said: Said) -> None:
+def test_a_column_type_that_is_not_known_is_not_damage(
+    catalog: Any, look: Look, said: Said
+) -> None:
     table = catalog.create_table("sales.t", pa.schema([("a", pa.int64()), ("v", pa.string())]))
     table.append(simple(table, a=[1], v=["x"]))
     path = Path(table.metadata_location.removeprefix("file://"))

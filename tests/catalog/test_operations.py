@@ -86,7 +86,7 @@ def test_an_operation_is_known_by_what_it_added_and_removed(case: str) -> None:
     assert seen == expected
 
 
-def test_appends_rewrites_and_our_own_commits_are_no_operations() -> None:
+def test_appends_rewrites_and_our_own_commits_are_not_operations() -> None:
     history = (
         snapshot(4, "append", added_records=5),
         snapshot(3, "replace", deleted_data_files=4, added_data_files=1),
@@ -108,7 +108,7 @@ def test_a_rate_is_that_of_the_retained_history_and_of_at_least_a_young_tables_d
     assert (old.span_ms, old.per_day) == (6 * HOUR_MS, 28.0)
 
 
-def test_kinds_are_summed_up_by_engine_and_unknown_is_no_zero() -> None:
+def test_kinds_are_summed_up_by_engine_and_unknown_is_not_zero() -> None:
     unknown = snapshot(9, "overwrite", deleted_data_files=3, added_data_files=3,
                        deleted_records=9, added_records=9)  # fmt: skip
     delete = snapshot(8, "delete", added_dvs=2, added_position_deletes=10)

@@ -137,7 +137,7 @@ def test_the_first_run_makes_one_comment_with_the_very_text(github: GitHub, plan
 
 @needs_tools
 @pytest.mark.parametrize("others", [0, 1, 99, 100, 230])
-def test_later_runs_replace_it_however_much_was_said_before(
+def test_later_runs_replace_it_however_much_was_reported_before(
     github: GitHub, plan: Path, others: int
 ) -> None:
     for number in range(others):

@@ -58,7 +58,7 @@ def approved(api: Api, namespace: str) -> str | None:
     return api.get(TABLE_LAYOUT, namespace, LAYOUT)["spec"].get("approvedPlan")
 
 
-def test_a_plan_is_approved_by_its_id_and_again_is_no_error(api, namespace, layoutctl):
+def test_a_plan_is_approved_by_its_id_and_may_be_approved_again(api, namespace, layoutctl):
     propose(api, namespace)
     code, out, _ = layoutctl("approve", PLAN)
     assert code == 0
@@ -121,7 +121,7 @@ def test_the_operators_apply_takes_neither_suspension_nor_approval_away(api, nam
     assert (spec["suspend"], spec["approvedPlan"]) == (True, PLAN)
 
 
-def test_a_policy_is_suspended_with_a_word_about_git(api, namespace, layoutctl):
+def test_suspending_a_policy_mentions_that_git_keeps_it(api, namespace, layoutctl):
     code, out, _ = layoutctl("suspend", "policy/sales")
     assert code == 0
     assert "Git" in out and "spec.suspend: true" in out
@@ -159,7 +159,7 @@ def test_cancel_deletes_the_running_job_only_and_says_what_follows(api, namespac
     assert api.get(POLICY, namespace, "sales")["spec"]["suspend"] is True
 
 
-def test_cancel_without_a_job_is_no_error(api, namespace, layoutctl):
+def test_cancel_without_a_job_is_not_an_error(api, namespace, layoutctl):
     code, out, err = layoutctl("cancel", LAYOUT)
     assert (code, out.count("\n"), err) == (0, 1, "")
     assert LAYOUT in out

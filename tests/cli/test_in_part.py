@@ -72,7 +72,7 @@ def half_done(cli: Cli, with_spark: None, parted: Any, tmp_path: Path) -> tuple[
     return policy, out
 
 
-def test_what_is_predicted_of_the_whole_is_not_held_against_a_part(cli, half_done):  # noqa: F811
+def test_the_prediction_of_a_whole_plan_is_not_compared_with_a_part(cli, half_done):  # noqa: F811
     _, out = half_done
     (line,) = [line for line in out.splitlines() if line.lstrip().startswith("read by")]
     predicted, actual = re.split(r" {2,}", line.strip())[1:3]
@@ -80,7 +80,7 @@ def test_what_is_predicted_of_the_whole_is_not_held_against_a_part(cli, half_don
     assert "whole plan" in " ".join(out.split())
 
 
-def test_a_plan_carried_out_in_part_tells_what_is_left(cli, half_done, parted, tmp_path):  # noqa: F811
+def test_a_partly_applied_plan_shows_what_is_left(cli, half_done, parted, tmp_path):  # noqa: F811
     policy, _ = half_done
     code, out, _ = cli("plan", name_of(parted), "-f", policy)
     assert code == 0

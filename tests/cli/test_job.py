@@ -161,13 +161,13 @@ def test_a_jvm_that_the_kernel_kills_is_out_of_memory_and_settled_by_the_next(
         (VerificationError("x"), Cause.VERIFICATION_FAILED, 4),
     ],
 )
-def test_what_follows_from_a_jvm_that_ended_is_no_fault_of_ours(
+def test_errors_after_the_jvm_ended_are_not_internal_errors(
     error: Exception, cause: Cause, code: int
 ) -> None:
     assert _exit_code(error, LastWords(cause, "", "")) == code
 
 
-def test_a_recommend_job_reads_and_tells_what_to_declare(tmp_path: Path) -> None:
+def test_a_recommend_job_reads_and_reports_what_to_declare(tmp_path: Path) -> None:
     """Without a JVM; what it used counts against CPU budgets."""
     from pyiceberg.catalog.sql import SqlCatalog
 

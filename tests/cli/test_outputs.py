@@ -230,7 +230,7 @@ def test_candidates_of_many_partitions_are_one_line_and_one_alone_names_its_own(
     assert "site, day=2026-10-03" in alone and "0.03 %" in alone
 
 
-def test_a_table_without_a_file_is_said_to_be_empty(said: Said) -> None:
+def test_a_table_without_a_file_is_reported_as_empty(said: Said) -> None:
     document = plans.empty()
     document["evidence"]["snapshot"] = {"files": 0, "bytes": 0}
     said(plan_text.render_plan(document, width=80).splitlines()[-1])

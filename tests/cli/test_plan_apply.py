@@ -679,7 +679,7 @@ def test_an_edited_plan_is_refused(cli, scattered, tmp_path, said):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "not json", '{"kind": "LayoutPlan"}', ""])
-def test_garbage_is_no_plan(cli, tmp_path, content):
+def test_garbage_is_not_a_plan(cli, tmp_path, content):
     Path("plan.json").write_text(content)
     code, _, err = cli("apply", "plan.json", "--yes")
     assert code == 1
@@ -728,7 +728,7 @@ def test_a_table_that_cannot_be_planned_stalls_with_the_operators_reasons(
     assert (row["state"], row["reason"]) == ("Stalled", "TableDamaged")
 
 
-def test_a_state_that_cannot_be_used_is_no_fault_of_a_table(
+def test_a_state_that_cannot_be_used_is_not_reported_as_a_damaged_table(
     cli, scattered, tmp_path, monkeypatch, said
 ):
     (tmp_path / "file").write_text("")
@@ -777,7 +777,7 @@ def test_init_prints_a_policy_that_validates(cli, scattered):
     assert cli("plan", name_of(scattered), "-f", "made.yaml")[0] == 0
 
 
-def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path, said):
+def test_explain_shows_why_a_file_is_rewritten(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     _, body, _ = cli("plan", name_of(scattered), "-f", policy, "-o", "json")
     action = json.loads(body)["actions"][0]
@@ -795,7 +795,7 @@ def test_explain_tells_why_a_file_is_rewritten(cli, scattered, tmp_path, said):
     [(True, "Converged", 0), (False, "Converged", 0), (False, "Pending", 5), (False, "Idle", 5),
      (False, "Waiting", 5)],
 )  # fmt: skip
-def test_a_conflict_that_left_nothing_to_do_is_no_failure(
+def test_a_conflict_that_left_nothing_to_do_is_not_a_failure(
     done: bool, state: str, code: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Whoever replaced the rows meanwhile may have laid them out well, or begun a quiet period."""

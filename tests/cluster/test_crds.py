@@ -285,7 +285,7 @@ def test_explain_reads_as_documentation(crds: Cluster, kubectl: Kubectl, kind: s
     assert f"KIND: {kind}" in described and "<no description>" not in described
 
 
-def test_explain_tells_defaults_choices_and_meaning(crds: Cluster, kubectl: Kubectl) -> None:
+def test_explain_shows_defaults_choices_and_meaning(crds: Cluster, kubectl: Kubectl) -> None:
     shown = " ".join(kubectl("explain", "tlp.spec.layout.clustering").split())
     assert "Lexicographic" in shown and "Hilbert" in shown
     assert "<no description>" not in shown

@@ -96,7 +96,7 @@ def test_metadata_only_carries_no_content(api, namespace, kubectl):
     assert all("data" not in item for item in api.list(SECRET, namespace, metadata_only=True))
 
 
-def test_errors_tell_what_happened_and_how_the_command_ends(api, namespace):
+def test_errors_report_what_happened_and_how_the_command_ends(api, namespace):
     with pytest.raises(NotFound) as found:
         api.get(CONFIG_MAP, namespace, "absent")
     assert found.value.exit_code == EXIT_USER
@@ -192,7 +192,7 @@ def test_repeated_events_are_one_event(api, namespace):
     assert calls["create", "events"] == 2
 
 
-def test_an_event_that_cannot_be_written_harms_nobody(api, namespace):
+def test_an_event_that_cannot_be_written_stops_nothing(api, namespace):
     gone = {"kind": "X", "apiVersion": "v1",
             "metadata": {"name": "x", "namespace": f"{namespace}-absent", "uid": "u"}}  # fmt: skip
     api.event(gone, "Reason", "text")
@@ -273,7 +273,7 @@ def test_many_threads_share_it(api, namespace):
     assert calls["create", "configmaps"] == 200
 
 
-def test_no_configuration_is_said_with_what_to_do(monkeypatch, tmp_path, said):
+def test_a_missing_configuration_is_reported_with_what_to_do(monkeypatch, tmp_path, said):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

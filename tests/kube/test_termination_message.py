@@ -28,7 +28,7 @@ def test_a_long_message_is_cut_and_stays_json(part: str) -> None:
     assert json.loads(line)["message"].endswith("…")
 
 
-def test_other_texts_are_no_last_words() -> None:
+def test_other_texts_are_not_last_words() -> None:
     for text in ("", "Killed", "[]", '{"commits": 3}', '{"cause": "Sunspots", "message": "x"}'):
         assert read_last_words(text) is None
 

@@ -134,7 +134,7 @@ def test_an_unreadable_ledger_admits_nothing(
     assert (closed.open, closed.reason) == (False, "OverBudget")
 
 
-def test_our_own_claim_is_no_hindrance_and_a_foreign_one_is(
+def test_our_own_claim_allows_the_work_and_a_foreign_one_prevents_it(
     world: World, config: CatalogConfig, table: Any
 ) -> None:
     target = Target(config, ("loop", "events"))

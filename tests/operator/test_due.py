@@ -31,7 +31,7 @@ def test_an_interval_is_a_tenth_off_at_most(name: str, interval: int, offset: in
     assert next_look(name, interval, now) == next_look(name, interval, now)
 
 
-def test_an_interval_of_a_second_is_no_loop() -> None:
+def test_an_interval_of_a_second_does_not_loop() -> None:
     for interval in (0, 1, 29):
         assert (next_look("t", interval, NOW) - NOW).total_seconds() >= 0.9 * LEAST_INTERVAL
 

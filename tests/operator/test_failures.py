@@ -72,7 +72,7 @@ def test_another_cause_starts_the_count_anew() -> None:
     assert after(known, Cause.UNKNOWN, "m", SCOPES, NOW).count == 2
 
 
-def test_a_stopped_job_is_no_failure() -> None:
+def test_a_stopped_job_is_not_a_failure() -> None:
     assert after(None, Cause.STOPPED, "", SCOPES, NOW) is None
 
 

@@ -349,7 +349,7 @@ def test_a_deletion_leaves_a_job_behind_that_does_not_end_in_ten_minutes() -> No
     assert world.living()[0]["metadata"]["name"] in message
 
 
-def test_a_job_killed_without_a_word_is_charged_in_full() -> None:
+def test_a_job_killed_without_a_termination_message_is_charged_in_full() -> None:
     world = World(budgets=[{"name": "daily", "per": "24h", "maxRewriteBytes": "10Gi"}])
     name = world.table("orders", 2 * GIB, 3 * GIB)
     operator = world.operator()

@@ -370,7 +370,7 @@ def test_of_two_namespaces_one_has_the_table(
         kubelet.kubectl("delete", "namespace", other, "--wait=false")
 
 
-def test_a_table_that_is_renamed_or_dropped_retires_and_state_is_no_table(
+def test_a_table_that_is_renamed_or_dropped_retires_and_state_tables_are_skipped(
     stage: Callable[..., Stage],
 ) -> None:
     on = stage()

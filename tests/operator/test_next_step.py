@@ -318,7 +318,7 @@ def pending(job: JobSeen, **changes: object) -> LayoutInput:
     return replace(FREE, jobs=(job,), record=record, proposal=None, **changes)
 
 
-def test_a_refused_image_is_said_at_once_and_its_slot_is_free_after_a_minute() -> None:
+def test_a_refused_image_is_reported_at_once_and_its_slot_is_free_after_a_minute() -> None:
     young = replace(WAITING, created=NOW - MINUTE / 2)
     decision = next_step(pending(young))
     assert isinstance(decision, Wait)
@@ -327,7 +327,7 @@ def test_a_refused_image_is_said_at_once_and_its_slot_is_free_after_a_minute() -
     assert isinstance(old, StopJob) and old.why == "JobNotStarted"
 
 
-def test_a_refused_job_of_an_older_catalog_is_stopped_at_once_and_is_no_failure() -> None:
+def test_a_refused_job_of_an_older_catalog_is_stopped_at_once_and_is_not_a_failure() -> None:
     young = replace(WAITING, created=NOW, catalog="v1")
     assert isinstance(next_step(pending(young, catalog_version="v1")), Wait)
     changed = next_step(pending(young, catalog_version="v2"))

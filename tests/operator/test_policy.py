@@ -90,7 +90,7 @@ def test_an_exact_name_beats_a_pattern_but_takes_nothing_that_is_held() -> None:
     assert stored["tables"]["conflicting"] == 1
 
 
-def test_a_table_that_is_no_longer_selected_is_let_go_and_another_policy_takes_it() -> None:
+def test_a_table_that_is_no_longer_selected_is_released_and_another_policy_takes_it() -> None:
     world = World()
     operator = world.operator()
     found = policies(world, operator, "a", "b")

@@ -318,7 +318,7 @@ def test_probes_and_metrics_answer(crds, api, namespace):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_lease_that_nobody_renews_any_more_asks_for_a_restart(crds, api, namespace, monkeypatch):
+def test_a_lease_that_is_no_longer_renewed_asks_for_a_restart(crds, api, namespace, monkeypatch):
     monkeypatch.setattr("reconciler.operator.process.STUCK_SECONDS", 8.0)
     health = free_port()
     with operator(settings(crds, namespace, health_port=health), Recorder()):
@@ -358,7 +358,7 @@ def test_a_failing_reconcile_backs_off_and_the_others_go_on(crds, api, namespace
         until(lambda: recorder.count("policy", "good"))
 
 
-def test_a_port_in_use_is_said_and_nothing_starts(crds, namespace):
+def test_a_port_in_use_is_reported_and_nothing_starts(crds, namespace):
     taken = Pages(0, {})
     try:
         with pytest.raises(UserError, match=f"port {taken.port}"):

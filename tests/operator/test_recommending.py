@@ -94,7 +94,7 @@ def test_it_comes_again_after_its_interval_and_only_if_something_changed() -> No
     assert known(world, name) == ("True", "LayoutRecommended")
 
 
-def test_a_layout_that_the_policy_then_declares_is_no_better_one() -> None:
+def test_a_layout_that_the_policy_declares_is_not_recommended_again() -> None:
     world, name = asked()
     operator = world.operator()
     world.recommends(world.started(operator, 2), **FOUND)
@@ -108,7 +108,7 @@ def test_a_layout_that_the_policy_then_declares_is_no_better_one() -> None:
     assert "recommendation" not in world.layout(name)["status"]
 
 
-def test_a_layout_that_is_kept_is_no_better_one() -> None:
+def test_a_layout_that_is_kept_is_not_recommended_as_better() -> None:
     world, name = asked()
     operator = world.operator()
     kept = {k: FOUND[k] for k in ("time", "snapshotId", "method", "sample", "digest", "uri")}

@@ -291,7 +291,7 @@ def test_health_knows_a_launch_that_does_not_end() -> None:
     assert schedule.stuck(STUCK_RUN_SECONDS + 1) == ["a launch reconcile does not end"]
 
 
-def test_an_import_that_waits_for_the_network_keeps_nobody_elses_waiting() -> None:
+def test_an_import_that_waits_for_the_network_does_not_delay_others() -> None:
     turns, hangs, ended = Turns(1, patience=0.05), threading.Event(), threading.Event()
 
     def waits() -> None:

@@ -232,12 +232,12 @@ def test_late_data_is_merged_with_its_neighbours_only() -> None:
     assert only.files.tolist() == [10, 40]
 
 
-def test_a_slight_overlap_of_neighbours_is_no_drift() -> None:
+def test_a_slight_overlap_of_neighbours_is_not_drift() -> None:
     table = single_column([(i * 100, i * 100 + 101) for i in range(30)])
     assert not any(d.rewrite for d in declared_drift(table, Lexicographic(tuple(ONE)), MIN_FILES))
 
 
-def test_equal_keys_and_constant_files_are_no_drift_but_their_second_key_is_judged() -> None:
+def test_equal_keys_and_constant_files_are_not_drift_but_their_second_key_is_judged() -> None:
     equal = [File(tuple((7, 7) for _ in range(20))) for _ in range(20)]
     assert decided(equal, TWO) == []
     crossing = [File(((7, 0), (7, 9))) for _ in range(6)]
@@ -246,12 +246,12 @@ def test_equal_keys_and_constant_files_are_no_drift_but_their_second_key_is_judg
     assert only.rewrite and len(only.files) == 6
 
 
-def test_a_sorted_table_with_nulls_at_one_end_is_no_drift() -> None:
+def test_a_sorted_table_with_nulls_at_one_end_is_not_drift() -> None:
     rows = [(None, i) for i in range(30)] + [(i, 0) for i in range(100)]
     assert not any(d.rewrite for d in decided([File(p) for p in cut(rows)], TWO))
 
 
-def test_a_giant_file_alone_is_no_drift_and_draws_no_small_append_in() -> None:
+def test_a_giant_file_alone_is_not_drift_and_does_not_join_small_appends() -> None:
     giant = File(tuple((i % 1000, 0) for i in range(2000)))
     assert decided([giant]) == []
     (only,) = decided([giant, wide()])

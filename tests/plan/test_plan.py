@@ -159,7 +159,7 @@ def test_an_edited_plan_is_refused(said):
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"kind": "LayoutPlan"}, "text", 3])
-def test_garbage_is_no_plan(body, said):
+def test_garbage_is_not_a_plan(body, said):
     with pytest.raises(UserError) as refused:
         plan_from_document(body)
     said(refused.value)

@@ -111,7 +111,7 @@ def test_a_mutated_plan_whose_id_fits_is_parsed_or_refused(path: Any, value: Any
         ('{"apiVersion": ' + "9" * 10_000 + "}", ""),
     ],
 )
-def test_a_file_that_is_no_plan_says_where_and_why(text: str, why: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_plan_says_where_and_why(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(UserError) as raised:
@@ -120,7 +120,7 @@ def test_a_file_that_is_no_plan_says_where_and_why(text: str, why: str, tmp_path
     assert any(why in detail for detail in raised.value.details)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"plan\.json"):
         _read(tmp_path / "plan.json")

@@ -256,7 +256,7 @@ def _loose(bench: Bench, properties: str = "") -> str:
 
 
 @pytest.mark.spark
-def test_a_pilot_tells_how_many_files_there_will_be(
+def test_a_pilot_predicts_how_many_files_there_will_be(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, balanced: list[list[range]]
 ) -> None:
     """From a fortieth of the rows, though a dictionary takes much of what it writes."""

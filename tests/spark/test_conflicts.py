@@ -48,7 +48,7 @@ def _once(phase: str, act: Callable[[], Any]) -> Callable[[Event], None]:
     return on_event
 
 
-def test_a_concurrent_append_is_no_conflict(bench: Bench) -> None:
+def test_a_concurrent_append_is_not_a_conflict(bench: Bench) -> None:
     name = _table(bench)
     request = bench.request(name, bench.action(name, Cluster, "id"))
     append = f"INSERT INTO {bench.full(name)} VALUES (1000, 'new')"

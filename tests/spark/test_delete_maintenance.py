@@ -289,7 +289,7 @@ def test_a_rewrite_beside_a_conversion_brings_no_row_back(
     assert delete_paths(bench, name, 2) == ()
 
 
-def test_rows_and_deletes_that_come_meanwhile_are_no_conflict(bench: Bench) -> None:
+def test_rows_and_deletes_that_come_meanwhile_do_not_conflict(bench: Bench) -> None:
     name = _table(bench, 2)
     full = bench.full(name)
     first = add_equality_delete(bench, name, {"id": _longs(2, 102)})

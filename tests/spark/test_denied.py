@@ -42,7 +42,7 @@ def test_a_commit_that_the_catalog_forbids_is_reported_once_and_leaves_nothing(
     assert bench.run(request).commits == 1
 
 
-def test_a_refusal_after_the_commit_has_arrived_is_no_refusal(
+def test_a_refusal_after_the_commit_has_arrived_counts_as_a_commit(
     gateway_bench: Bench, gateway: Gateway
 ) -> None:
     """A gateway sends the request twice, with a token that has expired the second time."""

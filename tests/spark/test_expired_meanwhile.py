@@ -96,7 +96,7 @@ def test_delete_files_that_were_merged_and_expired_are_a_conflict(bench: Bench) 
 @pytest.mark.parametrize(
     "harm", [Path.unlink, lambda path: path.write_bytes(b"PAR1")], ids=["gone", "altered"]
 )
-def test_an_output_that_is_gone_or_altered_before_its_commit_is_no_damage_of_the_table(
+def test_an_output_that_is_gone_or_altered_before_its_commit_is_not_damage_of_the_table(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Path], object]
 ) -> None:
     name = _table(bench)

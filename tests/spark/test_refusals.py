@@ -217,7 +217,7 @@ def test_a_file_is_found_by_halves(surely: bool) -> None:
     assert first_unreadable(paths[:1], lambda some: False, surely=True) == "00"
 
 
-def test_a_cancelled_job_is_no_damage_whatever_the_table_is_called() -> None:
+def test_a_cancelled_job_is_not_damage_whatever_the_table_is_called() -> None:
     def may_be(detail: str) -> bool:
         error = InternalError("could not rewrite sales.cancelled_orders", details=(detail,))
         return damage._may_be_damage(ValueError(), error)

@@ -64,7 +64,9 @@ def test_a_request_is_passed_on_as_it_is_and_once(
     assert headers["Host"] in server.uri
 
 
-def test_only_who_knows_the_path_is_served(server: HostileCatalog, between: RestFilter) -> None:
+def test_only_clients_that_know_the_path_are_served(
+    server: HostileCatalog, between: RestFilter
+) -> None:
     address = between.uri.rpartition("/")[0]
     assert requests.get(f"{address}/v1/config", timeout=20).status_code == 404
     assert requests.get(f"{address}/guess/v1/config", timeout=20).status_code == 404

@@ -313,7 +313,7 @@ def test_a_head_that_moved_on_since_the_request_is_a_fence_everywhere(bench: Ben
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_head_that_had_moved_before_the_request_is_no_fence(
+def test_a_head_that_had_moved_before_the_request_is_not_a_fence(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     """The rows were read at the base; the request was made on top of a later append."""

@@ -131,7 +131,7 @@ def test_the_innermost_cause_counts(name: str, kind: type[ReconcilerError]) -> N
         ("java.io.IOException", "Mkdirs failed to create file:/w/t/data/layout-p (exists=false)"),
     ],
 )
-def test_a_place_that_may_not_be_written_to_is_no_missing_file(name: str, message: str) -> None:
+def test_a_place_that_may_not_be_written_to_is_not_a_missing_file(name: str, message: str) -> None:
     cause = Throwable(name, message)
     error = raised("org.apache.iceberg.exceptions.RuntimeIOException", "Failed to create", cause)
     assert type(error) is AccessDeniedError

@@ -105,7 +105,7 @@ def test_a_plan_is_found_by_id_and_the_newest_of_its_documents(store: PlanStore)
     assert store.find("another-table", first.id) is None
 
 
-def test_old_plans_expire_but_what_is_kept_and_what_is_no_plan(
+def test_old_plans_expire_except_kept_ones_and_other_objects(
     store: PlanStore, tmp_path: Path
 ) -> None:
     old, kept, new = planned(1), planned(2), planned(3)

@@ -111,7 +111,7 @@ def test_records_are_latest_wins_and_counts_add_up(store: SharedStore) -> None:
     assert other.note("rho") == [4.2, 5.0]
 
 
-def test_a_writer_whose_clock_is_behind_still_has_the_last_word(
+def test_a_writer_whose_clock_is_behind_still_writes_the_latest_record(
     config: CatalogConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SharedStore(config)
@@ -165,7 +165,7 @@ def test_the_first_write_is_announced_once(config: CatalogConfig) -> None:
     assert len(created) == 1
 
 
-def test_another_process_that_makes_the_next_table_does_not_tell_it_again(
+def test_another_process_that_makes_the_next_table_does_not_announce_it_again(
     config: CatalogConfig,
 ) -> None:
     created: list[str] = []

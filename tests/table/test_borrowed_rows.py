@@ -139,7 +139,7 @@ def test_texts_that_differ_late_differ_afterwards():
     ("lower", "upper"),
     [([7, 0], [7, 1_000]), ([7.0, 0.0], [np.inf, 1_000.0]), ([b"x", b"a"], [b"x", b"z"])],
 )
-def test_a_piece_that_tells_no_place_is_spread_over_the_bounds(lower, upper):
+def test_a_piece_without_a_known_position_is_spread_over_the_bounds(lower, upper):
     bounds = bounds_of(lower, upper)
     values = np.full(16, bounds.lower[0])
     where = np.zeros(16, np.int64)

@@ -30,7 +30,7 @@ def test_the_domain_is_found_again_from_the_distinct_values_it_shows(domain, row
 
 
 @pytest.mark.parametrize("domain", [5, 300, 2_400, 60_000, 10**9])
-def test_a_thousand_rows_tell_how_many_values_all_rows_have(domain):
+def test_a_thousand_rows_show_how_many_values_all_rows_have(domain):
     random = np.random.default_rng(domain)
     rows = random.integers(0, domain, 25_000)
     counts = np.unique(rows[::25], return_counts=True)[1]
@@ -107,13 +107,13 @@ def test_times_out_of_their_order_take_the_bits_of_their_unit():
 
 
 @pytest.mark.parametrize(("distinct", "bits"), [(3, 2), (700, 10), (2_406, 12), (9_000, 14)])
-def test_an_index_tells_the_distinct_values_to_within_its_last_bit(distinct, bits):
+def test_an_index_shows_the_distinct_values_to_within_its_last_bit(distinct, bits):
     estimated = distinct_from_index(25_000.0, 60.0 + bits / 8.0 * 25_000)
     assert distinct / 2 <= estimated <= distinct * 2
 
 
 @pytest.mark.parametrize("domain", [30_000, 60_000, 140_000, 400_000])
-def test_an_index_of_many_pages_tells_more_than_its_whole_bits(domain):
+def test_an_index_of_many_pages_shows_more_than_its_whole_bits(domain):
     """Each page has the bits of the values seen so far: read from random rows, page by page."""
     values = np.random.default_rng(domain).integers(0, domain, 200_000)
     index = 60.0
