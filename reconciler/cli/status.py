@@ -142,12 +142,23 @@ def _row(
         "scanAmplificationObjective": None if limit is None else str(limit),
         "waiting": waits.document() if waits else None,
         "refused": refused(proposal.observation, step.policy) if proposal.pending else "",
+        "deletes": _deletes(proposal),
         "pendingBytes": total(a.predicted for a in proposal.pending).bytes_in,
         "spentBytes": spent_since(proposal.history.entries, now - DAY),
         "budgetBytes": _budget_limit(gate),
         "since": since(proposal, state),
         "exitCode": 0,
     }
+
+
+def _deletes(proposal: Proposal) -> dict[str, Any] | None:
+    """Return the deletes of the table, None without a live delete file."""
+    from reconciler.render.deletes_text import deletes_document
+
+    seen = proposal.observation
+    if not len(seen.delete_files):
+        return None
+    return {"storedRows": seen.files.total_records, **deletes_document(seen)}
 
 
 def _amplification(proposal: Proposal) -> float | None:
@@ -218,10 +229,15 @@ def render_status(rows: list[dict[str, Any]], now: dt.datetime, width: int) -> s
 
     table = [["TABLE", "STATE", "WHY", "AMPL", "PENDING", "SPENT 24 h", "SINCE"]]
     table += [_cells(row, now) for row in rows]
-    lines = tabulate(table, "lllrrrr", UNLIMITED)
+    align = "lllrrrr"
+    if any(row.get("deletes") for row in rows):
+        deleted = ["DELETED ROWS", *(_deleted(row) for row in rows)]
+        table = [[*cells[:4], cell, *cells[4:]] for cells, cell in zip(table, deleted, strict=True)]
+        align = "lllrrrrr"
+    lines = tabulate(table, align, UNLIMITED)
     if max(map(len, lines)) <= width and not any(row.get("refused") for row in rows):
         return "\n".join(lines)
-    head, *numbers = blocks([[*cells[:2], *cells[3:]] for cells in table], "llrrrr", width)
+    head, *numbers = blocks([[*cells[:2], *cells[3:]] for cells in table], align[1:], width)
     lines = head
     for block, row in zip(numbers, rows, strict=True):
         lines += block
@@ -245,6 +261,17 @@ def _cells(row: dict[str, Any], now: dt.datetime) -> list[str]:
         _spent(row["spentBytes"], row["budgetBytes"]),
         _age(row["since"], now),
     ]
+
+
+def _deleted(row: dict[str, Any]) -> str:
+    """ "12 %" of the stored rows, "0 - 12 %" where equality deletes hide an unknown number."""
+    found = row.get("deletes")
+    if not found:
+        return "-"
+    stored = max(found["storedRows"], 1)
+    least, most = (found["deletedRows"][name] * 100 / stored for name in ("atLeast", "atMost"))
+    shown = f"{most:.0f} %"
+    return shown if least == most else f"{least:.0f} - {shown}"
 
 
 def _age(since: str | None, now: dt.datetime) -> str:

@@ -43,6 +43,7 @@ from reconciler.plan.ledger import ReadCheck, Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
 from reconciler.plan.prediction import total
 from reconciler.plan.totals import Quantity, total_of
+from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 
@@ -193,6 +194,9 @@ def state_of(proposal: Proposal, decision: Gate | None) -> TableState:
         if decision is not None and decision.reason and not decision.open:
             return TableState(BLOCKED, decision.reason, decision.message + refusal)
         return TableState(PENDING, "TablesPending", _to_do(len(proposal.pending)) + refusal)
+    damage = damage_of(proposal.observation)
+    if damage:
+        return TableState(IDLE, "TableDamaged", damage)
     held = waiting(proposal.advice, proposal.observation, proposal.policy)
     waits = held.text() if held else ""
     failing = [item for item in proposal.advice.objectives if item.state in MISSED]

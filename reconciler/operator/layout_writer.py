@@ -63,6 +63,9 @@ class LayoutWriter:
                 status["observed"]["fingerprint"] = look.fingerprint
             if look.revisit is not None:
                 status["observed"]["revisit"] = utc(look.revisit)
+            status.pop("deletes", None)
+            if look.deletes is not None:
+                status["deletes"] = dict(look.deletes)
             status.pop("plan", None)
             if look.plan_status is not None:
                 status["plan"] = dict(look.plan_status)

@@ -14,11 +14,13 @@ from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.api.documents import TableLayoutPolicy
+from reconciler.errors import TableDamagedError
 from reconciler.format import utc
 from reconciler.loop.operator_actor import ClusterActor
 from reconciler.loop.propose import Proposal, Target, head_of, with_standing
 from reconciler.loop.step import Step, state_of
 from reconciler.loop.waiting import ripens_ms
+from reconciler.operator.deletes_status import deletes_status
 from reconciler.operator.layout_facts import NOTHING_TO_DO, Rests
 from reconciler.operator.plan_status import plan_status, plan_summary
 from reconciler.operator.ports import EXPIRED, Look
@@ -26,6 +28,7 @@ from reconciler.operator.status_text import short_bytes
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.plan.prediction import total
 from reconciler.plan.standing import Fallen, Judgement, judge
+from reconciler.table.damage import damage_of
 
 MOST_APPROVED = 16
 """Maximum approved plans that are looked up for one table."""
@@ -42,6 +45,9 @@ def look_at(
     """Return the look; store a plan that has work. Raises what proposing raises."""
     step = Step(target, policy, policy.name, lambda: now, in_cluster=True)
     proposal = step.propose(actor)
+    damage = damage_of(proposal.observation)
+    if damage:
+        raise TableDamagedError(damage)
     changed = None
     if proposal.pending and approved and proposal.plan.id not in approved:
         found, changed = _approved_plan(actor, proposal, approved, now)
@@ -127,6 +133,7 @@ def _kept(
         revisit=None if pending else _revisit(proposal),
         saving_per_byte=predicted.saving / predicted.bytes_in if predicted.bytes_in else 0.0,
         changed_from=changed,
+        deletes=deletes_status(seen),
     )
 
 

@@ -39,9 +39,9 @@ class Look:
 
     fingerprint: of its inputs; while it is the same nothing is planned. plan, pending: without
     input files and evidence, which only the plan store has. digest, uri: of the stored plan, "" for
-    an empty one. observed: status.observed. changed_from: an approved plan that is no longer valid,
-    and how the new one differs. revisit: when time alone may bring work to a table without work.
-    For the others see ProposalState.
+    an empty one. observed, deletes: status.observed and status.deletes. changed_from: an approved
+    plan that is no longer valid, and how the new one differs. revisit: when time alone may bring
+    work to a table without work. For the others see ProposalState.
     """
 
     fingerprint: str
@@ -59,6 +59,7 @@ class Look:
     revisit: dt.datetime | None = None
     saving_per_byte: float = 0.0
     changed_from: tuple[str, str] | None = None
+    deletes: Mapping[str, Any] | None = None
 
     @property
     def stands_until(self) -> dt.datetime | None:

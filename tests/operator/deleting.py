@@ -1,0 +1,131 @@
+"""A writer that deletes by position, as merge-on-read does: pyiceberg has no call for it.
+
+It commits position delete files through pyiceberg's own snapshot producer, with the requirement on
+the head that every writer has, so that it never deletes from a file that is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestWriterV2,
+)
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import Record
+
+from tests.operator.scene import SCHEMA, TABLE, Lake
+
+POSITIONS = pa.schema(
+    [
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+    ]
+)
+
+
+class _DeleteManifest(ManifestWriterV2):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class _Deletes(_FastAppendFiles):
+    def new_manifest_writer(self, spec: Any) -> Any:
+        metadata = self._transaction.table_metadata
+        output = self.new_manifest_output()
+        return _DeleteManifest(spec, metadata.schema(), output, self._snapshot_id, "gzip")
+
+
+class Deleter:
+    """Deletes rows of the lake's unpartitioned table, a few of one data file at a time."""
+
+    def __init__(self, lake: Lake):
+        self.lake, self.refused, self.commits = lake, 0, 0
+        """refused: commits that were sent again, because another came first."""
+        self._gone: dict[str, int] = {}
+
+    def delete(self, rows: int = 50) -> None:
+        """Commit one delete file over the next rows of the data file with the most rows left."""
+        while True:
+            table = self.lake.catalog.load_table(TABLE)
+            path, first, dead = self._next(table, rows)
+            try:
+                with table.transaction() as transaction:
+                    made = _Deletes(Operation.DELETE, transaction, table.io)
+                    made.append_data_file(_written(table, path, range(first, first + len(dead))))
+                    made.commit()
+            except CommitFailedException:
+                self.refused += 1
+                continue
+            self._gone[path] = first + len(dead)
+            self.lake.expected -= Counter(dead)
+            self.commits += 1
+            return
+
+    def _next(self, table: Any, rows: int) -> tuple[str, int, list[tuple[Any, ...]]]:
+        files = [task.file for task in table.scan().plan_files()]
+        best = max(files, key=lambda f: f.record_count - self._gone.get(f.file_path, 0))
+        first = self._gone.get(best.file_path, 0)
+        part = pq.read_table(best.file_path.removeprefix("file://")).slice(first, rows)
+        columns = (part[name].to_pylist() for name in SCHEMA.names)
+        return best.file_path, first, list(zip(*columns, strict=True))
+
+    @contextlib.contextmanager
+    def working(self, pause: float) -> Iterator[None]:
+        """Delete every `pause` seconds."""
+        stop = threading.Event()
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                while not stop.wait(pause):
+                    self.delete()
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+        assert not failures, failures
+
+
+def _written(table: Any, path: str, positions: range) -> DataFile:
+    """Write the position delete file; return its entry."""
+    place = f"{table.location()}/data/delete-{uuid.uuid4().hex}.parquet"
+    local = Path(place.removeprefix("file://"))
+    rows = {"file_path": [path] * len(positions), "pos": list(positions)}
+    pq.write_table(pa.table(rows, schema=POSITIONS), local)
+    bound = path.encode()
+    return DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=place,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=len(positions),
+        file_size_in_bytes=local.stat().st_size,
+        spec_id=0,
+        lower_bounds={2147483546: bound},
+        upper_bounds={2147483546: bound},
+    )
