@@ -101,3 +101,12 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 def test_the_check_itself_notices_what_is_wrong() -> None:
     text = "```\n$ layoutctl plan a.b --out x.json   # saved\n```\nand `layoutctl nosuch`"
     assert list(invocations(text)) == [["plan", "a.b", "--out", "x.json"], ["nosuch"]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_that_a_page_names_exist(page: Path) -> None:
+    """`::test_name` alone is a test of the file that was named last."""
+    module = ""
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)?(?:::(\w+))?`", page.read_text()):
+        module = (ROOT / file).read_text() if file else module
+        assert not name or f"def {name}(" in module, f"{page.name}: {file}::{name} does not exist"
