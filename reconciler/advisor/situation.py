@@ -31,7 +31,7 @@ class Situation:
     mean rate of the recorded window.
     refused: why no file of the table can be rewritten faithfully, "" if some can.
     burden: what the deletes of the files cost their readers.
-    rewritable: bool[files], files whose format and deletes a rewrite can handle.
+    rewritable: bool[files], files that a rewrite can handle.
     recent: bool[files], written by us within the horizon and since the mix of queries changed.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
     risks: of the declared migration. moving: bool[files], files of other specs than the declared
@@ -116,7 +116,6 @@ def _refused(given: AdviceInput) -> str:
 REFUSED_FILES = (
     "of another format than Parquet",
     "encrypted",
-    "with equality deletes",
     "of a partition spec whose column was dropped",
 )
 
@@ -133,7 +132,6 @@ def refused_files(table: FileTable) -> npt.NDArray[np.bool_]:
         (
             ~table.parquet,
             table.encrypted,
-            table.equality_deletes > 0,
             np.isin(table.spec_id, gone),
         )
     )

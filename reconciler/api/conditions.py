@@ -203,7 +203,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         (_CONVERGED,),
         "Nothing profitable is left, and an objective still fails or cannot be judged.",
         "Relax the objective, or remove what the message names: rows under equality deletes are "
-        "not counted until another engine rewrites those files.",
+        "not counted until they are converted or applied (spec.deletes.compaction).",
     ),
     Reason.NOTHING_TO_DO: Explanation(
         (_CONVERGED,),
@@ -238,8 +238,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.UNSUPPORTED_TABLE: Explanation(
         (_STALLED,),
-        "This version does not rewrite what the table has: equality deletes, files other than "
-        "Parquet, or encryption.",
+        "This version does not rewrite what the table has: files other than Parquet, or encryption.",
         "Exclude it, or remove what the message names.",
     ),
     Reason.KEY_NOT_FOUND: Explanation(

@@ -71,7 +71,7 @@ SENTENCES = {
     QUIET_PERIOD: "another writer changed the partition within the quiet period",
     DRIFT_WAITS: "too little has drifted to be worth a rewrite yet",
     TOO_FEW_FILES: "fewer mergeable small files than minInputFiles",
-    NOT_REWRITABLE: "holds equality deletes, encryption, a type or a format not rewritten yet",
+    NOT_REWRITABLE: "holds encryption, a type or a format not rewritten yet",
     SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     MIGRATION_REFUSED: "its writers or its files do not admit another partition spec",

@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reconciler.advisor.advice import DeletePolicy, Settings
+import pyarrow as pa
+import pytest
+
+from reconciler.advisor.advice import Advice, DeletePolicy, Settings
 from reconciler.catalog.observe import observe_table
 from reconciler.loop.propose import Target, advise
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.deletes import Scope
+from reconciler.table.observation import Observation
+from tests.spark.equality import add_equality_delete
 from tests.spark.tables import Bench
 
 AUTO = Settings(deletes=DeletePolicy(compaction="Auto"), mode="None")
@@ -19,15 +24,21 @@ MERGE_ON_READ = (
 )
 
 
+def _planned(
+    bench: Bench, name: str, directory: Path, settings: Settings
+) -> tuple[Observation, Advice]:
+    target = Target(bench.config, ("jobs", name))
+    seen = observe_table(bench.config, target.identifier, directory / "cache")
+    nothing: Any = None  # no queries, no footers
+    return seen, advise(target, seen, batch_fragments([], ()), settings, nothing)[0]
+
+
 def test_a_file_with_many_deleted_rows_is_rewritten(bench: Bench, tmp_path: Path) -> None:
     name = bench.create("id BIGINT, v STRING", MERGE_ON_READ)
     full = bench.full(name)
     bench.sql(f"INSERT INTO {full} SELECT id, 'x' FROM RANGE(0, 1000, 1, 2)")
     bench.sql(f"DELETE FROM {full} WHERE id % 2 = 0")
-    target = Target(bench.config, ("jobs", name))
-    seen = observe_table(bench.config, target.identifier, tmp_path / "cache")
-    nothing: Any = None  # no queries, no footers
-    advice, _ = advise(target, seen, batch_fragments([], ()), AUTO, nothing)
+    seen, advice = _planned(bench, name, tmp_path, AUTO)
     assert seen.delete_files.of(Scope.PARTITION).sum() == seen.deletes.partition_files == 1
     (operation,) = seen.operations.every
     assert (operation.kind, operation.encoding, operation.rows, operation.engine) == (
@@ -36,3 +47,35 @@ def test_a_file_with_many_deleted_rows_is_rewritten(bench: Bench, tmp_path: Path
     assert seen.files.position_deleted.sum() == 500
     assert [item.action.kind for item in advice.actions] == ["ApplyDeletes"]
     assert advice.actions[0].action.inputs == tuple(sorted(seen.files.path))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_under_equality_deletes_are_planned_and_no_deleted_row_comes_back(
+    bench: Bench, tmp_path: Path, version: int
+) -> None:
+    """One key is deleted before the plan, one while its rewrite is under way. The second delete
+    applies to the outputs, because these keep the sequence number of what was read."""
+    name = bench.create("id BIGINT", f"'format-version'='{version}'")
+    full = bench.full(name)
+    for start in (0, 20, 40):
+        bench.sql(f"INSERT INTO {full} SELECT id + {start} FROM range(0, 20, 1, 1)")
+    add_equality_delete(bench, name, {"id": pa.array([1, 21])})
+    seen, advice = _planned(
+        bench, name, tmp_path, Settings(mode="None", min_input_files=3, deletes=AUTO.deletes)
+    )
+    assert (seen.files.equality_deletes > 0).all()
+    assert [item.action.kind for item in advice.actions] == ["BinPack"]
+
+    def late(event: Any) -> None:
+        if event.phase == "verified" and not later:
+            later.append(add_equality_delete(bench, name, {"id": pa.array([2, 59])}))
+
+    later: list[str] = []
+    actions = [item.action for item in advice.actions]
+    result = bench.run(bench.request(name, *actions), late)
+    assert result.done and later
+    live = {row.id for row in bench.sql(f"SELECT id FROM {full}")}
+    assert live == set(range(60)) - {1, 2, 21, 59}
+    assert len(bench.files(name)) == 1
+    seen, _ = _planned(bench, name, tmp_path, AUTO)
+    assert int(seen.files.equality_deletes.sum()) == 1, "the earlier one applies to nothing"

@@ -38,6 +38,7 @@ class Burden:
     equality delete files that a reader of the file loads. key_sets: distinct sets of identity
     columns among them. hidden: rows that equality deletes hide, if each key is of one row. dead:
     deleted rows, by position or by key. seconds: CPU seconds of applying deletes in one reading.
+    key_bytes: of the equality delete files.
     """
 
     reads: Float64
@@ -47,6 +48,7 @@ class Burden:
     hidden: Float64
     dead: Float64
     seconds: Float64
+    key_bytes: Float64
 
     def density(self, files: FileTable) -> Float64:
         """Return the share of deleted rows, per file."""
@@ -75,7 +77,7 @@ def burden_of(
 ) -> Burden:
     """Return what the deletes of every file cost its readers; readings: of the demands."""
     count = len(table)
-    positions, keys, key_sets = (np.zeros(count) for _ in range(3))
+    positions, keys, key_sets, key_bytes = (np.zeros(count) for _ in range(4))
     if not len(deletes):
         return Burden(*(np.zeros(count) for _ in fields(Burden)))
     seen: dict[tuple[int, ...], Bool] = {}
@@ -85,6 +87,7 @@ def burden_of(
             positions[scope] += deletes.records[row]
             continue
         keys[scope] += deletes.records[row]
+        key_bytes[scope] += deletes.bytes[row]
         ids = deletes.equality_ids[row]
         seen.setdefault(ids, np.zeros(count, dtype=np.bool_))[scope] = True
     for hit in seen.values():
@@ -98,6 +101,7 @@ def burden_of(
         hidden=hidden,
         dead=np.minimum(table.position_deleted + hidden, table.records),
         seconds=apply_seconds(positions, keys, key_sets, table.records),
+        key_bytes=key_bytes,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.binpack import merge_what_if, packing_order
-from reconciler.advisor.deletes.burden import read_bytes_of
+from reconciler.advisor.deletes.burden import POSITION_SECONDS, read_bytes_of
 from reconciler.advisor.judge import Candidate, Refusal, refusal, rejected
 from reconciler.advisor.recluster import MAX_PARTITIONS, allowed
 from reconciler.advisor.situation import Situation
@@ -125,7 +125,8 @@ def _gain(situation: Situation) -> Float64:
         table.delete_files * float(situation.settings.open_bytes) + table.delete_bytes
     )
     every = np.arange(len(table), dtype=np.int64)
-    return dropped + opened + _applied_bytes(situation, every)
+    spared = _applied_bytes(situation, every) - _left_to_conversions(situation, every)
+    return dropped + opened + spared
 
 
 def _applied_bytes(situation: Situation, rows: Int64) -> Float64:
@@ -133,6 +134,23 @@ def _applied_bytes(situation: Situation, rows: Int64) -> Float64:
     float64[rows]."""
     seconds = situation.burden.seconds[rows] * situation.burden.reads[rows]
     return read_bytes_of(situation.settings, seconds) * situation.life
+
+
+def _left_to_conversions(situation: Situation, rows: Int64) -> Float64:
+    """Return what a conversion of the equality deletes saves the readers of these files already:
+    float64[rows].
+
+    It costs a fraction of a rewrite, so a rewrite has to pay for itself by what is left then:
+    positions instead of keys, in one delete file.
+    """
+    table, burden, settings = situation.table, situation.burden, situation.settings
+    if not settings.deletes.minors:
+        return np.zeros(len(rows))
+    hit = table.equality_deletes[rows] > 0
+    positions = POSITION_SECONDS * (burden.positions[rows] + burden.hidden[rows])
+    opened = np.maximum(table.equality_deletes[rows] - 1, 0) * float(settings.open_bytes)
+    each = read_bytes_of(settings, burden.seconds[rows] - positions)
+    return hit * (each + opened + burden.key_bytes[rows]) * burden.reads[rows] * situation.life
 
 
 def _pieces(
@@ -179,7 +197,8 @@ def _what_if(situation: Situation, rows: Int64) -> Candidate:
     """Return the rewrite in the order of a key, if the files have one and queries gain by it."""
     orders = dict.fromkeys((packing_order(situation), ARRIVAL))
     made = max((merge_what_if(situation, rows, one) for one in orders), key=lambda c: c.saving)
-    extra = float(_applied_bytes(situation, rows).sum())
+    spared = _applied_bytes(situation, rows) - _left_to_conversions(situation, rows)
+    extra = float(spared.sum())
     return replace(made, saving=made.saving + extra, saving_low=made.saving_low + extra)
 
 
