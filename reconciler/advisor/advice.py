@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.advisor.deletes.mode import ModeChoice
 from reconciler.plan.actions.base import Action
 from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.plan.prediction import Prediction
@@ -77,16 +78,18 @@ NO_DEBT = Debt()
 @dataclass(frozen=True, slots=True)
 class DeletePolicy:
     """spec.deletes. mode: "Auto" | "Keep" | "CopyOnWrite" | "MergeOnRead". compaction: "Auto" |
-    "Minor" | "Major" | "Hybrid" | "Disabled". upgrade: to format version 3, if that pays.
+    "Minor" | "Major" | "Hybrid" | "Disabled". format_version: "Keep" | "Auto" | "Upgrade".
 
     conflicting: indexes into FileTable.partitions that other writers changed lately by commits
-    with which one of delete files would conflict.
+    with which one of delete files would conflict. compacted_ms: when another engine last compacted
+    the table, None if the retained history has no such commit.
     """
 
     mode: str = "Keep"
     compaction: str = "Disabled"
-    upgrade: bool = False
+    format_version: str = "Keep"
     conflicting: frozenset[int] = frozenset()
+    compacted_ms: int | None = None
 
     @property
     def majors(self) -> bool:
@@ -143,7 +146,7 @@ class Settings:
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
     written: per plan, the layouts that each of its actions wrote (ledger.written_layouts).
     deletes: how deletes are encoded and maintained. migration: the declared partition spec, None to
-    keep the present one.
+    keep the present one. cpu_calibration: actual / predicted CPU time of executed actions.
     """
 
     mode: str = "WorkloadAware"
@@ -178,6 +181,7 @@ class Settings:
     written: Mapping[str, frozenset[str]] = field(default_factory=dict)
     deletes: DeletePolicy = DeletePolicy()
     migration: Migration | None = None
+    cpu_calibration: Calibration = PRIOR_CALIBRATION
 
 
 @dataclass(frozen=True)
@@ -273,7 +277,8 @@ class Advice:
     cost_after: the same with the cost of opening files.
     amplification_*: over all scans with a prunable predicate; amplification_label: exact | sampled
     | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change the
-    decision. outlook: why the rates are what they are.
+    decision. outlook: why the rates are what they are. modes: how each kind of row-level operation
+    is written, and what each way costs; notes: advice on deletes.
     """
 
     actions: tuple[ScoredAction, ...]
@@ -298,3 +303,5 @@ class Advice:
     yearly_read: float
     wanted_sketches: npt.NDArray[np.int64]
     outlook: Outlook = NO_OUTLOOK
+    modes: tuple[ModeChoice, ...] = ()
+    notes: tuple[str, ...] = ()

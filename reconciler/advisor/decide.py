@@ -22,6 +22,7 @@ from reconciler.advisor.binpack import (
 from reconciler.advisor.declared import declared_candidates
 from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
+from reconciler.advisor.deletes.writes import Writes, planned_writes
 from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.migration.moves import added_specs, judged, move_candidates, switches
 from reconciler.advisor.properties import set_properties, set_sort_order
@@ -94,8 +95,12 @@ def decide(given: AdviceInput) -> Advice:
     # alone.
     wanted = files_to_sketch(situation)
     verdict, situation = _decided(situation)
-    turned = (*_refused_whole(situation), *_held_back(situation), *verdict.rejected)
-    return replace(_advice(situation, verdict, turned), wanted_sketches=wanted)
+    writes = Writes() if situation.refused else planned_writes(situation)
+    turned = (
+        *_refused_whole(situation), *_held_back(situation), *verdict.rejected, *writes.rejected,
+    )  # fmt: skip
+    advice = _advice(situation, verdict, turned, writes)
+    return replace(advice, wanted_sketches=wanted, modes=writes.choices, notes=writes.notes)
 
 
 def _decided(situation: Situation) -> tuple[Verdict, Situation]:
@@ -251,7 +256,9 @@ DECISIONS: tuple[Decision, ...] = (
 remaining small files, and the delete files that no rewrite drops."""
 
 
-def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) -> Advice:
+def _advice(
+    situation: Situation, verdict: Verdict, turned: Sequence[Rejected], writes: Writes
+) -> Advice:
     candidates = [item.candidate for item in verdict.chosen]
     effects: list[Candidate | Minor] = [*candidates, *verdict.minors]
     sums = totals(situation, effects)
@@ -273,7 +280,7 @@ def _advice(situation: Situation, verdict: Verdict, turned: Sequence[Rejected]) 
     cost = sum(e.cost for e in effects)
     saving = sum(e.saving for e in effects)
     return Advice(
-        actions=(*_metadata(situation), *scored, *_switched(situation)),
+        actions=(*_metadata(situation, writes), *scored, *_switched(situation)),
         rejected=tuple(turned),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
@@ -324,12 +331,12 @@ def _around(now: float, after: float, changed: bool, situation: Situation) -> In
     return situation.settings.calibration.around(after)
 
 
-def _metadata(situation: Situation) -> tuple[ScoredAction, ...]:
+def _metadata(situation: Situation, writes: Writes) -> tuple[ScoredAction, ...]:
     settings = situation.settings
     if situation.refused:
         return ()
     declared = set_properties(settings) + set_sort_order(settings) + added_specs(situation)
-    return _declared(situation, declared)
+    return (*_declared(situation, declared), *_explained(situation, writes.actions))
 
 
 def _switched(situation: Situation) -> tuple[ScoredAction, ...]:
@@ -338,10 +345,13 @@ def _switched(situation: Situation) -> tuple[ScoredAction, ...]:
 
 
 def _declared(situation: Situation, actions: Sequence[Action]) -> tuple[ScoredAction, ...]:
-    return tuple(
-        ScoredAction(action, _in_words(situation, action, "declared by the policy"))
-        for action in actions
-    )
+    return _explained(situation, [(action, "declared by the policy") for action in actions])
+
+
+def _explained(
+    situation: Situation, pairs: Sequence[tuple[Action, str]]
+) -> tuple[ScoredAction, ...]:
+    return tuple(ScoredAction(a, _in_words(situation, a, why)) for a, why in pairs)
 
 
 def _moved(verdict: Verdict) -> Int64:

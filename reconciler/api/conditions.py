@@ -238,7 +238,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.UNSUPPORTED_TABLE: Explanation(
         (_STALLED,),
-        "This version does not rewrite what the table has: files other than Parquet, or encryption.",
+        "This version does not rewrite what the table has: files other than Parquet, or "
+        "encryption; or the policy asks for merge-on-read on format version 1.",
         "Exclude it, or remove what the message names.",
     ),
     Reason.KEY_NOT_FOUND: Explanation(

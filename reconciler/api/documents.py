@@ -60,6 +60,12 @@ class DeleteCompaction(StrEnum):
     DISABLED = "Disabled"
 
 
+class FormatVersion(StrEnum):
+    KEEP = "Keep"
+    AUTO = "Auto"
+    UPGRADE = "Upgrade"
+
+
 class Verification(StrEnum):
     FULL = "Full"
     SAMPLED = "Sampled"
@@ -158,6 +164,7 @@ class Recluster:
 class Deletes:
     mode: DeleteMode
     compaction: DeleteCompaction
+    format_version: FormatVersion
 
 
 @dataclass(frozen=True, slots=True)

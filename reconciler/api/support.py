@@ -26,7 +26,6 @@ from reconciler.api.source import Path
 NOT_ACTED_ON: dict[str, tuple[tuple[str, str], ...]] = {
     POLICY: (
         ("spec.interval", "layoutctl observes a table when a command needs it"),
-        ("spec.deletes.mode", "write modes are not set"),
         ("spec.recommend", "layoutctl recommend TABLE recommends when it is called"),
         ("spec.engine", "plans run in layoutctl's own Spark session"),
     ),

@@ -96,6 +96,8 @@ def _print(body: dict[str, Any], output: Output, *, show_literals: bool, verbose
 
 def table_document(proposal: Proposal) -> dict[str, Any]:
     """Return the head of every explanation: each candidate with its numbers, chosen or rejected."""
+    from reconciler.advisor.deletes.mode_document import modes_document
+
     seen = proposal.observation
     return {
         "apiVersion": API_VERSION,
@@ -103,6 +105,7 @@ def table_document(proposal: Proposal) -> dict[str, Any]:
         "table": seen.name,
         "planId": proposal.plan.id,
         "dataFiles": len(seen.files),
+        "writeModes": modes_document(proposal.advice.modes, proposal.advice.notes) or None,
         **candidates(seen.files, proposal.advice),
     }
 

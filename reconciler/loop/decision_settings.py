@@ -5,7 +5,7 @@ Pure: the caller has done the reading. Errors name the field of the policy that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.advisor.advice import (
@@ -16,13 +16,21 @@ from reconciler.advisor.advice import (
     Objectives,
     Settings,
 )
-from reconciler.api.documents import Approval, ApprovalMode, PolicySpec, TableLayoutPolicy
-from reconciler.errors import KeyNotFoundError
+from reconciler.api.documents import (
+    Approval,
+    ApprovalMode,
+    DeleteMode,
+    FormatVersion,
+    PolicySpec,
+    TableLayoutPolicy,
+)
+from reconciler.errors import KeyNotFoundError, UnsupportedError
 from reconciler.loop.migration import migration_of
 from reconciler.plan.budget import Budget
 from reconciler.plan.ledger import (
     LedgerEntry,
     ReadCheck,
+    cpu_calibration,
     read_calibration,
     rests_on_workload,
     throughput,
@@ -60,8 +68,9 @@ def settings_for(
     workload: Workload,
 ) -> Settings:
     """Return the settings of one decision. Raises UserError for keys that do not exist or have no
-    order."""
+    order, and for a write mode that the table's format version does not have."""
     spec = policy.spec
+    _require_mode(policy, observation)
     clustering, files = spec.layout.clustering, spec.layout.files
     alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
     rho = rho_from(history.rho)
@@ -92,9 +101,41 @@ def settings_for(
         deletes=DeletePolicy(
             mode=spec.deletes.mode.value,
             compaction=spec.deletes.compaction.value,
+            format_version=spec.deletes.format_version.value,
             conflicting=conflicting_partitions(observation, spec, now_ms),
+            compacted_ms=compacted_elsewhere_ms(observation),
         ),
         migration=migration_of(policy, observation, workload),
+        cpu_calibration=cpu_calibration(history.entries),
+    )
+
+
+def _require_mode(policy: TableLayoutPolicy, observation: Observation) -> None:
+    deletes, version = policy.spec.deletes, observation.format_version
+    lazy = deletes.mode is DeleteMode.MERGE_ON_READ
+    if lazy and version < 2 and deletes.format_version is not FormatVersion.UPGRADE:
+        raise UnsupportedError(
+            f"{policy.origin}: spec.deletes.mode: MergeOnRead needs format version 2 or later; "
+            f"{observation.name} has format version {version}",
+            details=("The table was left as it was.",),
+            do="spec.deletes.formatVersion: Upgrade, or spec.deletes.mode: CopyOnWrite",
+        )
+
+
+def compacted_elsewhere_ms(observation: Observation) -> int | None:
+    """Return when another engine last replaced content files by others with the same rows (a
+    compaction), None if the retained history has no such commit. Rewrites of manifests are none."""
+    times = [
+        one.timestamp_ms
+        for one in observation.ancestry
+        if one.operation == "replace" and not one.ours and _replaces_files(one.summary)
+    ]
+    return max(times, default=None)
+
+
+def _replaces_files(summary: Mapping[str, str]) -> bool:
+    return any(
+        summary.get(name, "0") != "0" for name in ("deleted-data-files", "removed-delete-files")
     )
 
 

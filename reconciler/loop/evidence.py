@@ -18,6 +18,7 @@ from reconciler.advisor.advice import (
     Settings,
     ShapeEffect,
 )
+from reconciler.advisor.deletes.mode_document import modes_document
 from reconciler.api.document_codec import to_document
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.format import plural, utc
@@ -103,6 +104,7 @@ def evidence_document(
             "paybackMillis": _payback(advice.payback_hours),
             "yearlyRead": whole(advice.yearly_read),
         },
+        "writeModes": modes_document(advice.modes, advice.notes) or None,
         "trust": trust,
         "rejected": rejected_documents(
             advice, observation.files, quiet_ends(advice.rejected, observation, policy)

@@ -124,6 +124,7 @@ def _row(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
 _MAYBE = {"type": ["integer", "null"], "minimum": -(2**63), "maximum": 2**63 - 1}
 _NOTE = {"type": ["string", "null"]}
 _FLAG = {"type": ["boolean", "null"]}
+_MILLI: dict[str, Any] = dict.fromkeys(("lowMilli", "milli", "highMilli"), _INTEGER)
 _UNITS = {"enum": ["count", "bytes", "milli", "percent"]}
 _EVIDENCE = {
     "type": "object",
@@ -158,6 +159,16 @@ _EVIDENCE = {
             tableBytes=_MAYBE, cpuMillis=_INTEGER, millis=_INTEGER, cores=_INTEGER,
             rhoMilli=_INTEGER, rhoLabel=_TEXT, throughputLabel=_NOTE, paybackMillis=_MAYBE,
             yearlyRead=_MAYBE,
+        ),
+        "writeModes": _object(
+            ("kinds", "notes"),
+            kinds=_list(
+                _row(("kind", "perDayMilli", "present", "best", "changes", "costs"), kind=_TEXT,
+                     perDayMilli=_INTEGER, present=_TEXT, best=_TEXT, changes=_FLAG,
+                     costs=_list(_row(("way", *_MILLI), way=_TEXT, **_MILLI)),
+                     readingsUpTo=_row(tuple(_MILLI), **_MILLI))
+            ),
+            notes=_list(_TEXT),
         ),
         "rejected": _list(
             _row(("what", "why"), what=_TEXT, partition=_NOTE, reason=_TEXT, why=_TEXT,

@@ -35,6 +35,8 @@ FEW_DELETED = "FewDeletedRows"
 FEW_DELETE_FILES = "FewDeleteFiles"
 NOT_DUE = "MaintenanceNotDue"
 COMPACTION_OFF = "CompactionOff"
+COMPACTED_ELSEWHERE = "CompactedElsewhere"
+UPGRADE_UNPAID = "UpgradeDoesNotPay"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
 MIGRATION_REFUSED = "MigrationRefused"
@@ -80,6 +82,11 @@ SENTENCES = {
     FEW_DELETE_FILES: "fewer delete files for a data file than minInputFiles",
     NOT_DUE: "more operations are to come before the maintenance is worth its cost",
     COMPACTION_OFF: "spec.deletes.compaction does not ask for it",
+    COMPACTED_ELSEWHERE: (
+        "another engine compacted the table within 7 days: beside a DELETE, Iceberg's compaction "
+        "of position deletes makes a table of format version 3 unreadable"
+    ),
+    UPGRADE_UNPAID: "saves no more than is uncertain about the saving",
 }
 
 

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from reconciler.advisor.deletes.mode import Setting, mode_choices
+from reconciler.advisor.deletes.mode_document import modes_document
 from reconciler.format import count, iec, percent, plural
+from reconciler.plan.prediction_interval import PRIOR_CALIBRATION
+from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
 from reconciler.render.terminal import tabulate, wrapped
 from reconciler.table.damage import damage_of
 from reconciler.table.deletes import DeleteTable, Scope, live_rows
 from reconciler.table.observation import Observation
 from reconciler.table.operations import DAY_MS, KindSummary, Operations
 
+WHOLE = (
+    "Each imported query counts as a reading of the whole table here; plan counts what it reads."
+)
 MAX_KINDS = 6
 """Maximum lines of OPERATIONS."""
 
@@ -120,6 +127,20 @@ def _span(operations: Operations, queries_per_day: float | None) -> str:
         return f"{text}; reads between them unknown: no queries imported."
     between = queries_per_day / operations.per_day
     return f"{text}; {between:,.1f} reads between two of them."
+
+
+def modes_of(seen: Observation, queries_per_day: float | None) -> dict[str, Any]:
+    """Return the write modes with their costs, before anything of this table was measured."""
+    setting = Setting(
+        files=seen.files,
+        format_version=seen.format_version,
+        properties=seen.properties,
+        reads_per_day=queries_per_day,
+        throughput=PRIOR_THROUGHPUT,
+        rewriting=PRIOR_CALIBRATION,
+    )
+    choices = mode_choices(setting, seen.operations)
+    return modes_document(choices, [WHOLE] if any(one.costs for one in choices) else [])
 
 
 def deletes_document(seen: Observation) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.format import count, iec, plural
 from reconciler.plan.rejected import merged
+from reconciler.render.modes_text import modes_section
 from reconciler.render.terminal import commands, flow, tabulate, wrapped
 
 MOST_FILES = 12
@@ -64,6 +65,8 @@ def render_table(body: Document, width: int) -> str:
             *tabulate(refused, "ll", width, indent="  ", least=36),
             "",
         ]
+    if modes := modes_section(body.get("writeModes"), width):
+        lines += [*modes, ""]
     unit = (
         "Cost and savings cover 7 days at the query rates of the workload's end, in bytes read; "
         "opening a file counts as reading 1 MiB."

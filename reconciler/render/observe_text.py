@@ -21,10 +21,12 @@ from reconciler.render.deletes_text import (
     damage_text,
     deletes_document,
     deletes_section,
+    modes_of,
     operations_document,
     operations_section,
     rows_text,
 )
+from reconciler.render.modes_text import modes_section
 from reconciler.render.specs_text import specs_document, specs_section
 from reconciler.render.terminal import (
     WIDEST,
@@ -94,6 +96,7 @@ def render_table(
         "\n".join(_clustering(seen, columns, width, wide)),
         "\n".join(deletes_section(seen, width)),
         "\n".join(operations_section(seen, workload.per_day, width)),
+        "\n".join(modes_section(modes_of(seen, workload.per_day), width)),
         "\n".join(_details(seen)) if wide else "",
         "\n".join([*_workload(seen, workload, width), *wrapped(_source(seen), width)]),
     ]
@@ -398,6 +401,7 @@ def document(seen: Observation, workload: WorkloadSummary) -> dict[str, Any]:
         "filesToPack": summary.to_pack,
         "deletes": deletes_document(seen),
         "operations": operations_document(seen.operations, workload.per_day),
+        "writeModes": modes_of(seen, workload.per_day) or None,
         "clustering": [_column_document(line) for line in rank_columns(seen.files)],
         "workload": {
             "queries": workload.queries,

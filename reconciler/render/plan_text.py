@@ -16,6 +16,7 @@ from reconciler.format import count, cpu, duration, iec, percent, plural
 from reconciler.plan.prediction import Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, total_of
+from reconciler.render.modes_text import modes_section
 from reconciler.render.terminal import WIDEST, clip, commands, flow, tabulate, wrapped
 from reconciler.render.totals_text import total_text
 
@@ -47,6 +48,7 @@ def render_plan(
         _actions(document, verbose, width),
         _totals(evidence, width) if document["actions"] else _missed(evidence, width),
         _shapes(evidence, verbose, width),
+        modes_section(evidence.get("writeModes"), width),
         _cost(document, evidence, width) if document["actions"] else [],
         _rejected(evidence, verbose, width),
         _not_acted_on(evidence, width),

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.api import support
 from reconciler.api.load import MAX_FILE_BYTES, load, read
+from reconciler.api.schema import POLICY
 from reconciler.errors import InvalidDocuments, UserError
 from tests.said import Said
 
@@ -163,7 +165,7 @@ def test_two_policies_that_name_one_table_are_an_error(tmp_path: Path, said: Sai
 
 def test_documents_with_other_faults_are_compared_too(tmp_path: Path) -> None:
     broken = policy("b", "s.t", catalog="v", extra="  interval: soon\n  suspend: [x]\n")
-    broken += "  deletes: {mode: CopyOnWrite}\n"
+    broken += "  engine: {maxConcurrentJobs: 3}\n"
     write(tmp_path, a=policy("a", "s.t", catalog="v"), b=broken, c=CATALOG.replace("rest", "rst"))
     found = {(Path(p.file).stem, p.field, p.severity) for p in read([tmp_path]).problems}
     assert found == {
@@ -172,7 +174,7 @@ def test_documents_with_other_faults_are_compared_too(tmp_path: Path) -> None:
         ("b", "spec.tables.include[0]", "error"),
         ("b", "spec.interval", "error"),
         ("b", "spec.suspend", "error"),
-        ("b", "spec.deletes.mode", "warning"),
+        ("b", "spec.engine.maxConcurrentJobs", "warning"),
         ("c", "spec.type", "error"),
     }
 
@@ -267,8 +269,9 @@ def test_without_any_catalog_document_nothing_is_said_of_catalogs(tmp_path: Path
 
 
 def test_fields_not_acted_on_are_warnings_and_automatic_policies_hear_of_it(
-    tmp_path: Path, said: Said
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(support.NOT_ACTED_ON, POLICY, (("spec.deletes.mode", "nothing is set"),))
     extra = (
         "  deletes: {compaction: Major, mode: Keep}\n  approval: {mode: Automatic}\n"
         "  budgets: [{name: a, per: 1h, maxCpuTime: 1h}]\n"

@@ -1,33 +1,24 @@
 """What deletes cost those who read the data files: fetched bytes, opened files, applied rows.
 
-The linear model of reading with deletes: a position costs a little, a key of an equality delete
-more, and the first set of keys costs a look-up of every row of the file ("Petabyte-Scale Row-Level
-Operations in Data Lakehouses", sections 3.2.6 and 5.2). The constants are CPU seconds, measured on
-TPC-H lineitem in Spark; fetching and opening are priced like those of data files.
+Applying is priced by `apply_cost`, fetching and opening like those of data files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from reconciler.advisor.advice import Settings
+from reconciler.advisor.deletes.apply_cost import apply_seconds
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.rewrite_cost import CPU_PER_BYTE
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.deletes import DeleteTable, equality_deleted
-from reconciler.table.filetable import Bool, FileTable, Float64, Int64
-
-POSITION_SECONDS = 2e-7
-"""CPU seconds per deleted position that a reader loads, and per reading."""
-ROW_SECONDS = 2.7e-7
-"""CPU seconds per row of a file that is looked up in a set of deleted keys."""
-KEY_SECONDS = 5e-7
-"""CPU seconds per deleted key that a reader loads for a file."""
+from reconciler.table.filetable import Bool, FileTable, Float64
 
 
 @dataclass(frozen=True)
@@ -55,11 +46,6 @@ class Burden:
         return self.dead / np.maximum(files.records, 1)
 
 
-def apply_seconds(positions: Float64, keys: Float64, key_sets: Float64, records: Int64) -> Float64:
-    """k_p * positions + k_l * keys + k_e * rows, once per set of identity columns."""
-    return POSITION_SECONDS * positions + KEY_SECONDS * keys + ROW_SECONDS * records * key_sets
-
-
 def read_bytes_of(settings: Settings, seconds: Any) -> Any:
     """Return CPU seconds (a number or an array) as bytes read, the unit of costs and savings.
 
@@ -79,7 +65,8 @@ def burden_of(
     count = len(table)
     positions, keys, key_sets, key_bytes = (np.zeros(count) for _ in range(4))
     if not len(deletes):
-        return Burden(*(np.zeros(count) for _ in fields(Burden)))
+        nothing = Burden(*(np.zeros(count) for _ in fields(Burden)))
+        return replace(nothing, reads=_reads(table, demands, readings))
     seen: dict[tuple[int, ...], Bool] = {}
     for row in np.flatnonzero(~deletes.dangling).tolist():
         scope = deletes.reaches(row, table)

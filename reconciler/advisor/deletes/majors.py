@@ -14,7 +14,8 @@ import numpy as np
 
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.binpack import merge_what_if, packing_order
-from reconciler.advisor.deletes.burden import POSITION_SECONDS, read_bytes_of
+from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
+from reconciler.advisor.deletes.burden import read_bytes_of
 from reconciler.advisor.judge import Candidate, Refusal, refusal, rejected
 from reconciler.advisor.recluster import MAX_PARTITIONS, allowed
 from reconciler.advisor.situation import Situation

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.deletes.burden import apply_seconds, read_bytes_of
+from reconciler.advisor.deletes.apply_cost import apply_seconds
+from reconciler.advisor.deletes.burden import read_bytes_of
 from reconciler.advisor.judge import Refusal, readings_of, rejected, shape_gains
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons

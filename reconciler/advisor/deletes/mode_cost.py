@@ -1,7 +1,7 @@
 """What an update, delete or merge costs under each way to write it, in CPU seconds.
 
-"Petabyte-Scale Row-Level Operations in Data Lakehouses", sections 3.1, 3.2 and 5. Copy-on-write pays
-when it writes: it rewrites every file that holds a changed row. Merge-on-read pays later: each
+"Petabyte-Scale Row-Level Operations in Data Lakehouses", sections 3.1, 3.2 and 5. Copy-on-write
+pays when it writes: it rewrites every file that holds a changed row. Merge-on-read pays later: each
 reading applies the deletes that gathered since the last maintenance, and the maintenance itself has
 a cost. With maintenance every n operations on a file the mean cost of one is
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 
-from reconciler.advisor.deletes.burden import POSITION_SECONDS
+from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.plan.prediction_interval import Interval
 from reconciler.queries.rewrite_cost import Throughput
 
@@ -33,7 +33,7 @@ ROW_SECONDS = 6e-6
 MARK_SECONDS = 7e-7
 """CPU seconds per deleted position that is written."""
 FOLD_SECONDS = {False: 1e-6, True: 2e-7}
-"""CPU seconds per older position that a new delete file of the data file takes in; by whether it is a
+"""CPU seconds per older position that a new delete file of the data file takes in; whether it is a
 vector."""
 FILE_SECONDS = 0.02
 """CPU seconds per file that is written."""
@@ -41,6 +41,8 @@ OPEN_SECONDS = 0.005
 """CPU seconds per file that a reading opens."""
 READING_FACTOR = 3.0
 """The measured cost of reading with deletes was within the noise of its measurement, by so much."""
+WRITING_FACTOR = 2.0
+"""How far the cost of writing a file or a position may be from the constants above."""
 
 
 class Way(StrEnum):
@@ -71,9 +73,9 @@ class Operation:
 
     rows: changed or deleted; added: written anew. files, bytes: of the data files that hold them.
     partitions: touched. shared: data files of the touched partitions. reads: whole readings of the
-    table between two operations; share: how much of what the operations touch is the same each time,
-    from files / all files (anywhere) to 1 (always the same files). reading, rewriting: factors of
-    the model's own error.
+    table between two operations; share: how much of what the operations touch is the same each
+    time, from files / all files (anywhere) to 1 (always the same files). reading, writing,
+    rewriting: factors of the model's own error.
     """
 
     rows: float
@@ -85,14 +87,16 @@ class Operation:
     reads: float
     share: float
     reading: float = 1.0
+    writing: float = 1.0
     rewriting: float = 1.0
 
 
 def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
     """Return the CPU seconds of one operation, with its share of the reading and maintenance."""
     rewrite = throughput.cpu_seconds("pack", int(one.bytes), 0, first=False) * one.rewriting
+    file_seconds = FILE_SECONDS * one.writing
     if not way.lazy:
-        files = FILE_SECONDS * one.files
+        files = file_seconds * one.files
         return OPERATION_SECONDS + rewrite + ROW_SECONDS * one.added + files
     new_files = one.partitions if one.added else 0.0
     written = new_files + (one.files if way is Way.FILE else one.partitions)
@@ -100,13 +104,14 @@ def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
         OPERATION_SECONDS
         + FIND_SECONDS * one.bytes
         + ROW_SECONDS * one.added
-        + MARK_SECONDS * one.rows
-        + FILE_SECONDS * written
+        + MARK_SECONDS * one.writing * one.rows
+        + file_seconds * written
     )
     between = one.reads / max(one.share, 1e-9)
     """Readings between two operations on the same file."""
     applied = one.reading * (POSITION_SECONDS * one.rows + OPEN_SECONDS * new_files)
-    folded = 0.0 if way is Way.PARTITION else FOLD_SECONDS[way is Way.VECTORS] * one.rows
+    fold = 0.0 if way is Way.PARTITION else FOLD_SECONDS[way is Way.VECTORS] * one.writing
+    folded = fold * one.rows
     write += _maintained(between * applied + folded, rewrite)
     opened = OPEN_SECONDS * one.reading
     if way is not Way.PARTITION:
@@ -129,7 +134,7 @@ def _maintained(slope: float, cost: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of an operation: its likely values, and the ends of those that are uncertain."""
+    """What is known of an operation: likely values, and the ends of those that are uncertain."""
 
     likely: Operation
     ends: tuple[tuple[str, tuple[float, float]], ...]
@@ -156,8 +161,8 @@ def cost_of(way: Way, known: Known, throughput: Throughput) -> Interval:
 
 
 def gain_of(old: Way, new: Way, known: Known, throughput: Throughput) -> Interval:
-    """Return what an operation costs less under `new`: both are compared in the same corner, because
-    what is uncertain is the same for both."""
+    """Return what an operation costs less under `new`. Both are compared in the same corner,
+    because what is uncertain is the same for both."""
 
     def gain(one: Operation) -> float:
         return seconds(old, one, throughput) - seconds(new, one, throughput)

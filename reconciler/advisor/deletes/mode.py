@@ -1,0 +1,291 @@
+"""Decides how updates, deletes and merges are written: copy-on-write or merge-on-read.
+
+spec.deletes.mode `Auto` compares, for each kind of operation in the table's history, what one costs
+under every way to write it (`mode_cost`), and changes the table's property only where the
+other way costs less at both ends of every uncertain value. Only Spark reads these properties: the
+operations of other engines are left to them, and equality deletes are a matter of advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.advisor.deletes.mode_cost import (
+    READING_FACTOR,
+    WRITING_FACTOR,
+    Known,
+    Operation,
+    Way,
+    break_even,
+    cheapest,
+    cost_of,
+    gain_of,
+    ways_of,
+)
+from reconciler.plan.prediction_interval import Calibration, Interval
+from reconciler.queries.rewrite_cost import Throughput
+from reconciler.table.filetable import FileTable
+from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
+
+MODE_PROPERTIES: Mapping[Kind, str] = {
+    Kind.DELETE: "write.delete.mode",
+    Kind.UPDATE: "write.update.mode",
+    Kind.MERGE: "write.merge.mode",
+}
+DISTRIBUTION_PROPERTIES: Mapping[Kind, str] = {
+    Kind.DELETE: "write.delete.distribution-mode",
+    Kind.UPDATE: "write.update.distribution-mode",
+    Kind.MERGE: "write.merge.distribution-mode",
+}
+GRANULARITY = "write.delete.granularity"
+EAGER, LAZY = "copy-on-write", "merge-on-read"
+DECLARED = {"CopyOnWrite": EAGER, "MergeOnRead": LAZY}
+"""spec.deletes.mode as a value of MODE_PROPERTIES."""
+READERS_OF_PROPERTIES = ("spark",)
+"""Engines that write by the table's properties."""
+WORTH = 0.05
+"""Least certain gain as a share of the present cost: a change of mode is not free of surprises."""
+SCATTERED = 2.0
+"""Written files per touched partition from which unclustered writes are worth a shuffle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the costs of a table's operations depend on, apart from the operations.
+
+    reads_per_day: whole readings of the table, None if no queries are known. rewriting: how the
+    measured times of rewrites compare with the model's.
+    """
+
+    files: FileTable
+    format_version: int
+    properties: Mapping[str, str]
+    reads_per_day: float | None
+    throughput: Throughput
+    rewriting: Calibration
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChoice:
+    """How one kind of operation is written, and what each way costs.
+
+    present, best: the present way and the one that is likely to cost least. costs: CPU seconds of
+    one operation by way; gain: of `best` over `present`. Where the readings are unknown these are
+    () and None, and `even` has the readings between two operations up to which merge-on-read costs
+    less. upgraded: what vectors would gain over the best way of this format version, None on
+    format 3. scattered: written files per partition, where the writer does not cluster its rows.
+    """
+
+    kind: Kind
+    engine: str
+    per_day: float
+    present: Way
+    best: Way
+    costs: tuple[tuple[Way, Interval], ...] = ()
+    gain: Interval | None = None
+    even: Interval | None = None
+    upgraded: Interval | None = None
+    scattered: float | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the gain exceeds what is uncertain about it, and is worth a change."""
+        if self.gain is None or self.best is self.present:
+            return False
+        return self.gain.low > WORTH * dict(self.costs)[self.present].mid
+
+    @property
+    def chosen(self) -> Way:
+        return self.best if self.changes else self.present
+
+
+def mode_choices(setting: Setting, operations: Operations) -> tuple[ModeChoice, ...]:
+    """Return the choice for each kind of operation that reads the table's properties, the most
+    frequent first."""
+    groups: dict[Kind, list[RowOperation]] = {}
+    for one in operations.every:
+        known = one.encoding in (Encoding.COPY_ON_WRITE, Encoding.MERGE_ON_READ)
+        if known and one.kind in MODE_PROPERTIES and one.engine in READERS_OF_PROPERTIES:
+            groups.setdefault(one.kind, []).append(one)
+    if not len(setting.files):
+        return ()
+    days = operations.span_ms / 86_400_000
+    found = [_choice(setting, kind, items, len(items) / days) for kind, items in groups.items()]
+    return tuple(sorted(found, key=lambda choice: (-choice.per_day, choice.kind)))
+
+
+def present_way(setting: Setting, kind: Kind) -> Way:
+    """Return the way that the table's properties ask for."""
+    if setting.properties.get(MODE_PROPERTIES[kind], EAGER) != LAZY or setting.format_version < 2:
+        return Way.COPY_ON_WRITE
+    if setting.format_version >= 3:
+        return Way.VECTORS
+    return Way.PARTITION if setting.properties.get(GRANULARITY) == "partition" else Way.FILE
+
+
+def _choice(
+    setting: Setting, kind: Kind, items: Sequence[RowOperation], per_day: float
+) -> ModeChoice:
+    known, model = _known(setting, items, per_day), setting.throughput
+    ways, present = ways_of(setting.format_version), present_way(setting, kind)
+    scattered = _scattered(setting, kind, items)
+    engine = items[0].engine
+    if setting.reads_per_day is None:
+        even = break_even(known, [way for way in ways if way.lazy] or [Way.VECTORS], model)
+        return ModeChoice(kind, engine, per_day, present, present, even=even, scattered=scattered)
+    best = cheapest(ways, known, model)
+    upgraded = None
+    if setting.format_version < 3:
+        upgraded = gain_of(best, Way.VECTORS, known, model)
+    return ModeChoice(
+        kind, engine, per_day, present, best,
+        costs=tuple((way, cost_of(way, known, model)) for way in ways),
+        gain=gain_of(present, best, known, model),
+        upgraded=upgraded,
+        scattered=scattered,
+    )  # fmt: skip
+
+
+def _known(setting: Setting, items: Sequence[RowOperation], per_day: float) -> Known:
+    """Return an operation of this kind: medians of what the history holds, bounds for the rest."""
+    table = setting.files
+    count = max(len(table), 1)
+    partitions = _median([one.partitions for one in items]) or 1.0
+    members = count / max(len(np.unique(table.partition)), 1)
+    rows = _median([one.rows for one in items])
+    touched, in_scope = _touched(items), min(partitions * members, count)
+    files = in_scope if touched is None else min(touched, count)
+    mean_bytes, mean_rows = table.total_bytes / count, table.total_records / count
+    ends: list[tuple[str, tuple[float, float]]] = [
+        ("reading", (1.0 / READING_FACTOR, READING_FACTOR)),
+        ("writing", (1.0 / WRITING_FACTOR, WRITING_FACTOR)),
+        ("rewriting", _around_median(setting.rewriting)),
+        ("share", (files / count, 1.0)),
+    ]
+    if rows is None:  # from one row of each file to all of their rows
+        most = max(mean_rows * files, 1.0)
+        ends.append(("rows", (min(files, most), most)))
+        rows = float(np.sqrt(min(files, most) * most))
+    if touched is None:
+        least = max(1.0, min(partitions, rows, in_scope))
+        ends.append(("bytes", (least * mean_bytes, in_scope * mean_bytes)))
+        files = float(np.sqrt(least * in_scope))
+    replaced = _median([one.replaced_bytes for one in items])
+    reads = (setting.reads_per_day or 0.0) / per_day
+    likely = Operation(
+        rows=rows,
+        added=_median([one.added_rows for one in items if one.encoding is Encoding.MERGE_ON_READ])
+        or (0.0 if items[0].kind is Kind.DELETE else rows),
+        files=files,
+        bytes=replaced if replaced and touched is not None else files * mean_bytes,
+        partitions=partitions,
+        shared=in_scope,
+        reads=reads,
+        share=float(np.sqrt(files / count)),
+    )
+    return Known(likely, tuple(ends))
+
+
+def _around_median(calibration: Calibration) -> tuple[float, float]:
+    """Return the ends relative to the median: the throughput has the median in it already."""
+    median = calibration.median if calibration.label == "calibrated" else 1.0
+    return calibration.low / median, calibration.high / median
+
+
+def _touched(items: Sequence[RowOperation]) -> float | None:
+    """Return the data files that an operation changes, None if unknown. Files of positions count
+    them if there is one for each data file: up to one a partition, it may be for the partition."""
+    known = [
+        one.files
+        for one in items
+        if one.files is not None
+        and (one.encoding is Encoding.COPY_ON_WRITE or one.files > (one.partitions or 1))
+    ]
+    return _median(known)
+
+
+def _median(values: Sequence[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _scattered(setting: Setting, kind: Kind, items: Sequence[RowOperation]) -> float | None:
+    """Return the files that an operation writes into a partition, if the table's property lets each
+    task write its own and there are many; else None."""
+    if setting.properties.get(DISTRIBUTION_PROPERTIES[kind]) != "none":
+        return None
+    each = [
+        (one.added_files + one.delete_files) / one.partitions for one in items if one.partitions
+    ]
+    found = float(np.median(each)) if each else 0.0
+    return found if found > SCATTERED else None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Properties to set, and why: (name, value); why: for people."""
+
+    properties: tuple[tuple[str, str], ...]
+    why: str
+
+
+def wanted_properties(
+    mode: str, setting: Setting, choices: Sequence[ModeChoice]
+) -> tuple[Wanted, ...]:
+    """Return the properties that spec.deletes.mode asks for where the table has others."""
+    found: list[Wanted] = []
+    declared = DECLARED.get(mode)
+    if declared is not None:
+        pairs = [(name, declared) for name in MODE_PROPERTIES.values()]
+        found.append(Wanted(_differing(setting, pairs, EAGER), f"spec.deletes.mode is {mode}"))
+    if mode == "Auto":
+        for one in (one for one in choices if one.changes):
+            value = LAZY if one.best.lazy else EAGER
+            pairs = [(MODE_PROPERTIES[one.kind], value)]
+            found.append(Wanted(_differing(setting, pairs, EAGER), changed_because(one)))
+    if mode in ("Auto", "MergeOnRead"):
+        found += _granularity(mode, setting, choices)
+    if mode != "Keep":
+        for one in (one for one in choices if one.scattered is not None):
+            pairs = [(DISTRIBUTION_PROPERTIES[one.kind], "hash")]
+            why = f"one {one.kind} writes {one.scattered:.3g} files into each partition it touches"
+            found.append(Wanted(_differing(setting, pairs, ""), why))
+    return tuple(one for one in found if one.properties)
+
+
+def _differing(
+    setting: Setting, pairs: Sequence[tuple[str, str]], default: str
+) -> tuple[tuple[str, str], ...]:
+    present = setting.properties
+    return tuple(sorted((n, value) for n, value in pairs if present.get(n, default) != value))
+
+
+def _granularity(mode: str, setting: Setting, choices: Sequence[ModeChoice]) -> list[Wanted]:
+    """Return the scope of position delete files on format 2. The property is one for all kinds: the
+    kinds that are or become merge-on-read must agree."""
+    if mode == "Auto":
+        ways = {one.chosen for one in choices if one.chosen.lazy}
+    else:
+        lazy = [dict(cost for cost in one.costs if cost[0].lazy) for one in choices]
+        ways = {min(costs, key=lambda way: costs[way].mid) for costs in lazy if costs}
+    if setting.format_version != 2 or len(ways) != 1 or not all(one.costs for one in choices):
+        return []
+    (way,) = ways
+    asked = "partition" if way is Way.PARTITION else "file"
+    return [Wanted(_differing(setting, [(GRANULARITY, asked)], "file"), f"{way} costs least")]
+
+
+def changed_because(one: ModeChoice) -> str:
+    costs = dict(one.costs)
+    assert one.gain is not None
+    other = EAGER if one.best.lazy else LAZY
+    best, present = seconds_text(costs[one.best]), seconds_text(costs[one.present])
+    return f"one {one.kind} costs {best} CPU s, with {other} {present}"
+
+
+def seconds_text(value: Interval) -> str:
+    """Return `9.7 (8.1 - 11)`."""
+    return f"{value.mid:.2g} ({value.low:.2g} - {value.high:.2g})"

@@ -1,0 +1,335 @@
+"""How updates and deletes are to be written: the cost model, and what is set of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reconciler.advisor.advice import Advice, AdviceInput, DeletePolicy, Settings
+from reconciler.advisor.decide import decide
+from reconciler.advisor.deletes.mode_cost import (
+    Known,
+    Operation,
+    Way,
+    break_even,
+    cost_of,
+    gain_of,
+    seconds,
+)
+from reconciler.plan import reasons
+from reconciler.plan.execution import COMMITTED, Outcome
+from reconciler.plan.ledger import LedgerEntry, cpu_calibration, throughput
+from reconciler.plan.prediction import Prediction
+from reconciler.plan.prediction_interval import Calibration
+from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
+from reconciler.table.deletes import Scope
+from reconciler.table.metadata import TableMetadata
+from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
+from reconciler.table.schema import PartitionField, PartitionSpec
+from tests.advisor.test_deletes import Delete, history, queries, world
+from tests.advisor.worlds import DAY, SETTINGS, arrived, workload
+
+MB = 1 << 20
+FILES = 50
+
+
+def operation(**changes: Any) -> Operation:
+    """A micro-batch on lineitem: 15,000 of 1.5 million rows updated, in two files of 19 MB."""
+    base = Operation(
+        rows=15_000, added=15_000, files=2, bytes=39e6, partitions=2, shared=2, reads=0.0, share=1.0
+    )
+    return replace(base, **changes)
+
+
+CASES = {
+    "sparse": (operation(rows=50, added=100), 8.1, 1.7),
+    "micro-batch": (operation(), 8.6, 2.0),
+    "batch": (
+        operation(rows=375_000, added=375_000, files=1, bytes=19.5e6, partitions=1),
+        6.9,
+        3.8,
+    ),
+}
+"""By name: operation, and the CPU seconds measured with copy-on-write and with vectors (lineitem at
+scale 1, two of eight buckets; warm iterations)."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_model_is_near_what_was_measured(case: str) -> None:
+    one, eager, lazy = CASES[case]
+    assert seconds(Way.COPY_ON_WRITE, one, PRIOR_THROUGHPUT) == pytest.approx(eager, rel=0.25)
+    assert seconds(Way.VECTORS, one, PRIOR_THROUGHPUT) == pytest.approx(lazy, rel=0.25)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_merge_on_read_is_dearer_the_more_is_read_and_copy_on_write_is_not(case: str) -> None:
+    one = CASES[case][0]
+    for way in Way:
+        costs = [
+            seconds(way, replace(one, reads=r), PRIOR_THROUGHPUT) for r in (0, 1, 30, 900, 3e4)
+        ]
+        assert costs == sorted(costs)
+        assert (costs[0] == costs[-1]) is (way is Way.COPY_ON_WRITE)
+    even = break_even(Known(one, ()), (Way.VECTORS,), PRIOR_THROUGHPUT)
+    assert even is not None
+    for reads, sign in ((even.mid * 0.9, 1), (even.mid * 1.1, -1)):
+        known = Known(replace(one, reads=reads), ())
+        gain = gain_of(Way.COPY_ON_WRITE, Way.VECTORS, known, PRIOR_THROUGHPUT)
+        assert gain.mid * sign > 0
+
+
+def test_the_rarer_a_batch_changes_the_same_file_the_more_readings_lie_between() -> None:
+    hot, anywhere = operation(reads=10.0), operation(reads=10.0, share=0.01)
+    costs = [seconds(Way.VECTORS, one, PRIOR_THROUGHPUT) for one in (hot, anywhere)]
+    assert costs[0] < costs[1]
+
+
+def test_an_interval_covers_every_corner() -> None:
+    known = Known(operation(reads=5.0), (("reading", (0.3, 3.0)), ("rewriting", (0.5, 2.0))))
+    for way in (Way.COPY_ON_WRITE, Way.VECTORS):
+        found = cost_of(way, known, PRIOR_THROUGHPUT)
+        every = [seconds(way, one, PRIOR_THROUGHPUT) for one in known.corners()]
+        assert len(every) == 4 and found.low == min(every) and found.high == max(every)
+        assert found.low <= found.mid <= found.high
+
+
+# Decisions
+
+
+def merges(
+    count: int = 8,
+    kind: Kind = Kind.MERGE,
+    encoding: Encoding = Encoding.COPY_ON_WRITE,
+    *,
+    rows: int | None = 30,
+    files: int | None = FILES,
+    engine: str = "spark",
+    added_files: int = 1,
+) -> Operations:
+    """One a day, up to now."""
+    return Operations(
+        tuple(
+            RowOperation(
+                n, SETTINGS.now_ms - n * DAY, kind, encoding, rows, False, files, 1, None,
+                0 if kind is Kind.DELETE else 30, added_files, 0, engine,
+            )
+            for n in range(count)
+        ),
+        count * DAY,
+    )  # fmt: skip
+
+
+def table() -> Any:
+    """50 files of 20 MB: copying them costs more than an operation's fixed time."""
+    files = arrived(np.random.default_rng(0)).file_table()
+    sizes = np.full(len(files), 20 * MB)
+    return replace(files, bytes=sizes)
+
+
+def advice(
+    operations: Operations,
+    *,
+    weight: float = 0.01,
+    properties: dict[str, str] | None = None,
+    version: int = 2,
+    policy: DeletePolicy | None = None,
+    **changes: Any,
+) -> Advice:
+    settings: Settings = replace(
+        SETTINGS, target_bytes=20 * MB, mode="None",
+        metadata=TableMetadata(properties or {}, format_version=version),
+        deletes=policy or DeletePolicy(mode="Auto"), **changes,
+    )  # fmt: skip
+    asked = queries(weight) if weight else workload()
+    return decide(AdviceInput(table(), asked, settings, operations=operations))
+
+
+def properties_set(found: Advice) -> dict[str, str]:
+    return {
+        name: value
+        for item in found.actions
+        if item.action.kind == "SetProperties"
+        for name, value in item.action.new  # type: ignore[attr-defined]
+    }
+
+
+LAZY = {"write.merge.mode": "merge-on-read"}
+
+
+def test_auto_sets_the_mode_that_costs_less_and_keeps_it_then() -> None:
+    found = properties_set(advice(merges()))
+    assert found.items() >= LAZY.items()
+    assert properties_set(advice(merges(), properties=found)) == {}
+
+
+def test_auto_goes_back_to_copy_on_write_where_all_is_read_often() -> None:
+    few = merges(encoding=Encoding.MERGE_ON_READ, rows=1, files=2)
+    assert properties_set(advice(few, weight=1e7, properties=LAZY, version=3)) == {
+        "write.merge.mode": "copy-on-write"
+    }
+
+
+def test_auto_keeps_the_present_mode_unless_the_gain_exceeds_what_is_uncertain() -> None:
+    """Between the two ends there are readings where either mode may cost less."""
+    kept, changed = 0, []
+    for weight in np.geomspace(1e4, 1e10, 25).tolist():
+        eager, lazy = (advice(merges(), weight=weight, properties=p, version=3) for p in ({}, LAZY))
+        (a,), (b,) = eager.modes, lazy.modes
+        assert dict(a.costs) == dict(b.costs)
+        kept += not a.changes and not b.changes
+        changed.append((a.changes, b.changes))
+        for one in (a, b):
+            assert one.gain is not None
+            assert one.gain.low <= one.gain.mid <= one.gain.high
+            least = 0.05 * dict(one.costs)[one.present].mid
+            assert one.changes is (one.best is not one.present and one.gain.low > least)
+    assert kept >= 5 and changed[0] == (True, False) and changed[-1] == (False, True)
+
+
+def test_without_queries_nothing_is_set_and_the_readings_that_decide_are_said() -> None:
+    found = advice(merges(), weight=0.0)
+    assert properties_set(found) == {}
+    (choice,) = found.modes
+    assert choice.costs == () and choice.even is not None
+    assert choice.even.low < choice.even.mid < choice.even.high
+
+
+def test_rows_that_the_history_does_not_hold_widen_the_interval() -> None:
+    known, unknown = (
+        advice(merges(kind=Kind.UPDATE, rows=rows), weight=50.0).modes[0] for rows in (30, None)
+    )
+    (way, *_) = [way for way, _ in known.costs if way.lazy]
+    widths = [dict(one.costs)[way].high - dict(one.costs)[way].low for one in (known, unknown)]
+    assert widths[1] > 2 * widths[0]
+
+
+@pytest.mark.parametrize("engine", ["trino", "flink", ""])
+def test_operations_of_engines_that_do_not_read_the_properties_are_left_alone(engine: str) -> None:
+    found = advice(merges(engine=engine))
+    assert properties_set(found) == {} and found.modes == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "version", "wanted"),
+    [
+        ("CopyOnWrite", 2, "copy-on-write"),
+        ("MergeOnRead", 2, "merge-on-read"),
+        ("MergeOnRead", 3, "merge-on-read"),
+        ("Keep", 2, None),
+    ],
+)
+def test_a_declared_mode_is_set_for_every_kind(mode: str, version: int, wanted: str | None) -> None:
+    other = {"copy-on-write": "merge-on-read", "merge-on-read": "copy-on-write", None: "x"}[wanted]
+    present = {f"write.{kind}.mode": other for kind in ("delete", "update", "merge")}
+    found = advice(
+        Operations(), properties=present, version=version, policy=DeletePolicy(mode=mode)
+    )
+    expected = dict.fromkeys(present, wanted) if wanted else {}
+    assert properties_set(found) == expected
+    again = advice(
+        Operations(), properties={**present, **expected}, version=version,
+        policy=DeletePolicy(mode=mode),
+    )  # fmt: skip
+    assert properties_set(again) == {}
+
+
+def test_many_files_a_partition_are_worth_a_shuffle_when_writing() -> None:
+    scattered = {**LAZY, "write.merge.distribution-mode": "none"}
+    for added, wanted in ((1, {}), (40, {"write.merge.distribution-mode": "hash"})):
+        assert properties_set(advice(merges(added_files=added), properties=scattered)) == wanted
+
+
+def test_partition_granularity_gives_way_where_readers_open_the_files_of_all_partitions() -> None:
+    lazy = {**LAZY, "write.delete.granularity": "partition"}
+    few = merges(encoding=Encoding.MERGE_ON_READ, files=2)
+    found = advice(few, weight=1e4, properties=lazy)
+    assert found.modes[0].best is Way.FILE
+    assert properties_set(found) == {"write.delete.granularity": "file"}
+
+
+# Format version 3
+
+
+def upgrade(found: Advice) -> list[str]:
+    return [item.action.kind for item in found.actions if item.action.kind == "UpgradeFormat"]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_upgrade_is_planned_if_demanded(version: int) -> None:
+    policy = DeletePolicy(mode="Keep", format_version="Upgrade")
+    found = advice(Operations(), version=version, policy=policy)
+    assert upgrade(found) == (["UpgradeFormat"] if version < 3 else [])
+
+
+def test_an_upgrade_is_planned_if_it_pays_and_never_unless_the_policy_allows_it() -> None:
+    policy = DeletePolicy(mode="Auto", format_version="Auto")
+    often = merges(encoding=Encoding.MERGE_ON_READ)
+    pays = advice(often, weight=1e3, properties=LAZY, policy=policy)
+    assert upgrade(pays) == ["UpgradeFormat"]
+    kept = advice(often, weight=1e3, properties=LAZY)
+    assert upgrade(kept) == [] and any("Format version 3 would save" in n for n in kept.notes)
+    for unknown in (
+        advice(often, weight=0.0, policy=policy),
+        advice(Operations(), policy=policy),
+    ):
+        assert upgrade(unknown) == []
+        assert reasons.UPGRADE_UNPAID in [item.reason for item in unknown.rejected]
+
+
+@pytest.mark.parametrize(("days", "refused"), [(1, True), (6, True), (8, False)])
+def test_an_upgrade_is_refused_while_another_engine_may_compact(days: int, refused: bool) -> None:
+    policy = DeletePolicy(
+        mode="Keep", format_version="Upgrade", compacted_ms=SETTINGS.now_ms - days * DAY
+    )
+    found = advice(Operations(), policy=policy)
+    assert (upgrade(found) == []) is refused
+    assert (reasons.COMPACTED_ELSEWHERE in [item.reason for item in found.rejected]) is refused
+
+
+# Advice
+
+
+def test_equality_deletes_are_advised_on_with_what_they_cost() -> None:
+    files, deletes = world([Delete(Scope.EQUALITY, 500, snapshot=n) for n in range(3)])
+    given = AdviceInput(
+        files, workload(), replace(SETTINGS, deletes=DeletePolicy(mode="Auto")), deletes=deletes,
+        operations=history(3, DAY),
+    )  # fmt: skip
+    found = decide(given)
+    (note,) = found.notes
+    assert "3 equality delete files, written by flink" in note
+    assert "writer's choice" in note
+    assert properties_set(found) == {}
+
+
+def test_a_merge_into_a_bucketed_table_names_the_bucket_counts_that_need_no_shuffle() -> None:
+    files = table()
+    spec = PartitionSpec(0, (PartitionField(1, 1000, "bucket[12]", "id_bucket"),))
+    bucketed = replace(files, specs={0: spec}, default_spec_id=0)
+    settings = replace(SETTINGS, deletes=DeletePolicy(mode="Auto"))
+    (note,) = decide(AdviceInput(bucketed, workload(), settings, operations=merges())).notes
+    assert "ON compares id" in note and "3, 4, 6, 12, 24" in note
+    assert not decide(AdviceInput(files, workload(), settings, operations=merges())).notes
+
+
+def test_measured_rewrites_calibrate_the_costs() -> None:
+    """Rewrites that took twice the predicted time make copy-on-write twice as dear."""
+    entries = [
+        LedgerEntry(
+            "u", f"p-{n}", n,
+            Outcome("t", 1, "a01", COMMITTED, 1, 100 * MB, 100 * MB, 9, 1, 1, 43.0, 43.0),
+            Prediction(kind="BinPack", cpu_millis=21_500),
+        )
+        for n in range(6)
+    ]  # fmt: skip
+    measured, calibration = throughput(entries), cpu_calibration(entries)
+    assert measured.label == "measured" and calibration.low == pytest.approx(2.0)
+    slow, prior = (
+        advice(merges(), throughput=t, cpu_calibration=c)
+        for t, c in ((measured, Calibration(1.0, 1.0, 1.0, 6)), (PRIOR_THROUGHPUT, Calibration()))
+    )
+    (a, b) = (dict(x.modes[0].costs)[Way.COPY_ON_WRITE] for x in (slow, prior))
+    assert a.mid > 1.8 * b.mid and a.label == "measured"
