@@ -54,7 +54,7 @@ def test_problems_go_to_stderr_with_an_excerpt_and_exit_1(here: Path) -> None:
 
 
 def test_warnings_do_not_fail_and_are_counted(here: Path, said: Said) -> None:
-    (here / "layouts" / "a.yaml").write_text(GOOD + "  deletes: {mode: MergeOnRead}\n")
+    (here / "layouts" / "a.yaml").write_text(GOOD + "  engine: {maxConcurrentJobs: 3}\n")
     done = layoutctl("validate", "-f", "layouts/a.yaml", cwd=here)
     assert (done.returncode, done.stdout) == (0, "1 policy valid in 1 file; 1 warning\n")
     said(done.stderr)
