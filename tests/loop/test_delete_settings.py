@@ -1,0 +1,53 @@
+"""What a policy on deletes asks of a table, by the table's format version and history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.errors import UnsupportedError
+from reconciler.loop.settings import History, compacted_elsewhere_ms, settings_for
+from reconciler.table.observation import ATTEMPT_ID, SnapshotInfo
+from tests.cli.observations import lineitem
+from tests.loop.test_step import policy
+
+
+def _settings(version: int, **deletes: str) -> Any:
+    seen = replace(lineitem(12, 3), format_version=version)
+    asked = policy("t", deletes=deletes)
+    return settings_for(asked, seen, History(), target_bytes=1, coverage=1.0, now_ms=0)
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Keep", "CopyOnWrite", "MergeOnRead"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_merge_on_read_is_refused_where_the_format_has_no_delete_files(
+    mode: str, version: int
+) -> None:
+    if (mode, version) != ("MergeOnRead", 1):
+        assert _settings(version, mode=mode).deletes.mode == mode
+        return
+    with pytest.raises(UnsupportedError) as refused:
+        _settings(version, mode=mode)
+    assert "format version 1" in str(refused.value) and "left as it was" in refused.value.details[0]
+    assert _settings(1, mode=mode, formatVersion="Upgrade").deletes.format_version == "Upgrade"
+
+
+def _snapshot(number: int, operation: str, **summary: str) -> SnapshotInfo:
+    named = {name.replace("_", "-"): value for name, value in summary.items()}
+    return SnapshotInfo(number, number, 1_000 * number, operation, named)
+
+
+def test_only_rewrites_of_files_by_others_count_as_compaction_elsewhere() -> None:
+    ours = SnapshotInfo(5, 5, 5_000, "replace", {ATTEMPT_ID: "a", "deleted-data-files": "3"})
+    history = (
+        ours,
+        _snapshot(4, "replace", manifests_replaced="3", deleted_data_files="0"),
+        _snapshot(3, "replace", removed_delete_files="2"),
+        _snapshot(2, "replace", deleted_data_files="2"),
+        _snapshot(1, "append", added_data_files="2"),
+    )
+    seen = lineitem(12, 3)
+    assert compacted_elsewhere_ms(replace(seen, ancestry=history)) == 3_000
+    assert compacted_elsewhere_ms(replace(seen, ancestry=history[:2])) is None
