@@ -13,6 +13,7 @@ from reconciler.advisor.deletes.mode_document import modes_document
 from reconciler.format import count, iec, percent, plural
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION
 from reconciler.queries.rewrite_cost import PRIOR_THROUGHPUT
+from reconciler.render.modes_text import modes_section
 from reconciler.render.terminal import tabulate, wrapped
 from reconciler.table.damage import damage_of
 from reconciler.table.deletes import DeleteTable, Scope, live_rows
@@ -127,6 +128,11 @@ def _span(operations: Operations, queries_per_day: float | None) -> str:
         return f"{text}; reads between them unknown: no queries imported."
     between = queries_per_day / operations.per_day
     return f"{text}; {between:,.1f} reads between two of them."
+
+
+def modes_lines(seen: Observation, queries_per_day: float | None, width: int) -> list[str]:
+    """Return WRITE MODES."""
+    return modes_section(modes_of(seen, queries_per_day), width)
 
 
 def modes_of(seen: Observation, queries_per_day: float | None) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from reconciler.render.deletes_text import (
     damage_text,
     deletes_document,
     deletes_section,
+    modes_lines,
     modes_of,
     operations_document,
     operations_section,
     rows_text,
 )
-from reconciler.render.modes_text import modes_section
 from reconciler.render.specs_text import specs_document, specs_section
 from reconciler.render.terminal import (
     WIDEST,
@@ -48,9 +48,7 @@ MAX_COLUMNS = 14
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
     """Queries imported for a table, and per filtered column the share of them that filter on it.
-
-    per_day: their mean rate, None without queries.
-    """
+    per_day: their mean rate, None without queries."""
 
     queries: float = 0.0
     until: str = ""
@@ -60,8 +58,8 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """One table among many. to_pack: number of files that bin-packing would save; with_deletes:
-    data files that have position or equality deletes; worst: the most important finding."""
+    """One table among many. to_pack: files that bin-packing would save; with_deletes: data files
+    that have deletes; best: the column that its files are clustered best by."""
 
     name: str
     files: int
@@ -96,7 +94,7 @@ def render_table(
         "\n".join(_clustering(seen, columns, width, wide)),
         "\n".join(deletes_section(seen, width)),
         "\n".join(operations_section(seen, workload.per_day, width)),
-        "\n".join(modes_section(modes_of(seen, workload.per_day), width)),
+        "\n".join(modes_lines(seen, workload.per_day, width)),
         "\n".join(_details(seen)) if wide else "",
         "\n".join([*_workload(seen, workload, width), *wrapped(_source(seen), width)]),
     ]

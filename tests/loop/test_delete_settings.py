@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.errors import UnsupportedError
 from reconciler.loop.settings import History, compacted_elsewhere_ms, settings_for
+from reconciler.queries.fragments import batch_fragments
 from reconciler.table.observation import ATTEMPT_ID, SnapshotInfo
 from tests.cli.observations import lineitem
 from tests.loop.test_step import policy
@@ -17,7 +18,10 @@ from tests.loop.test_step import policy
 def _settings(version: int, **deletes: str) -> Any:
     seen = replace(lineitem(12, 3), format_version=version)
     asked = policy("t", deletes=deletes)
-    return settings_for(asked, seen, History(), target_bytes=1, coverage=1.0, now_ms=0)
+    return settings_for(
+        asked, seen, History(), target_bytes=1, coverage=1.0, now_ms=0,
+        workload=batch_fragments([], ()),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["Auto", "Keep", "CopyOnWrite", "MergeOnRead"])
