@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UnsupportedError
-from reconciler.loop.settings import History, compacted_elsewhere_ms, settings_for
+from reconciler.loop.decision_settings import History, compacted_elsewhere_ms, settings_for
 from reconciler.queries.fragments import batch_fragments
 from reconciler.table.observation import ATTEMPT_ID, SnapshotInfo
 from tests.cli.observations import lineitem
