@@ -288,7 +288,7 @@ def _verdict(objective: ObjectiveJudgement) -> str:
     words = {
         "met": "met",
         "failing": "failing",
-        "probably": "probably (straddles)",
+        "probably": "uncertain: see interval",
         "unreachable": _UNREACHABLE.get(objective.name, "not reachable at a profit"),
         "unknown": "unknown (equality deletes)",
     }

@@ -287,11 +287,12 @@ def trust(entries: Sequence[LedgerEntry], checks: Sequence[ReadCheck]) -> str:
     done = [entry for entry in entries if entry.committed and work_of(entry)]
     if not done:
         return "no action was carried out here yet; intervals are uncalibrated"
-    parts = [f"after {plural(len(done), 'action')} here:"]
     read, cpu = read_calibration(checks), cpu_calibration(done)
-    if read.outcomes:
-        parts.append(f"bytes read {(read.median - 1) * 100:+.0f} % median;")
-    if cpu.outcomes:
-        parts.append(f"CPU {(cpu.median - 1) * 100:+.0f} % median")
-    label = "" if read.label == "calibrated" else " (uncalibrated below 5 outcomes)"
-    return " ".join(parts).rstrip(";") + label
+    errors = [
+        f"{what} {(found.median - 1) * 100:+.0f} %"
+        for what, found in (("bytes read", read), ("CPU", cpu))
+        if found.outcomes
+    ]
+    text = f"after {plural(len(done), 'action')} here"
+    text += f", actual against predicted: {', '.join(errors)} (median)" if errors else ""
+    return text + ("" if read.label == "calibrated" else "; uncalibrated below 5 outcomes")

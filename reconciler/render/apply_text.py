@@ -107,12 +107,12 @@ def _comparison(summary: ApplySummary, width: int) -> list[str]:
             ["files", foreseen, f"{summary.files.actual:,}", f"was {summary.files.before:,}"]
         )
     if summary.read is not None:
-        was = f"was {iec(summary.read.before)}; same queries against the new zone maps"
+        was = f"was {iec(summary.read.before)}; same queries, by the new files' bounds"
         predicted = iec(summary.read.predicted)
         if not summary.read.complete:
             was += f"; whole plan predicted {predicted}; this run was part of it"
             predicted = "-"
-        rows.append(["read by the window", predicted, iec(summary.read.actual), was])
+        rows.append(["read by queries", predicted, iec(summary.read.actual), was])
         rows += _cost_row(summary.read)
     return tabulate(rows, "lrrl", width, indent="  ")
 

@@ -144,7 +144,7 @@ def _deletes(seen: Observation) -> list[str]:
 def _deleted(deleted: int, rows: int) -> str:
     """Return the deleted rows as text; delete files may outlive the data files whose rows they
     hide."""
-    return f"{percent(deleted / rows, 2)} rows" if rows else f"{count(deleted)} rows"
+    return f"{percent(deleted / rows, 2)} of rows" if rows else f"{count(deleted)} rows"
 
 
 def _sizes(seen: Observation, width: int) -> list[str]:
@@ -279,7 +279,7 @@ def _details(seen: Observation) -> list[str]:
 def _workload(seen: Observation, workload: WorkloadSummary, width: int) -> list[str]:
     plan = f"layoutctl plan {seen.name}"
     if not len(seen.files):
-        return ["Nothing to judge yet: the table holds no data file."]
+        return ["Nothing to assess yet: the table has no data files."]
     if not workload.queries:
         lines = wrapped(
             "Unknown which columns matter: no queries were imported for this table.", width

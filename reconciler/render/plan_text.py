@@ -332,7 +332,7 @@ def _ending(
 
 def _empty_because(evidence: Mapping[str, Any]) -> str:
     if (evidence.get("snapshot") or {}).get("files") == 0:
-        return "The table holds no data file."
+        return "The table has no data files."
     return evidence.get("emptyBecause") or "Nothing is above threshold."
 
 

@@ -20,7 +20,7 @@ def render(body: Document) -> str:
     lines += _worse(body)
     lines += [f"- {warning}" for warning in body["warnings"]]
     lines += ["", *_evidence(body)]
-    lines += _folded("Why the others fell", body["fell"])
+    lines += _folded("Why the others were not chosen", body["fell"])
     lines += _folded("Not simulated", body["refused"])
     text = "\n".join(lines) + "\n"
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 2] + "…\n"

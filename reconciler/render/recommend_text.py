@@ -90,7 +90,7 @@ def _table(body: Document, width: int) -> list[str]:
         ])  # fmt: skip
     notes = wrapped(
         "on the front: no other candidate both reads and rewrites less. REWRITE includes what is "
-        "ingested over the horizon; CPU is of getting there.",
+        "ingested over the horizon; CPU is that of the rewrite.",
         width, first="  ", indent="  ",
     )  # fmt: skip
     return [*tabulate(rows, "lrrrrrrl", width, indent="  "), *notes]
@@ -145,6 +145,6 @@ def _sensitivity(body: Document, width: int) -> list[str]:
     ]
     return [
         "",
-        "UNDER OTHER EVIDENCE, THE CHOICE WOULD BE",
+        "WITH OTHER EVIDENCE, THE CHOICE WOULD BE",
         *tabulate(rows, "lll", width, indent="  "),
     ]

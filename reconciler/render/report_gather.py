@@ -291,7 +291,7 @@ def _queries(sources: Sources, missing: dict[str, str]) -> QueryBytes | None:
             if shape.shape_id in then and shape.queries > 0
         ]  # fmt: skip
         if rows:
-            return QueryBytes(tuple(rows), "the same shapes against the current zone maps")
+            return QueryBytes(tuple(rows), "the same shapes, by the present files' bounds")
     if not sources.plan["actions"]:
         missing["queries"] = "nothing was carried out here and nothing is planned"
         return None

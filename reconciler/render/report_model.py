@@ -73,7 +73,7 @@ class ShapeBytes:
 @dataclass(frozen=True)
 class QueryBytes:
     """Shapes with what they read; label: how "after" was determined ("predicted", "same queries
-    against the new zone maps")."""
+    by the new files' bounds")."""
 
     shapes: tuple[ShapeBytes, ...]
     label: str

@@ -118,7 +118,7 @@ def single() -> dict[str, Any]:
                  "note": "-73 %"},
                 {"name": "scan amplification", "measure": "scanAmplification",
                  "unit": "milli", "now": 5290, "after": 1390,
-                 "low": 1250, "high": 1660, "objective": "<= 1.5   probably (straddles)"},
+                 "low": 1250, "high": 1660, "objective": "<= 1.5   uncertain: see interval"},
                 {"name": "storage", "measure": "storageBytes",
                  "unit": "bytes", "now": 212 * GIB, "after": 328 * GIB,
                  "note": "until old snapshots expire"},
@@ -145,7 +145,8 @@ def single() -> dict[str, Any]:
                 "daily: needs 132.0 GiB; 500.0 of 500.0 GiB left in 24 h",
                 "office-hours: inactive until 2026-11-23T07:00:00Z",
             ],
-            "trust": "after 9 actions here: bytes read +3 % median; CPU +14 % median",
+            "trust": "after 9 actions here, actual against predicted: bytes read +3 %, CPU +14 % "
+            "(median)",
             "rejected": [
                 {"what": "97 more boundary files", "why": "saves 0.4x its cost "
                  "(WAIR Eq. 4, alpha 1)"},

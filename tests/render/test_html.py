@@ -56,7 +56,7 @@ def everything(**changes: Any) -> ReportData:
         "sizes": FileSizes(np.array([8 << 20, 7 << 20]), np.array([1 << 20] * 9), 8 << 20),
         "queries": QueryBytes(
             (ShapeBytes("a = ?", 10, 1e9, 1e8), ShapeBytes("b < ?", 1, 1e6, 5e6)),
-            "same queries against the new zone maps",
+            "same queries, by the new files' bounds",
         ),
         "payoff": Payoff((Investment("p-1", 0, 1e9, 1e9 / (5 * HOUR)),), HOUR),
         "forecasts": (Forecast("bytes read", "bytes", 1e9, 0.8e9, 1.25e9, 1.1e9),),
