@@ -50,8 +50,9 @@ def apply_deletes(
     deletes = _table(files, found, specs)
     load = _Load(len(files))
     _apply_named(files, deletes, load)
-    _apply_partition(files, deletes, found, load)
+    counted = _apply_partition(files, deletes, found, load)
     _apply_equality(files, deletes, load)
+    deletes = replace(deletes, counted=counted, uncertain=_uncertain(files, deletes))
     filled = replace(
         files,
         position_deleted=np.minimum(np.rint(load.rows).astype(np.int64), files.records),
@@ -171,13 +172,15 @@ def _apply_named(files: FileTable, deletes: DeleteTable, load: _Load) -> None:
 
 def _apply_partition(
     files: FileTable, deletes: DeleteTable, found: DeleteFiles, load: _Load
-) -> None:
-    """Apply position deletes of partitions.
+) -> Array:
+    """Apply position deletes of partitions; return the rows counted: float64[delete files].
 
-    Which of its files a delete file names is not in the manifests. Its rows are divided among the
-    files within its path bounds by record count: an estimate.
+    Which of its files a delete file names is not in the manifests. Its rows are divided by record
+    count among the files that it can name, those within its path bounds: an estimate. It cannot
+    name a file that we wrote from a snapshot with its sequence number: it was applied then.
     """
     members = members_of(files)
+    counted = np.zeros(len(deletes), dtype=np.float64)
     scoped = np.flatnonzero(deletes.of(Scope.PARTITION) & ~deletes.dangling)
     for group in np.unique(deletes.group[scoped]).tolist():
         rows = members[group][~load.has_vector[members[group]]]
@@ -187,11 +190,27 @@ def _apply_partition(
         paths = files.path[rows].tolist()
         for number in numbers.tolist():
             inside = rows[_between(found, number, paths)]
-            inside = inside[files.sequence[inside] <= deletes.sequence[number]]
+            age = files.sequence[inside]
+            applied = files.layout_written[inside] & (age == deletes.sequence[number])
+            inside = inside[(age <= deletes.sequence[number]) & ~applied]
             total = files.records[inside].sum()
             if total:
                 share = files.records[inside] / total
                 load.rows[inside] += share * deletes.records[number]
+                counted[number] = min(float(deletes.records[number]), float(total))
+    return counted
+
+
+def _uncertain(files: FileTable, deletes: DeleteTable) -> Array:
+    """Return bool[delete files]: of a partition of which files were rewritten since.
+
+    Rows that such a delete file names may be gone with the files that were replaced.
+    """
+    newest = np.full(len(files.partitions) + 1, -1, dtype=np.int64)
+    ours = files.layout_written
+    np.maximum.at(newest, files.partition[ours], files.sequence[ours])
+    since = newest[np.where(deletes.group >= 0, deletes.group, -1)] >= deletes.sequence
+    return since & deletes.of(Scope.PARTITION)
 
 
 def _between(found: DeleteFiles, number: int, paths: list[str]) -> slice:
@@ -252,7 +271,7 @@ def _totals(deletes: DeleteTable) -> DeleteLoad:
     return DeleteLoad(
         position_files=int(position.sum()),
         partition_files=int(deletes.of(Scope.PARTITION).sum()),
-        position_rows=int(deletes.records[position].sum()),
+        position_rows=int(deletes.records[position & ~deletes.spent].sum()),
         vectors=int(vector.sum()),
         vector_rows=int(deletes.records[vector].sum()),
         equality_files=int(deletes.equality.sum()),

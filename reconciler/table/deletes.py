@@ -55,6 +55,8 @@ class DeleteTable:
     data_row: row in the file table of the data file that it names, NOT_LIVE if it is gone, NO_FILE
     if it names none. group: index into FileTable.partitions of the scope of a partition, NOT_LIVE
     without a live data file, NO_FILE for the other scopes. dangling: no live data file matches it.
+    counted: of position deletes of a partition the rows that live data files can have lost to it,
+    else 0. uncertain: fewer may be lost, because files of its partition were rewritten since.
     """
 
     path: Array = field(default_factory=lambda: np.zeros(0, dtype=object))
@@ -70,6 +72,8 @@ class DeleteTable:
     group: Int64 = field(default_factory=_none)
     equality_ids: tuple[tuple[int, ...], ...] = ()
     dangling: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    counted: Float64 = field(default_factory=lambda: np.zeros(0, dtype=np.float64))
+    uncertain: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     def __len__(self) -> int:
         return len(self.path)
@@ -81,6 +85,11 @@ class DeleteTable:
     @property
     def equality(self) -> Bool:
         return self.of(Scope.EQUALITY, Scope.GLOBAL)
+
+    @property
+    def spent(self) -> Bool:
+        """bool[delete files]: readers open it, but it can name no live data file."""
+        return self.of(Scope.PARTITION) & (self.counted == 0.0) & ~self.dangling
 
     def reaches(self, row: int, files: FileTable) -> Int64:
         """Return the rows of the data files to which a reader applies the delete file `row`."""
@@ -135,10 +144,12 @@ def equality_deleted(files: FileTable, deletes: DeleteTable) -> Float64:
 
 
 def live_rows(files: FileTable, deletes: DeleteTable) -> tuple[int, int]:
-    """Return the least and the most rows that readers see: equal without equality deletes.
+    """Return the least and the most rows that readers see: equal without equality deletes and
+    without uncertain position deletes.
 
     The least is that of `equality_deleted`: each key deletes at most one row.
     """
-    most = int((files.records - files.position_deleted).sum())
+    counted = int((files.records - files.position_deleted).sum())
     hidden = float(equality_deleted(files, deletes).sum())
-    return most - math.ceil(hidden - 1e-6), most
+    loose = int(deletes.counted[deletes.uncertain].sum())
+    return counted - math.ceil(hidden - 1e-6), min(counted + loose, int(files.records.sum()))

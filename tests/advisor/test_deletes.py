@@ -192,6 +192,32 @@ def test_equality_deletes_are_converted_for_an_objective_that_is_unknown_before(
     assert found.objectives[0].state == "unknown"
 
 
+def test_equality_deletes_are_applied_for_an_objective_where_they_may_not_be_converted() -> None:
+    wanted = replace(
+        AUTO, objectives=Objectives(max_deleted_rows_percent=5.0),
+        deletes=DeletePolicy(compaction="Major"),
+    )  # fmt: skip
+    found = advice([Delete(Scope.EQUALITY, 500)], wanted)
+    assert set(kinds(found)) == {"ApplyDeletes"}
+    assert len({path for item in found.actions for path in item.action.inputs}) == FILES
+    assert found.objectives[0].state == "met", "no file is left under them"
+
+
+def test_small_files_that_updates_left_are_merged_in_the_same_plan() -> None:
+    """With the dense files of their partition; without any, as soon as there are enough of them."""
+    files, table = world(named(0.5, range(3)))
+    small = np.arange(FILES) >= FILES - 6
+    files = replace(files, bytes=np.where(small, files.bytes // 50, files.bytes))
+    dense = decide(AdviceInput(files, workload(), AUTO, deletes=table))
+    inputs = {path for item in dense.actions for path in item.action.inputs}
+    assert inputs == {str(path) for path in files.path[small | (np.arange(FILES) < 3)]}
+    files, table = world(named(0.01, range(3)))
+    files = replace(files, bytes=np.where(small, files.bytes // 50, files.bytes))
+    sparse = decide(AdviceInput(files, workload(), AUTO, deletes=table))
+    assert kinds(sparse) == ["BinPack"]
+    assert set(sparse.actions[0].action.inputs) == {str(path) for path in files.path[small]}
+
+
 def test_dangling_deletes_go_unless_their_file_holds_a_live_vector() -> None:
     gone = [Delete(Scope.EQUALITY, 9, dangling=True), Delete(Scope.FILE, 9, 3, dangling=True)]
     vectors = [

@@ -10,7 +10,7 @@ import numpy as np
 from reconciler.catalog.assemble import DeleteFiles, no_entries
 from reconciler.catalog.deletes import FILE_PATH_FIELD, AppliedDeletes, apply_deletes
 from reconciler.catalog.manifest import NULL, Entries, FieldStats, RawBounds
-from reconciler.table.deletes import equality_deleted
+from reconciler.table.deletes import equality_deleted, live_rows
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import DeleteLoad
 from reconciler.table.schema import PartitionField, PartitionSpec, Schema
@@ -240,3 +240,36 @@ def test_rows_under_equality_deletes_are_at_most_one_per_key_and_no_more_than_li
         SPECS,
     )
     assert equality_deleted(found.files, found.deletes).tolist() == [15.0, 2.0, 0.0]
+
+
+def test_a_delete_that_was_applied_to_what_we_wrote_counts_no_row_there() -> None:
+    """Outputs of a rewrite have the sequence number of what was read: readers still open a delete
+    file of their partition with that number, but it names files that are gone."""
+    files = data_files(("a", 1, 7, 1, 100), ("m-out", 1, 7, 5, 300))
+    delete = {"spec": 1, "value": 7, "sequence": 5, "records": 40, "paths": ("a", "z")}
+    theirs = apply_deletes(files, delete_files(delete), SPECS)
+    assert theirs.files.position_deleted.tolist() == [10, 30]
+    ours = replace(files, layout_written=np.array([False, True]))
+    found = apply_deletes(ours, delete_files(delete), SPECS)
+    assert found.files.position_deleted.tolist() == [40, 0]
+    assert found.files.delete_files.tolist() == [1, 1], "readers open it all the same"
+    assert live_rows(found.files, found.deletes) == (360, 400), "its other files may be gone"
+    assert live_rows(theirs.files, theirs.deletes) == (360, 360)
+    later = apply_deletes(ours, delete_files({**delete, "sequence": 6}), SPECS)
+    assert later.files.position_deleted.tolist() == [10, 30]
+    assert live_rows(later.files, later.deletes) == (360, 360)
+
+
+def test_a_delete_that_names_no_live_file_is_spent_and_its_rows_are_not_counted() -> None:
+    files = data_files(("m-out", 1, 7, 5, 300), ("m-out2", 1, 7, 5, 300))
+    ours = replace(files, layout_written=np.array([True, True]))
+    inside, outside = (
+        {"spec": 1, "value": 7, "sequence": sequence, "records": 40, "paths": paths}
+        for sequence, paths in ((5, ("a", "z")), (6, ("a", "b")))
+    )
+    found = apply_deletes(ours, delete_files(inside, outside), SPECS)
+    assert found.deletes.spent.tolist() == [True, True]
+    assert found.deletes.dangling.tolist() == [False, False], "readers open it all the same"
+    assert found.files.position_deleted.tolist() == [0, 0]
+    assert found.load.position_rows == 0 and found.load.position_files == 2
+    assert live_rows(found.files, found.deletes) == (600, 600)

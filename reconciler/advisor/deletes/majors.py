@@ -75,7 +75,8 @@ def forced_files(situation: Situation, free: Bool) -> Bool:
     """Return bool[files]: the densest files that the objective on deleted rows needs rewritten.
 
     Deleted rows and stored rows both fall by what a rewrite drops; what earlier decisions rewrite
-    counts as dropped.
+    counts as dropped. Under equality deletes the share is unknown: where the policy does not let
+    them be converted, their files are rewritten.
     """
     table, limit = situation.table, situation.settings.objectives.max_deleted_rows_percent
     forced = np.zeros(len(table), dtype=np.bool_)
@@ -90,6 +91,8 @@ def forced_files(situation: Situation, free: Bool) -> Bool:
             break
         forced[row] = bool(gone[row])
         deleted, stored = deleted - float(gone[row]), stored - float(gone[row])
+    if not situation.settings.deletes.minors:
+        forced |= free & (table.equality_deletes > 0)
     return forced
 
 
