@@ -10,10 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.plan.execution import COMMITTED, CONFLICT, Outcome, attempt_started_ms
-from reconciler.plan.ledger import LedgerEntry, Reservation, charged, throughput, written_layouts
+from reconciler.plan.ledger import (
+    LedgerEntry,
+    ReadCheck,
+    Reservation,
+    charged,
+    throughput,
+    trust,
+    written_layouts,
+)
 from reconciler.plan.prediction import Prediction
 from reconciler.queries.rewrite_cost import Throughput
 from tests.examples import examples
+from tests.said import Said
 
 PREDICTED = Prediction(kind="Recluster", policy="team/facts", bytes_in=1_000, cpu_millis=50_000)
 
@@ -153,3 +162,13 @@ def test_only_the_first_rewrite_of_a_plan_is_taken_to_have_warmed_up_the_jvm():
     assert throughput(entries[::-1]).cpu_scale["sort"] == pytest.approx(1.0)
     another = [replace(item, plan_id="p-2", at_ms=item.at_ms + 1_000) for item in entries]
     assert throughput([*entries, *another]).cpu_scale["sort"] == pytest.approx(1.0)
+
+
+def test_the_line_on_trust_shows_how_far_predictions_were_off(said: Said) -> None:
+    assert trust([], []).startswith("no ")
+    done = [entry(10 + number, 300, cpu=55.0) for number in range(5)]
+    read = [ReadCheck(f"p-{n}", n, 200, 100, 97, complete=True) for n in range(5)]
+    for text in (trust(done, []), trust(done, read)):
+        assert "5 actions" in text and "+10 %" in text
+        said(text)
+    assert "-3 %" in trust(done, read)
