@@ -40,7 +40,7 @@ def main(documents: int, seed: int) -> None:
         ("accepted by the API server", "-", str(found.accepted)),
         ("refused by it", "-", str(found.refused)),
         ("accepted and without a condition", "0", str(len(found.silent))),
-        ("reconciles that failed, answers that were no verdict", "0", str(len(found.crashes))),
+        ("reconciles that failed, answers that were not verdicts", "0", str(len(found.crashes))),
         ("reconciles of the busiest key", "-", str(found.busiest)),
         ("of these in 10 s after all had settled", "at most 3", str(found.still_busy)),
         ("different conditions and reasons", "-", str(len(found.reasons))),

@@ -76,7 +76,7 @@ class AccessDeniedError(UserError):
 
 
 class RefusedAddressError(UserError):
-    """An address or a place that nobody may make the operator reach."""
+    """An address or a location that the operator must not connect to."""
 
 
 class TableNotFoundError(UserError):

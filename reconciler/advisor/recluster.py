@@ -343,8 +343,8 @@ def _nothing_to_gain(situation: Situation, turned: list[Rejected]) -> list[Rejec
 def _no_usable_condition(situation: Situation, matches_most: bool) -> Sentence | str:
     """Return why no query has a condition that a layout could serve, "" if one has.
 
-    That a column is not NULL is no condition of a person's if nearly every row meets it: engines
-    add it to the keys of joins.
+    `IS NOT NULL` is ignored if nearly every row meets it, because engines add it to the keys of
+    joins.
     """
     demands, schema = situation.demands, situation.table.schema
     if all(demand.full_scan for demand in demands):

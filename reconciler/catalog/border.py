@@ -1,4 +1,4 @@
-"""The border between catalogs and pyiceberg: nobody but the person who runs us names a class.
+"""The border between catalogs and pyiceberg: only the person who runs layoutctl names a class.
 
 pyiceberg imports and calls classes that properties name, whether the properties come from its own
 configuration, from a REST server's answers or from a table. Here a server's properties are cut to

@@ -53,7 +53,7 @@ class Ended(Exception):
 
 @dataclass(eq=False)
 class Lane:
-    """The calls of one catalog, whatever versions its document has had. Thread-safe."""
+    """The calls of one catalog, across all versions of its document. Thread-safe."""
 
     name: str
     most_hanging: int = MOST_HANGING

@@ -21,7 +21,7 @@ _MOST_CAUSES = 16
 
 
 def said(error: BaseException, config: CatalogConfig | None = None) -> str:
-    """The error in one line that is safe to show to whoever wrote the document."""
+    """Return the error in one line that is safe to show to the document's author."""
     request = _request_of(error)
     if request:
         return request

@@ -70,10 +70,10 @@ def observe_with(
     recent_ms: int = HOUR_MS,
     now_ms: int | None = None,
 ) -> Observation:
-    """As `observe_table`, over a connection that is there.
+    """Return the same as `observe_table`, through an open connection.
 
-    A manifest that was removed after the table's metadata was read is no damage if the metadata has
-    a successor: the table is read again.
+    A manifest may be removed after the table's metadata was read. If the table has newer metadata
+    by then, the table is read again; otherwise it is damaged.
     """
     table = load_table(catalog, config, identifier, timeout)
     for last in (False,) * (LOOKS - 1) + (True,):

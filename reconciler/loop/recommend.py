@@ -237,7 +237,7 @@ def ingest_of(seen: Observation) -> Ingest:
     times = [snapshot.timestamp_ms for snapshot in appends]
     days = (max(times) - min(times)) / 86_400_000
     if days < 1.0:
-        return Ingest()  # a bulk load of one day is no rate
+        return Ingest()  # a bulk load within one day does not give a rate
     size = sum(int(snapshot.summary.get("added-files-size", 0)) for snapshot in appends)
     return Ingest(len(appends) / days, size / days)
 

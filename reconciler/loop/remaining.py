@@ -133,7 +133,7 @@ def _totals(
 
 def _known_now(line: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the values of a line that the present table replaces; a share that is a lower bound
-    now is not better known afterwards, whatever the plan expected."""
+    now is not better known afterwards, even if the plan expected so."""
     always = ("name", "measure", "unit", "now", "label")
     return (*always, "atLeast", "objective", "after") if line.get("atLeast") else always
 

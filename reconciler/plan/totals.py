@@ -60,8 +60,8 @@ def is_of(line: Mapping[str, Any], quantity: Quantity) -> bool:
 
 
 def total_of(evidence: Mapping[str, Any], quantity: Quantity) -> Total | None:
-    """Return the line of a quantity that is no percentage; None without one, as of reads without
-    recorded queries."""
+    """Return the line of a quantity that is not a percentage; None if the plan has no such line,
+    such as that of reads without recorded queries."""
     for line in evidence.get("totals", ()):
         if is_of(line, quantity):
             return Total(

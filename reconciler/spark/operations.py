@@ -123,8 +123,8 @@ class RowDelta:
     readers see must stay the same: what `removed` deletes, `added` deletes too.
 
     Never a RewriteFiles, which would let another writer's rewrite of the same data files bring
-    deleted rows back. Rows and deletes that others add meanwhile are no conflict: their sequence
-    number is higher, so that no removed delete applied to them.
+    deleted rows back. Rows and deletes that others add meanwhile do not conflict: their sequence
+    number is higher, so no removed delete applied to them.
     """
 
     tasks: ScanTasks

@@ -285,7 +285,7 @@ def _jvm_answers() -> bool:
 
 
 def _ask(gateway: Any, answered: threading.Event) -> None:
-    with contextlib.suppress(Exception):  # whatever it is, there was no answer
+    with contextlib.suppress(Exception):  # any error means that there was no answer
         gateway.jvm.java.lang.System.nanoTime()
         answered.set()
 

@@ -1,4 +1,4 @@
-"""A file that is missing when it is read: damage, or a conflict with whoever removed it.
+"""A file that is missing when it is read: damage, or a conflict with the writer that removed it.
 
 Another writer may replace files and expire the snapshots that held them while a rewrite reads. The
 table is healthy then: its head, loaded again, needs none of the files that are gone.

@@ -68,7 +68,7 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class RefusedSpec:
-    """A spec that is no candidate. why: the guard rail, with its numbers."""
+    """A spec that is not a candidate. why: the guard rail, with its numbers."""
 
     what: str
     why: str
@@ -185,9 +185,9 @@ def _refusal(
 def _scattered(
     pool: Pool, now: TargetPartitions, target: TargetPartitions, least_bytes: float, ingest: Ingest
 ) -> str | None:
-    """Refuse a spec over whose partitions a commit would scatter into files far too small.
+    """Return why a spec is refused that makes each commit write files far too small, or None.
 
-    Files that are as small today are no reason: the guard looks at what the spec adds.
+    A spec is not refused if the files are as small today: only what the spec adds counts.
     """
     if not ingest.commits or not ingest.bytes:
         return None

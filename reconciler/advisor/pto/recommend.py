@@ -1,8 +1,8 @@
 """Recommends what to declare: partitioning, ordering, file size and row-group size (PTO).
 
 One frozen input, one frozen answer, no I/O: `loop.recommend` reads and prints. Today's layout, the
-default, the expert's and the best few are compared by the same labels; whatever fell, fell for a
-reason that is kept.
+default, the expert's and the best few are compared by the same labels. Each candidate that is not
+chosen keeps the reason.
 """
 
 from __future__ import annotations

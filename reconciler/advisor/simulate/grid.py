@@ -111,13 +111,13 @@ def arranged(
     number = target.number[place].astype(narrow)
     order = place[np.argsort(number, kind="stable")] if len(target.values) > 1 else place
     starts = np.flatnonzero(np.diff(target.number[order], prepend=-1))
-    told = [_widths(thin, spec, ordering, sizes) for sizes in extremes]
+    widths_by_size = [_widths(thin, spec, ordering, sizes) for sizes in extremes]
     whole = max(float(pool.weight.sum()), 1.0)
-    share = told[-1][2]
+    share = widths_by_size[-1][2]
     return Arrangement(
         pool, ordering, target, order, starts,
         max(share * float(pool.files.live_bytes.sum()) / whole, 1e-9),
-        tuple(sorted((rows, widths) for rows, widths, _ in told)),
+        tuple(sorted((rows, widths) for rows, widths, _ in widths_by_size)),
     )  # fmt: skip
 
 

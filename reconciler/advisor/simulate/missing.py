@@ -104,8 +104,8 @@ def held(
     if sorted_by:
         may = seen | _between(of, possible, starts, chunk, sorted_by == "desc")
     else:
-        told = np.add.reduceat(rows.share[:, order] * rows.own[order], starts, axis=1)
-        may = seen | (np.logical_or.reduceat(possible, starts, axis=1) & (told < TELLING))
+        known_share = np.add.reduceat(rows.share[:, order] * rows.own[order], starts, axis=1)
+        may = seen | (np.logical_or.reduceat(possible, starts, axis=1) & (known_share < TELLING))
     counted = np.rint(np.add.reduceat(np.where(mine, weight, 0.0), starts, axis=1))
     others = np.stack([np.delete(may, wanted, axis=0).any(axis=0) for wanted in CLASSES])
     most = np.where(others, np.maximum(records - 1, 0), records)
