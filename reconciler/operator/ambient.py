@@ -1,8 +1,8 @@
 """Withholds the cloud credentials of the operator's own pod and node from this process.
 
-Otherwise everyone who may write an IcebergCatalog could read with the operator's identity, by naming
-a location without keys. The clouds' SDKs read the environment when a client is created, so it is
-changed once, before the first catalog is opened.
+Otherwise everyone who may write an IcebergCatalog could read with the operator's identity, by
+naming a location without keys. The clouds' SDKs read the environment when a client is created, so
+it is changed once, before the first catalog is opened.
 """
 
 from __future__ import annotations
