@@ -3,8 +3,8 @@
 `python -m bench.deletes [ROWS]` makes tables of ROWS rows in eight buckets. It merges the three
 cases of "Petabyte-Scale Row-Level Operations in Data Lakehouses", section 5, into them with
 copy-on-write, with deletion vectors and with equality deletes, beside what the cost model says;
-then it deletes by position and by equality, and maintains the deletes. CPU seconds are those of driver and JVM;
-bench/RESULTS.md.
+then it deletes by position and by equality, and maintains the deletes. CPU seconds are those of
+driver and JVM; bench/RESULTS.md.
 """
 
 from __future__ import annotations

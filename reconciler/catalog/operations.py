@@ -80,6 +80,13 @@ class _Summary:
         return self.known(name) or 0
 
     @property
+    def names_merges(self) -> bool:
+        """Whether its engine would have counted the rows if it were a MERGE: Spark from 4.1 on."""
+        version = self.values.get("engine-version", "").split(".")[:2]
+        numbers = [int(part) if part.isdigit() else 0 for part in version]
+        return self.values.get("engine-name", "").lower() == "spark" and numbers >= [4, 1]
+
+    @property
     def merge(self) -> bool:
         return any(name.startswith(MERGE_KEYS) for name in self.values)
 
@@ -108,7 +115,9 @@ def _rows(summary: _Summary, encoding: Encoding) -> tuple[int | None, bool]:
     if encoding is Encoding.WHOLE_FILES:
         return summary.known("deleted-records"), False
     if not summary.merge:
-        return None, False
+        # A DELETE keeps all other rows; an UPDATE leaves their number, whatever it changed.
+        fewer = summary.count("deleted-records") - summary.count("added-records")
+        return (fewer if fewer > 0 and summary.names_merges else None), False
     changed = [summary.count(MERGE_KEYS + what) for what in ("updated", "deleted")]
     return sum(changed), False
 

@@ -54,6 +54,22 @@ CASES: dict[str, tuple[SnapshotInfo, tuple[Any, ...]]] = {
                  deleted_records=900, added_records=900),
         (Kind.UPDATE, Encoding.COPY_ON_WRITE, None, False, 3, None),
     ),
+    "a DELETE on copy-on-write removed the rows that are fewer afterwards": (
+        with_keys(
+            snapshot(5, "overwrite", deleted_data_files=3, added_data_files=3,
+                     deleted_records=900, added_records=880),
+            {"engine-name": "spark", "engine-version": "4.1.4"},
+        ),
+        (Kind.DELETE, Encoding.COPY_ON_WRITE, 20, False, 3, None),
+    ),
+    "of an engine that does not count merges it may be a MERGE": (
+        with_keys(
+            snapshot(5, "overwrite", deleted_data_files=3, added_data_files=3,
+                     deleted_records=900, added_records=880),
+            {"engine-name": "spark", "engine-version": "3.5.1"},
+        ),
+        (Kind.DELETE, Encoding.COPY_ON_WRITE, None, False, 3, None),
+    ),
     "equality deletes are an upper bound, and their files are unknown": (
         snapshot(5, "overwrite", added_equality_delete_files=1, added_equality_deletes=500,
                  added_position_delete_files=1, added_position_deletes=20, added_records=520),
