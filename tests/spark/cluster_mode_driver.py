@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark import runtime, session
 from reconciler.spark.group import task_bytes
@@ -27,12 +27,11 @@ BACKEND = "CoarseGrainedExecutorBackend"
 
 def fill(bench: Bench, files: int, rows: int) -> str:
     name = bench.create("id bigint, s string, v bigint, d double, nested struct<a: int, b: string>")
-    for number in range(files):
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * {files} + {number},"
-            f" concat('v', hash(id, {number})), (id * 7919) % 1000, nullif(id % 7, 0) * 1.5D,"
-            f" named_struct('a', int(id), 'b', string(id)) FROM range({rows})"
-        )
+    columns = (
+        f"n * {files} + file, concat('v', hash(n, file)), (n * 7919) % 1000, "
+        "nullif(n % 7, 0) * 1.5D, named_struct('a', int(n), 'b', string(n))"
+    )
+    bench.fill(name, files, rows, columns)
     return name
 
 
@@ -69,22 +68,24 @@ def cluster_by_key(bench: Bench) -> None:
 
 
 def pack_while_an_executor_dies(bench: Bench) -> None:
-    name = fill(bench, files=6, rows=40_000)
+    name = fill(bench, files=6, rows=10_000)
     before = bench.rows(name)
     victims = executors_of(bench.spark)
     assert len(victims) == 2, victims
     killed = threading.Event()
 
+    def kill_while_rows_are_read(event: Event) -> None:
+        if event.phase == "start":
+            threading.Timer(0.1, kill).start()
+        elif event.phase == "verified":
+            assert killed.is_set(), "the rewrite was over before the kill"
+
     def kill() -> None:
-        time.sleep(0.7)
         os.kill(victims[0], signal.SIGKILL)
         killed.set()
 
     action = bench.action(name, Cluster, "v", target_bytes=1 << 30)
-    thread = threading.Thread(target=kill)
-    thread.start()
-    result = bench.run(bench.request(name, action, plan="p-killed"))
-    thread.join()
+    result = bench.run(bench.request(name, action, plan="p-killed"), kill_while_rows_are_read)
     assert killed.is_set() and result.done, result
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []

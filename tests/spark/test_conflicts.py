@@ -28,11 +28,7 @@ MERGE_ON_READ = (
 def _table(bench: Bench, properties: str = MERGE_ON_READ, files: int = 4) -> str:
     """File k holds ids k, k + files, ...: every file covers the whole range."""
     name = bench.create("id bigint, s string", properties)
-    for number in range(files):
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * {files} + {number}, "
-            "'x' FROM range(50)"
-        )
+    bench.fill(name, files, 50, f"n * {files} + file, 'x'")
     return name
 
 
@@ -112,9 +108,7 @@ def test_an_overwrite_of_an_input_leaves_the_rest_to_be_done(bench: Bench) -> No
 def test_work_goes_on_after_a_conflict_in_the_middle(bench: Bench) -> None:
     """The second of three batches conflicts: the first and third stay, the rest is done again."""
     name = bench.create("id bigint, s string", "'format-version'='2'")
-    for number in range(6):
-        rows = f"SELECT /*+ COALESCE(1) */ id + {100 * number}, 'x' FROM range(50)"
-        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    bench.fill(name, 6, 50, "n + 100 * file, 'x'")
     action = bench.action(name, Recluster, "id desc")
     request = bench.request(name, action, group_bytes=1, max_commits=3)
     delete = f"DELETE FROM {bench.full(name)} WHERE id = 205"  # copy-on-write, in the third file

@@ -18,8 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.rest]
 
 def _table(bench: Bench) -> str:
     table = bench.create("id bigint")
-    for number in range(4):
-        bench.sql(f"INSERT INTO {bench.full(table)} VALUES ({number}), ({10 - number})")
+    bench.fill(table, 4, 2, "if(n = 0, file, 10 - file)")
     return table
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -84,13 +86,15 @@ def _arrivals(bench: Bench) -> str:
     name = bench.create("store bigint, shelf bigint, arrived bigint, note string", SPLITS)
     start = 0
     for number in range(14):
-        rows = 600 + 500 * (number % 3)
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ pmod(id, 3), "
-            f"pmod(id * 7, 5), id, md5(string(id)) FROM range({start}, {start + rows})"
-        )
-        start += rows
+        ids = range(start, start + 600 + 500 * (number % 3))
+        columns = {"store": [n % 3 for n in ids], "shelf": [n * 7 % 5 for n in ids]}
+        bench.append(name, {**columns, "arrived": ids, "note": _notes(ids)})
+        start = ids.stop
     return name
+
+
+def _notes(ids: range) -> list[str]:
+    return [hashlib.md5(str(n).encode()).hexdigest() for n in ids]
 
 
 def _written(bench: Bench, name: str, *columns: str) -> list[list[Any]]:
@@ -146,24 +150,23 @@ def test_files_merged_without_a_key_follow_each_other_as_they_arrived(bench: Ben
     assert rows == sorted(rows)
 
 
-def _by_one_append_each(bench: Bench, store: str, *rows: int) -> str:
+def _by_one_append_each(bench: Bench, store: Callable[[int], int | None], *rows: int) -> str:
     """Files that are read in splits of at most two of them."""
     properties = SPLITS.replace("60000", "40000")
     name = bench.create("store bigint, arrived bigint, note string", properties)
     start = 0
     for count in rows:
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ {store}, id, "
-            f"md5(string(id)) FROM range({start}, {start + count})"
-        )
-        start += count
+        ids = range(start, start + count)
+        columns = {"store": [store(n) for n in ids], "arrived": ids, "note": _notes(ids)}
+        bench.append(name, columns)
+        start = ids.stop
     return name
 
 
 @pytest.mark.parametrize("kind", [BinPack, Cluster])
 def test_a_large_file_does_not_overtake_a_small_one(bench: Bench, kind: type[Rewrite]) -> None:
     """Where both do not fit a split, Iceberg ends the heavier one first."""
-    name = _by_one_append_each(bench, "1", 600, 1600, 600, 1600)
+    name = _by_one_append_each(bench, lambda n: 1, 600, 1600, 600, 1600)
     key = ("store",) if kind is Cluster else ()
     bench.run(bench.request(name, bench.action(name, kind, *key, target_bytes=8 * MIB)))
     (rows,) = _written(bench, name, "arrived")
@@ -172,7 +175,7 @@ def test_a_large_file_does_not_overtake_a_small_one(bench: Bench, kind: type[Rew
 
 @pytest.mark.parametrize("parts", [1, 3])
 def test_nulls_do_not_disturb_the_order_of_arrival(bench: Bench, parts: int) -> None:
-    name = _by_one_append_each(bench, "if(id % 4 = 3, null, id % 2)", 700, 900, 800)
+    name = _by_one_append_each(bench, lambda n: None if n % 4 == 3 else n % 2, 700, 900, 800)
     total = sum(file.file_size_in_bytes for file in bench.files(name))
     bench.run(bench.request(name, bench.action(
         name, Cluster, "store", target_bytes=total // parts
@@ -327,9 +330,7 @@ def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = bench.create("id bigint")
-    for number in range(3):
-        rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
-        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    bench.fill(name, 3, 10, "n * 3 + file")
     seen: dict[str, metrics.TaskMetrics] = {}
     honest = metrics.of_job_group
 
@@ -346,9 +347,7 @@ def test_a_group_that_fits_a_task_is_one_job_without_a_shuffle(
 
 def test_groups_are_committed_in_at_most_max_commits_batches(bench: Bench) -> None:
     name = bench.create("id bigint")
-    for number in range(7):
-        rows = f"SELECT /*+ COALESCE(1) */ id + {100 * number} FROM range(50)"
-        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    bench.fill(name, 7, 50, "n + 100 * file")
     before = bench.rows(name)
     action = bench.action(name, Recluster, "id desc")
     result = bench.run(bench.request(name, action, group_bytes=1, max_commits=3))

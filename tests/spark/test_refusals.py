@@ -28,8 +28,7 @@ pytestmark = pytest.mark.spark
 
 def _table(bench: Bench, properties: str = "'format-version'='2'") -> str:
     name = bench.create("id bigint, s string", properties)
-    for number in range(2):
-        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id * 2 + {number}, 'x' FROM range(20)")
+    bench.fill(name, 4, 10, "n * 4 + file, 'x'")
     return name
 
 
@@ -190,8 +189,7 @@ def test_a_truncated_data_file(bench: Bench, checksums: bool) -> None:
 def test_a_bit_that_flipped_is_found_and_its_file_named(bench: Bench, share: float) -> None:
     """Most such pages decode: only their checksum shows the damage."""
     name = bench.create("id bigint, s string, d double")
-    for _ in range(5):
-        bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, uuid(), rand() FROM range(3000)")
+    bench.fill(name, 10, 1500, "n, uuid(), rand()")
     request = _request(bench, name)
     damaged = Path(request.actions[0].inputs[2].removeprefix("file:"))
     content = bytearray(damaged.read_bytes())

@@ -34,9 +34,7 @@ OURS = "layout.attempt-id"
 
 def _table(bench: Bench, properties: str = "") -> str:
     name = bench.create("id bigint, s string", properties)
-    for number in range(3):
-        rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number}, 'x' FROM range(40)"
-        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    bench.fill(name, 3, 40, "n * 3 + file, 'x'")
     return name
 
 

@@ -27,9 +27,7 @@ pytestmark = pytest.mark.spark
 
 def _request(bench: Bench) -> ExecutionRequest:
     name = bench.create("id bigint")
-    for number in range(3):
-        rows = f"SELECT /*+ COALESCE(1) */ id * 3 + {number} FROM range(10)"
-        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    bench.fill(name, 3, 10, "n * 3 + file")
     return bench.request(name, bench.action(name, Cluster, "id"))
 
 
@@ -157,9 +155,7 @@ def test_an_attempt_that_lives_elsewhere_cannot_commit_files_that_are_gone(
 ) -> None:
     """Nobody here can tell whether it is dead. Whatever it was about to send must fail."""
     name = bench.create("id bigint")
-    for number in range(4):
-        rows = f"SELECT /*+ COALESCE(1) */ id * 4 + {number} FROM range(10)"
-        bench.sql(f"INSERT INTO {bench.full(name)} {rows}")
+    bench.fill(name, 4, 10, "n * 4 + file")
     paths = sorted(row.file_path for row in bench.files(name))
     halves = (tuple(paths[:2]), tuple(paths[2:]))
     actions = [bench.action(name, Cluster, "id", inputs=half) for half in halves]

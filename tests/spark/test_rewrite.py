@@ -17,11 +17,8 @@ pytestmark = pytest.mark.spark
 
 def _shuffled(bench: Bench, name: str, files: int = 4, rows: int = 500) -> None:
     """Files that all cover the whole range of id and v."""
-    for number in range(files):
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * {files} + {number},"
-            f" concat('v', hash(id, {number})), (id * 7919) % 1000 FROM range({rows})"
-        )
+    columns = f"n * {files} + file, concat('v', hash(n, file)), (n * 7919) % 1000"
+    bench.fill(name, files, rows, columns)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +55,7 @@ def test_an_odd_number_of_files_is_shared_by_two_tasks_in_whole_files(
 ) -> None:
     """Two and a half files a task would end each in a file too many, of half a file."""
     name = bench.create("id bigint, s string")
-    for number in range(15):
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * 15 + {number},"
-            f" sha2(concat(id, '-{number}'), 256) FROM range(20000)"
-        )
+    bench.fill(name, 15, 5_000, "n * 15 + file, sha2(concat(n, '-', file), 256)")
     before = bench.rows(name)
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     kind, key = (Cluster, ("id",)) if keyed else (BinPack, ())
@@ -82,11 +75,7 @@ def test_deleted_rows_do_not_count_for_the_number_of_files(bench: Bench) -> None
         properties="'format-version' = '2', 'write.delete.mode' = 'merge-on-read',"
         " 'write.delete.granularity' = 'file'",
     )
-    for number in range(8):
-        bench.sql(
-            f"INSERT INTO {bench.full(name)} SELECT /*+ COALESCE(1) */ id * 8 + {number},"
-            f" sha2(concat(id, '-{number}'), 256) FROM range(2000)"
-        )
+    bench.fill(name, 8, 2_000, "n * 8 + file, sha2(concat(n, '-', file), 256)")
     size = sum(file.file_size_in_bytes for file in bench.files(name))
     bench.sql(f"DELETE FROM {bench.full(name)} WHERE id % 80 >= 8")
     before = bench.rows(name)
