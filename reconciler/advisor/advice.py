@@ -24,8 +24,10 @@ from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Th
 from reconciler.queries.table_view import OPEN_BYTES
 from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable
+from reconciler.table.manifests import NO_MANIFESTS, ManifestTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
+from reconciler.table.retention import Retention
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import SpecField
 from reconciler.table.writers import NO_WRITERS, Writers
@@ -147,6 +149,8 @@ class Settings:
     written: per plan, the layouts that each of its actions wrote (ledger.written_layouts).
     deletes: how deletes are encoded and maintained. migration: the declared partition spec, None to
     keep the present one. cpu_calibration: actual / predicted CPU time of executed actions.
+    expire: which snapshots to keep, None to expire none. rewrite_manifests: where planning a query
+    reads too many.
     """
 
     mode: str = "WorkloadAware"
@@ -182,13 +186,16 @@ class Settings:
     deletes: DeletePolicy = DeletePolicy()
     migration: Migration | None = None
     cpu_calibration: Calibration = PRIOR_CALIBRATION
+    expire: Retention | None = None
+    rewrite_manifests: bool = False
 
 
 @dataclass(frozen=True)
 class AdviceInput:
     """The one frozen input of every decision. row_groups and sample may be absent.
 
-    deletes: the table's delete files. operations: of its history. damage: why nothing may be done
+    deletes: the table's delete files. operations: of its history. manifests: of its data files.
+    damage: why nothing may be done
     to the table, "" for a sound one.
     """
 
@@ -199,6 +206,7 @@ class AdviceInput:
     sample: RowSample | None = None
     deletes: DeleteTable = NO_DELETE_FILES
     operations: Operations = NO_OPERATIONS
+    manifests: ManifestTable = NO_MANIFESTS
     damage: str = ""
 
 
@@ -278,7 +286,8 @@ class Advice:
     amplification_*: over all scans with a prunable predicate; amplification_label: exact | sampled
     | bound. payback_hours: cost / saving rate. wanted_sketches: files whose sample could change the
     decision. outlook: why the rates are what they are. modes: how each kind of row-level operation
-    is written, and what each way costs; notes: advice on deletes.
+    is written, and what each way costs; notes: advice on deletes. upkeep_due_ms: when
+    housekeeping will be due that is not due yet.
     """
 
     actions: tuple[ScoredAction, ...]
@@ -305,3 +314,4 @@ class Advice:
     outlook: Outlook = NO_OUTLOOK
     modes: tuple[ModeChoice, ...] = ()
     notes: tuple[str, ...] = ()
+    upkeep_due_ms: int | None = None

@@ -46,6 +46,7 @@ from reconciler.advisor.totals import (
     totals,
     window_bytes,
 )
+from reconciler.advisor.upkeep import Upkeep, housekeeping
 from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
@@ -96,10 +97,12 @@ def decide(given: AdviceInput) -> Advice:
     wanted = files_to_sketch(situation)
     verdict, situation = _decided(situation)
     writes = Writes() if situation.refused else planned_writes(situation)
+    upkeep = housekeeping(situation)
     turned = (
         *_refused_whole(situation), *_held_back(situation), *verdict.rejected, *writes.rejected,
+        *upkeep.rejected,
     )  # fmt: skip
-    advice = _advice(situation, verdict, turned, writes)
+    advice = _advice(situation, verdict, turned, writes, upkeep)
     return replace(advice, wanted_sketches=wanted, modes=writes.choices, notes=writes.notes)
 
 
@@ -257,7 +260,11 @@ remaining small files, and the delete files that no rewrite drops."""
 
 
 def _advice(
-    situation: Situation, verdict: Verdict, turned: Sequence[Rejected], writes: Writes
+    situation: Situation,
+    verdict: Verdict,
+    turned: Sequence[Rejected],
+    writes: Writes,
+    upkeep: Upkeep,
 ) -> Advice:
     candidates = [item.candidate for item in verdict.chosen]
     effects: list[Candidate | Minor] = [*candidates, *verdict.minors]
@@ -280,7 +287,12 @@ def _advice(
     cost = sum(e.cost for e in effects)
     saving = sum(e.saving for e in effects)
     return Advice(
-        actions=(*_metadata(situation, writes), *scored, *_switched(situation)),
+        actions=(
+            *_metadata(situation, writes),
+            *scored,
+            *_switched(situation),
+            *upkeep.actions,
+        ),
         rejected=tuple(turned),
         shapes=shape_effects(situation, sums),
         read_now=read_now,
@@ -311,6 +323,7 @@ def _advice(
         yearly_read=situation.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.outlook,
+        upkeep_due_ms=upkeep.due_ms,
     )
 
 

@@ -66,6 +66,10 @@ class FormatVersion(StrEnum):
     UPGRADE = "Upgrade"
 
 
+class ManifestRewrite(StrEnum):
+    AUTO = "Auto"
+
+
 class Verification(StrEnum):
     FULL = "Full"
     SAMPLED = "Sampled"
@@ -176,6 +180,23 @@ class Recommend:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotExpiry:
+    """older_than_seconds: younger snapshots stay. retain_last: of each branch, whatever their
+    age."""
+
+    older_than_seconds: Annotated[int, "olderThan", "duration"]
+    retain_last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """None: it is left to others."""
+
+    expire_snapshots: SnapshotExpiry | None = None
+    rewrite_manifests: ManifestRewrite | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Safety:
     verify: Verification
     allow_live_branches: bool
@@ -248,6 +269,7 @@ class PolicySpec:
     engine: Engine
     budgets: tuple[BudgetSpec, ...] = ()
     recommend: Recommend | None = None
+    maintenance: Maintenance | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Returns the parts of a policy that determine a plan: the canonical inputs of policyHash
 (definitions: Plan).
 
-Only objectives, layout, recluster and deletes: adding a table, a budget or an approval must not
-void a reviewed plan. Fields equal to their default are left out, sets are sorted, quantities are
-whole numbers, so that an explicit default, "60m" for "1h", or another order give the same hash.
+Only objectives, layout, recluster, deletes and maintenance: adding a table, a budget or an
+approval must not void a reviewed plan. Fields equal to their default are left out, sets are sorted,
+quantities are whole numbers, so that an explicit default, "60m" for "1h", or another order give the
+same hash.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from reconciler.api.document_codec import policy_document
 from reconciler.api.documents import PolicySpec, TableLayoutPolicy
 from reconciler.api.schema import POLICY, canonical_scalar, spec_schema, with_defaults
 
-HASHED = ("objectives", "layout", "recluster", "deletes")
+HASHED = ("objectives", "layout", "recluster", "deletes", "maintenance")
 
 
 def hash_inputs(policy: TableLayoutPolicy | PolicySpec | Mapping[str, Any]) -> dict[str, Any]:
-    """Return canonical {objectives, layout, recluster, deletes} of a policy, its spec, or a spec as
-    read.
+    """Return canonical {objectives, layout, recluster, deletes, maintenance} of a policy, its spec,
+    or a spec as read.
 
     {} for a policy that sets none of them.
     """
@@ -47,7 +48,7 @@ def _object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, An
     defaults = with_defaults({}, schema)
     for name, child in schema["properties"].items():
         canonical = _canonical(value.get(name), child)
-        if canonical in (None, {}, []):
+        if canonical in (None, []) or (canonical == {} and name in defaults):
             continue
         if name not in defaults or canonical != _canonical(defaults[name], child):
             out[name] = canonical

@@ -13,6 +13,7 @@ from typing import Any
 from reconciler.plan.actions.set_sort_order import sort_term
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
+from reconciler.table.retention import BRANCH, MAIN, Ref, Snapshot, SnapshotLog
 from reconciler.table.schema import (
     Field,
     PartitionField,
@@ -103,7 +104,34 @@ def table_metadata_of(metadata: Any) -> TableMetadata:
         int(metadata.format_version),
         {key: spec_terms(spec.own_fields) for key, spec in specs_of(metadata).items()},
         int(metadata.default_spec_id),
+        _log(metadata),
     )
+
+
+def _log(metadata: Any) -> SnapshotLog:
+    snapshots = tuple(
+        Snapshot(
+            item.snapshot_id,
+            item.parent_snapshot_id,
+            int(item.timestamp_ms),
+            dict(item.summary.additional_properties) if item.summary is not None else {},
+        )
+        for item in metadata.snapshots
+    )
+    refs = {
+        name: Ref(
+            name,
+            ref.snapshot_ref_type.value,
+            ref.snapshot_id,
+            ref.min_snapshots_to_keep,
+            ref.max_snapshot_age_ms,
+        )
+        for name, ref in sorted((metadata.refs or {}).items())
+    }
+    head = metadata.current_snapshot_id
+    if head is not None and head != -1:
+        refs.setdefault(MAIN, Ref(MAIN, BRANCH, head))
+    return SnapshotLog(snapshots, tuple(refs.values()))
 
 
 def _sort_terms(metadata: Any) -> tuple[str, ...]:

@@ -8,13 +8,18 @@ here.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.assemble import FileTableParts, assemble
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.catalog.load import connect, load_table
+from reconciler.catalog.manifest import Entries
 from reconciler.catalog.manifest_reader import ManifestReader
 from reconciler.catalog.metadata import (
     ancestry_of,
@@ -27,6 +32,7 @@ from reconciler.catalog.metadata import (
 from reconciler.catalog.operations import operations_of
 from reconciler.catalog.recent import recent_writes
 from reconciler.errors import FileMissingError
+from reconciler.table.manifests import NO_MANIFESTS, ManifestTable, manifest_table
 from reconciler.table.observation import Observation
 
 if TYPE_CHECKING:
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 HOUR_MS = 3_600_000
+DELETED = 2
+"""A manifest entry's status."""
 LOOKS = 3
 """Times that a table is read at most when another writer expires what is being read."""
 
@@ -140,12 +148,26 @@ def observe_loaded(
         delete_files=applied.deletes,
         doubled_vectors=applied.doubled,
         operations=operations_of(ancestry),
+        manifest_table=_manifest_table(manifests, entries),
         recent_writes=writes,
         manifests=len(manifests),
         manifests_read=reader.read,
         bytes_read=reader.bytes_read,
         seconds=time.perf_counter() - started,
     )
+
+
+def _manifest_table(manifests: Sequence[ManifestFile], entries: Entries | None) -> ManifestTable:
+    """Return how the live data files are spread over the manifests."""
+    every = frozenset(str(one.manifest_path) for one in manifests)
+    if entries is None:
+        return replace(NO_MANIFESTS, every=every)
+    sizes = dict(entries.manifests)
+    rows = np.flatnonzero((entries.status != DELETED) & (entries.content == 0))
+    numbers, manifest = np.unique(entries.manifest[rows], return_inverse=True)
+    path = tuple(entries.manifests[number][0] for number in numbers)
+    size = np.array([sizes[one] for one in path], dtype=np.int64)
+    return manifest_table(path, size, every, manifest, entries.partition[rows])
 
 
 def manifest_info(manifest: ManifestFile) -> tuple[int, int, int]:

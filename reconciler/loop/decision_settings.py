@@ -21,6 +21,7 @@ from reconciler.api.documents import (
     ApprovalMode,
     DeleteMode,
     FormatVersion,
+    ManifestRewrite,
     PolicySpec,
     TableLayoutPolicy,
 )
@@ -41,6 +42,7 @@ from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
 from reconciler.table.operations import Encoding
+from reconciler.table.retention import Retention
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import partition_identity
 
@@ -66,9 +68,13 @@ def settings_for(
     coverage: float,
     now_ms: int,
     workload: Workload,
+    needed: frozenset[int] = frozenset(),
 ) -> Settings:
-    """Return the settings of one decision. Raises UserError for keys that do not exist or have no
-    order, and for a write mode that the table's format version does not have."""
+    """Return the settings of one decision. needed: snapshots that must not expire.
+
+    Raises UserError for keys that do not exist or have no order, and for a write mode that the
+    table's format version does not have.
+    """
     spec = policy.spec
     _require_mode(policy, observation)
     clustering, files = spec.layout.clustering, spec.layout.files
@@ -107,6 +113,9 @@ def settings_for(
         ),
         migration=migration_of(policy, observation, workload),
         cpu_calibration=cpu_calibration(history.entries),
+        expire=_expire(spec, needed),
+        rewrite_manifests=spec.maintenance is not None
+        and spec.maintenance.rewrite_manifests is ManifestRewrite.AUTO,
     )
 
 
@@ -137,6 +146,13 @@ def _replaces_files(summary: Mapping[str, str]) -> bool:
     return any(
         summary.get(name, "0") != "0" for name in ("deleted-data-files", "removed-delete-files")
     )
+
+
+def _expire(spec: PolicySpec, needed: frozenset[int]) -> Retention | None:
+    asked = spec.maintenance.expire_snapshots if spec.maintenance else None
+    if asked is None:
+        return None
+    return Retention(asked.older_than_seconds * 1000, asked.retain_last, needed)
 
 
 def sort_key(policy: TableLayoutPolicy, schema: Schema) -> tuple[SortColumn, ...]:

@@ -26,6 +26,7 @@ from reconciler.loop.evidence import (
 )
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.drift import auto_target_bytes
+from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan, PlannedAction, freeze
 from reconciler.plan.standing import Head, judge
@@ -65,6 +66,17 @@ class Evidence:
     coverage: CoverageInfo
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of ours on a table that has begun or may begin.
+
+    plans: proposed last, under each policy that the table had; attempts: not settled yet.
+    """
+
+    plans: tuple[Plan, ...] = ()
+    attempts: tuple[Intent, ...] = ()
+
+
 class Ports(Protocol):
     """The I/O of a proposal: the catalog, the state store and the data files' footers."""
 
@@ -85,6 +97,8 @@ class Ports(Protocol):
     def history(self, table_uuid: str) -> History: ...
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...
+
+    def work(self, table_uuid: str) -> Work: ...
 
     def put_plan(self, plan: Plan) -> None: ...
 
@@ -233,9 +247,25 @@ def _advised_on(
         coverage=evidence.coverage.share,
         now_ms=int(now.timestamp() * 1000),
         workload=evidence.workload,
+        needed=needed_snapshots(policy, seen, ports, now),
     )
     advice, row_groups = advise(target, seen, evidence.workload, settings, ports)
     return seen, evidence, history, settings, advice, row_groups
+
+
+def needed_snapshots(
+    policy: TableLayoutPolicy, seen: Observation, ports: Ports, now: dt.datetime
+) -> frozenset[int]:
+    """Return the snapshots from which plans that stand and open attempts start; asked for only
+    where snapshots may expire."""
+    if policy.spec.maintenance is None or policy.spec.maintenance.expire_snapshots is None:
+        return frozenset()
+    work, head = ports.work(seen.uuid), head_of(seen)
+    bases = {one.base_snapshot_id for one in work.attempts}
+    for plan in work.plans:
+        if plan.base_snapshot_id is not None and judge(plan, head, now).fallen is None:
+            bases.add(plan.base_snapshot_id)
+    return frozenset(bases)
 
 
 def target_size(policy: TableLayoutPolicy, observation: Observation) -> int:
@@ -252,6 +282,7 @@ def head_of(observation: Observation) -> Head:
         uuid=observation.uuid,
         files=observation.files,
         deletes=observation.deletes.paths,
+        manifests=observation.manifest_table.every,
         done=done_actions(observation),
         metadata=observation.metadata,
         history=history,
@@ -276,6 +307,7 @@ def advise(
         files, workload, settings,
         deletes=observation.delete_files,
         operations=observation.operations,
+        manifests=observation.manifest_table,
         damage=damage_of(observation),
     )  # fmt: skip
     sketched = known = np.empty(0, dtype=np.int64)

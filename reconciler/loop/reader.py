@@ -17,7 +17,7 @@ from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
-from reconciler.loop.propose import Evidence, Target
+from reconciler.loop.propose import Evidence, Target, Work
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.queries.coverage import coverage
@@ -90,6 +90,11 @@ class Reader:
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         return self.store.standing_plan(table_uuid, policy_hash)
+
+    def work(self, table_uuid: str) -> Work:
+        """Return what is planned for the table, or not settled yet."""
+        attempts = self.store.open_intents(table_uuid)
+        return Work(self.store.standing_plans(table_uuid), attempts)
 
     def put_plan(self, plan: Plan) -> None:
         self.store.put_plan(plan)

@@ -111,8 +111,9 @@ def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolic
     """Return the first time, in ms, at which a rejected rewrite may be decided differently without
     a change.
 
-    Quiet periods end, and so does hysteresis: files that we wrote within the horizon need twice the
-    saving. None if only a change of the table, its queries or its policy can help.
+    Quiet periods end, snapshots grow old, and hysteresis ends: files that we wrote within the
+    horizon need twice the saving. None if only a change of the table, its queries or its policy can
+    help.
     """
     moments = [end for end in quiet_ends(advice.rejected, observation, policy) if end is not None]
     files = observation.files
@@ -120,6 +121,8 @@ def ripens_ms(advice: Advice, observation: Observation, policy: TableLayoutPolic
         if item.reason == reasons.RECENTLY_WRITTEN and item.inputs:
             rows = [files.row_of[path] for path in item.inputs]
             moments.append(_whole_second(int(files.added_ms[rows].max()) + HORIZON_MS))
+    if advice.upkeep_due_ms is not None:
+        moments.append(_whole_second(advice.upkeep_due_ms))
     return min(moments, default=None)
 
 

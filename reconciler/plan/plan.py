@@ -66,7 +66,8 @@ def _plain(value: Any) -> bool:
 
 
 def policy_hash(inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over {objectives, layout, recluster, deletes} in canonical form, hex."""
+    """SHA-256 over {objectives, layout, recluster, deletes, maintenance} in canonical form,
+    hex."""
     return hashlib.sha256(canonical_json(inputs)).hexdigest()
 
 

@@ -86,6 +86,16 @@ _ACTION = {
             "properties": {"old": _COUNT, "new": _COUNT},
         },
         "orderOld": {"type": "array", "items": _TEXT},
+        "snapshots": {
+            "type": "array",
+            "items": {"type": "string", "pattern": "^-?[0-9]{1,19}$"},
+        },
+        "manifests": _COUNT,
+        "retention": {
+            "type": "object",
+            "required": ["maxAgeMs", "least"],
+            "properties": {"maxAgeMs": _COUNT, "least": _COUNT},
+        },
         "deletes": {
             "type": "object",
             "required": ["files", "positionRows", "equalityFiles"],
@@ -99,7 +109,7 @@ _ACTION = {
             },
             "properties": dict.fromkeys(
                 ("filesIn", "filesOut", "groups", "bytesIn", "bytesOut", "writtenMilli",
-                 "cpuMillis", "millis", "readNow", "readAfter"),
+                 "cpuMillis", "millis", "readNow", "readAfter", "removedFiles", "removedBytes"),
                 _INTEGER,
             ),
         },

@@ -19,7 +19,8 @@ UNKNOWN = -1
 """A number that could not be estimated."""
 
 DELETE_FILES = "delete files"
-"""The unit of predictions for actions that replace delete files."""
+MANIFESTS = "manifests"
+"""The units of predictions for actions that replace delete files or manifests."""
 
 PREDICTED = "predicted"
 """Where the document of a planned action holds its prediction."""
@@ -41,6 +42,8 @@ class Prediction:
     estimate: "exact" | "sampled" | "bound" | "none" (no queries). evidence: "drift" | "objective" |
     "workload" | "deletes". unit: what `files_in` counts, None for data files. kind: the action's
     `kind`. policy: in the ledger, whose budgets paid.
+    removed_files, removed_bytes: files deleted because nothing needs them any more; the estimate is
+    then "exact" | "at most".
     foreign: what a document holds besides, by its name there.
     """
 
@@ -66,6 +69,8 @@ class Prediction:
     estimate: str | None = None
     evidence: str | None = None
     unit: str | None = None
+    removed_files: int | None = None
+    removed_bytes: int | None = None
     kind: str | None = None
     policy: str | None = None
     foreign: Mapping[str, Any] = field(default_factory=dict)

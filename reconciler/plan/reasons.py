@@ -37,6 +37,7 @@ NOT_DUE = "MaintenanceNotDue"
 COMPACTION_OFF = "CompactionOff"
 COMPACTED_ELSEWHERE = "CompactedElsewhere"
 UPGRADE_UNPAID = "UpgradeDoesNotPay"
+NOT_REMOVABLE = "NotRemovable"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
 MIGRATION_REFUSED = "MigrationRefused"
@@ -87,6 +88,7 @@ SENTENCES = {
         "of position deletes makes a table of format version 3 unreadable"
     ),
     UPGRADE_UNPAID: "saves no more than is uncertain about the saving",
+    NOT_REMOVABLE: "the table sets gc.enabled=false: its files may belong to other tables too",
 }
 
 

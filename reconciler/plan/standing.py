@@ -58,14 +58,15 @@ def base_text(fallen: Fallen, base: int | None) -> str:
 class Head:
     """What a plan is judged against, from a fresh observation.
 
-    files: its data files. deletes: paths of its delete files. done: (plan id, action id) pairs that
-    the head's ancestors carry. history: the sequence number of each of the head's ancestors by its
-    id. retained: ids of all snapshots that the table still has.
+    files: its data files. deletes: paths of its delete files. manifests: of its manifests. done:
+    (plan id, action id) pairs that the head's ancestors carry. history: the sequence number of each
+    of the head's ancestors by its id. retained: ids of all snapshots that the table still has.
     """
 
     uuid: str
     files: FileTable
     deletes: frozenset[str] = frozenset()
+    manifests: frozenset[str] = frozenset()
     done: frozenset[tuple[str, str]] = frozenset()
     metadata: TableMetadata = field(default_factory=TableMetadata)
     history: Mapping[int, int] = field(default_factory=dict)
@@ -120,7 +121,8 @@ def judge_actions(plan: Plan, head: Head) -> dict[str, ActionState]:
     rows = np.flatnonzero(head.files.newest_delete > known)
     changed = frozenset(head.files.path[rows])
     data = head.files.row_of
-    live = data.keys() | head.deletes if head.deletes else data
+    besides = head.deletes | head.manifests
+    live = data.keys() | besides if besides else data
     return {
         item.id: item.action.judge(
             Facts(

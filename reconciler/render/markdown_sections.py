@@ -15,7 +15,7 @@ from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.render.markdown_text import code_span, escaped, table
 from reconciler.render.plan_text import FilesOf, by_parts, files_of, files_per_query
-from reconciler.render.totals_text import total_text
+from reconciler.render.totals_text import total_text, without_rewrite
 
 Document = Mapping[str, Any]
 
@@ -89,7 +89,7 @@ def _actions(document: Document, limit: int) -> str:
     for item, predicted in zip(items, predictions_of(items), strict=True):
         label = escaped(label_of(item))
         if not predicted.rewrites:
-            rows.append([item["id"], label, "metadata only", "", "", ""])
+            rows.append([item["id"], label, without_rewrite(predicted), "", "", ""])
             continue
         sums = total([predicted])
         rows.append([

@@ -18,7 +18,7 @@ from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.render.modes_text import modes_section
 from reconciler.render.terminal import WIDEST, clip, commands, flow, tabulate, wrapped
-from reconciler.render.totals_text import total_text
+from reconciler.render.totals_text import total_text, without_rewrite
 
 INDENT = "  "
 MOST_ACTIONS = 24
@@ -100,13 +100,13 @@ def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str
     sum."""
     items = document["actions"]
     pairs = list(zip(items, predictions_of(items), strict=True))
-    metadata = [item for item, predicted in pairs if not predicted.rewrites]
+    metadata = [pair for pair in pairs if not pair[1].rewrites]
     rewrites = [
         (_title(item, predicted), predicted) for item, predicted in pairs if predicted.rewrites
     ]
     lines = _done(document.get("done") or (), len(items), verbose, width)
-    for item in metadata:
-        text = f"~ {label_of(item)}   metadata only"
+    for item, predicted in metadata:
+        text = f"~ {label_of(item)}   {without_rewrite(predicted)}"
         lines += wrapped(text, width, first=INDENT, indent=INDENT * 3)
     if not rewrites:
         return lines
@@ -325,7 +325,7 @@ def _ending(
     live = f"its {count(inputs)} input files are" if inputs != 1 else "its one input file is"
     valid = f"Valid while {live} live; appends do not invalidate it."
     if not inputs:
-        valid = "Valid until someone else changes these properties."
+        valid = "Valid until someone else changes what it changes."
     lines = wrapped(valid + (f" Approval: {approval}." if approval else ""), width)
     return [*lines, *commands(following, width, title="", indent=" ")] if following else lines
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.format import count, iec
+from reconciler.plan.prediction import Prediction
 
 
 def total_text(line: Mapping[str, Any], key: str) -> str:
@@ -20,3 +21,13 @@ def total_text(line: Mapping[str, Any], key: str) -> str:
     if line["unit"] == "percent":
         return f"{'at least ' if line.get('atLeast') else ''}{value} %"
     return count(value)
+
+
+def without_rewrite(predicted: Prediction) -> str:
+    """Return what an action that rewrites no file does: `removes 340 files, 1.2 GiB`."""
+    files = predicted.removed_files
+    if files is None:
+        return "metadata only"
+    bound = "at most " if predicted.estimate == "at most" else ""
+    unit = "file" if files == 1 else "files"
+    return f"removes {bound}{count(files)} {unit}, {iec(predicted.removed_bytes or 0)}"

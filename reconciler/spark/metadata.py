@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from reconciler.plan.ordering import Ordering
 from reconciler.spark import commit, iceberg, specs, stage
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
 from reconciler.table.metadata import TableMetadata
+from reconciler.table.retention import SnapshotLog, snapshot_log
 
 RESENDS = 10
 """Commits in a row that may lose against other writers before the action fails."""
@@ -43,6 +45,18 @@ def facts(table: Any) -> Facts:
             int(table.spec().specId()),
         )
     )
+
+
+def log_of(spark: Any, table: Any) -> SnapshotLog:
+    """Return the snapshots and refs of the table as last refreshed."""
+    return snapshot_log(document(spark, table.operations().current()))
+
+
+def document(spark: Any, metadata: Any) -> dict[str, Any]:
+    """Return table metadata in the JSON form of the specification: one call, however long it
+    is."""
+    parser = spark._jvm.org.apache.iceberg.TableMetadataParser
+    return dict(json.loads(str(parser.toJson(metadata))))
 
 
 def sort_terms(table: Any) -> tuple[str, ...]:

@@ -74,11 +74,18 @@ def without_code(spark: Any, table: Any) -> Any:
 
 def all_files(spark: Any, table: Any) -> Any:
     """A frame of the files of all snapshots: the metadata table of that name."""
+    return metadata_table(spark, table, "ALL_FILES")
+
+
+def metadata_table(spark: Any, table: Any, kind: str) -> Any:
+    """A frame of a metadata table (org.apache.iceberg.MetadataTableType)."""
     from pyspark.sql import DataFrame
 
     core = spark._jvm.org.apache.iceberg
     found = core.spark.SparkTableUtil.loadMetadataTable(
-        spark._jsparkSession, without_code(spark, table), core.MetadataTableType.ALL_FILES
+        spark._jsparkSession,
+        without_code(spark, table),
+        getattr(core.MetadataTableType, kind),
     )
     return DataFrame(found, spark)
 

@@ -94,6 +94,13 @@ class Records:
         """
         return self._plan("table_uuid = ? AND policy_hash = ?", (table_uuid, policy_hash))
 
+    def standing_plans(self, table_uuid: str) -> list[dict[str, Any]]:
+        """Return the plan proposed last for the table under each policy."""
+        query = "SELECT policy_hash, body FROM plans WHERE table_uuid = ? ORDER BY stored_at, rowid"
+        with self.transaction() as db:
+            rows = db.execute(query, (table_uuid,)).fetchall()
+        return [json.loads(body) for body in dict(rows).values()]
+
     def _plan(self, where: str, values: tuple[str, ...]) -> dict[str, Any] | None:
         query = f"SELECT body FROM plans WHERE {where} ORDER BY stored_at DESC, rowid DESC LIMIT 1"
         with self.transaction() as db:

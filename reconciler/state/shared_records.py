@@ -52,6 +52,17 @@ class TableRecords:
         row = self._latest(kind, key, max_age)
         return None if row is None or row["body"] is None else json.loads(row["body"])
 
+    def of_kind(self, kind: str) -> dict[str, Any]:
+        """Return the value of every key of that kind."""
+        import pyarrow.compute as pc
+
+        _, rows = self._cache.rows()
+        if rows is None:
+            return {}
+        chosen = rows.filter(pc.equal(rows.column("kind"), kind)).to_pylist()
+        latest = {row["key"]: row["body"] for row in sorted(chosen, key=_order)}
+        return {key: json.loads(body) for key, body in latest.items() if body is not None}
+
     def put(self, entries: Sequence[Entry]) -> None:
         """Write all of them in one commit; known values are not written again."""
         rows = []

@@ -87,7 +87,16 @@ class SharedStore(Store):
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         plan_id = self._records.get(records.STANDING, _standing_key(table_uuid, policy_hash))
-        entry = None if plan_id is None else self._records.get(records.PLAN, plan_id)
+        return None if plan_id is None else self._published(plan_id)
+
+    def standing_plans(self, table_uuid: str) -> tuple[Plan, ...]:
+        ids = self._records.of_kind(records.STANDING)
+        found = [ids[key] for key in sorted(ids) if json.loads(key)[0] == table_uuid]
+        plans = [self._published(plan_id) for plan_id in found]
+        return tuple(plan for plan in plans if plan is not None)
+
+    def _published(self, plan_id: str) -> Plan | None:
+        entry = self._records.get(records.PLAN, plan_id)
         if entry is None:
             return None
         try:

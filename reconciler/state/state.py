@@ -126,6 +126,10 @@ class Store(ABC):
         """Return the plan proposed last for the table under the policy, if one is stored."""
 
     @abstractmethod
+    def standing_plans(self, table_uuid: str) -> tuple[Plan, ...]:
+        """Return the plan proposed last for the table under each policy that it had."""
+
+    @abstractmethod
     def drop_plan(self, plan_id: str) -> None: ...
 
     @abstractmethod
@@ -399,6 +403,9 @@ class StateStore(Store):
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         body = self._records.standing_plan(table_uuid, policy_hash)
         return None if body is None else plan_from_document(body)
+
+    def standing_plans(self, table_uuid: str) -> tuple[Plan, ...]:
+        return tuple(map(plan_from_document, self._records.standing_plans(table_uuid)))
 
     def drop_plan(self, plan_id: str) -> None:
         self._records.drop_plan(plan_id)

@@ -1,9 +1,11 @@
-"""What a table's metadata holds besides its files and snapshots, as actions are judged by it."""
+"""What a table's metadata holds besides its files, as actions are judged by it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from reconciler.table.retention import NO_SNAPSHOTS, SnapshotLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +15,7 @@ class TableMetadata:
     sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
     format_version: of Apache Iceberg's table specification. specs: per partition spec the canonical
     forms of its fields (SpecField.term), void ones left out; default_spec_id: of the spec that
-    writers follow.
+    writers follow. log: its snapshots and refs.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -21,3 +23,4 @@ class TableMetadata:
     format_version: int = 2
     specs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     default_spec_id: int = 0
+    log: SnapshotLog = NO_SNAPSHOTS

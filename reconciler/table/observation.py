@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable, Partition
+from reconciler.table.manifests import NO_MANIFESTS, ManifestTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
 from reconciler.table.schema import Schema
@@ -91,7 +92,8 @@ class Observation:
     manifests: live manifests; manifests_read of them were decoded now, the others came from the
     cache. bytes_read: manifest bytes read now. seconds: after the catalog's answer.
     doubled_vectors: data files with two deletion vectors, which makes the table unreadable.
-    operations: row-level operations of the retained history.
+    operations: row-level operations of the retained history. manifest_table: the live manifests of
+    data files.
     """
 
     catalog: str
@@ -119,6 +121,7 @@ class Observation:
     delete_files: DeleteTable = NO_DELETE_FILES
     doubled_vectors: tuple[str, ...] = ()
     operations: Operations = NO_OPERATIONS
+    manifest_table: ManifestTable = NO_MANIFESTS
 
     @property
     def properties(self) -> Mapping[str, str]:

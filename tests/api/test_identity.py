@@ -162,3 +162,14 @@ def test_the_built_in_policy_is_all_defaults_for_that_table_only() -> None:
     (pattern,) = built_in.spec.tables.include
     assert matches(pattern, ("my.db", "t*")) and not matches(pattern, ("my.db", "tx"))
     assert str(built_in.origin) == "(built in)"
+
+
+def test_housekeeping_that_is_asked_for_with_every_default_is_hashed() -> None:
+    """An absent object means that nothing is done: it does not equal one of defaults only."""
+    asked = hash_inputs(policy(maintenance={"expireSnapshots": {}}))
+    assert asked == {"maintenance": {"expireSnapshots": {}}}
+    written = {"expireSnapshots": {"olderThan": "5h", "retainLast": 20}}
+    assert hash_inputs(policy(maintenance=written)) == {
+        "maintenance": {"expireSnapshots": {"olderThan": 18_000}}
+    }
+    assert hash_inputs(policy(maintenance={})) == {}

@@ -53,13 +53,13 @@ def test_what_waits_ends_a_quiet_period_after_the_last_change_of_its_partition()
     turned = (_held(seen, 0), _held(seen, 2, BELOW_COST), _held(seen, 1))
     first, last = NOON + 10 * MINUTE, NOON + 15 * MINUTE + 1_000
     assert quiet_ends(turned, seen, rules) == [first, None, last]
-    advice: Any = SimpleNamespace(rejected=turned)
+    advice: Any = SimpleNamespace(rejected=turned, upkeep_due_ms=None)
     held = waiting(advice, seen, rules)
     assert held is not None
     assert (held.rewrites, held.bytes, held.first_ms, held.last_ms) == (2, 2 << 20, first, last)
     assert held.files == sum(len(_paths(seen, number)) for number in (0, 1))
     assert "the last until" in held.text()
-    nothing: Any = SimpleNamespace(rejected=turned[1:2])
+    nothing: Any = SimpleNamespace(rejected=turned[1:2], upkeep_due_ms=None)
     assert waiting(nothing, seen, rules) is None
 
 
@@ -69,7 +69,7 @@ def test_time_alone_ends_quiet_periods_and_the_hysteresis_of_what_we_wrote() -> 
     rules = policy("t", layout={"files": {"quietPeriod": "10m"}})
 
     def ripens(*turned: Rejected) -> int | None:
-        advice: Any = SimpleNamespace(rejected=turned)
+        advice: Any = SimpleNamespace(rejected=turned, upkeep_due_ms=None)
         return ripens_ms(advice, seen, rules)
 
     ours = _held(seen, 1, RECENTLY_WRITTEN)

@@ -14,9 +14,11 @@ from reconciler.plan.actions.delete_maintenance import (
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
@@ -26,9 +28,11 @@ from reconciler.spark.actions.deletes import (
     ConvertExecutor,
     RemoveDanglingExecutor,
 )
+from reconciler.spark.actions.expire_snapshots import ExpireExecutor
 from reconciler.spark.actions.migrate import MigrateExecutor
 from reconciler.spark.actions.partition_specs import AddSpecExecutor, SwitchSpecExecutor
 from reconciler.spark.actions.rewrite import RewriteExecutor
+from reconciler.spark.actions.rewrite_manifests import ManifestsExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
 from reconciler.spark.actions.set_sort_order import SortOrderExecutor
 from reconciler.spark.actions.upgrade_format import UpgradeExecutor
@@ -48,10 +52,12 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     CompactDeletes: CompactExecutor,
     RemoveDanglingDeletes: RemoveDanglingExecutor,
     SwitchSpec: SwitchSpecExecutor,
+    RewriteManifests: ManifestsExecutor,
+    ExpireSnapshots: ExpireExecutor,
 }
 """In this order they run: writers and rewrites follow the properties that are set first, and data
 files are rewritten before what deletes their rows: a rewrite names the deletes of its inputs. Files
-are moved to a new partition spec before the writers are switched to it."""
+are moved to a new partition spec before the writers are switched to it. Housekeeping comes last."""
 
 
 def executors_of(run: Run) -> list[Executor[Any]]:

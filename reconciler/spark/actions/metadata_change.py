@@ -25,6 +25,14 @@ class MetadataExecutor(Executor[SomeAction], ABC):
     def values(self, metadata: Any, action: SomeAction) -> dict[str, str]:
         """Return what the action changes, by name, as people write it."""
 
+    def before(self, action: SomeAction) -> Any:
+        """Return what `after` needs to know of the table as it is before the commit."""
+        return None
+
+    def after(self, action: SomeAction, before: Any, detail: str) -> str:
+        """Do what follows the commit; return the detail for the ledger."""
+        return detail
+
     def state(self, action: SomeAction, facts: Facts) -> ActionState:
         """Return how the action stands on the table as last refreshed."""
         return action.judge(facts)
@@ -57,10 +65,12 @@ class MetadataExecutor(Executor[SomeAction], ABC):
             lambda base: self.changed(base, action),
             lambda found: self.values(found, action),
         )
+        before = self.before(action)
         state, detail = metadata.apply(run.spark, run.table, change)
         if state.validity is not Validity.PENDING:
             self._say_skipped(key, action, state)
             return
+        detail = self.after(action, before, detail)
         intent = run.intent(attempt_id, 1, (key,), base)
         run.ledger.record_intent(intent)  # it leaves no files: nothing to settle after a crash
         seconds = time.monotonic() - started

@@ -1,0 +1,140 @@
+"""Decides about housekeeping: what the policy's `maintenance` asks for, once it is due.
+
+Housekeeping changes no row and no data file that a kept snapshot needs. It is planned apart from
+the rewrites, and carried out after them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.advice import Rejected, ScoredAction
+from reconciler.advisor.judge import rejected
+from reconciler.advisor.situation import Situation
+from reconciler.plan import reasons
+from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.prediction import MANIFESTS, Prediction
+from reconciler.plan.sentence import Sentence, sentence
+from reconciler.table.retention import (
+    GC_PROPERTY,
+    Freed,
+    Retention,
+    due_ms,
+    enough,
+    freed,
+    of_table,
+    old,
+)
+
+TARGET_PROPERTY = "commit.manifest.target-size-bytes"
+MANIFEST_BYTES = 8 << 20
+"""Iceberg's default size of a manifest."""
+LEAST_MANIFESTS = 4
+"""Manifests fewer in all, or a query, below which a rewrite is not worth a commit."""
+MICROS_AN_ENTRY = 200
+"""CPU time of reading an entry three times and writing it twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Housekeeping that is due, and what was considered and is not. due_ms: when it will be."""
+
+    actions: tuple[ScoredAction, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    due_ms: int | None = None
+
+    def __add__(self, more: Upkeep) -> Upkeep:
+        times = [time for time in (self.due_ms, more.due_ms) if time is not None]
+        return Upkeep(
+            self.actions + more.actions, self.rejected + more.rejected, min(times, default=None)
+        )
+
+
+def housekeeping(situation: Situation) -> Upkeep:
+    """Return manifests to rewrite, then snapshots to expire: these may hold the old manifests."""
+    if situation.refused:
+        return Upkeep()
+    settings = situation.settings
+    found = _manifests(situation) if settings.rewrite_manifests else Upkeep()
+    return found + _expire(situation, settings.expire) if settings.expire else found
+
+
+def _manifests(situation: Situation) -> Upkeep:
+    """Rewrite manifests that are small, or over which the files of each partition are scattered."""
+    present = situation.given.manifests
+    size = _positive(situation.settings.metadata.properties.get(TARGET_PROPERTY), MANIFEST_BYTES)
+    after = max(1, math.ceil(int(present.bytes.sum()) / size))
+    now, then = present.read_now, present.read_after(after)
+    fewer = len(present) - after
+    if fewer < LEAST_MANIFESTS and now - then < LEAST_MANIFESTS:
+        return Upkeep()
+    if len(present) < 2 * after and now < 2 * then:
+        return Upkeep()
+    action = RewriteManifests(tuple(sorted(present.path)), manifests=after)
+    table, total = situation.table, int(present.bytes.sum())
+    label = f"{action.label(table.schema, table.specs)}, {now:.1f} -> {then:.1f} read a query"
+    entries = int(present.files.sum())
+    spent = round(entries * MICROS_AN_ENTRY / 1000)
+    predicted = Prediction(
+        label=label,
+        reason=f"a query of one partition reads {now:.1f} of {len(present)} manifests",
+        files_in=len(present),
+        files_out=after,
+        groups=1,
+        bytes_in=total,
+        bytes_out=total,
+        cpu_millis=spent,
+        millis=spent,
+        unit=MANIFESTS,
+        kind=action.kind,
+    )
+    return Upkeep((ScoredAction(action, predicted),))
+
+
+def _positive(text: str | None, default: int) -> int:
+    try:
+        return max(1, int(text or default))
+    except ValueError:
+        return default
+
+
+def _expire(situation: Situation, asked: Retention) -> Upkeep:
+    settings = situation.settings
+    log, properties = settings.metadata.log, settings.metadata.properties
+    if properties.get(GC_PROPERTY) == "false":
+        return _not(situation, reasons.NOT_REMOVABLE, "")
+    retention = of_table(asked, properties)
+    found = old(log, retention, settings.now_ms)
+    least = enough(log)
+    later = due_ms(log, retention, settings.now_ms)
+    if not found:
+        return Upkeep(due_ms=later)
+    if len(found) < least:
+        why = sentence("", str(len(found)), " of ", str(len(log.snapshots)),
+                       " snapshots may expire; ", str(least), " are needed")  # fmt: skip
+        return replace(_not(situation, reasons.NOT_DUE, why), due_ms=later)
+    action = ExpireSnapshots(tuple(sorted(found)), retention.max_age_ms, retention.least)
+    predicted = _predicted(situation, action, freed(log, found))
+    return Upkeep((ScoredAction(action, predicted),))
+
+
+def _not(situation: Situation, reason: str, why: Sentence | str) -> Upkeep:
+    nothing = np.zeros(0, dtype=np.int64)
+    return Upkeep(rejected=(rejected(situation, "expire snapshots", reason, why, nothing),))
+
+
+def _predicted(situation: Situation, action: ExpireSnapshots, found: Freed) -> Prediction:
+    table = situation.table
+    left = len(situation.settings.metadata.log.snapshots) - len(action.snapshots)
+    return Prediction(
+        label=action.label(table.schema, table.specs),
+        reason=f"older than the policy and the table's properties keep; {left} stay",
+        kind=action.kind,
+        removed_files=found.files,
+        removed_bytes=found.bytes,
+        estimate=found.bounds,
+    )

@@ -1,0 +1,61 @@
+"""Old snapshots removed from the metadata, with the files that no other snapshot needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.table.retention import GC_PROPERTY, Retention, kept
+from reconciler.table.schema import PartitionSpec, Schema
+
+FOREVER_MS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSnapshots(Action):
+    """snapshots: ids, sorted: these and no others. max_age_ms, least: by which they were chosen."""
+
+    snapshots: tuple[int, ...] = ()
+    max_age_ms: int = 0
+    least: int = 1
+
+    kind: ClassVar[str] = "ExpireSnapshots"
+    verb: ClassVar[str] = "expire"
+
+    def canonical(self) -> dict[str, Any]:
+        """Ids are texts: JSON numbers do not hold them."""
+        return {
+            "type": self.kind,
+            "snapshots": [str(one) for one in self.snapshots],
+            "retention": {"maxAgeMs": self.max_age_ms, "least": self.least},
+        }
+
+    @classmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        retention = body.get("retention", {})
+        return cls(
+            tuple(sorted(int(one) for one in body.get("snapshots", []))),
+            retention.get("maxAgeMs", 0),
+            retention.get("least", 1),
+        )
+
+    def judge(self, facts: Facts) -> ActionState:
+        """Refs may change after the plan; ages only grow, so that they are not judged again."""
+        log = facts.metadata.log
+        left = set(self.snapshots) & log.by_id.keys()
+        if not left:
+            return ActionState(Validity.DONE, why="the snapshots are gone")
+        if facts.metadata.properties.get(GC_PROPERTY) == "false":
+            return ActionState(Validity.LOST, why=f"the table sets {GC_PROPERTY}=false")
+        needed = left & kept(log, Retention(0, self.least), FOREVER_MS)
+        if needed:
+            why = f"a branch or a tag needs {len(needed)} of the {len(left)} snapshots"
+            return ActionState(Validity.LOST, why=why)
+        return ActionState(Validity.PENDING)
+
+    def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
+        snapshots = "1 snapshot" if len(self.snapshots) == 1 else f"{len(self.snapshots)} snapshots"
+        return f"{self.verb} {snapshots}"

@@ -1,0 +1,31 @@
+"""Manifests replaced by fewer, with the entries of a partition together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from reconciler.plan.actions.content import ContentAction, inputs_of
+from reconciler.table.schema import PartitionSpec, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteManifests(ContentAction):
+    """inputs: manifests of data files. manifests: how many shall take their place."""
+
+    manifests: int = 1
+
+    kind: ClassVar[str] = "RewriteManifests"
+    verb: ClassVar[str] = "rewrite manifests"
+    least_inputs: ClassVar[int] = 2
+
+    def canonical(self) -> dict[str, Any]:
+        return {"type": self.kind, "inputs": sorted(self.inputs), "manifests": self.manifests}
+
+    @classmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        return cls(inputs=inputs_of(body), manifests=body.get("manifests", 1))
+
+    def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
+        return self.verb

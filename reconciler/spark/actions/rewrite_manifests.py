@@ -1,0 +1,88 @@
+"""Replaces manifests of data files by fewer, ordered by partition.
+
+A first, uncommitted rewrite is read back and compared entry by entry with the head: file,
+partition, sequence numbers, and the snapshot that added it. Only then the same rewrite is
+committed, and Iceberg compares the number of entries again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from reconciler.errors import VerificationError
+from reconciler.format import count, iec
+from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.state import ActionState, Facts
+from reconciler.plan.execution import Event, Outcome
+from reconciler.spark import batch, metadata_files, standing
+from reconciler.spark.actions.content import ContentExecutor
+from reconciler.spark.attempt import Attempt
+from reconciler.spark.batch import Part
+from reconciler.spark.manifests import RewrittenManifests, grouped, live_entries, live_manifests
+
+
+class ManifestsExecutor(ContentExecutor[RewriteManifests]):
+    def judge(self) -> dict[str, ActionState]:
+        run = self.run
+        run.table.refresh()
+        self.live = live_manifests(run.spark, run.table)
+        done = standing.actions_in_history(run.table, run.request) | run.done_ids
+        states = {
+            key: action.judge(Facts(done=key in done, live=self.live)) for key, action in self.items
+        }
+        return standing.unless_fallen(run.table, run.request, states)
+
+    def input_bytes(self, paths: Sequence[str]) -> int:
+        return sum(self.live.get(path, 0) for path in paths)
+
+    def dropped(self, attempt: Attempt) -> tuple[Outcome, ...]:
+        return ()
+
+    def needed(self, head: int, paths: Sequence[str]) -> Iterable[str]:
+        return [path for path in paths if path in live_manifests(self.run.spark, self.run.table)]
+
+    def work(self, attempt: Attempt, pending: Sequence[tuple[str, RewriteManifests]]) -> bool:
+        conflicts = False
+        for number, (key, action) in enumerate(pending, start=1):
+            if self.run.stopping():
+                break
+            conflicts |= not self._rewritten(attempt, number, key, action)
+        return conflicts
+
+    def _rewritten(self, attempt: Attempt, number: int, key: str, action: RewriteManifests) -> bool:
+        """Commit one action; return False if another writer's commit prevents it."""
+        started, run = time.monotonic(), self.run
+        operation = RewrittenManifests(
+            run.spark, action.inputs, grouped(run.spark, attempt.table, action.manifests)
+        )
+        entries = self._verify(attempt, operation)
+        size = self.input_bytes(action.inputs)
+        title = f"{action.verb}  {count(len(action.inputs))} manifests {iec(size)}"
+        text = f"{title}  {count(entries)} entries equal"
+        part = Part(
+            action_id=key, title=title, verified=Event("verified", text, key, 1, 1, size),
+            inputs=action.inputs, outputs=(), read_bytes=size, written_bytes=size, rows=0,
+            cpu_seconds=0.0, verify_cpu_seconds=0.0, seconds=time.monotonic() - started,
+        )  # fmt: skip
+        run.on_event(part.verified)
+        return batch.send(run, attempt, number, operation, [part])
+
+    def _verify(self, attempt: Attempt, operation: RewrittenManifests) -> int:
+        """Return the number of live entries, which are the same after the rewrite. Raises
+        VerificationError."""
+        run = self.run
+        prepared = metadata_files.prepare(run.spark, operation.begin(attempt.table))
+        try:
+            operation.fill(prepared.update, attempt.snapshot_id)
+            after = live_entries(run.spark, attempt.table, prepared.update.apply())
+            before = live_entries(run.spark, attempt.table, None)
+            if before != after:
+                raise VerificationError(
+                    f"the rewritten manifests of {run.shown} do not hold the same entries",
+                    details=("Nothing was committed.",),
+                    do="report this; the table is as it was",
+                )
+            return before[0]
+        finally:
+            metadata_files.remove_of_commits(run.live, (prepared.uuid,), None)

@@ -1,0 +1,246 @@
+"""Which snapshots must be kept, by the rules of Iceberg's table specification ("Snapshot retention
+policy") and by what we need ourselves.
+
+Pure, so that the planner (on an observation) and the executor (on the live table) judge alike.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+MAIN = "main"
+BRANCH = "branch"
+MAX_AGE_PROPERTY = "history.expire.max-snapshot-age-ms"
+LEAST_PROPERTY = "history.expire.min-snapshots-to-keep"
+GC_PROPERTY = "gc.enabled"
+PLAN_ID = "layout.plan-id"
+DUE_SHARE = 0.1
+"""Share of a table's snapshots that must be old: a table with a commit a minute would else have a
+new plan every minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """parent: None for a root. summary: as the commit wrote it."""
+
+    id: int
+    parent: int | None
+    timestamp_ms: int
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A branch or a tag with its own retention, None where it has none.
+
+    least: snapshots of a branch to keep. max_age_ms: of a branch's snapshots.
+    """
+
+    name: str
+    type: str
+    snapshot_id: int
+    least: int | None = None
+    max_age_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLog:
+    """Every retained snapshot, and every ref, main included."""
+
+    snapshots: tuple[Snapshot, ...] = ()
+    refs: tuple[Ref, ...] = ()
+
+    @property
+    def by_id(self) -> dict[int, Snapshot]:
+        return {snapshot.id: snapshot for snapshot in self.snapshots}
+
+    @property
+    def heads(self) -> frozenset[int]:
+        """Return the snapshots that a branch or a tag points at."""
+        return frozenset(ref.snapshot_id for ref in self.refs)
+
+    @property
+    def main(self) -> tuple[Snapshot, ...]:
+        """Return the snapshots of main, newest first."""
+        head = next((ref.snapshot_id for ref in self.refs if ref.name == MAIN), None)
+        return tuple(line(self.by_id, head))
+
+
+NO_SNAPSHOTS = SnapshotLog()
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """spec.maintenance.expireSnapshots, with what the table's own properties ask for.
+
+    max_age_ms: younger snapshots are kept. least: snapshots of each branch that are kept whatever
+    their age. needed: snapshots from which work of ours starts: they are kept, with everything that
+    main holds since.
+    """
+
+    max_age_ms: int
+    least: int
+    needed: frozenset[int] = frozenset()
+
+
+def snapshot_log(body: Mapping[str, Any]) -> SnapshotLog:
+    """Return the log of table metadata in the JSON form of the specification."""
+    head = body.get("current-snapshot-id")
+    refs = dict(body.get("refs") or {})
+    if head is not None and int(head) != -1:
+        refs.setdefault(MAIN, {"snapshot-id": head, "type": BRANCH})
+    return SnapshotLog(
+        tuple(_snapshot(item) for item in body.get("snapshots") or ()),
+        tuple(_ref(name, item) for name, item in sorted(refs.items())),
+    )
+
+
+def _snapshot(body: Mapping[str, Any]) -> Snapshot:
+    parent = body.get("parent-snapshot-id")
+    return Snapshot(
+        int(body["snapshot-id"]),
+        None if parent is None else int(parent),
+        int(body["timestamp-ms"]),
+        dict(body.get("summary") or {}),
+    )
+
+
+def _ref(name: str, body: Mapping[str, Any]) -> Ref:
+    return Ref(
+        name,
+        str(body["type"]),
+        int(body["snapshot-id"]),
+        body.get("min-snapshots-to-keep"),
+        body.get("max-snapshot-age-ms"),
+    )
+
+
+def line(by_id: Mapping[int, Snapshot], head: int | None) -> Iterator[Snapshot]:
+    """Yield the snapshots from `head` back to the root, or to where the history has expired."""
+    current = None if head is None else by_id.get(head)
+    while current is not None:
+        yield current
+        current = None if current.parent is None else by_id.get(current.parent)
+
+
+def of_table(retention: Retention, properties: Mapping[str, str]) -> Retention:
+    """Return the retention that keeps what the policy or the table's properties ask for, whichever
+    keeps more."""
+    return Retention(
+        max(retention.max_age_ms, _number(properties.get(MAX_AGE_PROPERTY))),
+        max(retention.least, _number(properties.get(LEAST_PROPERTY))),
+        retention.needed,
+    )
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
+
+
+def kept(log: SnapshotLog, retention: Retention, now_ms: int) -> frozenset[int]:
+    """Return the snapshots that must be kept.
+
+    Every snapshot that a ref points at; of each branch the newest ones, by its own retention or the
+    given one; young snapshots outside of every branch; staged snapshots that are not published;
+    our own commits that someone rolled back, which say that the plan is not to be repeated; and
+    main's snapshots since each of `needed`, and since the head of each branch that main has passed:
+    without them nobody can tell that the branch holds nothing of its own, or fast-forward it.
+    """
+    by_id = log.by_id
+    found = set(log.heads)
+    referenced = set(found)
+    for ref in log.refs:
+        if ref.type != BRANCH:
+            continue
+        branch = tuple(line(by_id, ref.snapshot_id))
+        referenced.update(snapshot.id for snapshot in branch)
+        found.update(_young(branch, ref, retention, now_ms))
+    main = log.main
+    passed = {ref.snapshot_id for ref in log.refs if ref.type == BRANCH and ref.name != MAIN}
+    found.update(_since(main, retention.needed | passed))
+    found.update(retention.needed & by_id.keys())
+    published = {snapshot.summary.get("published-wap-id") for snapshot in main}
+    for snapshot in log.snapshots:
+        if snapshot.id in referenced:
+            continue
+        staged = snapshot.summary.get("wap.id")
+        young = snapshot.timestamp_ms >= now_ms - retention.max_age_ms
+        if young or (staged and staged not in published) or PLAN_ID in snapshot.summary:
+            found.add(snapshot.id)
+    return frozenset(found)
+
+
+def _young(
+    branch: Sequence[Snapshot], ref: Ref, retention: Retention, now_ms: int
+) -> Iterator[int]:
+    """Yield a branch's snapshots from its head to the first that may expire."""
+    least = retention.least if ref.least is None else ref.least
+    age = retention.max_age_ms if ref.max_age_ms is None else ref.max_age_ms
+    for number, snapshot in enumerate(branch):
+        if number >= least and snapshot.timestamp_ms < now_ms - age:
+            return
+        yield snapshot.id
+
+
+def _since(main: Sequence[Snapshot], needed: Collection[int]) -> Iterator[int]:
+    """Yield main's snapshots from its head to the oldest that is needed."""
+    places = [number for number, snapshot in enumerate(main) if snapshot.id in needed]
+    yield from (snapshot.id for snapshot in main[: max(places, default=-1) + 1])
+
+
+def old(log: SnapshotLog, retention: Retention, now_ms: int) -> frozenset[int]:
+    """Return the snapshots that may expire."""
+    return frozenset(log.by_id.keys() - kept(log, retention, now_ms))
+
+
+def enough(log: SnapshotLog) -> int:
+    """Return how many snapshots must be old for a plan that expires them."""
+    return max(1, math.ceil(DUE_SHARE * len(log.snapshots)))
+
+
+def due_ms(log: SnapshotLog, retention: Retention, now_ms: int) -> int | None:
+    """Return the first time after now at which enough snapshots are old, if nothing else happens;
+    None if that never comes."""
+    ages = [retention.max_age_ms, *(ref.max_age_ms for ref in log.refs if ref.max_age_ms)]
+    times = {one.timestamp_ms + age + 1 for one in log.snapshots for age in ages}
+    later = sorted(time for time in times if time > now_ms)
+    first = bisect_left(later, True, key=lambda at: len(old(log, retention, at)) >= enough(log))
+    return later[first] if first < len(later) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """Content files that only expired snapshots hold, by the summaries of the commits that removed
+    them. bounds: "exact", or "at most" where a kept snapshot before them may hold some too."""
+
+    files: int
+    bytes: int
+    bounds: str
+
+
+def freed(log: SnapshotLog, expired: Collection[int]) -> Freed:
+    """Return what expiring these snapshots frees.
+
+    A file that a snapshot of main removed was live in its parent; nobody needs it once every
+    snapshot before is gone.
+    """
+    files = size = 0
+    bounds = "exact"
+    older_kept = False
+    for snapshot in reversed(log.main):
+        if snapshot.parent in expired:
+            summary = snapshot.summary
+            removed = _number(summary.get("deleted-data-files"))
+            removed += _number(summary.get("removed-delete-files"))
+            files += removed
+            size += _number(summary.get("removed-files-size"))
+            bounds = "at most" if removed and older_kept else bounds
+        older_kept = older_kept or snapshot.id not in expired
+    return Freed(files, size, bounds)

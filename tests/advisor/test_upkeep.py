@@ -1,0 +1,132 @@
+"""Housekeeping is planned where the policy asks for it, and once it is due."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.advisor.advice import Advice, AdviceInput, Settings
+from reconciler.advisor.decide import decide
+from reconciler.plan import reasons
+from reconciler.plan.actions import action_from_canonical
+from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.rewrite_manifests import RewriteManifests
+from reconciler.plan.actions.state import Facts, Validity
+from reconciler.table.manifests import ManifestTable, manifest_table
+from reconciler.table.metadata import TableMetadata
+from reconciler.table.retention import BRANCH, MAIN, Ref, Retention, Snapshot, SnapshotLog
+from tests.advisor import worlds
+from tests.advisor.worlds import SETTINGS, arrived, workload
+
+HOUR_MS = 3_600_000
+LOG = SnapshotLog(
+    tuple(
+        Snapshot(n, n - 1 or None, n * HOUR_MS, {"removed-files-size": "100",
+                                                 "deleted-data-files": "1"})
+        for n in range(1, 31)
+    ),
+    (Ref(MAIN, BRANCH, 30),),
+)  # fmt: skip
+METADATA = TableMetadata(log=LOG)
+ASKED = replace(
+    SETTINGS, mode="None", metadata=METADATA, now_ms=31 * HOUR_MS, expire=Retention(10 * HOUR_MS, 5)
+)
+
+
+TABLE = arrived(np.random.default_rng(0), rows=2_000)
+
+
+def advise(settings: Settings) -> Advice:
+    return worlds.advise(TABLE, workload(), settings)
+
+
+def test_old_snapshots_expire_and_the_plan_says_what_that_frees() -> None:
+    (found,) = advise(ASKED).actions
+    assert found.action == ExpireSnapshots(tuple(range(1, 21)), 10 * HOUR_MS, 5)
+    predicted = found.predicted
+    assert (predicted.removed_files, predicted.removed_bytes) == (20, 2_000)
+    assert (predicted.kind, predicted.estimate) == ("ExpireSnapshots", "exact")
+    assert not predicted.rewrites
+    assert action_from_canonical(found.action.canonical()) == found.action
+
+
+def test_nothing_expires_unless_the_policy_asks() -> None:
+    assert advise(replace(ASKED, expire=None)).actions == ()
+
+
+def test_a_few_old_snapshots_wait_for_more() -> None:
+    some = advise(replace(ASKED, expire=Retention(28 * HOUR_MS, 1)))
+    assert some.actions == ()
+    assert [item.reason for item in some.rejected].count(reasons.NOT_DUE) == 1
+    assert advise(replace(ASKED, expire=Retention(99 * HOUR_MS, 1))).actions == ()
+
+
+def test_a_table_whose_files_may_be_anothers_is_left_alone() -> None:
+    forbidden = replace(METADATA, properties={"gc.enabled": "false"})
+    found = advise(replace(ASKED, metadata=forbidden))
+    assert found.actions == ()
+    assert reasons.NOT_REMOVABLE in [item.reason for item in found.rejected]
+
+
+def test_snapshots_that_work_of_ours_needs_stay() -> None:
+    needed = replace(ASKED, expire=Retention(10 * HOUR_MS, 5, frozenset({7})))
+    (found,) = advise(needed).actions
+    assert found.action.snapshots == tuple(range(1, 7))
+
+
+def test_an_action_is_done_when_its_snapshots_are_gone_and_lost_when_a_ref_needs_one() -> None:
+    action = ExpireSnapshots((1, 2), HOUR_MS, 5)
+    rest = SnapshotLog(LOG.snapshots[2:], LOG.refs)
+    tagged = SnapshotLog(LOG.snapshots, (*LOG.refs, Ref("t", "tag", 2)))
+    branched = SnapshotLog(LOG.snapshots, (*LOG.refs, Ref("b", BRANCH, 6)))
+    short = SnapshotLog(LOG.snapshots[:4], (Ref(MAIN, BRANCH, 4),))
+    for log, state in (
+        (LOG, Validity.PENDING), (rest, Validity.DONE), (tagged, Validity.LOST),
+        (branched, Validity.LOST), (short, Validity.LOST),
+    ):  # fmt: skip
+        assert action.judge(Facts(metadata=TableMetadata(log=log))).validity is state
+    partly = SnapshotLog(LOG.snapshots[1:], LOG.refs)
+    assert action.judge(Facts(metadata=TableMetadata(log=partly))).validity is Validity.PENDING
+
+
+MANIFESTS = manifest_table(
+    tuple(f"m{n:02d}" for n in range(20)),
+    np.full(20, 10_000),
+    frozenset(),
+    np.tile(np.arange(20), 30),
+    np.repeat(np.arange(30), 20),
+)
+"""30 partitions, each with a file in each of 20 small manifests."""
+
+
+def with_manifests(manifests: ManifestTable, **more: object) -> Advice:
+    given = AdviceInput(
+        TABLE.file_table(), workload(),
+        replace(ASKED, expire=None, rewrite_manifests=True, **more),
+        manifests=manifests,
+    )  # fmt: skip
+    return decide(given)
+
+
+def test_scattered_manifests_are_rewritten_with_what_a_query_reads_before_and_after() -> None:
+    (found,) = with_manifests(MANIFESTS).actions
+    assert found.action == RewriteManifests(MANIFESTS.path, manifests=1)
+    predicted = found.predicted
+    assert (predicted.files_in, predicted.files_out, predicted.bytes_in) == (20, 1, 200_000)
+    assert "20.0 -> 1.0 read a query" in predicted.label
+    assert not predicted.rewrites_data
+    small = replace(METADATA, properties={"commit.manifest.target-size-bytes": "50000"})
+    (found,) = with_manifests(MANIFESTS, metadata=small).actions
+    assert found.predicted.files_out == 4
+
+
+def test_manifests_are_left_where_a_rewrite_gains_little() -> None:
+    few = manifest_table(
+        ("a", "b", "c"), np.full(3, 10_000), frozenset(), np.arange(3), np.zeros(3, dtype=int)
+    )
+    assert with_manifests(few).actions == ()
+    full = replace(MANIFESTS, bytes=np.full(20, 8 << 20))
+    ordered = replace(full, held_by=np.ones(30, dtype=np.int64))
+    assert with_manifests(ordered).actions == ()
+    assert advise(replace(ASKED, expire=None)).actions == ()
