@@ -87,7 +87,7 @@ SENTENCES = {
         "another engine compacted the table within 7 days: beside a DELETE, Iceberg's compaction "
         "of position deletes makes a table of format version 3 unreadable"
     ),
-    UPGRADE_UNPAID: "saves no more than is uncertain about the saving",
+    UPGRADE_UNPAID: "saves too little, or the saving is too uncertain",
     NOT_REMOVABLE: "the table sets gc.enabled=false: its files may belong to other tables too",
 }
 

@@ -55,7 +55,7 @@ def _mark(one: Mapping[str, Any], way: str) -> str:
         return "now"
     if way != one["best"]:
         return ""
-    return "better" if one["changes"] else "not better beyond doubt"
+    return "better" if one["changes"] else "perhaps better"
 
 
 def _unknown(one: Mapping[str, Any]) -> str:

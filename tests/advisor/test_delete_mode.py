@@ -267,9 +267,9 @@ def test_an_upgrade_is_planned_if_demanded(version: int) -> None:
 def test_an_upgrade_is_planned_if_it_pays_and_never_unless_the_policy_allows_it() -> None:
     policy = DeletePolicy(mode="Auto", format_version="Auto")
     often = merges(encoding=Encoding.MERGE_ON_READ)
-    pays = advice(often, weight=1e3, properties=LAZY, policy=policy)
+    pays = advice(often, weight=1e5, properties=LAZY, policy=policy)
     assert upgrade(pays) == ["UpgradeFormat"]
-    kept = advice(often, weight=1e3, properties=LAZY)
+    kept = advice(often, weight=1e5, properties=LAZY)
     assert upgrade(kept) == [] and any("Format version 3 would save" in n for n in kept.notes)
     for unknown in (
         advice(often, weight=0.0, policy=policy),

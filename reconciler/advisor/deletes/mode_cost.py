@@ -46,12 +46,12 @@ WRITING_FACTOR = 2.0
 
 
 class Way(StrEnum):
-    """How an operation is written."""
+    """How an operation is written; merge-on-read by what its delete files apply to."""
 
     COPY_ON_WRITE = "copy-on-write"
-    FILE = "merge-on-read, positions per data file"
-    PARTITION = "merge-on-read, positions per partition"
-    VECTORS = "merge-on-read, deletion vectors"
+    FILE = "merge-on-read, per file"
+    PARTITION = "merge-on-read, per partition"
+    VECTORS = "merge-on-read, vectors"
 
     @property
     def lazy(self) -> bool:

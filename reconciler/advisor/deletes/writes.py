@@ -14,6 +14,7 @@ import numpy as np
 from reconciler.advisor.advice import DAY_MS, Rejected
 from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.advisor.deletes.mode import (
+    WORTH,
     ModeChoice,
     Setting,
     mode_choices,
@@ -90,11 +91,11 @@ def _upgrade(
         return [], (rejected(situation, what, reasons.COMPACTED_ELSEWHERE, why, nothing),)
     if policy.format_version == "Upgrade":
         return [(UpgradeFormat(version, NEWEST), "spec.deletes.formatVersion is Upgrade")], ()
-    if gain is not None and gain.low > 0.0:
+    if gain is not None and _pays(gain, choices):
         return [(UpgradeFormat(version, NEWEST), f"saves {seconds_text(gain)} CPU s a day")], ()
     why = "how often the table is read between two operations is unknown"
     if gain is not None:
-        why = f"vectors save {seconds_text(gain)} CPU s a day: not more than is uncertain"
+        why = f"vectors save {seconds_text(gain)} CPU s a day: too little, or too uncertain"
     return [], (rejected(situation, what, reasons.UPGRADE_UNPAID, why, nothing),)
 
 
@@ -110,9 +111,16 @@ def daily_gain(choices: tuple[ModeChoice, ...]) -> Interval | None:
     return Interval(low, mid, high, known[0][0].label)
 
 
+def _pays(gain: Interval, choices: tuple[ModeChoice, ...]) -> bool:
+    """Whether the gain is certain, and worth a change that cannot be undone."""
+    now = sum(dict(one.costs)[one.chosen].mid * one.per_day for one in choices if one.costs)
+    return gain.low > WORTH * now
+
+
 def _format_note(situation: Situation, choices: tuple[ModeChoice, ...]) -> list[str]:
     gain = daily_gain(choices)
-    if gain is None or gain.low <= 0.0 or situation.settings.deletes.format_version != "Keep":
+    keeps = situation.settings.deletes.format_version == "Keep"
+    if gain is None or not keeps or not _pays(gain, choices):
         return []
     return [
         f"Format version {NEWEST} would save {seconds_text(gain)} CPU s a day by deletion vectors; "
