@@ -86,7 +86,7 @@ class Verdict:
     minors: tuple[Minor, ...] = ()
 
 
-Decision = Callable[[Situation], Verdict]
+Decide = Callable[[Situation], Verdict]
 
 
 def decide(given: AdviceInput) -> Advice:
@@ -252,7 +252,7 @@ def maintain_deletes(situation: Situation) -> Verdict:
     return Verdict((), tuple(turned), tuple(found))
 
 
-DECISIONS: tuple[Decision, ...] = (
+DECISIONS: tuple[Decide, ...] = (
     migrate, declared, workload_aware, apply_deletes, bin_pack, maintain_deletes,
 )  # fmt: skip
 """Another partition spec first, then declared keys, then what pays back, then deleted rows, the

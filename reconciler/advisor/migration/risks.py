@@ -1,4 +1,4 @@
-"""What speaks against moving a table to another partition spec, its evidence and the way round.
+"""What speaks against moving a table to another partition spec, its evidence and what to do.
 
 Deleted rows come back, and rows appear twice, where writers assume one spec: an equality delete
 applies only to files of its own spec and partition, and a dynamic overwrite replaces only
@@ -24,7 +24,7 @@ RECENT_MS = 30 * DAY_MS
 @dataclass(frozen=True, slots=True)
 class Risk:
     """name: as spec.layout.partitioning.accept names it, "" if it cannot be accepted. evidence:
-    what was found. do: the way round."""
+    what was found. do: how to remove or avoid the risk."""
 
     name: str
     evidence: str

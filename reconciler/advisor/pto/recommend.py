@@ -28,7 +28,7 @@ from reconciler.advisor.pto.sizes import DeclaredSize, declared_row_group, size_
 from reconciler.advisor.pto.sort_schemes import Scheme, orderings, schemes
 from reconciler.advisor.pto.space import (
     LEAST_ROWS_OF_GROUP,
-    Candidate,
+    CandidateLayout,
     Label,
     Space,
     best,
@@ -215,7 +215,7 @@ def _screened(space: Space, screen: Pool) -> Space:
     specs = range(min(SCREENED_SPECS, len(space.partitionings)))
     labels = small.label(
         [
-            Candidate(spec, ordering, size)
+            CandidateLayout(spec, ordering, size)
             for spec in specs
             for ordering in range(len(space.orderings))
             for size in sizes
@@ -272,7 +272,7 @@ def _answer(
     space: Space,
     today: Layout,
     labels: Sequence[Label],
-    chosen: Candidate,
+    chosen: CandidateLayout,
     labelled: int,
     refused: tuple[RefusedSpec, ...],
     found: tuple[Scheme, ...],

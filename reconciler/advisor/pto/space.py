@@ -44,7 +44,7 @@ would flatter it. 40 rank layouts well, 100 nearly as all rows do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Candidate:
+class CandidateLayout:
     """spec, ordering: positions in the space's candidates of each."""
 
     spec: int
@@ -61,7 +61,7 @@ class Label:
     rewrite_bytes: rewritten over the horizon. sampled_rows: of the smallest row groups.
     """
 
-    candidate: Candidate
+    candidate: CandidateLayout
     reading: float
     rewrite: float
     window: Float64
@@ -111,9 +111,9 @@ class Space:
         return self.live_bytes / max(float(self.pool.weight.sum()), 1.0)
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[CandidateLayout, ...]:
         return tuple(
-            Candidate(spec, ordering, sizes)
+            CandidateLayout(spec, ordering, sizes)
             for spec in range(len(self.partitionings))
             for ordering in range(len(self.orderings))
             for sizes in self.sizes
@@ -152,15 +152,17 @@ class Space:
             extremes=self.extremes, place=self.place(ordering), target=chosen.target,
         )  # fmt: skip
 
-    def label(self, candidates: Sequence[Candidate], *, widening: float = 1.0) -> tuple[Label, ...]:
+    def label(
+        self, candidates: Sequence[CandidateLayout], *, widening: float = 1.0
+    ) -> tuple[Label, ...]:
         """Return the labels, in the order of the candidates."""
-        together: dict[tuple[int, int], list[Candidate]] = {}
+        together: dict[tuple[int, int], list[CandidateLayout]] = {}
         for candidate in candidates:
             together.setdefault((candidate.spec, candidate.ordering), []).append(candidate)
         for ordering in dict.fromkeys(ordering for _, ordering in together):
             self.place(ordering)
 
-        def work(item: tuple[tuple[int, int], list[Candidate]]) -> list[Label]:
+        def work(item: tuple[tuple[int, int], list[CandidateLayout]]) -> list[Label]:
             (spec, ordering), mine = item
             rows = self.arrangement(spec, ordering)
             sizes = [candidate.sizes for candidate in mine]
@@ -172,7 +174,7 @@ class Space:
         by_candidate = {label.candidate: label for label in found}
         return tuple(by_candidate[candidate] for candidate in candidates)
 
-    def _labels(self, candidates: Sequence[Candidate], grid: Grid) -> list[Label]:
+    def _labels(self, candidates: Sequence[CandidateLayout], grid: Grid) -> list[Label]:
         cost = reading_cost(self.costs, grid.readings, self.demands).sum(axis=1)
         labels = []
         for row, candidate in enumerate(candidates):
@@ -187,7 +189,7 @@ class Space:
             )  # fmt: skip
         return labels
 
-    def rewritten(self, candidate: Candidate) -> tuple[float, float]:
+    def rewritten(self, candidate: CandidateLayout) -> tuple[float, float]:
         """Return the bytes rewritten once to get there, and over the horizon to stay there.
 
         Rows in order of arrival under the present spec: only small files are merged. Anything else

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reconciler.advisor.pto.space import Candidate, Space
+from reconciler.advisor.pto.space import CandidateLayout, Space
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """labelled: how many candidates were simulated to choose this one."""
 
-    candidate: Candidate
+    candidate: CandidateLayout
     labelled: int
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.sizes import MIB, expert_sizes
-from reconciler.advisor.pto.space import UNSORTED, Candidate, Space, best
+from reconciler.advisor.pto.space import UNSORTED, CandidateLayout, Space, best
 from reconciler.advisor.simulate.grid import Sizes
 
 DEFAULT_SIZES = Sizes(512 * MIB, 128 * MIB)
@@ -15,7 +15,7 @@ def expert(space: Space, seed: int) -> Choice:
     """Return the best of the paper's sort schemes under each partitioning, with the sizes of
     Algorithm 4; bin-packing if there is no scheme."""
     chosen = [
-        Candidate(number, ordering, expert_sizes(space.live_bytes, item.partitions,
+        CandidateLayout(number, ordering, expert_sizes(space.live_bytes, item.partitions,
                                                  space.bytes_per_row))
         for number, item in enumerate(space.partitionings)
         for ordering in (range(1, 1 + space.paper) if space.paper else range(1))
@@ -25,4 +25,4 @@ def expert(space: Space, seed: int) -> Choice:
 
 def default_layout(space: Space, seed: int) -> Choice:
     """Return the present partitioning without a sort, in Iceberg's sizes."""
-    return Choice(Candidate(0, UNSORTED, DEFAULT_SIZES), 0)
+    return Choice(CandidateLayout(0, UNSORTED, DEFAULT_SIZES), 0)

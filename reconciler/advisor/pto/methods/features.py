@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from reconciler.advisor.pto.cluster_size import distinct_count
-from reconciler.advisor.pto.space import Candidate, Space
+from reconciler.advisor.pto.space import CandidateLayout, Space
 from reconciler.table.filetable import Float64
 
 SORT, CURVE = 1.0, 2.0
 """Kinds of sort schemes; 0 without one."""
 
 
-def features(space: Space, candidates: Sequence[Candidate]) -> Float64:
+def features(space: Space, candidates: Sequence[CandidateLayout]) -> Float64:
     """Return float64[candidates, features]: partition column, TFS, RGS and sort scheme."""
     types = sorted({field.type for field in space.pool.files.schema.fields})
     specs = [
@@ -60,13 +60,13 @@ def _of_columns(space: Space, columns: Sequence[int], types: Sequence[str]) -> F
     ))  # fmt: skip
 
 
-def training(space: Space, seed: int) -> tuple[Candidate, ...]:
+def training(space: Space, seed: int) -> tuple[CandidateLayout, ...]:
     """Return the candidates that are labelled for training: each partitioning with each of the
     paper's sort schemes, and random sizes (12 for 4 x 3)."""
     random = np.random.default_rng(seed)
     schemes = range(1, 1 + space.paper) if space.paper else range(1)
     return tuple(
-        Candidate(spec, ordering, space.sizes[int(random.integers(len(space.sizes)))])
+        CandidateLayout(spec, ordering, space.sizes[int(random.integers(len(space.sizes)))])
         for spec in range(len(space.partitionings))
         for ordering in schemes
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from reconciler.advisor.pto.column_use import matched_rows
 from reconciler.advisor.pto.methods.base import Choice
-from reconciler.advisor.pto.space import Candidate, Space, best
+from reconciler.advisor.pto.space import CandidateLayout, Space, best
 from reconciler.plan.grouping import arrivals
 from reconciler.table.filetable import Int64
 
@@ -23,7 +23,7 @@ def mddl(space: Space, seed: int) -> Choice:
     number = len(space.orderings)
     space.places[number] = predicate_order(space)
     chosen = [
-        Candidate(spec, number, sizes)
+        CandidateLayout(spec, number, sizes)
         for spec in range(len(space.partitionings))
         for sizes in space.sizes
     ]

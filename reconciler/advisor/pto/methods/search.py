@@ -7,7 +7,7 @@ import numpy as np
 
 from reconciler.advisor.pto.methods.base import Choice
 from reconciler.advisor.pto.methods.features import training
-from reconciler.advisor.pto.space import Candidate, Space, best
+from reconciler.advisor.pto.space import CandidateLayout, Space, best
 
 TRIALS = 20
 """Labels beyond the training set."""
@@ -31,10 +31,10 @@ def tpe(space: Space, seed: int) -> Choice:
     started = training(space, seed)
     for candidate in started:
         study.enqueue_trial(_parameters(space, candidate))
-    asked: dict[Candidate, float] = {}
+    asked: dict[CandidateLayout, float] = {}
 
     def objective(trial: optuna.Trial) -> float:
-        candidate = Candidate(
+        candidate = CandidateLayout(
             trial.suggest_categorical("spec", range(len(space.partitionings))),
             trial.suggest_categorical("ordering", range(len(space.orderings))),
             space.sizes[trial.suggest_int("sizes", 0, len(space.sizes) - 1)],
@@ -48,7 +48,7 @@ def tpe(space: Space, seed: int) -> Choice:
     return Choice(chosen, len(asked))
 
 
-def _parameters(space: Space, candidate: Candidate) -> dict[str, int]:
+def _parameters(space: Space, candidate: CandidateLayout) -> dict[str, int]:
     return {
         "spec": candidate.spec,
         "ordering": candidate.ordering,
