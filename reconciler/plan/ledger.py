@@ -272,12 +272,12 @@ def read_calibration(checks: Iterable[ReadCheck]) -> Calibration:
 
 
 def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
-    """Return actual / predicted CPU of committed rewrites."""
+    """Return actual / predicted CPU of committed rewrites; that of manifests is not measured."""
     return calibrate(
         [
             entry.outcome.cpu_seconds * 1000 / predicted
             for entry in entries
-            if entry.committed and (predicted := entry.predicted.cpu_millis)
+            if entry.committed and work_of(entry) and (predicted := entry.predicted.cpu_millis)
         ]
     )
 

@@ -15,6 +15,7 @@ from reconciler.plan.ledger import (
     ReadCheck,
     Reservation,
     charged,
+    cpu_calibration,
     throughput,
     trust,
     written_layouts,
@@ -172,3 +173,12 @@ def test_the_line_on_trust_shows_how_far_predictions_were_off(said: Said) -> Non
         assert "5 actions" in text and "+10 %" in text
         said(text)
     assert "-3 %" in trust(done, read)
+
+
+def test_what_no_throughput_is_known_of_does_not_calibrate_cpu_time() -> None:
+    measured = replace(PREDICTED, kind="BinPack", cpu_millis=1_000)
+    manifests = replace(PREDICTED, kind="RewriteManifests", cpu_millis=1_000)
+    rewrites = [replace(entry(n, 10, cpu=2.0), predicted=measured) for n in range(1, 7)]
+    others = [replace(entry(n, 10), predicted=manifests) for n in range(7, 20)]
+    assert cpu_calibration([*rewrites, *others]) == cpu_calibration(rewrites)
+    assert cpu_calibration(rewrites).median == 2.0
