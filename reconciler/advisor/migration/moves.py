@@ -97,8 +97,8 @@ def _by_spec(table: FileTable, rows: Int64) -> Iterator[Int64]:
 def _why(situation: Situation, migration: Migration) -> str:
     """Return the reason, with the risks that somebody accepted."""
     accepted = [risk for risk in situation.risks if risk.name in migration.accepted]
-    told = "".join(f"; accepted {risk.name}: {risk.evidence}" for risk in accepted)
-    return f"the policy declares the partition spec{told}"
+    notes = "".join(f"; accepted {risk.name}: {risk.evidence}" for risk in accepted)
+    return f"the policy declares the partition spec{notes}"
 
 
 def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Candidate:

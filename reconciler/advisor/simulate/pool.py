@@ -118,7 +118,7 @@ def _pool_column(
     values, null = sample.values[column][index], sample.null[column][index]
     nan = np.isnan(values) & ~null if bounds.kind is Kind.FLOAT else np.zeros_like(null)
     source = sample.file[index]
-    told = missing(bounds, files.records, null, nan, file, source == file)
+    absences = missing(bounds, files.records, null, nan, file, source == file)
     if bounds.kind is not Kind.BYTES:  # byte strings are moved one by one: too slow
         values = moved(bounds, values, null, source, file)
     null = null | nan
@@ -133,7 +133,7 @@ def _pool_column(
         bounds.kind, full, distinct, share,
         np.sort(bounds.lower)[0] if exact else None,  # byte strings sort but have no minimum
         np.sort(bounds.upper)[-1] if exact else None,
-        told,
+        absences,
     )  # fmt: skip
 
 

@@ -326,11 +326,11 @@ def written_share(
     live = files.live_bytes
     whole, alive = float(live.sum()), float(live.sum()) / max(float(files.total_bytes), 1.0)
     known = {f: n for f, n in files.column_sizes.items() if not (n == UNKNOWN).any()}
-    told = [field for field in stored.columns if field in sizes and field in known]
-    if not told or whole <= 0.0:
+    measured = [field for field in stored.columns if field in sizes and field in known]
+    if not measured or whole <= 0.0:
         return 1.0
     beside = max(whole - alive * sum(float(n.sum()) for n in known.values()), 0.0)
     repeated = beside if all(f.field_id in known for f in files.schema.fields) else 0.0
-    gone = sum(alive * float(known[field].sum()) - float(sizes[field].sum()) for field in told)
+    gone = sum(alive * float(known[field].sum()) - float(sizes[field].sum()) for field in measured)
     gone += repeated * max(1.0 - outputs / len(files), 0.0)
     return round(min(max(1.0 - gone / whole, LEAST_SHARE), MOST_SHARE), 3)
