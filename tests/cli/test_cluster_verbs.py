@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from reconciler.api.load import load
 from reconciler.cli import main
 from reconciler.kube.api import CATALOG, JOB, POLICY, TABLE_LAYOUT, Api
+from tests.cli.pull_requests import Pulls, checkout, git
 from tests.operator.cluster_objects import catalog, layout, policy
 
 LAYOUT = "sales.lineitem-7k2m5qd4xz"
 ORDERS = "sales.orders-aaaaaaaaaa"
 PLAN = "p-3f9a1c0b77de4c21a0be"
+RECIPE = Path(__file__).parents[2] / "docs" / "operations" / "ci" / "recommend.sh"
 
 
 @pytest.fixture
@@ -192,11 +198,7 @@ RECOMMENDED = {
 }  # fmt: skip
 
 
-def test_a_recommendation_of_the_cluster_is_printed_and_written_into_the_policy(
-    api, namespace, layoutctl, tmp_path
-):
-    code, _, err = layoutctl("recommend", "warehouse.sales.lineitem", "--from-cluster")
-    assert (code, "spec.recommend" in err) == (1, True)
+def recommend(api: Api, namespace: str) -> None:
     read = api.get(TABLE_LAYOUT, namespace, LAYOUT)
     why = {
         "type": "BetterLayoutKnown", "status": "True", "reason": "LayoutRecommended",
@@ -207,6 +209,14 @@ def test_a_recommendation_of_the_cluster_is_printed_and_written_into_the_policy(
         TABLE_LAYOUT, namespace, LAYOUT, status, read["metadata"]["resourceVersion"]
     )
     assert stored["status"]["recommendation"] == RECOMMENDED  # the schema has every field
+
+
+def test_a_recommendation_of_the_cluster_is_printed_and_written_into_the_policy(
+    api, namespace, layoutctl, tmp_path
+):
+    code, _, err = layoutctl("recommend", "warehouse.sales.lineitem", "--from-cluster")
+    assert (code, "spec.recommend" in err) == (1, True)
+    recommend(api, namespace)
     code, out, _ = layoutctl("recommend", "warehouse.sales.lineitem", "--from-cluster")
     assert code == 0
     for shown in ("sorted by l_shipdate", "74 %", "44Ti", "10Ti - 13Ti", "104Gi", "2h6m", "110"):
@@ -222,6 +232,34 @@ def test_a_recommendation_of_the_cluster_is_printed_and_written_into_the_policy(
     (document,) = load([path]).policies
     assert document.spec.layout.clustering.keys == ("l_shipdate",)
     assert document.spec.layout.files.row_group_bytes == 32 << 20
+
+
+def test_a_recommendation_becomes_one_pull_request(api, cluster, namespace, tmp_path):
+    """The recipe of docs/operations/ci.md, with the real layoutctl, git, curl and jq."""
+    recommend(api, namespace)
+    pulls = Pulls()
+    clone = checkout(tmp_path, "sales.yaml", POLICY_TEXT.replace("sales.*", "sales.lineitem"))
+    config = tmp_path / "kubeconfig"
+    config.write_text(cluster.kubeconfig.read_text())
+    cluster.kubectl(
+        "config", "set-context", "--current", f"--namespace={namespace}", f"--kubeconfig={config}"
+    )
+    environment = {**cluster.environment(config), **pulls.environment()}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    tables = ("warehouse.sales.lineitem", "warehouse.sales.orders")
+    said = [
+        subprocess.run(
+            ["sh", str(RECIPE), "layouts", *tables],
+            cwd=clone, env=environment, capture_output=True, text=True, check=True,
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    pulls.server.shutdown()
+    (opened,) = pulls.opened
+    assert (opened["head"], opened["base"]) == (f"layout/{RECOMMENDED['id']}", "main")
+    assert "sorted by l_shipdate" in opened["body"] and "pull/1" in said[0]
+    changed = git(clone, "diff", "--stat", "origin/main", f"origin/{opened['head']}")
+    assert "layouts/sales.yaml" in changed and "1 file changed" in changed
 
 
 POLICY_TEXT = """\

@@ -11,12 +11,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.run_document import read_run
+from reconciler.api.run_document import RecommendRun, read_job
 from reconciler.errors import UnavailableError
 from reconciler.kube.kinds import JOB, POD, POLICY, TABLE_LAYOUT
 from reconciler.kube.termination_message import Cause, LastWords
 from reconciler.operator.policy import Policies
 from reconciler.operator.ports import CatalogProblem, Identifier
+from reconciler.operator.status_text import utc
 from reconciler.operator.work import LAUNCH_KEY, Key, Work
 from tests.examples import examples
 from tests.operator.worlds import GIB, NAMESPACE, FakeTable, World, run_text
@@ -54,7 +55,7 @@ class Play:
     def create(self, name: str) -> None:
         """The table, or another one under its name."""
         self.count += 1
-        table = FakeTable(f"uuid-{self.count}", version=10 * self.count)
+        table = FakeTable(f"uuid-{self.count}", version=10 * self.count, queries=300)
         self.world.catalog.tables["sales", name] = table
         self.write(name)
 
@@ -102,7 +103,7 @@ class Play:
 
     def start(self) -> None:
         for job in self.world.living():
-            run = read_run(run_text(job))
+            run = read_job(run_text(job))
             ends = self.runs(job) or job["metadata"].get("deletionTimestamp")
             if not ends and run.table in self.world.catalog.tables:
                 self.world.start(job)
@@ -112,7 +113,10 @@ class Play:
         if not running:
             return
         job = running[number % len(running)]
-        run = read_run(run_text(job))
+        run = read_job(run_text(job))
+        if isinstance(run, RecommendRun):
+            self.end_recommending(job, cause)
+            return
         self.world.catalog.tables.setdefault(run.table, FakeTable("uuid-none"))
         table = self.world.catalog.tables[run.table]
         ids = {name for name, _ in table.pending} & set(run.action_ids)
@@ -126,6 +130,14 @@ class Play:
         self.spent.append((self.world.now, run.policy_key, done))
         if table.uuid == "uuid-none":
             self.drop(run.table[-1])
+
+    def end_recommending(self, job: dict[str, Any], cause: Cause | None) -> None:
+        if job["metadata"].get("deletionTimestamp"):
+            cause = Cause.STOPPED
+        if cause is None:
+            self.world.recommends(job, time=utc(self.world.now), better=False, summary="it is best")
+        else:
+            self.world.end(job, words=LastWords(cause, "so it ended"))
 
     def job(self, name: str, actions: int, cause: Cause | None) -> None:
         """What chance seldom puts in a row: work, a job for it, its end."""
@@ -154,7 +166,7 @@ class Play:
             self.check()
 
     def check(self) -> None:
-        tables = [read_run(run_text(job)).table for job in self.world.living()]
+        tables = [read_job(run_text(job)).table for job in self.world.living()]
         assert len(tables) == len(set(tables)), tables
         for at, policy, _ in self.spent:
             day = [s for when, by, s in self.spent if by == policy and at - DAY < when <= at]
@@ -198,6 +210,7 @@ steps = st.one_of(
     st.tuples(st.just("delete policy"), st.sampled_from(["facts", "other"])),
     st.tuples(st.just("facts"), st.sampled_from([
         {}, {"suspend": True}, {"tables": {"include": ["sales.a"]}}, {"budgets": [DAILY, NOON]},
+        {"recommend": {"interval": "1h"}}, {"recommend": {"interval": "1h"}, "budgets": [DAILY]},
         {"approval": {"mode": "Manual"}}, {"layout": {"clustering": {"mode": "None"}}},
     ])),
     st.tuples(st.just("other"), st.sampled_from([
