@@ -6,13 +6,13 @@ so that live and deleted rows are then ranges.
 
 from __future__ import annotations
 
+from reconciler.advisor.deletes.mode import DECLARED, EAGER, MODE_PROPERTIES
 from reconciler.operator.conditions import Body
 from reconciler.operator.status_text import short_bytes
 from reconciler.render.deletes_text import deletes_document
 from reconciler.table.observation import Observation
 
-MODES = {"copy-on-write": "CopyOnWrite", "merge-on-read": "MergeOnRead"}
-OPERATIONS = ("write.delete.mode", "write.update.mode", "write.merge.mode")
+MODES = {value: name for name, value in DECLARED.items()}
 
 
 def deletes_status(seen: Observation) -> Body | None:
@@ -39,5 +39,5 @@ def deletes_status(seen: Observation) -> Body | None:
 
 def write_mode(seen: Observation) -> str:
     """Return what the table asks of Spark for DELETE, UPDATE and MERGE: one mode, or Mixed."""
-    asked = {seen.properties.get(name, "copy-on-write") for name in OPERATIONS}
+    asked = {seen.properties.get(name, EAGER) for name in MODE_PROPERTIES.values()}
     return MODES.get(asked.pop(), "Unknown") if len(asked) == 1 else "Mixed"
