@@ -67,7 +67,9 @@ rules:
 """
 """Kept are the requests whose credentials were refused, and nothing else."""
 _START_SECONDS = 120
-_STOP_SECONDS = 15
+_GRACE = {KUBELET: 15.0}
+"""Seconds that a program has to end; the others are killed at once. The API server would take all
+of them while anybody watches, and nobody reads what the others would still write."""
 
 
 class KubectlError(Exception):
@@ -117,16 +119,20 @@ class Cluster:
     def stop(self) -> None:
         """Ends all processes; the kubelet first, which takes its pods with it."""
         for name in reversed(list(self.processes)):
-            processes.end(self.processes.pop(name), _STOP_SECONDS)
+            self._end(name)
 
     # What tests do to it
 
     def stop_api_server(self) -> None:
         """An outage: connections break and are refused until start_api_server()."""
-        processes.end(self.processes.pop(API_SERVER), _STOP_SECONDS)
+        self._end(API_SERVER)
 
     def start_api_server(self) -> None:
-        """Starts it, again on the same port, and waits until it is ready."""
+        """Starts it, again on the same port, and waits until it is ready.
+
+        The controllers start anew with it: those that saw the outage rest up to a minute before
+        they ask again, which is not what a test of ours waits for.
+        """
         at = self.directory
         self._spawn(
             API_SERVER,
@@ -153,6 +159,9 @@ class Cluster:
             "--shutdown-delay-duration=0s",
         )
         self._wait("kube-apiserver", lambda: self._get("/readyz"))
+        if CONTROLLERS in self.processes:
+            self._end(CONTROLLERS)
+            self._start_controllers()
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
@@ -181,7 +190,7 @@ class Cluster:
 
     def stop_kubelet(self) -> None:
         """Ends it and with it every pod's process; the pods' objects stay as they were."""
-        processes.end(self.processes.pop(KUBELET), _STOP_SECONDS)
+        self._end(KUBELET)
 
     def set_image(
         self, name: str, entrypoint: list[str], env: dict[str, str] | None = None
@@ -212,6 +221,14 @@ class Cluster:
         if done.returncode:
             raise KubectlError(done.stderr.strip() or f"kubectl ended with {done.returncode}")
         return done.stdout
+
+    def create_namespace(self, name: str) -> None:
+        """Returns once pods can be made in it: they are refused until the controller has made the
+        default service account, which takes a while after the API server was restarted."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.request("POST", "/api/v1/namespaces", body)
+        path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        self._wait("service account", lambda: self._get(path))
 
     def install_crds(self) -> None:
         """The project's CRDs as they stand in crds/, ready to be served."""
@@ -332,6 +349,9 @@ class Cluster:
             "--profiling=false",
         )
 
+    def _end(self, name: str) -> None:
+        processes.end(self.processes.pop(name), _GRACE.get(name, 0.0))
+
     def _spawn(self, name: str, *arguments: str) -> None:
         self.processes[name] = processes.spawn(
             [str(self.programs / name), *arguments], self.directory / f"{name}.log"
@@ -352,13 +372,24 @@ class Cluster:
                     raise TimeoutError(f"{what}: not ready; logs in {self.directory}") from error
             time.sleep(0.05)
 
-    def _get(self, path: str) -> Any:
+    def _get(self, path: str) -> bytes:
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str, body: object = None) -> bytes:
+        """The answer of the API server to the administrator, without a process of kubectl."""
         request = urllib.request.Request(
-            self.url + path, headers={"Authorization": f"Bearer {self._tokens['admin']}"}
+            self.url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self._tokens['admin']}",
+                "Content-Type": "application/json",
+            },
+            method=method,
         )
         context = ssl.create_default_context(cafile=str(self.ca))
-        with urllib.request.urlopen(request, context=context, timeout=10) as answer:
-            return answer.read()
+        with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+            found: bytes = answer.read()
+            return found
 
     def _node_is_ready(self) -> None:
         nodes = json.loads(self._get("/api/v1/nodes"))["items"]

@@ -35,13 +35,15 @@ from reconciler.kube.pods import LAYOUT_LABEL
 from reconciler.state.shared_state import SharedStore
 from tests.cluster import processes
 from tests.cluster.cluster import Cluster
+from tests.cluster.fixtures import pause_after
 
 ROOT = Path(__file__).parents[2]
 TABLE = ("sales", "orders")
 SCHEMA = pa.schema([("id", pa.int64()), ("region", pa.string()), ("city", pa.string())])
 SYSTEM = ("layout_state",)
 LEASE_NAME = "layout-reconciler"
-SAMPLE_SECONDS = 0.1
+SAMPLE_SECONDS = 0.25
+"""How often the watchman looks: a Job lives for longer."""
 RULES = ROOT / "manifests" / "base" / "rbac-operator.yaml"
 ACCOUNT = "operator"
 STOPPED = '{"cause": "Stopped", "message": "stopped as asked", "do": "", "retry": true}'
@@ -75,10 +77,14 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: driver}
 
 
 def eventually(
-    check: Callable[[], Any], seconds: float, what: str = "", every: float = SAMPLE_SECONDS
+    check: Callable[[], Any], seconds: float, what: str = "", every: float | None = None
 ) -> Any:
-    """The first true answer of `check`; an API server that does not answer is asked again."""
-    deadline = time.monotonic() + seconds
+    """The first true answer of `check`; an API server that does not answer is asked again.
+
+    every: seconds between two questions, otherwise the more the longer it takes.
+    """
+    started = time.monotonic()
+    deadline = started + seconds
     last: Exception | None = None
     while time.monotonic() < deadline:
         try:
@@ -88,7 +94,7 @@ def eventually(
             last = None
         except (ApiError, AssertionError) as error:
             last = error
-        time.sleep(every)
+        time.sleep(pause_after(time.monotonic() - started) if every is None else every)
     raise TimeoutError(f"not within {seconds:.0f} s: {what or check}") from last
 
 

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from reconciler.catalog.claim import OWNER_PROPERTY
+from reconciler.kube.kinds import CATALOG, POLICY, TABLE_LAYOUT
 from reconciler.kube.pods import PLAN_LABEL
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import Kubectl
@@ -41,6 +42,7 @@ from tests.operator.scene import (
 from tests.rest_server import RestServer
 
 IMAGE = "driver:stand-in"
+KINDS = {"tl": TABLE_LAYOUT, "tlp": POLICY, "icat": CATALOG}
 OBJECTS = 4
 MOST_RECONCILES = 12
 """Of one table in trouble, its policy, its catalog and the launcher, in ten seconds."""
@@ -80,7 +82,8 @@ class Stage:
         )
 
     def conditions(self, resource: str) -> dict[str, dict[str, Any]]:
-        body = json.loads(self.scene.kubectl("get", resource, "-o", "json"))
+        short, name = resource.split("/")
+        body = self.scene.api.get(KINDS[short], self.scene.namespace, name)
         found = (body.get("status") or {}).get("conditions") or ()
         return {item["type"]: item for item in found}
 
