@@ -1,8 +1,9 @@
 """`python -m tests.lanes test|check [ARGUMENT ...]`: lint and tests in processes side by side.
 
-Of the whole suite, one lane has the shared Spark session, one the other JVMs that tests start on
-this machine, and one the test cluster, whose tests wait more than they work. They share the rest
-(see `sharing`), as the two lanes of "check" share all tests. Lint stops them if it fails.
+Of the whole suite, one lane has the shared Spark session, one the other JVMs that tests start, in
+pods of a test cluster too, and one the other tests on a test cluster, which wait more than they
+work. They share the rest (see `sharing`), as the two lanes of "check" share all tests. Lint stops
+them if it fails.
 
 Lines are printed as they come, each after its lane's name; the last ones name the tests that failed
 and say how each lane ended. Ends with the first exit code that is not 0. An argument, for pytest,
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 
 _SHARED = "not spark and not cluster"
 _QUICK = f"{_SHARED} and not s3 and not soak"
+_JVM = "(cluster and jvm) or (spark and not session and not cluster)"
 LINT = ("make", "--no-print-directory", "lint")
 
 
@@ -28,8 +30,8 @@ def lanes(part: str) -> dict[str, str]:
     if part == "test":
         return {
             "session": f"((session and not cluster) or ({_SHARED})) and not soak",
-            "jvm": f"((spark and not session and not cluster) or ({_SHARED})) and not soak",
-            "cluster": f"(cluster or ({_SHARED})) and not soak",
+            "jvm": f"({_JVM} or ({_SHARED})) and not soak",
+            "cluster": f"((cluster and not jvm) or ({_SHARED})) and not soak",
         }
     return {"first": _QUICK, "second": _QUICK}
 

@@ -16,7 +16,7 @@ from tests.sharing import LONGEST, OWN, in_turn
 
 pytest_plugins = ["pytester"]
 
-MARKERS = ("spark", "session", "cluster", "s3", "soak")
+MARKERS = ("spark", "session", "jvm", "cluster", "s3", "soak")
 
 
 def chosen(part: str, marks: frozenset[str]) -> int:
@@ -33,7 +33,7 @@ def chosen(part: str, marks: frozenset[str]) -> int:
     ids=lambda marks: "+".join(sorted(marks)) or "plain",
 )
 def test_a_test_is_in_the_lane_that_owns_it_or_shared_by_all(marks: frozenset[str]) -> None:
-    marks |= {"spark"} if "session" in marks else set()  # as conftest marks it
+    marks |= {"spark"} if marks & {"session", "jvm"} else set()  # as conftest marks it
     expected = 1 if marks & OWN else len(lanes("test"))
     assert chosen("test", marks) == (0 if "soak" in marks else expected)
     assert chosen("check", marks) == (0 if marks else 2)

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,14 @@ from tests.cluster.cluster import Cluster
 from tests.operator.installed import FULL_NAME, PLANTED, Installed, installed
 from tests.operator.scene import Lake, eventually
 
-ENGINE = {
-    "driver": {"cores": 1, "memory": "1Gi"},
-    "executors": {"instances": 2, "cores": 1, "memory": "768Mi"},
-}
+
+def engine(executors: int) -> dict[str, dict[str, Any]]:
+    return {
+        "driver": {"cores": 1, "memory": "1Gi"},
+        "executors": {"instances": executors, "cores": 1, "memory": "768Mi"},
+    }
+
+
 BY_ID = {"clustering": {"mode": "Declared", "keys": ["id"]}, "files": {"quietPeriod": "0s"}}
 BY_CITY = {"clustering": {"mode": "Declared", "keys": ["city"]}, "files": {"quietPeriod": "0s"}}
 
@@ -48,7 +53,7 @@ def leaves(world: Installed, pod: str) -> bool:
 def test_a_person_approves_under_appends_and_then_the_size_does(world: Installed) -> None:
     scene = world.scene
     steward = world.person("steward", f"{FULL_NAME}-approver")
-    world.apply(approval={"mode": "Manual"}, layout=BY_ID, engine=ENGINE)
+    world.apply(approval={"mode": "Manual"}, layout=BY_ID, engine=engine(2))
     scene.waits_for("AwaitingApproval")
     before = scene.status()
     plan = before["plan"]["id"]
@@ -87,14 +92,15 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     scene = world.scene
     manual = {"mode": "Manual"}
     document = scene.lake.directory / "layouts.yaml"
-    document.write_text(world.documents(approval=manual, layout=BY_ID, engine=ENGINE))
+    document.write_text(world.documents(approval=manual, layout=BY_ID, engine=engine(1)))
     # As CI does for a pull request, before the operator has seen the policy.
     words = ("plan", "-f", str(document), "--publish", "--output", "name")
     plan = world.layoutctl(*words).strip()
-    world.apply(approval={**manual, "approvedPlans": [plan]}, layout=BY_ID, engine=ENGINE)
+    world.apply(approval={**manual, "approvedPlans": [plan]}, layout=BY_ID, engine=engine(1))
     driver = scene.driver()
     (job,) = scene.jobs()
     assert job["metadata"]["labels"][PLAN_LABEL] == plan
+    assert job["metadata"]["ownerReferences"][0]["kind"] == "TableLayout"
     assert job["metadata"]["annotations"][DIGEST_ANNOTATION] == scene.status()["plan"]["digest"]
     assert scene.condition("Approved")["reason"] == "ApprovedByDocument"
     assert scene.layout()["metadata"]["finalizers"]
@@ -118,5 +124,6 @@ def test_a_plan_approved_in_git_runs_is_suspended_at_a_commit_and_resumed(
     commits = scene.lake.commits()
     assert {commit["layout.plan-id"] for commit in commits} == {plan}
     assert scene.status()["lastAppliedPlan"] == plan
+    assert scene.status()["job"]["phase"] == "Succeeded"
     scene.check()
     assert PLANTED not in world.everything_said()

@@ -1,4 +1,7 @@
-"""The operator on a real API server and a real catalog: planned, approved, run, converged."""
+"""The operator on a real API server and a real catalog: planned, approved, run, converged.
+
+The long form of what test_installed does under the chart's service account, for `-m soak`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ def stage(spark_image: str, cluster: Cluster, namespace: str) -> Iterator[Scene]
         yield made
 
 
+@pytest.mark.soak
 def test_a_policy_is_planned_approved_run_and_converges(stage: Scene) -> None:
     """While the plan waits for a person, a recommend job runs; then the plan's."""
     stage.lake.asked(200)
