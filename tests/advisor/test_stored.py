@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -42,6 +44,7 @@ NAMES = dict(enumerate(WIDTHS, start=1))
 IDS = {name: number for number, name in NAMES.items()}
 
 
+@functools.cache
 def make_rows(count: int, seed: int = 1) -> pa.Table:
     random = np.random.default_rng(seed)
     cents = random.integers(90_000, 50_000_000, count)
@@ -106,6 +109,23 @@ def world(
     return World(rows, table_view(files, footers, sample, 128 << 20), folder)
 
 
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., World]:
+    """Worlds by their arguments, each written once: that is what takes the time."""
+
+    @functools.cache
+    def made(
+        rows: int, per_file: int, sampled: tuple[str, ...] = SAMPLED, sorted_by: str = ""
+    ) -> World:
+        table = make_rows(rows)
+        folder = tmp_path_factory.mktemp("world")
+        if not sorted_by:
+            return world(folder, table, per_file, sampled)
+        return world(folder, table.sort_by(sorted_by), per_file, sampled, as_we_write=True)
+
+    return made
+
+
 def written(rows: pa.Table, path: Path) -> dict[str, int]:
     """Column chunk bytes of one file, written with dictionaries where Java's writer keeps them."""
     first = rows.slice(0, PAGE_ROWS)
@@ -137,15 +157,19 @@ SMALL = 0.02
 
 
 @pytest.mark.parametrize(("files", "per_file", "within"), CASES)
-def test_merged_files_take_the_column_bytes_that_were_predicted(tmp_path, files, per_file, within):
-    found = world(tmp_path, make_rows(files * per_file), per_file, SAMPLED)
+def test_merged_files_take_the_column_bytes_that_were_predicted(
+    worlds, tmp_path, files, per_file, within
+):
+    found = worlds(files * per_file, per_file)
     merged = merged_whole(found.view, np.zeros(files, dtype=np.int64), 128 << 20)
     _compare(found, sizes_of(merged), written(found.rows, tmp_path / "merged.parquet"), within)
 
 
 @pytest.mark.parametrize(("files", "per_file", "within"), CASES)
-def test_sorted_files_take_the_column_bytes_that_were_predicted(tmp_path, files, per_file, within):
-    found = world(tmp_path, make_rows(files * per_file), per_file, SAMPLED)
+def test_sorted_files_take_the_column_bytes_that_were_predicted(
+    worlds, tmp_path, files, per_file, within
+):
+    found = worlds(files * per_file, per_file)
     layout = Layout(
         Lexicographic((SortColumn(IDS["day"]),)), 1 << 40, 1 << 40, np.zeros(files, dtype=np.int64)
     )
@@ -155,9 +179,9 @@ def test_sorted_files_take_the_column_bytes_that_were_predicted(tmp_path, files,
 
 
 @pytest.mark.parametrize("files", [1, 3, 7])
-def test_output_files_are_as_many_as_sorted_rows_fill(tmp_path, files):
+def test_output_files_are_as_many_as_sorted_rows_fill(worlds, tmp_path, files):
     """Not as many as the inputs' bytes would: forty files repeat their dictionaries."""
-    found = world(tmp_path, make_rows(60_000), 1_500, SAMPLED)
+    found = worlds(60_000, 1_500)
     size = sum(written(found.rows.sort_by("day"), tmp_path / "sorted.parquet").values())
     assert found.view.files.total_bytes > 1.4 * size
     key, every = (SortColumn(IDS["day"]),), np.zeros(len(found.view.files), dtype=np.int64)
@@ -246,18 +270,17 @@ def test_without_footers_merged_columns_are_taken_to_keep_their_bytes(tmp_path):
 @pytest.mark.parametrize("now", ["day", "kind", "clerk", "buyer"])
 @pytest.mark.parametrize("then", ["day", "clerk", "buyer"])
 def test_rows_that_leave_the_order_of_one_column_for_another_s_cost_it_its_runs(
-    tmp_path, now, then
+    worlds, tmp_path, now, then
 ):
     """Else a sorted table would for ever seem to be better sorted by some other column."""
     sampled = (*SAMPLED, "clerk")
-    rows = make_rows(60_000).sort_by(now)
-    found = world(tmp_path, rows, 60_000, sampled, as_we_write=True)
+    found = worlds(60_000, 60_000, sampled, now)
     pool = build_pool(found.view, [IDS[name] for name in sampled])
     assert pool is not None
     key = (SortColumn(IDS[then]),)
     layout = Layout(Lexicographic(key), 1 << 40, 1 << 40, np.zeros(1, dtype=np.int64))
     predicted = sizes_of(simulate(layout, pool, ()).written.views[0])
-    actual = written(rows.sort_by(then), tmp_path / "sorted.parquet")
+    actual = written(found.rows.sort_by(then), tmp_path / "sorted.parquet")
     judged = sum(actual[name] for name in sampled)
     assert sum(predicted[name] for name in sampled) == pytest.approx(judged, rel=0.2), (
         sizes_of(found.view), predicted, actual,
