@@ -10,7 +10,7 @@ import os
 
 from hypothesis import settings
 
-SHARE = 0.25
+SHARE = 0.15
 LEAST = 10
 
 
