@@ -208,7 +208,7 @@ class Facts:
             if subject.cut_short is not None:
                 left = (subject.cut_short.plan_id, subject.cut_short.digest)
                 state = replace(state, cut_short=left)
-            wished = self._recommendation(subject)
+            wished = self._recommendation(subject, given.workload_stale)
         except UnavailableError as error:
             return replace(given, catalog_down=error.what)
         except UserError as error:
@@ -216,8 +216,11 @@ class Facts:
         stop = stop_because(subject)
         return replace(given, proposal=state, stop=stop, recommendation=wished)
 
-    def _recommendation(self, subject: Subject) -> str:
-        """Return the id of the recommendation that is due, "" if none is."""
+    def _recommendation(self, subject: Subject, stale: str) -> str:
+        """Return the id of the recommendation that is due, "" if none is.
+
+        stale: why evidence of queries must not be used now.
+        """
         policy, glance = subject.policy, subject.glance
         assert isinstance(policy, TableLayoutPolicy) and glance is not None
         wanted = policy.spec.recommend
@@ -226,6 +229,9 @@ class Facts:
         if wanted is None or not recommending.queries_of(observed):
             return ""
         if not recommending.due_now(name, wanted, subject.status, subject.now):
+            return ""
+        if stale:
+            subject.held_back = stale
             return ""
         return recommending.wanted_id(
             wanted, subject.status, glance.uuid, glance.metadata_location, observed["workload"]

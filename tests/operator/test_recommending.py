@@ -125,6 +125,18 @@ def test_without_queries_nothing_is_recommended_and_the_reason_is_told() -> None
     assert known(world, name) == ("Unknown", "NoQueries")
 
 
+def test_queries_that_must_not_be_used_make_no_recommendation() -> None:
+    world, name = asked()
+    world.stale = "the last import failed"
+    world.turn(world.operator(), 3)
+    assert not world.jobs()
+    found = condition_of(world.layout(name)["status"], ConditionType.BETTER_LAYOUT_KNOWN)
+    assert (found["reason"], found["message"]) == ("NotRecommendedYet", world.stale)
+    world.stale = ""
+    world.turn(world.operator(), 2)
+    assert recommends(world.jobs()[0])
+
+
 def test_admitted_work_comes_first_and_work_that_waits_for_approval_does_not_hold_it_back() -> None:
     world, _ = asked(GIB)
     operator = world.operator()
