@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.format import count, iec
+from reconciler.format import count, iec, plural
 from reconciler.plan.prediction import Prediction
 
 
@@ -29,5 +29,4 @@ def without_rewrite(predicted: Prediction) -> str:
     if files is None:
         return "metadata only"
     bound = "at most " if predicted.estimate == "at most" else ""
-    unit = "file" if files == 1 else "files"
-    return f"removes {bound}{count(files)} {unit}, {iec(predicted.removed_bytes or 0)}"
+    return f"removes {bound}{plural(files, 'file')}, {iec(predicted.removed_bytes or 0)}"

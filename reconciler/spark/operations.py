@@ -110,7 +110,7 @@ class MoveFiles(RewriteFiles):
         for snapshot in changing:
             added = delete_files.partitioned_equality(spark, table, snapshot.id)
             if added:
-                files = "1 equality delete file" if added == 1 else f"{added} equality delete files"
+                files = plural(added, "equality delete file")
                 return f"{describe(snapshot)} added {files} of a partitioned spec"
         return super(MoveFiles, self).conflict(spark, table, head, changing)
 

@@ -21,7 +21,7 @@ from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
-from reconciler.format import iec
+from reconciler.format import iec, plural
 from reconciler.plan import grouping, reasons
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec, fields_text
@@ -195,6 +195,6 @@ def judged(situation: Situation, moved: Int64) -> tuple[ObjectiveJudgement, ...]
         return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "unreachable", f"refused: {why}"),)
     if not left.any():
         return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "met", ""),)
-    files = "1 file" if left.sum() == 1 else f"{int(left.sum()):,} files"
+    files = plural(int(left.sum()), "file")
     why = f"{files} ({iec(int(size[left].sum()))}) of other partition specs have to wait"
     return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "failing", why),)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.advice import DAY_MS, Migration
+from reconciler.format import plural
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Bool, FileTable
 
@@ -93,8 +94,7 @@ def _dropped(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        f"{_counted(files, 'file')} of a partition spec whose column was dropped cannot be "
-        "rewritten",
+        f"{plural(files, 'file')} of a partition spec whose column was dropped cannot be rewritten",
         "write these rows anew (INSERT OVERWRITE), then migrate the rest",
     )
 
@@ -105,7 +105,7 @@ def _alive(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        f"{_counted(alive, 'equality delete file')} would not apply to files of another spec: "
+        f"{plural(alive, 'equality delete file')} would not apply to files of another spec: "
         "deleted rows would come back",
         "have them applied first (spec.deletes.compaction: Hybrid)",
     )
@@ -130,7 +130,7 @@ def _overwrites(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "DynamicOverwrites",
-        f"{_counted(replaced, 'commit')} replaced whole partitions dynamically: the same job would "
+        f"{plural(replaced, 'commit')} replaced whole partitions dynamically: the same job would "
         "leave the rows of old partitions in place, and double them",
         "let the job overwrite by a filter or use MERGE",
     )
@@ -142,7 +142,7 @@ def _merges(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "Merges",
-        f"{_counted(merges, 'MERGE', 'MERGEs')} in the history: with a storage-partitioned join a "
+        f"{plural(merges, 'MERGE', 'MERGEs')} in the history: with a storage-partitioned join a "
         "MERGE may fail or shuffle over every partition once the table has two specs",
         "see that the job sets spark.sql.sources.v2.bucketing.enabled=false until the migration is "
         "complete",
@@ -155,7 +155,7 @@ def _joins(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "StoragePartitionedJoins",
-        f"{_counted(joins, 'recorded query', 'recorded queries')} read the table grouped by "
+        f"{plural(joins, 'recorded query', 'recorded queries')} read the table grouped by "
         "partition, as for a join without a shuffle: under two specs, or another one, they shuffle",
         "declare the same partitioning for the other tables of the join",
     )
@@ -173,14 +173,10 @@ def _unnamed(facts: _Facts) -> Risk | None:
     why = "format version 3" if facts.format_version >= 3 else f"partitions of {nested[0]}"
     return Risk(
         "UnnamedWriters",
-        f"{_counted(unnamed, 'commit')} of a writer that names no engine, as pyiceberg: it cannot "
+        f"{plural(unnamed, 'commit')} of a writer that names no engine, as pyiceberg: it cannot "
         f"write {why}",
         "let another engine write the table",
     )
-
-
-def _counted(number: int, one: str, many: str = "") -> str:
-    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
 
 CHECKS: tuple[Callable[[_Facts], Risk | None], ...] = (
