@@ -103,6 +103,13 @@ def test_the_check_itself_notices_what_is_wrong() -> None:
     assert list(invocations(text)) == [["plan", "a.b", "--out", "x.json"], ["nosuch"]]
 
 
+def test_every_reason_is_documented() -> None:
+    from reconciler.plan import reasons
+
+    page = (ROOT / "docs/concepts/why-a-file-is-rewritten.md").read_text()
+    assert [reason for reason in reasons.SENTENCES if f"`{reason}`" not in page] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_tests_that_a_page_names_exist(page: Path) -> None:
     """`::test_name` alone is a test of the file that was named last."""
