@@ -52,6 +52,7 @@ _ACTION = {
         },
         "outputSpecId": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
         "specOld": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+        "accepted": {"type": "array", "items": _TEXT},
         "fields": {
             "type": "array",
             "items": {

@@ -20,6 +20,7 @@ from reconciler.plan.actions.delete_maintenance import (
     DeleteMaintenance,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -31,7 +32,7 @@ from reconciler.plan.prediction import Prediction
 from reconciler.plan.standing import Fallen, Head, Judgement, judge
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
-from reconciler.table.schema import PartitionSpec, Schema, SortColumn
+from reconciler.table.schema import PartitionSpec, Schema, SortColumn, SpecField
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 BASE, BASE_SEQUENCE = 7, 5
@@ -261,3 +262,38 @@ def test_an_upgrade_is_judged_by_the_format_version(now: int, validity: Validity
     assert action_from_canonical(action.canonical()) == action
     found = judged(plan_of(action), table(""), metadata=TableMetadata(format_version=now))
     assert found.states["a01"].validity is validity
+
+
+@pytest.mark.parametrize(
+    ("summary", "accepted", "dangerous"),
+    [
+        ({}, (), False),
+        ({"added-equality-deletes": "0"}, (), False),
+        ({"added-equality-deletes": "3"}, (), True),
+        ({"added-equality-delete-files": "1"}, ("EqualityDeletes",), False),
+        ({"replace-partitions": "true"}, ("EqualityDeletes",), True),
+        ({"replace-partitions": "true"}, ("DynamicOverwrites",), False),
+    ],
+)
+def test_commits_since_the_plan_may_speak_against_another_spec(
+    summary: dict[str, str], accepted: tuple[str, ...], dangerous: bool
+) -> None:
+    fields = (SpecField(1, "day"),)
+    assert bool(SwitchSpec(1, fields, 0, accepted).danger([{}, summary])) == dangerous
+    assert not AddSpec(1, (), 0).danger([{"added-equality-deletes": "3"}])
+
+
+def test_a_spec_is_added_once_and_writers_are_switched_once() -> None:
+    fields = (SpecField(1, "day"), SpecField(2, "bucket[4]"))
+    add, switch = AddSpec(1, fields, 0), SwitchSpec(1, fields, 0)
+    wanted = ("bucket[4](2)", "day(1)")  # in another order
+    for specs, default, states in (
+        ({0: ()}, 0, ("pending", "pending")),
+        ({0: (), 1: wanted}, 0, ("done", "pending")),
+        ({0: (), 1: wanted}, 1, ("done", "done")),
+        ({0: (), 1: ("day(1)",)}, 0, ("lost", "lost")),
+        ({0: (), 2: ()}, 0, ("lost", "pending")),
+        ({0: (), 1: wanted, 2: ()}, 2, ("done", "lost")),
+    ):
+        now = Facts(metadata=TableMetadata(specs=specs, default_spec_id=default))
+        assert (add.judge(now).validity, switch.judge(now).validity) == states

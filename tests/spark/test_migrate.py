@@ -98,8 +98,47 @@ def test_an_equality_delete_of_a_partition_that_comes_meanwhile_is_a_conflict(
     )
     assert late and result.conflicts == 1
     assert "equality delete" in next(e.text for e in bench.events if e.phase == "conflict")
+    switch = result.actions[2]
+    assert (switch.state, int(bench.table(name).spec().specId())) == (Validity.LOST, 0)
+    assert "equality deletes" in switch.detail
     ids = Counter(row.id for row in bench.spark.table(bench.full(name)).collect())
     assert sum(ids.values()) == before - 2 and not ids.keys() & set(gone)
+
+
+def test_a_position_delete_of_a_partition_that_comes_meanwhile_is_a_conflict(bench: Bench) -> None:
+    name = table_of(bench, 2, "bucket(2, id)")
+    full, late = bench.full(name), []
+    bench.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ('write.delete.granularity'='partition')")
+    rows = bench.rows(name)
+
+    def meanwhile(event: Event) -> None:
+        if event.phase == "verified" and not late:
+            late.append(event)
+            bench.sql(f"DELETE FROM {full} WHERE id IN (1, 2, 3, 4)")
+
+    target = to_spec(bench, name, 1, SpecField(TS, "day"))
+    result = bench.run(bench.request(name, *target), meanwhile)
+    left = bench.rows(name)
+    assert late and result.conflicts == 1
+    assert sum(left.values()) == sum(rows.values()) - 4 and left <= rows
+
+
+def test_an_equality_delete_without_partitions_reaches_the_moved_rows(bench: Bench) -> None:
+    name = table_of(bench, 2)
+    late = []
+
+    def meanwhile(event: Event) -> None:
+        if event.phase == "verified" and not late:
+            late.append(event)
+            add_equality_delete(bench, name, {"id": pa.array([1, 2, 3])})
+
+    target = to_spec(bench, name, 1, SpecField(TS, "day"))
+    result = bench.run(bench.request(name, *target), meanwhile)
+    assert late and result.conflicts == 0
+    states = [item.state for item in result.actions]  # its next one would miss rows: no switch
+    assert states == [Validity.DONE, Validity.DONE, Validity.LOST]
+    ids = {row.id for row in bench.spark.table(bench.full(name)).collect()}
+    assert ids == set(range(400)) - {1, 2, 3} and set(spec_ids(bench, name)) == {1}
 
 
 def test_without_the_spec_that_outputs_were_written_for_nothing_is_committed(

@@ -42,7 +42,8 @@ def added_specs(situation: Situation) -> tuple[Action, ...]:
     migration = _wanted(situation)
     if migration is None or migration.exists:
         return ()
-    return (AddSpec(migration.spec_id, migration.fields, migration.present),)
+    accepted = tuple(sorted(migration.accepted))
+    return (AddSpec(migration.spec_id, migration.fields, migration.present, accepted),)
 
 
 def switches(situation: Situation) -> tuple[Action, ...]:
@@ -50,7 +51,8 @@ def switches(situation: Situation) -> tuple[Action, ...]:
     migration = _wanted(situation)
     if migration is None or migration.present == migration.spec_id:
         return ()
-    return (SwitchSpec(migration.spec_id, migration.fields, migration.present),)
+    accepted = tuple(sorted(migration.accepted))
+    return (SwitchSpec(migration.spec_id, migration.fields, migration.present, accepted),)
 
 
 def _wanted(situation: Situation) -> Migration | None:

@@ -1,4 +1,4 @@
-"""What speaks against moving a table to another partition spec, its evidence and what to do.
+"""What speaks against moving a table to another partition spec, its evidence and the way round.
 
 Deleted rows come back, and rows appear twice, where writers assume one spec: an equality delete
 applies only to files of its own spec and partition, and a dynamic overwrite replaces only
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.advice import DAY_MS, Migration
-from reconciler.format import plural
+from reconciler.plan.actions.partition_specs import DYNAMIC_OVERWRITES, EQUALITY_DELETES
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Bool, FileTable
 
@@ -25,7 +25,7 @@ RECENT_MS = 30 * DAY_MS
 @dataclass(frozen=True, slots=True)
 class Risk:
     """name: as spec.layout.partitioning.accept names it, "" if it cannot be accepted. evidence:
-    what was found. do: how to remove or avoid the risk."""
+    what was found. do: the way round."""
 
     name: str
     evidence: str
@@ -94,7 +94,8 @@ def _dropped(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        f"{plural(files, 'file')} of a partition spec whose column was dropped cannot be rewritten",
+        f"{_counted(files, 'file')} of a partition spec whose column was dropped cannot be "
+        "rewritten",
         "write these rows anew (INSERT OVERWRITE), then migrate the rest",
     )
 
@@ -105,7 +106,7 @@ def _alive(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        f"{plural(alive, 'equality delete file')} would not apply to files of another spec: "
+        f"{_counted(alive, 'equality delete file')} would not apply to files of another spec: "
         "deleted rows would come back",
         "have them applied first (spec.deletes.compaction: Hybrid)",
     )
@@ -117,7 +118,7 @@ def _upserts(facts: _Facts) -> Risk | None:
         return None
     days = max(0, facts.now_ms - last) // DAY_MS
     return Risk(
-        "EqualityDeletes",
+        EQUALITY_DELETES,
         f"a writer added equality deletes {days} days ago: its next upsert would miss the rows in "
         "files of the old spec",
         "stop the writer until the migration is complete, and restart it afterwards",
@@ -129,8 +130,8 @@ def _overwrites(facts: _Facts) -> Risk | None:
     if not replaced:
         return None
     return Risk(
-        "DynamicOverwrites",
-        f"{plural(replaced, 'commit')} replaced whole partitions dynamically: the same job would "
+        DYNAMIC_OVERWRITES,
+        f"{_counted(replaced, 'commit')} replaced whole partitions dynamically: the same job would "
         "leave the rows of old partitions in place, and double them",
         "let the job overwrite by a filter or use MERGE",
     )
@@ -142,7 +143,7 @@ def _merges(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "Merges",
-        f"{plural(merges, 'MERGE', 'MERGEs')} in the history: with a storage-partitioned join a "
+        f"{_counted(merges, 'MERGE', 'MERGEs')} in the history: with a storage-partitioned join a "
         "MERGE may fail or shuffle over every partition once the table has two specs",
         "see that the job sets spark.sql.sources.v2.bucketing.enabled=false until the migration is "
         "complete",
@@ -155,7 +156,7 @@ def _joins(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "StoragePartitionedJoins",
-        f"{plural(joins, 'recorded query', 'recorded queries')} read the table grouped by "
+        f"{_counted(joins, 'recorded query', 'recorded queries')} read the table grouped by "
         "partition, as for a join without a shuffle: under two specs, or another one, they shuffle",
         "declare the same partitioning for the other tables of the join",
     )
@@ -173,10 +174,14 @@ def _unnamed(facts: _Facts) -> Risk | None:
     why = "format version 3" if facts.format_version >= 3 else f"partitions of {nested[0]}"
     return Risk(
         "UnnamedWriters",
-        f"{plural(unnamed, 'commit')} of a writer that names no engine, as pyiceberg: it cannot "
+        f"{_counted(unnamed, 'commit')} of a writer that names no engine, as pyiceberg: it cannot "
         f"write {why}",
         "let another engine write the table",
     )
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
 
 CHECKS: tuple[Callable[[_Facts], Risk | None], ...] = (

@@ -16,6 +16,11 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.table.schema import PartitionSpec, Schema, SpecField, spec_terms
 
+EQUALITY_DELETES, DYNAMIC_OVERWRITES = "EqualityDeletes", "DynamicOverwrites"
+"""Risks that a policy may accept (spec.layout.partitioning.accept), of those that a later commit
+may bring."""
+LAZY = ("added-equality-deletes", "added-equality-delete-files")
+
 
 def fields_canonical(fields: Sequence[SpecField]) -> list[dict[str, Any]]:
     return [{"sourceId": field.source_id, "transform": field.transform} for field in fields]
@@ -54,23 +59,43 @@ def fields_text(fields: Sequence[SpecField], schema: Schema) -> str:
 @dataclass(frozen=True, slots=True)
 class SpecChange(Action, ABC):
     """spec_id: of the wanted spec, known before the spec exists. fields: of it; () unpartitioned.
-    old: id of the default spec when it was planned."""
+    old: id of the default spec when it was planned. accepted: names of the risks that the policy
+    accepts, sorted."""
 
     spec_id: int = 0
     fields: tuple[SpecField, ...] = ()
     old: int = 0
+    accepted: tuple[str, ...] = ()
 
     def canonical(self) -> dict[str, Any]:
-        return {
+        body = {
             "type": self.kind,
             "specId": self.spec_id,
             "fields": fields_canonical(self.fields),
             "specOld": self.old,
         }
+        return body | ({"accepted": list(self.accepted)} if self.accepted else {})
 
     @classmethod
     def from_canonical(cls, body: Mapping[str, Any]) -> Self:
-        return cls(body.get("specId", 0), fields_from_canonical(body), body.get("specOld", 0))
+        return cls(
+            body.get("specId", 0),
+            fields_from_canonical(body),
+            body.get("specOld", 0),
+            tuple(sorted(body.get("accepted", []))),
+        )
+
+    def danger(self, summaries: Iterable[Mapping[str, str]]) -> str:
+        """Return what other writers' commits since the plan speak against it, "" for nothing:
+        `advisor.migration.risks` has looked at those before. summaries: of their snapshots."""
+        for summary in summaries:
+            lazy = any(summary.get(name, "0") != "0" for name in LAZY)
+            if lazy and self.fields and EQUALITY_DELETES not in self.accepted:
+                return "a writer added equality deletes since"
+            replaced = summary.get("replace-partitions") == "true"
+            if replaced and DYNAMIC_OVERWRITES not in self.accepted:
+                return "a writer replaced whole partitions since"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

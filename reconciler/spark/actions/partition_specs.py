@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
+from reconciler.plan.actions.partition_specs import AddSpec, SpecChange, SwitchSpec
 from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.spark import specs
+from reconciler.spark import iceberg, specs
 from reconciler.spark.actions.metadata_change import MetadataExecutor
 
+SomeChange = TypeVar("SomeChange", bound=SpecChange)
 
-class AddSpecExecutor(MetadataExecutor[AddSpec]):
+
+class _SpecExecutor(MetadataExecutor[SomeChange], ABC):
+    """What other writers committed since the plan may be a danger that its reviewer did not see."""
+
+    def state(self, action: SomeChange, facts: Facts) -> ActionState:
+        state = action.judge(facts)
+        danger = action.danger(self._since()) if state.validity is Validity.PENDING else ""
+        return ActionState(Validity.LOST, why=danger) if danger else state
+
+    def _since(self) -> list[Mapping[str, str]]:
+        """Return the summaries of other writers' snapshots since the plan."""
+        base = self.run.request.base_snapshot_id
+        newer = [] if base is None else iceberg.ancestors_until(self.run.table, base)[0]
+        return [s.summary for s in newer if iceberg.ATTEMPT_ID not in s.summary]
+
+
+class AddSpecExecutor(_SpecExecutor[AddSpec]):
     def changed(self, base: Any, action: AddSpec) -> Any:
         return specs.added(self.run.spark, self.run.table, base, action.fields)
 
@@ -19,11 +38,11 @@ class AddSpecExecutor(MetadataExecutor[AddSpec]):
         return {f"spec {action.spec_id}": "none" if spec is None else specs.text(spec)}
 
 
-class SwitchSpecExecutor(MetadataExecutor[SwitchSpec]):
+class SwitchSpecExecutor(_SpecExecutor[SwitchSpec]):
     """Runs after the migrations of its plan."""
 
     def state(self, action: SwitchSpec, facts: Facts) -> ActionState:
-        state = action.judge(facts)
+        state = super().state(action, facts)
         if state.validity is Validity.PENDING and action.spec_id not in facts.metadata.specs:
             return ActionState(Validity.LOST, why=f"spec {action.spec_id} does not exist")
         return state
