@@ -39,13 +39,14 @@ def declared_candidates(
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
     free, quiet = allowed(situation), is_quiet(situation)
+    moved = situation.moving | situation.taken
     title = f"cluster by {settings.ordering.text(situation.table.schema)}"
     for decision in declared_drift(situation.table, settings.ordering, settings.min_input_files):
         rows = decision.files[free[decision.files]]
         if not decision.rewrite:
             turned.append(rejected(situation, title, reasons.DRIFT_WAITS, decision.reason, rows))
         elif len(rows) < MIN_FILES:
-            if not quiet[decision.files].any():  # reported with everything that waits
+            if not (quiet | moved)[decision.files].any():  # else it is reported elsewhere
                 reason = reasons.NOT_REWRITABLE
                 turned.append(rejected(situation, title, reason, "", decision.files))
         else:

@@ -32,7 +32,7 @@ class Risk:
     do: str
 
     def text(self) -> str:
-        accept = f", or add {self.name} to spec.layout.partitioning.accept" if self.name else ""
+        accept = f", or accept {self.name}" if self.name else ""
         return f"{self.evidence}; {self.do}{accept}"
 
 
@@ -75,8 +75,7 @@ def _format(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        "format version 1 keeps dropped partition fields for ever, and pyiceberg cannot append "
-        "once two of them have one source column",
+        "format version 1 keeps dropped partition fields, which breaks pyiceberg's appends",
         "upgrade the table to format version 2 first",
     )
 
@@ -96,7 +95,7 @@ def _dropped(facts: _Facts) -> Risk | None:
         "",
         f"{_counted(files, 'file')} of a partition spec whose column was dropped cannot be "
         "rewritten",
-        "write these rows anew (INSERT OVERWRITE), then migrate the rest",
+        "write these rows anew (INSERT OVERWRITE) first",
     )
 
 
@@ -106,8 +105,7 @@ def _alive(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        f"{_counted(alive, 'equality delete file')} would not apply to files of another spec: "
-        "deleted rows would come back",
+        f"{_counted(alive, 'equality delete file')} would not apply to files of another spec",
         "have them applied first (spec.deletes.compaction: Hybrid)",
     )
 
@@ -116,12 +114,11 @@ def _upserts(facts: _Facts) -> Risk | None:
     last = facts.migration.writers.equality_ms
     if last is None or not facts.migration.fields or facts.now_ms - last > RECENT_MS:
         return None
-    days = max(0, facts.now_ms - last) // DAY_MS
+    days = _counted(max(0, facts.now_ms - last) // DAY_MS, "day")
     return Risk(
         EQUALITY_DELETES,
-        f"a writer added equality deletes {days} days ago: its next upsert would miss the rows in "
-        "files of the old spec",
-        "stop the writer until the migration is complete, and restart it afterwards",
+        f"a writer added equality deletes {days} ago: its next ones miss rows of the old spec",
+        "stop it until the migration is complete",
     )
 
 
@@ -131,9 +128,9 @@ def _overwrites(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         DYNAMIC_OVERWRITES,
-        f"{_counted(replaced, 'commit')} replaced whole partitions dynamically: the same job would "
-        "leave the rows of old partitions in place, and double them",
-        "let the job overwrite by a filter or use MERGE",
+        f"{_counted(replaced, 'commit')} replaced partitions dynamically, which doubles rows that "
+        "files of the old spec hold",
+        "let the job overwrite by a filter",
     )
 
 
@@ -143,10 +140,9 @@ def _merges(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "Merges",
-        f"{_counted(merges, 'MERGE', 'MERGEs')} in the history: with a storage-partitioned join a "
-        "MERGE may fail or shuffle over every partition once the table has two specs",
-        "see that the job sets spark.sql.sources.v2.bucketing.enabled=false until the migration is "
-        "complete",
+        f"{_counted(merges, 'MERGE')} in the history: with a storage-partitioned join it may fail "
+        "or shuffle everything while two specs have files",
+        "set spark.sql.sources.v2.bucketing.enabled=false for the job",
     )
 
 
@@ -156,26 +152,24 @@ def _joins(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "StoragePartitionedJoins",
-        f"{_counted(joins, 'recorded query', 'recorded queries')} read the table grouped by "
-        "partition, as for a join without a shuffle: under two specs, or another one, they shuffle",
-        "declare the same partitioning for the other tables of the join",
+        f"{_counted(joins, 'query', 'queries')} read the table grouped by partition, for a join "
+        "without a shuffle, which two specs or another one end",
+        "declare the same partitioning for the other tables",
     )
 
 
 def _unnamed(facts: _Facts) -> Risk | None:
     """Writers like pyiceberg, which cannot write every spec."""
     unnamed, schema = facts.migration.writers.unnamed, facts.table.schema
-    if not unnamed:
+    names = [schema.name_of(field.source_id) for field in facts.migration.fields]
+    nested = [name for name in names if "." in name]
+    if not unnamed or (facts.format_version < 3 and not nested):
         return None
-    nested = [schema.name_of(f.source_id) for f in facts.migration.fields
-              if "." in schema.name_of(f.source_id)]  # fmt: skip
-    if facts.format_version < 3 and not nested:
-        return None
-    why = "format version 3" if facts.format_version >= 3 else f"partitions of {nested[0]}"
+    what = "format version 3" if facts.format_version >= 3 else f"partitions of {nested[0]}"
     return Risk(
         "UnnamedWriters",
-        f"{_counted(unnamed, 'commit')} of a writer that names no engine, as pyiceberg: it cannot "
-        f"write {why}",
+        f"{_counted(unnamed, 'commit')} of a writer that names no engine, as pyiceberg, which "
+        f"cannot write {what}",
         "let another engine write the table",
     )
 

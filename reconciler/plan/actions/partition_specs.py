@@ -136,4 +136,4 @@ class SwitchSpec(SpecChange):
         return ActionState(Validity.PENDING)
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
-        return f"{self.verb} to partition spec {fields_text(self.fields, schema)}"
+        return f"{self.verb} to partition spec {fields_text(self.fields, schema)} after the files"
