@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.advice import DAY_MS, Migration
+from reconciler.format import plural
 from reconciler.plan.actions.partition_specs import DYNAMIC_OVERWRITES, EQUALITY_DELETES
 from reconciler.table.deletes import DeleteTable
 from reconciler.table.filetable import Bool, FileTable
@@ -93,8 +94,7 @@ def _dropped(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        f"{_counted(files, 'file')} of a partition spec whose column was dropped cannot be "
-        "rewritten",
+        f"{plural(files, 'file')} of a partition spec whose column was dropped cannot be rewritten",
         "write these rows anew (INSERT OVERWRITE) first",
     )
 
@@ -105,7 +105,7 @@ def _alive(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "",
-        f"{_counted(alive, 'equality delete file')} would not apply to files of another spec",
+        f"{plural(alive, 'equality delete file')} would not apply to files of another spec",
         "have them applied first (spec.deletes.compaction: Hybrid)",
     )
 
@@ -114,7 +114,7 @@ def _upserts(facts: _Facts) -> Risk | None:
     last = facts.migration.writers.equality_ms
     if last is None or not facts.migration.fields or facts.now_ms - last > RECENT_MS:
         return None
-    days = _counted(max(0, facts.now_ms - last) // DAY_MS, "day")
+    days = plural(max(0, facts.now_ms - last) // DAY_MS, "day")
     return Risk(
         EQUALITY_DELETES,
         f"a writer added equality deletes {days} ago: its next ones miss rows of the old spec",
@@ -128,7 +128,7 @@ def _overwrites(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         DYNAMIC_OVERWRITES,
-        f"{_counted(replaced, 'commit')} replaced partitions dynamically, which doubles rows that "
+        f"{plural(replaced, 'commit')} replaced partitions dynamically, which doubles rows that "
         "files of the old spec hold",
         "let the job overwrite by a filter",
     )
@@ -140,7 +140,7 @@ def _merges(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "Merges",
-        f"{_counted(merges, 'MERGE')} in the history: with a storage-partitioned join it may fail "
+        f"{plural(merges, 'MERGE')} in the history: with a storage-partitioned join it may fail "
         "or shuffle everything while two specs have files",
         "set spark.sql.sources.v2.bucketing.enabled=false for the job",
     )
@@ -152,7 +152,7 @@ def _joins(facts: _Facts) -> Risk | None:
         return None
     return Risk(
         "StoragePartitionedJoins",
-        f"{_counted(joins, 'query', 'queries')} read the table grouped by partition, for a join "
+        f"{plural(joins, 'query', 'queries')} read the table grouped by partition, for a join "
         "without a shuffle, which two specs or another one end",
         "declare the same partitioning for the other tables",
     )
@@ -168,14 +168,10 @@ def _unnamed(facts: _Facts) -> Risk | None:
     what = "format version 3" if facts.format_version >= 3 else f"partitions of {nested[0]}"
     return Risk(
         "UnnamedWriters",
-        f"{_counted(unnamed, 'commit')} of a writer that names no engine, as pyiceberg, which "
+        f"{plural(unnamed, 'commit')} of a writer that names no engine, as pyiceberg, which "
         f"cannot write {what}",
         "let another engine write the table",
     )
-
-
-def _counted(number: int, one: str, many: str = "") -> str:
-    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
 
 CHECKS: tuple[Callable[[_Facts], Risk | None], ...] = (
