@@ -53,6 +53,7 @@ class Drawn:
     why: the sentence that has to say more, "" for any.
     columns: candidates of a brute force over keys. window: for moving windows, the time column, and
     the earliest time that a query to come asks for. changes: SQL that is run after the appends.
+    whole: every batch becomes one file, whatever the target.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Drawn:
     why: str = ""
     window: tuple[str, dt.datetime] | None = None
     changes: tuple[str, ...] = ()
+    whole: bool = False
 
     @property
     def name(self) -> str:

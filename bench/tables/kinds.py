@@ -474,7 +474,7 @@ def placebo_clustered(seed: int) -> Drawn:
     files, rows = 12, _size(random, 60_000, 90_000)
     asks = [(_pick(0, files * rows, "SELECT v FROM {t} WHERE id = {v}"), 400.0)]
     return drawn("placebo_clustered", seed, _plain(random, files, rows), asks, (),
-                 target=1 << 20, reason=reasons.WELL_CLUSTERED)  # fmt: skip
+                 target=1 << 20, whole=True, reason=reasons.WELL_CLUSTERED)  # fmt: skip
 
 
 def placebo_full_scans(seed: int) -> Drawn:
@@ -482,10 +482,11 @@ def placebo_full_scans(seed: int) -> Drawn:
     random = random_of("placebo_full_scans", seed)
 
     def everything(random: Random, at: dt.datetime) -> str:
-        return "SELECT sum(v) FROM {t}"
+        return "SELECT max(v) FROM {t}"
 
-    return drawn("placebo_full_scans", seed, _plain(random, 12, 60_000), [(everything, 400.0)], (),
-                 target=1 << 20, reason=reasons.NOT_PRUNABLE, why=reasons.NO_CONDITION)  # fmt: skip
+    return drawn("placebo_full_scans", seed, _plain(random, 12, 64_000), [(everything, 400.0)], (),
+                 target=1 << 20, whole=True, reason=reasons.NOT_PRUNABLE,
+                 why=reasons.NO_CONDITION)  # fmt: skip
 
 
 def placebo_joined(seed: int) -> Drawn:
@@ -495,12 +496,12 @@ def placebo_joined(seed: int) -> Drawn:
     def joined(random: Random, at: dt.datetime) -> str:
         day = int(random.integers(0, 300))
         return (
-            "SELECT sum(f.v) FROM {t} f JOIN rec.loop.calendar c ON f.k = c.k "
+            "SELECT max(f.v) FROM {t} f JOIN rec.loop.calendar c ON f.k = c.k "
             f"WHERE c.day = {day}"
         )
 
-    return drawn("placebo_joined", seed, _plain(random, 12, 60_000), [(joined, 400.0)], (),
-                 target=1 << 20, reason=reasons.NOT_PRUNABLE,
+    return drawn("placebo_joined", seed, _plain(random, 12, 64_000), [(joined, 400.0)], (),
+                 target=1 << 20, whole=True, reason=reasons.NOT_PRUNABLE,
                  why=reasons.CONDITION_ELSEWHERE)  # fmt: skip
 
 
@@ -509,25 +510,26 @@ def placebo_all_match(seed: int) -> Drawn:
     random = random_of("placebo_all_match", seed)
 
     def nearly_all(random: Random, at: dt.datetime) -> str:
-        return f"SELECT sum(v) FROM {{t}} WHERE k >= {int(random.integers(0, 3))}"
+        return f"SELECT max(v) FROM {{t}} WHERE k >= {int(random.integers(0, 3))}"
 
-    return drawn("placebo_all_match", seed, _plain(random, 12, 60_000), [(nearly_all, 400.0)], (),
-                 target=1 << 20, reason=reasons.NOT_PRUNABLE, why=reasons.MATCHES_MOST)  # fmt: skip
+    return drawn("placebo_all_match", seed, _plain(random, 12, 64_000), [(nearly_all, 400.0)], (),
+                 target=1 << 20, whole=True, reason=reasons.NOT_PRUNABLE,
+                 why=reasons.MATCHES_MOST)  # fmt: skip
 
 
 def placebo_rare(seed: int) -> Drawn:
     """One query a day: it would never pay back."""
     random = random_of("placebo_rare", seed)
     asks = [(_pick(0, 5_000, "SELECT v FROM {t} WHERE k = {v}"), 0.5)]
-    return drawn("placebo_rare", seed, _plain(random, 12, 60_000), asks, (),
-                 target=1 << 20, reason=reasons.BELOW_COST)  # fmt: skip
+    return drawn("placebo_rare", seed, _plain(random, 12, 64_000), asks, (),
+                 target=1 << 20, whole=True, reason=reasons.BELOW_COST)  # fmt: skip
 
 
 def placebo_unasked(seed: int) -> Drawn:
     """No query at all."""
     random = random_of("placebo_unasked", seed)
-    return drawn("placebo_unasked", seed, _plain(random, 12, 60_000), [], (),
-                 target=1 << 20, reason=reasons.NO_WORKLOAD)  # fmt: skip
+    return drawn("placebo_unasked", seed, _plain(random, 12, 64_000), [], (),
+                 target=1 << 20, whole=True, reason=reasons.NO_WORKLOAD)  # fmt: skip
 
 
 KINDS: Mapping[str, Callable[[int], Drawn]] = {

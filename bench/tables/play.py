@@ -45,6 +45,8 @@ from reconciler.workload_log.tables import KnownTable, SchemaMap
 
 NAMESPACE = "loop"
 ROW_GROUP = 128 << 20
+TARGET = "write.target-file-size-bytes"
+ONE_FILE = 1 << 30
 
 
 @dataclass
@@ -104,7 +106,7 @@ class Played:
 def create(place: Place, drawn: Drawn, name: str) -> None:
     first = drawn.batches[0]
     properties = {
-        "write.target-file-size-bytes": str(drawn.target),
+        TARGET: str(ONE_FILE if drawn.whole else drawn.target),
         "write.delete.mode": "merge-on-read",
     }
     identifier = f"{NAMESPACE}.{name}"
@@ -115,6 +117,9 @@ def create(place: Place, drawn: Drawn, name: str) -> None:
                 spec.add_field(column, parse_transform(transform), f"{column}_part")
     for batch in drawn.batches:
         table.append(batch)
+    if drawn.whole:
+        with table.transaction() as transaction:
+            transaction.set_properties({TARGET: str(drawn.target)})
     for change in drawn.changes:
         place.spark.sql(change.format(t=place.full(name)))
 

@@ -63,15 +63,21 @@ def _spark(spark: Any, sql: str, name: str) -> tuple[int, str]:
     plan = frame._jdf.queryExecution().executedPlan()
     if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
         plan = plan.executedPlan()
+    return _files_of(plan, name), digest([tuple(row) for row in rows])
+
+
+def _files_of(plan: Any, name: str) -> int:
+    """Return the data files of the table's scans, those before an exchange included."""
     leaves, files = plan.collectLeaves(), 0
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
-        if hasattr(leaf, "plan") and leaf.getClass().getSimpleName().endswith("QueryStageExec"):
+        if leaf.getClass().getSimpleName().endswith("QueryStageExec"):
+            files += _files_of(leaf.plan(), name)
             continue
         metric = leaf.metrics().get("resultDataFiles")
         if metric.isDefined() and name in leaf.toString():
             files += int(metric.get().value())
-    return files, digest([tuple(row) for row in rows])
+    return files
 
 
 def digest(rows: Sequence[tuple[Any, ...]]) -> str:

@@ -95,6 +95,7 @@ def planned_layout(situation: Situation, rows: Int64, ordering: Ordering) -> Lay
     return Layout(
         ordering, settings.target_bytes, situation.stored_row_group, groups.number,
         settings.open_bytes, int(files.partition[0]) if len(files) else 0,
+        unbounded=situation.unbounded,
     )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def what_if(situation: Situation, rows: Int64, layout: Layout, pool: Pool | None
     keyed = all(c.field_id in pool.columns for c in layout.ordering.key) if pool else False
     if pool is not None and keyed:
         return simulate(layout, pool, situation.demands)
-    return simulate(layout, situation.part(rows).files, situation.demands)
+    return simulate(layout, situation.part(rows).known, situation.demands)
 
 
 def weigh(

@@ -1,14 +1,16 @@
 """Decides which files to recluster, and by which key (WAIR sections 3.3, 4.2 and 4.4).
 
 Boundary files are ordered by their savings and cut by Algorithm 2; the chosen files are clustered
-by savings signature; per cluster the what-if picks the best single column or Hilbert pair. The
-paper's formulas only propose: an action needs a what-if whose lower bound passes the gate.
+by savings signature; per cluster the what-if picks the best single column, Hilbert pair or sort by
+two columns. The paper's formulas only propose: an action needs a what-if whose lower bound passes
+the gate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +37,13 @@ from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
 from reconciler.advisor.wair.signature import candidate_keys, cluster, signatures
 from reconciler.plan import reasons
-from reconciler.plan.ordering import best_of
+from reconciler.plan.ordering import Lexicographic, Ordering, best_of
 from reconciler.plan.sentence import Sentence, sentence
 from reconciler.queries.fragments import Workload
 from reconciler.queries.predicate import only_null_tests
 from reconciler.queries.read_cost import ShapeReading
 from reconciler.queries.table_view import projected_bytes
-from reconciler.table.filetable import Float64, Int64
+from reconciler.table.filetable import ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.schema import SortColumn
 
 MOSTLY = 0.9
@@ -58,6 +60,15 @@ SERVED = 1.25
 
 QUICK_ROWS, FULL_ROWS = 4_096, 32_768
 FINALISTS = 2
+CURVE = 0.98
+"""Share of a Hilbert curve's net saving that counts beside sorts. The execution ranks rows by
+sampled quantiles, which the what-if does not show, and any later rewrite along a curve takes whole
+partitions."""
+
+FILLED = 0.5
+"""Share of a row group that the most frequent value of a column has to fill before a second column
+is tried behind it."""
+
 MAX_PARTITIONS = 48
 """Maximum partitions, or slices of them, that are judged once an action was found; the next plan
 judges the others."""
@@ -73,7 +84,7 @@ class Proposals:
 
 def recluster(situation: Situation) -> Proposals:
     """Return the candidates that pass the gate; no two share a file."""
-    saving = np.where(allowed(situation), situation.savings.saving * situation.life, 0.0)
+    saving = np.where(allowed(situation), situation.worth, 0.0)
     chosen = cut(saving, situation.cost, situation.alpha, spending_room(situation))
     candidates: list[Candidate] = []
     turned: list[Rejected] = []
@@ -155,13 +166,26 @@ def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
     used = [
         predicate_columns(demand.predicate, situation.table.schema) for demand in situation.demands
     ]
-    files = situation.part(rows).files
+    files = situation.part(rows).known
     columns = sorted(
         column
         for column in {c for shape in used for c in shape}
-        if column in files.columns and files.columns[column].bounded.any()
+        if column in files.columns and _varies(files, files.columns[column])
     )
     return signatures(situation.savings.by_shape[:, rows], used, columns), columns
+
+
+def _varies(files: FileTable, column: ColumnBounds) -> bool:
+    """Whether the files, of one partition, may hold two values of a column that has bounds.
+
+    Rows cannot be ordered by a column that an identity partition holds constant.
+    """
+    bounded = column.bounded
+    if not bounded.any():
+        return False
+    if (column.nulls != 0).any() or not bounded.all() or column.truncated.any():
+        return True
+    return bool((column.lower[:1] != column.lower).any() or (column.upper != column.lower).any())
 
 
 def _best_of(
@@ -188,7 +212,8 @@ def _best_of(
                 rejected(
                     situation, f"recluster by {_key_text(situation, other)}", reasons.OTHER_KEY,
                     reasons.times_cost(other.saving_low, other.cost)
-                    + f"; {_key_text(situation, ranked[0])} saves more", other.rows, other,
+                    + f"; {_key_text(situation, ranked[0])} saves {_compared(ranked[0], other)}",
+                    other.rows, other,
                 )
                 for other in ranked[1:]
             ]  # fmt: skip
@@ -214,21 +239,27 @@ def _ranked(
     part = situation.part(rows)
     wanted = wanted_columns(situation)
     quick = build_pool(part, wanted, QUICK_ROWS)
-    tried = [
-        _tried(situation, rows, tuple(SortColumn(columns[i]) for i in members), quick)
-        for members in candidate_keys(centroid, served_shares(situation, rows, columns))
-    ]
-    outcomes = [item for item in tried if item is not None]
-    if not outcomes:
-        return []
     before = readings_of(situation, rows)
-    scored = [weigh(situation, rows, layout, before, outcome) for layout, outcome in outcomes]
-    scored.sort(key=lambda c: (-c.net, len(c.ordering.key), [k.field_id for k in c.ordering.key]))
+    scored = _scored(
+        situation,
+        rows,
+        [
+            best_of(tuple(SortColumn(columns[i]) for i in members))
+            for members in candidate_keys(centroid, served_shares(situation, rows, columns))
+        ],
+        quick,
+        before,
+    )
+    if not scored:
+        return []
+    if quick is not None:
+        pairs = nested_pairs(scored, quick)
+        scored = _by_net(scored + _scored(situation, rows, pairs, quick, before))
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
         return scored
     finalists = [_judged(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
-    finalists.sort(key=lambda item: -item[0].net)
+    finalists.sort(key=lambda item: -_rated(item[0]))
     best, played = finalists[0]
     # The sample's own error only lowers the bound: what is refused without it is refused with it.
     if played is not None and refusal(situation, best, spent) is None:
@@ -254,12 +285,62 @@ def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Floa
     return served / max(float(situation.savings.saving[rows].sum()), 1.0)
 
 
-def _tried(
-    situation: Situation, rows: Int64, key: tuple[SortColumn, ...], pool: Pool | None
-) -> tuple[Layout, Outcome] | None:
-    layout = planned_layout(situation, rows, best_of(key))
-    outcome = what_if(situation, rows, layout, pool)
-    return None if outcome is None else (layout, outcome)
+def _scored(
+    situation: Situation,
+    rows: Int64,
+    orderings: Sequence[Ordering],
+    pool: Pool | None,
+    before: tuple[ShapeReading, ...],
+) -> list[Candidate]:
+    """Return the orderings of which something is known, best first."""
+    scored = []
+    for ordering in orderings:
+        layout = planned_layout(situation, rows, ordering)
+        outcome = what_if(situation, rows, layout, pool)
+        if outcome is not None:
+            scored.append(weigh(situation, rows, layout, before, outcome))
+    return _by_net(scored)
+
+
+def _by_net(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(
+        candidates,
+        key=lambda c: (-_rated(c), len(c.ordering.key), [k.field_id for k in c.ordering.key]),
+    )
+
+
+def _compared(best: Candidate, other: Candidate) -> str:
+    return "more" if best.net >= other.net else "nearly as much without a curve"
+
+
+def _rated(candidate: Candidate) -> float:
+    """Return what candidates are compared by: a curve has to be clearly better than a sort."""
+    margin = 1.0 if candidate.ordering.lead is not None or candidate.net < 0.0 else CURVE
+    return candidate.net * margin
+
+
+def nested_pairs(ranked: Sequence[Candidate], pool: Pool) -> list[Ordering]:
+    """Return the sorts by one column and then by another that may be better than those ranked.
+
+    Both orders of the best pair of columns, and the best single column before the leads of the next
+    two. If no value of a column fills a row group, a second column has nothing to separate.
+    """
+    keys = [candidate.ordering.key for candidate in ranked]
+    pair = next((key for key in keys if len(key) == 2), ())
+    leads = list(dict.fromkeys(key[0] for key in keys if len(key) == 1))
+    wanted = [*permutations(pair, 2), *((leads[0], other) for other in leads[1:3])]
+    slices = max(sum(len(view.row_groups or ()) for view in ranked[0].views), 1)
+    filled = {column for column in dict.fromkeys(key[0] for key in wanted)
+              if _largest_share(pool, column.field_id) * slices >= FILLED}  # fmt: skip
+    return [Lexicographic(key) for key in dict.fromkeys(wanted) if key[0] in filled]
+
+
+def _largest_share(pool: Pool, field_id: int) -> float:
+    """Return the share of the rows that have the most frequent value of the column, or NULL."""
+    column = pool.columns.get(field_id)
+    if column is None or not len(pool):
+        return 0.0
+    return max(float(column.share.max()), float((column.ranks < 0).mean()))
 
 
 def _judged(

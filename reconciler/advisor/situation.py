@@ -17,6 +17,7 @@ from reconciler.queries.fragments import MIN_SPAN_MS
 from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
+from reconciler.table.metrics_modes import unbounded_columns
 from reconciler.table.row_group_bytes import stored_row_group_bytes
 
 YEAR_MS = 365 * 86_400_000
@@ -37,7 +38,7 @@ class Situation:
     risks: of the declared migration. moving: bool[files], files of other specs than the declared
     one, which wait for their migration: no other decision rewrites them.
     outlook: why the rates are what they are. recorded: bytes-equivalent that the recorded queries
-    read from the present files.
+    read from the present files. unbounded: columns whose bounds a rewrite leaves out of manifests.
     """
 
     given: AdviceInput
@@ -57,6 +58,7 @@ class Situation:
     recorded: float
     risks: tuple[Risk, ...]
     moving: Bool
+    unbounded: frozenset[int]
     spent: float = 0.0
 
     @property
@@ -81,6 +83,12 @@ class Situation:
     def trusted(self) -> bool:
         """Whether the workload explains enough of the recorded bytes to act on it."""
         return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
+
+    @property
+    def worth(self) -> npt.NDArray[np.float64]:
+        """Return what an ideal layout would save of each file over the horizon, openings included:
+        float64[files]."""
+        return (self.savings.saving + self.savings.opening) * self.life
 
     @property
     def alpha(self) -> npt.NDArray[np.float64]:
@@ -196,4 +204,7 @@ def look(given: AdviceInput) -> Situation:
         recorded=window_reads,
         risks=risks,
         moving=_moving(given, risks) & np.bool_(not refused),
+        unbounded=unbounded_columns(
+            table.schema, settings.metadata.properties, settings.metadata.sorted_columns
+        ),
     )

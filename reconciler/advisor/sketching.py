@@ -11,7 +11,10 @@ import numpy as np
 
 from reconciler.advisor.recluster import allowed, movable
 from reconciler.advisor.situation import Situation, is_quiet
-from reconciler.table.filetable import FileTable, Float64, Int64
+from reconciler.queries.demand import Demand
+from reconciler.queries.predicate import fields_of
+from reconciler.queries.table_view import projected_bytes
+from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 from reconciler.table.values import Kind
 
 MAX_FILES = 64
@@ -46,14 +49,29 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
 def saving_bound(situation: Situation) -> Float64:
     """Return an upper bound of each file's saving over the horizon, in bytes, float64[files].
 
-    It is all that queries read of the file, if some query needs only a part of it; else 0.
+    It is all that queries read of the file, and that opening it costs, if some query needs only a
+    part of it, or if that is not known; else 0.
     """
-    bound = np.zeros(len(situation.table))
+    table, opening = situation.table, situation.view.open_bytes
+    bound = np.zeros(len(table))
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
         if demand.prunable:
             partly = reading.saving > ROUNDING * reading.read
-            bound += np.where(partly, reading.read, 0.0)
+            size = np.maximum(projected_bytes(table, demand.projection), 1.0)
+            all_of_it = reading.read * (1.0 + opening / size)
+            bound += np.where(partly | _unknown(situation, demand), all_of_it, 0.0)
     return bound
+
+
+def _unknown(situation: Situation, demand: Demand) -> Bool:
+    """Return bool[files]: nobody knows which values the file has in a column of the condition."""
+    files = situation.view.known
+    unknown = np.zeros(len(files), dtype=np.bool_)
+    for field_id in fields_of(demand.predicate):
+        column = files.columns.get(field_id)
+        if column is not None:
+            unknown |= ~column.bounded & (column.nulls < files.records)
+    return unknown
 
 
 def _stratified(situation: Situation, rows: Int64, limit: int) -> Int64:

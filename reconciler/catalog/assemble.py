@@ -8,7 +8,6 @@ serialization", and "Schema evolution".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,15 +31,14 @@ from reconciler.table.filetable import (
     Partition,
     beyond_trailing_nul,
 )
+from reconciler.table.metrics_modes import DEFAULT_TRUNCATION, truncation_of
 from reconciler.table.observation import SnapshotInfo
 from reconciler.table.schema import Field, PartitionSpec, Schema
 from reconciler.table.values import BOUND_BYTES, Kind, partition_identity
 
 Array = npt.NDArray[Any]
 
-DEFAULT_TRUNCATION = 16
 DAY_US = 86_400_000_000
-_TRUNCATE = re.compile(r"truncate\((\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -191,17 +189,9 @@ def _columns(parts: FileTableParts, entries: Entries) -> dict[int, ColumnBounds]
         if field.kind is None:
             continue
         stats = entries.stats.get(field.field_id, FieldStats())
-        truncation = _truncation(parts.properties, field)
+        truncation = truncation_of(parts.properties, field)
         columns[field.field_id] = column_bounds(field, stats, len(entries), truncation)
     return columns
-
-
-def _truncation(properties: Mapping[str, str], field: Field) -> int:
-    """Return how many characters the writers' present metrics mode keeps of a string bound."""
-    default = properties.get("write.metadata.metrics.default", "")
-    mode = properties.get(f"write.metadata.metrics.column.{field.name}", default)
-    match = _TRUNCATE.fullmatch(mode.strip().lower())
-    return int(match.group(1)) if match else DEFAULT_TRUNCATION
 
 
 def column_bounds(field: Field, stats: FieldStats, count: int, truncation: int) -> ColumnBounds:

@@ -29,6 +29,10 @@ MATCH_CELLS = 16 * BLOCK_CELLS
 TILE_CELLS = 1 << 16
 """Queries x files whose shares are computed at once: temporaries of this size stay in the cache."""
 
+OPENED = np.float32(1e-9)
+"""Share of a file of which no row group is read: it is opened all the same if its bounds in the
+manifest may match."""
+
 SPARSE = 0.5
 """If fewer files of a tile than this share are read by any query, only those are computed."""
 
@@ -60,7 +64,7 @@ def exposures(view: TableView, demand: Demand) -> Iterator[tuple[slice, Iterator
             ones = np.ones((block.stop - block.start, files), dtype=np.float32)
             yield block, iter([Tile(slice(0, files), ones, ones)])
         return
-    shares = covered_shares(view.files, demand.predicate, demand.literals)
+    shares = covered_shares(view.known, demand.predicate, demand.literals)
     one_group = np.minimum(1.0, view.row_group_bytes / np.maximum(view.files.bytes, 1)).astype(
         np.float32
     )
@@ -131,6 +135,7 @@ def _tiles(
         if of_sample is not None:
             of_sample.replace(used, index, first, last)
         share *= mine
+        np.maximum(share, OPENED * mine, out=share)
         np.minimum(used, share, out=used)
         yield Tile(index, share, used)
 

@@ -21,7 +21,7 @@ from reconciler.queries.table_view import (
     row_group_cost,
     row_groups_per_file,
 )
-from reconciler.table.filetable import Float64
+from reconciler.table.filetable import FileTable, Float64
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ def read_layout(view: TableView, demand: Demand) -> ShapeReading:
     beside = _overhead(view).astype(np.float32)
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
     bytes_read, files, read = (np.zeros(len(demand)) for _ in range(3))
+    alike = len(starts) == len(groups) and _same_bounds(view.files, groups)
     step = max(1, BLOCK_CELLS // max(len(groups), 1))
     for start in range(0, len(demand), step):
         block = slice(start, min(start + step, len(demand)))
@@ -113,14 +114,23 @@ def read_layout(view: TableView, demand: Demand) -> ShapeReading:
             continue
         alive = files_to_read(groups, part)
         bytes_read[block] = _rows_dot(alive.astype(np.float32), chunk)
-        opened = alive if len(starts) == len(groups) else np.logical_or.reduceat(alive, starts, 1)
+        opened = alive if alike else files_to_read(view.files, part)
         files[block] = [np.count_nonzero(row) for row in opened]
         read[block] = [np.count_nonzero(row) for row in alive]
         if beside.any():
-            bytes_read[block] += _rows_dot(opened.astype(np.float32), beside[owner[starts]])
+            bytes_read[block] += _rows_dot(opened.astype(np.float32), beside)
     none = np.zeros(0)
     cost = bytes_read + view.open_bytes * files + row_group_cost(view, demand.projection) * read
     return ShapeReading(bytes_read, files, np.zeros(len(demand)), cost, none, none)
+
+
+def _same_bounds(files: FileTable, groups: FileTable) -> bool:
+    """Whether files of one row group each are skipped by the same bounds as their row groups."""
+    return all(
+        np.array_equal(column.bounded, groups.columns[field].bounded)
+        for field, column in files.columns.items()
+        if field in groups.columns
+    )
 
 
 def _overhead(view: TableView) -> Float64:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.table.filetable import UNKNOWN, FileTable, Float64, Int64
+from reconciler.table.footer_bounds import with_footer_bounds
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import Schema
 
@@ -88,6 +89,14 @@ class TableView:
     @cached_property
     def _part(self) -> dict[str, Any]:
         return {}
+
+    @cached_property
+    def known(self) -> FileTable:
+        """The files, with bounds from footers where manifests have none: they show what rows hold,
+        but no engine skips a file by them."""
+        if self.row_groups is None or self.group_file is None:
+            return self.files
+        return with_footer_bounds(self.files, self.row_groups, self.group_file)
 
     @property
     def label(self) -> str:

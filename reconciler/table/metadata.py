@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.table.retention import NO_SNAPSHOTS, SnapshotLog
+
+_TERM_COLUMN = re.compile(r"\((\d+)\) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +27,9 @@ class TableMetadata:
     specs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     default_spec_id: int = 0
     log: SnapshotLog = NO_SNAPSHOTS
+
+    @property
+    def sorted_columns(self) -> frozenset[int]:
+        """Return the field ids of the sort order's columns."""
+        found = (_TERM_COLUMN.search(term) for term in self.sort_terms)
+        return frozenset(int(match.group(1)) for match in found if match)

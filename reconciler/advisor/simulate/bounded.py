@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reconciler.advisor.simulate.layout import Layout, Written, simulated_files
+from reconciler.advisor.simulate.layout import Layout, Written, as_in_manifest, simulated_files
 from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import UNKNOWN, Array, ColumnBounds, FileTable, Float64, Int64
 from reconciler.table.values import Kind
@@ -73,6 +73,7 @@ def _outputs(files: FileTable, layout: Layout) -> TableView:
     table = simulated_files(
         files, each, np.full(count, size // count), columns, sizes, layout.partition
     )
+    table = as_in_manifest(table, layout.unbounded)
     return TableView(table, row_group_bytes=1 << 62, open_bytes=layout.open_bytes)
 
 

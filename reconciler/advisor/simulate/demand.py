@@ -26,7 +26,7 @@ from reconciler.table.schema import Schema
 REPLAY_TIMES = 7
 """Most future instants per horizon at which one query of a moving window is evaluated."""
 
-REPLAY_PHASES = 8
+REPLAY_PHASES = 64
 """Places within its share of the horizon at which an instant of a query may lie. They differ from
 query to query: a window of one day leaves the files of today within the first of seven days, and
 that day must not count as a whole."""

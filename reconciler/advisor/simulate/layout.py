@@ -25,7 +25,8 @@ class Layout:
     for one row group per file. groups: int64[files], which input files are rewritten together.
     open_bytes: cost of opening a file. partition: where the rows are written, an index into
     `FileTable.partitions`. spec: the partition spec that rows are moved to, by whose partitions
-    they are then written; None if they stay in `partition`.
+    they are then written; None if they stay in `partition`. unbounded: columns whose bounds are
+    left out of the manifest: files are opened whatever queries ask of them.
     """
 
     ordering: Ordering
@@ -35,6 +36,7 @@ class Layout:
     open_bytes: int = OPEN_BYTES
     partition: int = 0
     spec: PartitionSpec | None = None
+    unbounded: frozenset[int] = frozenset()
 
     def files_of(self, size: npt.ArrayLike) -> Int64:
         """Return the number of files that groups of rows of these bytes become."""
@@ -105,6 +107,19 @@ def simulated_files(
         columns=columns,
         column_sizes=column_sizes,
     )
+
+
+def as_in_manifest(files: FileTable, unbounded: frozenset[int]) -> FileTable:
+    """Return the files without the bounds that their manifest will not have."""
+    hidden = unbounded & files.columns.keys()
+    if not hidden:
+        return files
+    none = np.zeros(len(files), dtype=bool)
+    columns = {
+        field: replace(column, has_lower=none, has_upper=none) if field in hidden else column
+        for field, column in files.columns.items()
+    }
+    return replace(files, columns=columns)
 
 
 @lru_cache(maxsize=64)

@@ -77,7 +77,7 @@ class Pool:
 
 def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:
     """Return the pool of a view's files over the given columns, None if no file was sketched."""
-    sample, files = view.sample, view.files
+    sample, files = view.sample, view.known
     if sample is None or not len(sample) or not len(files):
         return None
     columns = [c for c in columns if c in sample.values and c in files.columns]

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.advisor.simulate.layout import Layout, Outcome, Written, simulated_files
+from reconciler.advisor.simulate.layout import (
+    Layout,
+    Outcome,
+    Written,
+    as_in_manifest,
+    simulated_files,
+)
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, written_share
@@ -102,7 +108,7 @@ def _simulated(
     files = _slices(pool, layout, order, rows, cut.per_row, cut.of_file, whole)
     groups = _slices(pool, layout, order, rows, cut.per_row, cut.of_group, sizes)
     view = TableView(
-        files,
+        as_in_manifest(files, layout.unbounded),
         _without_nans(groups, files, cut.owner),
         cut.owner,
         footer_bytes=pool.stored.footer.of(_row_groups(layout, files, cut.owner)),

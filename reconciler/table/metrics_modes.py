@@ -1,0 +1,61 @@
+"""Which columns' bounds writers keep in manifests: the metrics modes of a table's properties.
+
+As `MetricsConfig` of Apache Iceberg 1.12 resolves them for the files that Spark writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from reconciler.table.schema import Field, Schema
+
+DEFAULT_TRUNCATION = 16
+INFERRED_COLUMNS = 100
+"""Most columns that have bounds by default (`write.metadata.metrics.max-inferred-column-defaults`).
+"""
+
+_PREFIX = "write.metadata.metrics."
+_TRUNCATE = re.compile(r"truncate\((\d+)\)")
+_UNBOUNDED = ("none", "counts")
+
+
+def truncation_of(properties: Mapping[str, str], field: Field) -> int:
+    """Return how many characters the writers' present metrics mode keeps of a string bound."""
+    default = properties.get(f"{_PREFIX}default", "")
+    match = _TRUNCATE.fullmatch(_mode(properties, field, default))
+    return int(match.group(1)) if match else DEFAULT_TRUNCATION
+
+
+def unbounded_columns(
+    schema: Schema, properties: Mapping[str, str], sorted_ids: Collection[int] = ()
+) -> frozenset[int]:
+    """Return the columns whose bounds a rewrite leaves out of the manifest.
+
+    sorted_ids: columns of the table's sort order, which have bounds unless their own property says
+    otherwise.
+    """
+    given = properties.get(f"{_PREFIX}default", "")
+    beyond = frozenset() if given else _beyond_limit(schema, properties)
+    found = set()
+    for field in schema.fields:
+        default = "none" if field.field_id in beyond else given
+        if field.field_id in sorted_ids:
+            default = ""
+        if _mode(properties, field, default) in _UNBOUNDED:
+            found.add(field.field_id)
+    return frozenset(found)
+
+
+def _mode(properties: Mapping[str, str], field: Field, default: str) -> str:
+    return properties.get(f"{_PREFIX}column.{field.name}", default).strip().lower()
+
+
+def _beyond_limit(schema: Schema, properties: Mapping[str, str]) -> frozenset[int]:
+    """Return the columns after the first INFERRED_COLUMNS, those of the outer structs first."""
+    given = properties.get(f"{_PREFIX}max-inferred-column-defaults", "")
+    limit = int(given) if given.strip().isdigit() else INFERRED_COLUMNS
+    if len(schema.fields) <= limit:
+        return frozenset()
+    order = sorted(schema.fields, key=lambda field: field.name.count("."))
+    return frozenset(field.field_id for field in order[limit:])

@@ -1,0 +1,138 @@
+"""Which keys are tried, which one is chosen, and for which files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reconciler.advisor.advice import AdviceInput
+from reconciler.advisor.decide import decide
+from reconciler.advisor.recluster import recluster
+from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.table import empty_table
+from reconciler.advisor.situation import look
+from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.ordering import Lexicographic
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.predicate import And, Comparison, Ref
+from tests.advisor.worlds import (
+    DATE,
+    DAY,
+    KEY,
+    PART,
+    SCHEMA,
+    SETTINGS,
+    VALUE,
+    arrived,
+    range_query,
+    range_workload,
+    workload,
+)
+
+ROWS, PER_FILE = 20_000, 1_000
+
+
+def _mixed(days: int) -> AdviceInput:
+    """Rows of so many days in no order; half of the queries ask for a day, half for a range of
+    parts within a day."""
+    random = np.random.default_rng(3)
+    rows = {
+        KEY: np.arange(ROWS),
+        DATE: random.integers(0, days, ROWS),
+        PART: random.integers(0, 100_000, ROWS),
+        VALUE: random.random(ROWS),
+    }
+    table = empty_table(SCHEMA).append(rows, PER_FILE, 0, PER_FILE)
+    of_day = [
+        range_query(n, DATE, n % days, n % days, event_ms=n * DAY // 4, weight=50.0)
+        for n in range(40)
+    ]
+    of_part = [_part_of_a_day(100 + n, n % days, int(random.integers(0, 98_000)))
+               for n in range(40)]  # fmt: skip
+    settings = replace(SETTINGS, target_bytes=28 * PER_FILE, row_group_bytes=28 * PER_FILE)
+    files = table.file_table()
+    return AdviceInput(
+        files, workload(of_day, of_part), settings,
+        table.row_groups(), table.sample(np.arange(len(files)), 256),
+    )  # fmt: skip
+
+
+def _part_of_a_day(position: int, day: int, low: int) -> Fragment:
+    inside = (Comparison(Ref(PART), ">=", 1), Comparison(Ref(PART), "<=", 2))
+    predicate = And((Comparison(Ref(DATE), "=", 0), *inside))
+    return Fragment(
+        "log", position, "u", predicate, (day, low, low + 2_000), (None, None, None),
+        (DATE, PART, VALUE), 50.0, position * DAY // 40, "spark",
+    )  # fmt: skip
+
+
+def test_a_sort_by_two_columns_is_chosen_where_it_serves_both_conditions():
+    (action,) = decide(_mixed(days=5)).actions
+    assert isinstance(action.action, Recluster)
+    assert isinstance(action.action.ordering, Lexicographic)
+    assert [column.field_id for column in action.action.ordering.key] == [DATE, PART]
+
+
+def test_a_second_column_is_not_tried_behind_one_whose_values_hardly_repeat():
+    tried = _tried(_mixed(days=ROWS * 10))
+    assert (DATE,) in tried
+    assert (DATE, PART) not in tried
+
+
+def test_a_column_that_is_constant_in_the_files_is_no_part_of_a_key():
+    tried = _tried(_mixed(days=1))
+    assert tried
+    assert not any(DATE in key for key in tried)
+
+
+def _tried(given: AdviceInput) -> list[tuple[int, ...]]:
+    """Return the sorts that were chosen or named as worse."""
+    found = recluster(look(given))
+    chosen = [candidate.ordering for candidate in found.candidates]
+    titles = {item.what.text for item in found.rejected}
+    names = {field.name: field.field_id for field in SCHEMA.fields}
+    keys = [tuple(column.field_id for column in ordering.key) for ordering in chosen]
+    for title in titles:
+        columns = title.removeprefix("recluster by ").split(", ")
+        if all(column in names for column in columns):
+            keys.append(tuple(names[column] for column in columns))
+    return keys
+
+
+def test_files_are_worth_a_rewrite_for_what_opening_them_costs():
+    """Small files that many queries open for a few rows: their bytes alone would not pay back."""
+    table = arrived(np.random.default_rng(1), rows=8_000, rows_per_file=200)
+    work = workload(range_workload(np.random.default_rng(2), PART, 40, 500, 100_000, weight=0.05))
+    files = table.file_table()
+    settings = replace(SETTINGS, open_bytes=100 * int(files.bytes.max()), min_input_files=1_000)
+    given = AdviceInput(
+        files, work, settings, table.row_groups(), table.sample(np.arange(len(files)), 64)
+    )
+    situation = look(given)
+    assert (situation.savings.saving < situation.cost).all()
+    (action,) = decide(given).actions
+    assert isinstance(action.action, Recluster)
+    assert len(action.action.inputs) == len(files)
+
+
+@pytest.mark.parametrize("queries", [40, 900])
+def test_windows_to_come_are_spread_finely_over_the_horizon(queries):
+    """Data that leaves the windows within hours is read until then."""
+    horizon = SETTINGS.horizon_ms
+    (demand,) = demands(_moving(queries), SCHEMA, horizon)
+    since = np.asarray(demand.literals[0])[demand.executions > 0]
+    share = (since + DAY - 10 * DAY) / horizon
+    assert 0.0 < share.min() < 0.02
+    assert 0.98 < share.max() < 1.0
+    assert np.diff(np.sort(share)).max() < 0.03
+
+
+def _moving(count: int) -> Workload:
+    """The last day of a time column in milliseconds, asked over ten days."""
+    ends = np.linspace(0, 10 * DAY, count).astype(int)
+    return batch_fragments([
+        range_query(n, KEY, int(at) - DAY, int(at), event_ms=int(at), moving=(-DAY, 0))
+        for n, at in enumerate(ends)
+    ])  # fmt: skip
