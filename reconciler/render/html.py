@@ -235,18 +235,22 @@ def _payoff(data: Payoff) -> Section:
         finding = f"The rewrites paid back after {duration((even - start) / 1000)}"
     else:
         finding = f"The rewrites pay back after {duration((even - start) / 1000)} of such queries"
+    if harmful := [item for item in data.investments if item.harm]:
+        of = f"{count(len(harmful))} of {count(len(data.investments))} plans"
+        finding = f"HARM: after {of} the queries cost more than before. {finding}"
     rows = [
         [
             item.plan_id, utc(item.at_ms), iec(item.cost),
-            iec(item.saving_per_ms * 86_400_000) if item.saving_per_ms >= 0 else "reads more",
+            f"HARM: {iec(-item.saving_per_ms * 86_400_000)} more" if item.harm
+            else iec(item.saving_per_ms * 86_400_000),
             iec(max(0.0, item.saving_per_ms * (data.until_ms - item.at_ms))),
         ]
         for item in data.investments
     ]  # fmt: skip
     heads = ("Plan", "At", "Cost in bytes of reading", "Saves a day", "Saved so far")
     question = (
-        "Does it pay back? A byte rewritten is charged as rho bytes read. Saved bytes are counted "
-        "here, the cost of opening fewer files is not."
+        "Does it pay back? A byte rewritten is charged as rho bytes read. Savings are those that "
+        "apply measured; opening a file counts as one MiB."
     )
     return finding, question, plots.payoff(data), _table(heads, rows, (0, 1))
 

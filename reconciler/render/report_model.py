@@ -88,6 +88,11 @@ class Investment:
     cost: float
     saving_per_ms: float
 
+    @property
+    def harm(self) -> bool:
+        """Whether the recorded queries cost more after the plan than before."""
+        return self.saving_per_ms < 0
+
 
 @dataclass(frozen=True)
 class Payoff:

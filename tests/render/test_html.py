@@ -168,6 +168,16 @@ def test_a_rewrite_that_saves_nothing_never_breaks_even() -> None:
     assert "will not" in render_html(everything(payoff=data))
 
 
+def test_harm_is_called_harm_with_the_bytes_of_a_day() -> None:
+    loss = Investment("p-2", HOUR, 1_000.0, -(1 << 20) / (24 * HOUR))
+    good = Investment("p-1", 0, 1_000.0, 10.0 / HOUR)
+    page = render_html(everything(payoff=Payoff((good, loss), 2 * HOUR)))
+    assert (good.harm, loss.harm) == (False, True)
+    assert "HARM: after 1 of 2 plans" in page
+    assert "HARM: 1.0 MiB more" in page
+    assert "HARM" not in render_html(everything(payoff=Payoff((good,), HOUR)))
+
+
 def test_long_tables_are_cut_and_counted() -> None:
     shapes = tuple(ShapeBytes(f"c{n} = ?", 1, 10.0 + n, 5.0) for n in range(100))
     page = render_html(everything(queries=QueryBytes(shapes, "predicted")))
