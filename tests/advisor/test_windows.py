@@ -103,3 +103,15 @@ def test_only_rows_of_windows_to_come_are_rewritten(form: str) -> None:
     assert outside <= 0.1 * rewritten
     assert 0.7 * claimed <= before - cost(table, future) <= 1.4 * claimed
     assert claimed <= 1.1 * before
+
+
+@pytest.mark.parametrize("queries", [40, 900])
+def test_windows_to_come_are_spread_finely_over_the_horizon(queries: int) -> None:
+    """Data that leaves the windows within hours is read until then."""
+    past = asked(np.random.default_rng(3), "exact", 0, DAYS * DAY, queries)
+    (demand,) = demands(past, SCHEMA, SETTINGS.horizon_ms)
+    since = np.asarray(demand.literals[1])[demand.executions > 0] / 1000
+    share = np.sort((since + DAY - past.until_ms) / SETTINGS.horizon_ms)
+    assert 0.0 < share[0] < 0.02
+    assert 0.98 < share[-1] < 1.0
+    assert np.diff(share).max() < 0.03
