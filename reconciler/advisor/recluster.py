@@ -84,7 +84,7 @@ class Proposals:
 
 def recluster(situation: Situation) -> Proposals:
     """Return the candidates that pass the gate; no two share a file."""
-    saving = np.where(allowed(situation), situation.worth, 0.0)
+    saving = np.where(allowed(situation), situation.savings.saving * situation.life, 0.0)
     chosen = cut(saving, situation.cost, situation.alpha, spending_room(situation))
     candidates: list[Candidate] = []
     turned: list[Rejected] = []

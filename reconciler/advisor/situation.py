@@ -85,12 +85,6 @@ class Situation:
         return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
 
     @property
-    def worth(self) -> npt.NDArray[np.float64]:
-        """Return what an ideal layout would save of each file over the horizon, openings included:
-        float64[files]."""
-        return (self.savings.saving + self.savings.opening) * self.life
-
-    @property
     def alpha(self) -> npt.NDArray[np.float64]:
         """Eq. 4's alpha per file, doubled for files that we wrote within the horizon
         (hysteresis)."""

@@ -13,7 +13,6 @@ from reconciler.advisor.recluster import allowed, movable
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import fields_of
-from reconciler.queries.table_view import projected_bytes
 from reconciler.table.filetable import Bool, FileTable, Float64, Int64
 from reconciler.table.values import Kind
 
@@ -49,17 +48,14 @@ def files_to_sketch(situation: Situation, limit: int = MAX_FILES) -> Int64:
 def saving_bound(situation: Situation) -> Float64:
     """Return an upper bound of each file's saving over the horizon, in bytes, float64[files].
 
-    It is all that queries read of the file, and that opening it costs, if some query needs only a
-    part of it, or if that is not known; else 0.
+    It is all that queries read of the file, if some query needs only a part of it, or if that is
+    not known; else 0.
     """
-    table, opening = situation.table, situation.view.open_bytes
-    bound = np.zeros(len(table))
+    bound = np.zeros(len(situation.table))
     for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
         if demand.prunable:
             partly = reading.saving > ROUNDING * reading.read
-            size = np.maximum(projected_bytes(table, demand.projection), 1.0)
-            all_of_it = reading.read * (1.0 + opening / size)
-            bound += np.where(partly | _unknown(situation, demand), all_of_it, 0.0)
+            bound += np.where(partly | _unknown(situation, demand), reading.read, 0.0)
     return bound
 
 

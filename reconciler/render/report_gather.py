@@ -408,7 +408,8 @@ def _cut(sources: Sources, missing: dict[str, str]) -> CutCurve | None:
         return None
     files = sources.observation.files
     situation = look(AdviceInput(files, sources.workload, sources.settings))
-    found = cut(situation.worth, situation.cost, situation.alpha, limit=float("inf"))
+    saving = situation.savings.saving * situation.life
+    found = cut(saving, situation.cost, situation.alpha, limit=float("inf"))
     if not len(found.net):
         missing["cut"] = "no file is only partly needed: there is nothing to cut"
         return None

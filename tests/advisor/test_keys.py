@@ -1,4 +1,4 @@
-"""Which keys are tried, which one is chosen, and for which files."""
+"""Which keys are tried, and which one is chosen."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from tests.advisor.worlds import (
     SCHEMA,
     SETTINGS,
     VALUE,
-    arrived,
     range_query,
-    range_workload,
     workload,
 )
 
@@ -97,19 +95,3 @@ def _tried(given: AdviceInput) -> list[tuple[int, ...]]:
         if all(column in names for column in columns):
             keys.append(tuple(names[column] for column in columns))
     return keys
-
-
-def test_files_are_worth_a_rewrite_for_what_opening_them_costs():
-    """Small files that many queries open for a few rows: their bytes alone would not pay back."""
-    table = arrived(np.random.default_rng(1), rows=8_000, rows_per_file=200)
-    work = workload(range_workload(np.random.default_rng(2), PART, 40, 500, 100_000, weight=0.05))
-    files = table.file_table()
-    settings = replace(SETTINGS, open_bytes=100 * int(files.bytes.max()), min_input_files=1_000)
-    given = AdviceInput(
-        files, work, settings, table.row_groups(), table.sample(np.arange(len(files)), 64)
-    )
-    situation = look(given)
-    assert (situation.savings.saving < situation.cost).all()
-    (action,) = decide(given).actions
-    assert isinstance(action.action, Recluster)
-    assert len(action.action.inputs) == len(files)

@@ -13,22 +13,17 @@ import numpy as np
 
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import ShapeReading, read_shape
-from reconciler.queries.table_view import TableView, projected_bytes
+from reconciler.queries.table_view import TableView
 from reconciler.table.filetable import Float64
 
 
 @dataclass(frozen=True)
 class FileSavings:
-    """saving: float64[files], bytes over the horizon; by_shape: float64[shapes, files].
-
-    opening: float64[files], the cost over the horizon of opening the files for the rows that
-    queries do not need, in bytes read.
-    """
+    """saving: float64[files], bytes over the horizon; by_shape: float64[shapes, files]."""
 
     saving: Float64
     by_shape: Float64
     readings: tuple[ShapeReading, ...]
-    opening: Float64
 
 
 def file_savings(view: TableView, demands: Sequence[Demand]) -> FileSavings:
@@ -36,9 +31,4 @@ def file_savings(view: TableView, demands: Sequence[Demand]) -> FileSavings:
     first loop)."""
     readings = tuple(read_shape(view, demand) for demand in demands)
     by_shape = np.stack([reading.saving for reading in readings] or [np.zeros(len(view.files))])
-    opening = np.zeros(len(view.files))
-    for demand, reading in zip(demands, readings, strict=True):
-        # (1 - u) * size is saved of the bytes, and so is the same share of the openings.
-        size = np.maximum(projected_bytes(view.files, demand.projection), 1.0)
-        opening += view.open_bytes * reading.saving / size
-    return FileSavings(by_shape.sum(axis=0), by_shape, readings, opening)
+    return FileSavings(by_shape.sum(axis=0), by_shape, readings)
