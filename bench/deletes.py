@@ -42,10 +42,13 @@ COLUMNS = (
     "supplier bigint, flag string, status string, day date, note string"
 )
 ROW = (
-    "id, rand(1) * 50, rand(2) * 1e5, rand(3), rand(4), id * 7919 % 200000, id % 10000, "
+    "id, pmod(hash(id, 1), 50) * 1.0D, pmod(hash(id, 2), 100000) * 1.0D, "
+    "pmod(hash(id, 3), 1000) / 1000D, pmod(hash(id, 4), 1000) / 1000D, id * 7919 % 200000, "
+    "id % 10000, "
     "substr('ANR', 1 + id % 3, 1), substr('OF', 1 + id % 2, 1), "
     "date_add(DATE'2026-01-01', cast(id % 300 AS int)), concat('note ', hash(id))"
 )
+NAMES = ", ".join(part.split()[0] for part in COLUMNS.split(", "))
 READ = "sum(price), max(quantity), count(*)"
 
 
@@ -141,8 +144,8 @@ def _merge(lab: Lab, name: str, title: str, condition: str, rows: int, number: i
     )
     if title != "equality":
         lab.bench.sql(
-            f"MERGE INTO {full} t USING (SELECT {ROW} FROM ({source})) s(id, quantity, price, "
-            "discount, tax, part, supplier, flag, status, day, note) ON t.id = s.id "
+            f"MERGE INTO {full} t USING (SELECT * FROM (SELECT {ROW} FROM ({source})) AS named"
+            f"({NAMES})) s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
         return
