@@ -1,6 +1,6 @@
-"""How many bytes and files a rewrite writes, as its what-if foretells and as Spark then does.
+"""How many bytes and files a rewrite writes, as its what-if predicts and as Spark then does.
 
-`python -m bench.written_bytes` makes tables by different writers (pyiceberg, Spark), foretells a
+`python -m bench.written_bytes` makes tables by different writers (pyiceberg, Spark), predicts a
 rewrite of each by several keys from manifests, footers and samples, carries it out, and writes both
 to bench/RESULTS.md. Sizes do not depend on the machine.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +23,11 @@ from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
+from reconciler.format import iec
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.queries.table_view import table_view
+from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.spark import session
 from reconciler.state.sketch import sample_rows
 from reconciler.table.filetable import FileTable
@@ -34,10 +35,8 @@ from reconciler.table.schema import SortColumn
 from tests.conftest import sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench
 
-TARGET = 8 << 20
-ROW_GROUP = 128 << 20
 DAYS = 30
-Day = Callable[[np.random.Generator, int], pa.Table]
+MIB, LARGE = 1 << 20, 128 << 20
 
 
 def readings(random: np.random.Generator, day: int, rows: int = 70_000) -> pa.Table:
@@ -71,13 +70,86 @@ def trips(random: np.random.Generator, day: int, rows: int = 60_000) -> pa.Table
     })  # fmt: skip
 
 
-CASES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "readings": (("sensor",), ("at",), ("measured",), ("sensor", "at")),
-    "readings_of_spark": (("sensor",),),
-    "trips": (("zone",), ("begin",), ("fare",), ("zone", "begin")),
-    "trips_of_spark": (("zone",), ("begin",)),
-    "lineitem": (("l_shipdate",), ("l_orderkey",), ("l_partkey",), ("l_shipdate", "l_partkey")),
-}
+def wide(random: np.random.Generator, day: int, rows: int = 12_000) -> pa.Table:
+    """Sixty measures beside an account number; a third of them NULL in half of the rows."""
+    measures = [random.integers(0, 10 ** (1 + c % 5), rows) for c in range(60)]
+    return pa.table({
+        "account": random.integers(0, 2_000, rows),
+        **{
+            f"m{number}": pa.array(
+                values, mask=random.random(rows) < (0.5 if number % 3 == 0 else 0.0)
+            )
+            for number, values in enumerate(measures)
+        },
+    })  # fmt: skip
+
+
+def logs(random: np.random.Generator, day: int, rows: int = 40_000) -> pa.Table:
+    """Strings of few and of many values, and long ones without any repetition."""
+    start = np.datetime64("2026-10-20T00:00:00", "us") + np.timedelta64(day, "D")
+    at = np.sort(start + random.integers(0, 86_400_000_000, rows).astype("timedelta64[us]"))
+    return pa.table({
+        "at": at,
+        "service": [f"svc-{x:03d}" for x in random.integers(0, 120, rows)],
+        "level": random.choice(["INFO", "WARN", "ERROR"], rows, p=[0.9, 0.08, 0.02]),
+        "path": [f"/v1/{x}/items" for x in random.zipf(1.4, rows) % 3_000],
+        "trace": [random.bytes(16).hex() for _ in range(rows)],
+    })  # fmt: skip
+
+
+def nested(random: np.random.Generator, day: int, rows: int = 30_000) -> pa.Table:
+    """Structs and lists."""
+    people = random.integers(0, 4_000, rows)
+    lengths = random.integers(0, 4, rows)
+    return pa.table({
+        "who": [{"id": int(i), "tier": int(i) % 5} for i in people],
+        "tags": [[f"t{x}" for x in random.integers(0, 50, int(n))] for n in lengths],
+        "amount": np.round(random.gamma(2.0, 30.0, rows), 2),
+        "number": random.integers(0, 1 << 40, rows),
+    })  # fmt: skip
+
+
+def sparse(random: np.random.Generator, day: int, rows: int = 50_000) -> pa.Table:
+    """Columns of mostly NULLs."""
+    notes = [f"note {x}" for x in random.integers(0, 900, rows)]
+    return pa.table({
+        "a": random.integers(0, 5_000, rows),
+        "b": pa.array(random.integers(0, 5_000, rows), mask=random.random(rows) < 0.92),
+        "note": pa.array(notes, mask=random.random(rows) < 0.8),
+        "v": random.random(rows),
+    })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One rewrite. target, row_group: sizes in bytes."""
+
+    table: str
+    key: tuple[str, ...]
+    target: int = 8 * MIB
+    row_group: int = LARGE
+
+
+CASES = (
+    *(
+        Case(name, (key,), target, group)
+        for name, key in (
+            ("wide", "account"), ("logs", "service"), ("nested", "number"), ("sparse", "a"),
+            ("trips", "zone"),
+        )
+        for target, group in ((MIB, LARGE), (2 * MIB, MIB // 4), (8 * MIB, MIB))
+    ),
+    *(Case("readings", key) for key in (("sensor",), ("at",), ("measured",), ("sensor", "at"))),
+    Case("readings_of_spark", ("sensor",)),
+    *(Case("trips", key) for key in (("zone",), ("begin",), ("fare",), ("zone", "begin"))),
+    *(Case("trips_of_spark", key) for key in (("zone",), ("begin",))),
+    *(
+        Case("lineitem", key)
+        for key in (
+            ("l_shipdate",), ("l_orderkey",), ("l_partkey",), ("l_shipdate", "l_partkey"),
+        )
+    ),
+)  # fmt: skip
 
 
 def main() -> int:
@@ -88,25 +160,26 @@ def main() -> int:
         try:
             bench = Bench(spark, sqlite_catalog(directory), directory)
             _make_tables(bench)
-            rows = [_row(bench, name, key) for name, keys in CASES.items() for key in keys]
+            rows = [_row(bench, case) for case in CASES]
         finally:
             session.stop(spark)
-    header = ["table", "key", "files in", "files out, predicted", "written",
-              "bytes out / in, predicted", "written"]  # fmt: skip
-    notes = "Target 8 MiB. The what-if sees manifests, footers, and samples of the key's columns."
+    header = ["table", "key", "file, row group", "files in", "files out, predicted", "written",
+              "bytes out / in, predicted", "written",
+              "row groups, predicted", "written"]  # fmt: skip
+    notes = "The what-if sees manifests, footers, and samples of the key's columns."
     command = "python -m bench.written_bytes"
-    print(write_section("Bytes of a rewrite", command, [header, *rows], notes))
+    write_section("Bytes of a rewrite", command, [header, *rows], notes)
     return 0
 
 
 def _make_tables(bench: Bench) -> None:
     catalog = SqlCatalog(bench.config.name, **dict(bench.config.properties))
     random = np.random.default_rng(5)
-    days: dict[str, Day] = {"readings": readings, "trips": trips}
-    for name, day in days.items():
-        made = catalog.create_table(f"jobs.{name}", day(random, 0).schema)
+    for day in (readings, trips, wide, logs, nested, sparse):
+        made = catalog.create_table(f"jobs.{day.__name__}", day(random, 0).schema)
         for number in range(DAYS):
             made.append(day(random, number))
+    for name in ("readings", "trips"):
         _by_spark(bench, f"{name}_of_spark", bench.full(name))
     command = [str(Path(sys.executable).parent / "tpchgen-cli"), "parquet", "-s", "0.25"]
     to = ["--tables=lineitem", "--output-dir", str(bench.directory)]
@@ -115,45 +188,53 @@ def _make_tables(bench: Bench) -> None:
 
 
 def _by_spark(bench: Bench, name: str, source: str) -> None:
-    """In the same order, in files of about a quarter of the target size."""
+    """In the same order, in files of about two megabytes."""
     rows = bench.spark.sql(f"SELECT * FROM {source}").coalesce(1)
     made = rows.writeTo(bench.full(name)).using("iceberg")
-    made.tableProperty("write.target-file-size-bytes", str(TARGET // 4)).create()
+    made.tableProperty("write.target-file-size-bytes", str(2 * MIB)).create()
 
 
-def _row(bench: Bench, name: str, key: tuple[str, ...]) -> list[str]:
-    curve = Hilbert if len(key) > 1 else Lexicographic
+def _row(bench: Bench, case: Case) -> list[str]:
+    name, curve = case.table, Hilbert if len(case.key) > 1 else Lexicographic
     before = _files(bench, name)
-    predicted = _predicted(bench, before, key, curve)
+    predicted = _predicted(bench, before, case, curve).written
     snapshot = bench.table(name).currentSnapshot().snapshotId()
-    action = bench.action(name, Cluster, *key, curve=curve, target_bytes=TARGET)
-    planned = {"verify": "Counts", "written_shares": (predicted.written.share,)}
-    bench.run(bench.request(name, action, plan=f"{name} {key}", **planned))
+    action = bench.action(
+        name, Cluster, *case.key, curve=curve, target_bytes=case.target,
+        row_group_bytes=case.row_group,
+    )  # fmt: skip
+    planned = {"verify": "Counts", "written_shares": (predicted.share,)}
+    bench.run(bench.request(name, action, plan=str(case), **planned))
     after = _files(bench, name)
+    groups = read_row_groups(bench.config, after, np.arange(len(after)))
     bench.sql(f"CALL {bench.config.name}.system.rollback_to_snapshot('jobs.{name}', {snapshot})")
     size = before.total_bytes
-    return [
-        name, ", ".join(key), str(len(before)), str(predicted.written.files), str(len(after)),
-        f"{predicted.written.share:.2f}", f"{after.total_bytes / size:.2f}",
+    row = [
+        name, ", ".join(case.key), f"{iec(case.target)}, {iec(case.row_group)}", str(len(before)),
+        str(predicted.files), str(len(after)),
+        f"{predicted.share:.2f}", f"{after.total_bytes / size:.2f}",
+        f"{sum(row_group_count(view) for view in predicted.views):.0f}", str(len(groups.records)),
     ]  # fmt: skip
+    print(" | ".join(row), flush=True)
+    return row
 
 
 def _files(bench: Bench, name: str) -> FileTable:
     return observe_table(bench.config, ("jobs", name), bench.directory / "cache").files
 
 
-def _predicted(
-    bench: Bench, files: FileTable, key: tuple[str, ...], curve: type[Ordering]
-) -> Outcome:
+def _predicted(bench: Bench, files: FileTable, case: Case, curve: type[Ordering]) -> Outcome:
     ids = {field.name: field.field_id for field in files.schema.fields}
-    columns = tuple(SortColumn(ids[name]) for name in key)
-    every, wanted = np.arange(len(files)), [ids[name] for name in key]
+    columns = tuple(SortColumn(ids[name]) for name in case.key)
+    every, wanted = np.arange(len(files)), [ids[name] for name in case.key]
     sample = sample_rows(bench.config, files, every, wanted)
     footers = read_row_groups(bench.config, files, every)
-    pool = build_pool(table_view(files, footers, sample, ROW_GROUP), wanted)
+    pool = build_pool(table_view(files, footers, sample, case.row_group), wanted)
     assert pool is not None
-    groups = curve(columns).groups(extents(files, columns), target_bytes=TARGET)
-    return simulate(Layout(curve(columns), TARGET, ROW_GROUP, groups.number), pool, ())
+    groups = curve(columns).groups(extents(files, columns), target_bytes=case.target)
+    found = simulate(Layout(curve(columns), case.target, case.row_group, groups.number), pool, ())
+    assert found is not None
+    return found
 
 
 if __name__ == "__main__":
