@@ -26,6 +26,7 @@ DAY = dt.timedelta(hours=24)
 DAILY = {"name": "daily", "per": "24h", "maxRewriteBytes": "5Gi"}
 NOON = {"name": "noon", "schedule": "0 12 * * *", "duration": "2h", "maxRewriteBytes": "0"}
 AUTOMATIC = {"mode": "Automatic"}
+HOURLY = {"interval": "1h"}
 CAUSES = [None, None, Cause.UNKNOWN, Cause.STOPPED, Cause.CONFLICT, Cause.USER_ERROR]
 TABLES = ("a", "b", "c")
 
@@ -34,7 +35,7 @@ class Play:
     """A world with one operator, its policies and what a cluster does by itself."""
 
     def __init__(self) -> None:
-        self.world = World(budgets=[DAILY], approval=AUTOMATIC)
+        self.world = World(budgets=[DAILY], approval=AUTOMATIC, recommend=HOURLY)
         self.count = 0
         self.spent: list[tuple[dt.datetime, str, int]] = []
         self.restart()
@@ -70,8 +71,9 @@ class Play:
     def drop(self, name: str) -> None:
         self.world.catalog.tables.pop(("sales", name), None)
 
-    def policy(self, name: str, **spec: Any) -> None:
+    def policy(self, name: str, recommend: bool = True, **spec: Any) -> None:
         budgets = spec.pop("budgets", [DAILY])
+        spec |= {"recommend": HOURLY} if recommend else {}
         self.world.policy(name, **{"approval": AUTOMATIC, "budgets": budgets, **spec})
 
     def delete_policy(self, name: str) -> None:
@@ -146,6 +148,13 @@ class Play:
         self.start()
         self.end(0, actions, cause)
 
+    def recommend(self, cause: Cause | None) -> None:
+        """A table's work ends, and the recommend job that comes after it."""
+        for ending in (None, None, cause):
+            self.turn(2)
+            self.start()
+            self.end(0, 99, ending)
+
     # What the operator does
 
     def turn(self, rounds: int = 1) -> None:
@@ -178,7 +187,7 @@ class Play:
         world.problem, world.stale, world.catalog.error = None, "", None
         self.turn(2)  # what ended is judged before it is set right
         self.delete_policy("other")
-        self.policy("facts", interval="11m")
+        self.policy("facts", recommend=False, interval="11m")
         for _ in range(40):
             self.turn(2)
             found = [body["metadata"]["name"] for body in world.server.all(TABLE_LAYOUT)]
@@ -202,6 +211,7 @@ steps = st.one_of(
     st.tuples(st.just("turn"), st.integers(1, 2)),
     st.tuples(st.just("job"), names, st.integers(0, 2), st.sampled_from(CAUSES)),
     st.tuples(st.just("start")),
+    st.tuples(st.just("recommend"), st.sampled_from(CAUSES)),
     st.tuples(st.just("end"), st.integers(0, 2), st.integers(0, 2), st.sampled_from(CAUSES)),
     st.tuples(st.just("clock"), st.sampled_from([5, 40, 700, 7200, 90_000, -3600])),
     st.tuples(st.just("restart")),
@@ -210,7 +220,7 @@ steps = st.one_of(
     st.tuples(st.just("delete policy"), st.sampled_from(["facts", "other"])),
     st.tuples(st.just("facts"), st.sampled_from([
         {}, {"suspend": True}, {"tables": {"include": ["sales.a"]}}, {"budgets": [DAILY, NOON]},
-        {"recommend": {"interval": "1h"}}, {"recommend": {"interval": "1h"}, "budgets": [DAILY]},
+        {"recommend": False},
         {"approval": {"mode": "Manual"}}, {"layout": {"clustering": {"mode": "None"}}},
     ])),
     st.tuples(st.just("other"), st.sampled_from([

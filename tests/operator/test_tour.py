@@ -1,10 +1,8 @@
-"""The operator on a real API server and a real catalog: planned, approved, run, converged.
-
-The long form of what test_installed does under the chart's service account, for `-m soak`.
-"""
+"""The operator on a real API server and a real catalog: planned, approved, run, converged."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,10 @@ from typing import Any
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.operator.deleting import Deleter
 from tests.operator.scene import TABLE, Lake, Scene, eventually, scene
+
+KEEPS_ORDER = {"clustering": {"mode": "Declared", "keys": ["id"]}}
 
 
 @pytest.fixture
@@ -25,7 +26,6 @@ def stage(spark_image: str, cluster: Cluster, namespace: str) -> Iterator[Scene]
         yield made
 
 
-@pytest.mark.soak
 def test_a_policy_is_planned_approved_run_and_converges(stage: Scene) -> None:
     """While the plan waits for a person, a recommend job runs; then the plan's."""
     stage.lake.asked(200)
@@ -50,6 +50,37 @@ def test_a_policy_is_planned_approved_run_and_converges(stage: Scene) -> None:
     assert len(stage.jobs()) == 2
     stage.kubectl("wait", "tlp/facts", "--for=condition=Converged", "--timeout=60s")
     stage.check()
+    deletes_are_compacted_beside_their_writer(stage)
+
+
+def deletes_are_compacted_beside_their_writer(stage: Scene) -> None:
+    """While somebody deletes every two seconds, a job replaces delete files, and no delete is lost
+    or refused for long."""
+    writer = Deleter(stage.lake)
+    declared = {
+        "layout": {**KEEPS_ORDER, "files": {"quietPeriod": "0s", "minInputFiles": 4}},
+        "deletes": {"compaction": "Minor"},
+        "approval": {"mode": "Manual", "automaticUpTo": {"rewriteBytes": "1Gi"}},
+    }
+    before = len(stage.lake.commits())
+    with writer.working(2.0):
+        stage.kubectl("patch", "tlp/facts", "--type=merge", "-p", json.dumps({"spec": declared}))
+        eventually(
+            lambda: stage.status().get("deletes", {}).get("positionFiles"), 60, "deletes seen"
+        )
+        eventually(lambda: len(stage.lake.commits()) > before, 300, "a compaction")
+        committed = writer.commits
+        eventually(lambda: writer.commits > committed + 1, 30, "the writer goes on")
+    assert writer.refused <= 1
+    first = stage.lake.commits()[before]
+    assert int(first["removed-position-delete-files"]) >= 4
+    assert "removed-data-files" not in first
+    stage.waits_for("NothingToDo", 300)
+    found = stage.status()["deletes"]
+    gone = writer.commits * 50
+    assert found["deletedRows"] == {"atLeast": gone, "atMost": gone}
+    assert found["positionFiles"] < writer.commits
+    stage.check()
 
 
 def name(job: dict[str, Any]) -> str:
@@ -57,7 +88,7 @@ def name(job: dict[str, Any]) -> str:
 
 
 def recommended(stage: Scene) -> None:
-    """A layout is recommended, stored, and reported by condition, event and `kubectl get`."""
+    """A layout is recommended, stored, and told by condition, event and `kubectl get`."""
 
     def known() -> bool:
         return stage.condition("BetterLayoutKnown").get("status") in ("True", "False")
