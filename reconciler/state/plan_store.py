@@ -176,7 +176,7 @@ class PlanStore:
             present = self._read(uri)
         if present != body:
             raise UserError(
-                f"the object at {uri} is not what its name says",
+                f"the object at {uri} is not the plan that its name says",
                 details=("published plans are written once and never changed",),
                 do="remove the object, then publish the plan again",
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,13 @@ from reconciler.kube.manifests import JobRequest, job, with_overhead
 from reconciler.kube.names import job_name, table_layout_name
 from reconciler.kube.pods import LAYOUT_LABEL, executor_template
 from tests.api.test_run_document import document, run_document
+from tests.said import WRITING
 
-GOLDEN = Path(__file__).parent / "golden"
+
+def golden(name: str) -> Path:
+    return Path(__file__).parent / "golden" / f"{name}.yaml"
+
+
 RUN = run_document()
 
 
@@ -90,9 +94,9 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_manifests_are_as_reviewed(name: str) -> None:
-    """UPDATE_GOLDEN=1 writes them anew; then read the difference."""
-    path = GOLDEN / f"{name}.yaml"
-    if os.environ.get("UPDATE_GOLDEN"):
+    """`make golden` writes them anew; then read the difference."""
+    path = golden(name)
+    if WRITING:
         path.write_text(yaml.safe_dump(CASES[name], sort_keys=False), encoding="utf-8")
     assert yaml.safe_load(path.read_text(encoding="utf-8")) == CASES[name]
 
