@@ -9,6 +9,8 @@ from typing import Any
 from tests.spark.tables import Bench
 
 FIELD_ID = b"PARQUET:field_id"
+POSITION_IDS = {"file_path": 2147483546, "pos": 2147483545}
+"""Reserved field ids of position delete files (Apache Iceberg table specification)."""
 
 
 def add_equality_delete(
@@ -58,6 +60,79 @@ def add_equality_delete(
         builder = builder.withPartition(file.partition())
     table.newRowDelta().addDeletes(builder.build()).commit()
     return f"file:{path}"
+
+
+def upsert(
+    bench: Bench,
+    name: str,
+    columns: Mapping[str, Any],
+    keys: Sequence[str],
+    spec_id: int,
+    partition: str,
+    *,
+    positions: bool,
+) -> None:
+    """Write rows of one partition as one checkpoint of Flink does: a row delta with a data file,
+    an equality delete file of its keys, and a position delete file of the rows that a later row of
+    the checkpoint replaces.
+
+    columns: all columns of the table. partition: as a path, "" where unpartitioned. positions:
+    whether to replace rows of the checkpoint itself; a table of format 3 takes vectors only.
+    """
+    table, core = bench.table(name), bench.spark._jvm.org.apache.iceberg
+    spec = table.specs().get(spec_id)
+    rows = len(next(iter(columns.values())))
+    data = _written(bench, columns, {c: _id_of(table, c) for c in columns})
+    ids = {column: _id_of(table, column) for column in keys}
+    deletes = _written(bench, {column: columns[column] for column in keys}, ids)
+    numbers = bench.spark.sparkContext._gateway.new_array(bench.spark._jvm.int, len(keys))
+    for index, column in enumerate(keys):
+        numbers[index] = ids[column]
+    delta = table.newRowDelta()
+    delta.addRows(_built(core.DataFiles.builder(spec), data, rows, partition))
+    delta.addDeletes(
+        _built(core.FileMetadata.deleteFileBuilder(spec).ofEqualityDeletes(numbers), deletes, rows,
+               partition)
+    )  # fmt: skip
+    last = {
+        key: row
+        for row, key in enumerate(zip(*(columns[c].to_pylist() for c in keys), strict=True))
+    }
+    replaced = sorted(set(range(rows)) - set(last.values()))
+    if positions and replaced:
+        import pyarrow as pa
+
+        where = {
+            "file_path": pa.array([f"file:{data}"] * len(replaced)),
+            "pos": pa.array(replaced, pa.int64()),
+        }
+        path = _written(bench, where, POSITION_IDS)
+        builder = core.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes()
+        delta.addDeletes(_built(builder, path, len(replaced), partition))
+    delta.commit()
+
+
+def _id_of(table: Any, column: str) -> int:
+    return int(table.schema().findField(column).fieldId())
+
+
+def _written(bench: Bench, columns: Mapping[str, Any], ids: Mapping[str, int]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    fields = [
+        pa.field(name, values.type, metadata={FIELD_ID: str(ids[name]).encode()})
+        for name, values in columns.items()
+    ]
+    path = bench.directory / f"upsert-{len(list(bench.directory.glob('upsert-*.parquet')))}.parquet"
+    pq.write_table(pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields)), path)
+    return path
+
+
+def _built(builder: Any, path: Path, rows: int, partition: str) -> Any:
+    builder = builder.withPath(f"file:{path}").withFormat("PARQUET").withRecordCount(rows)
+    builder = builder.withFileSizeInBytes(path.stat().st_size)
+    return (builder.withPartitionPath(partition) if partition else builder).build()
 
 
 def _field(table: Any, column: str, kind: Any, field_id: int) -> Any:

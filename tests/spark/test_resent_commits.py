@@ -12,10 +12,17 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from reconciler.errors import RolledBackError, StalePlanError
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.delete_maintenance import (
+    CompactDeletes,
+    ConvertDeletes,
+    RemoveDanglingDeletes,
+)
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import COMMITTED
@@ -23,6 +30,7 @@ from reconciler.spark import execute, fence, iceberg
 from reconciler.spark.iceberg import LiveTable
 from reconciler.table.schema import SortColumn
 from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
+from tests.spark.equality import add_equality_delete, data_files, delete_paths
 from tests.spark.tables import Bench, intact
 
 pytestmark = [pytest.mark.spark, pytest.mark.rest]
@@ -165,6 +173,59 @@ def test_a_late_commit_is_fenced(
     states = [outcome.state for outcome in bench.ledger.outcomes()]
     assert states == ["unknown", "failed", "committed"]
     intact(bench, name, before)
+
+
+def _with_deletes(bench: Bench, kind: str) -> tuple[str, Any]:
+    """A table, and the maintenance of its deletes; three of its 120 rows are deleted."""
+    version = 3 if kind == "drop" else 2
+    name = _table(
+        bench,
+        f"'format-version'='{version}', 'write.delete.mode'='merge-on-read', "
+        "'write.delete.granularity'='partition'",
+    )
+    if kind == "compact":
+        for key in (4, 5, 61):
+            bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {key}")
+        return name, CompactDeletes(inputs=delete_paths(bench, name))
+    add_equality_delete(bench, name, {"id": pa.array([4, 5, 61], pa.int64())})
+    deletes = delete_paths(bench, name)
+    if kind == "convert":
+        return name, ConvertDeletes(inputs=deletes)
+    applied = ApplyDeletes(inputs=tuple(data_files(bench, name)))
+    assert bench.run(bench.request(name, applied, plan="p-0")).done
+    return name, RemoveDanglingDeletes(inputs=deletes)
+
+
+@pytest.mark.parametrize("kind", ["compact", "convert", "drop"])
+@pytest.mark.parametrize("fault", [TWICE, LATE])
+def test_maintenance_of_deletes_is_done_once_whenever_it_arrives(
+    gateway_bench: Bench,
+    gateway: Gateway,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    fault: str,
+) -> None:
+    """A late one is fenced: it may not remove delete files that were replaced meanwhile."""
+    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    bench = gateway_bench
+    name, action = _with_deletes(bench, kind)
+    before = bench.rows(name)
+    request = bench.request(name, action)
+    gateway.fails(fault, OURS)
+    result = bench.run(request)
+    assert gateway.faults == 1
+    if fault == LATE:
+        gateway.release()
+    assert (result.commits, result.done) == (1, True)
+    of_plan = [one for one in _snapshots(bench, name) if one.get("layout.plan-id") == "p-1"]
+    assert len(of_plan) == 1
+    assert bench.rows(name) == before and sum(before.values()) == 117
+    assert bench.leftovers(name) == []
+    assert delete_paths(bench, name, 2) == ()
+
+
+def _snapshots(bench: Bench, name: str) -> list[Any]:
+    return [one.summary() for one in iceberg.each(bench.table(name).snapshots())]
 
 
 @pytest.mark.parametrize("fault", ARRIVES)
