@@ -127,7 +127,7 @@ def _regret() -> None:
     given = Given(view, PartitionSpec(0), wanted, LOCAL, 4.0, 30 * DAY, float(ROW_BYTES))
     pool, thin, screen = (build_pool(view, (KEY, DATE, PART), n) for n in (40_000, 8_192, 24_576))
     assert pool is not None and thin is not None and screen is not None
-    space, _, _ = search_space(given, pool, thin, screen)
+    space, _ = search_space(given, pool, thin, screen)
     least = best(space.label(space.candidates)).total
     print(f"{len(space.candidates)} candidates; cost above the best one's, by seed")
     for name in ("boosting", "forest", "tpe", "random", "expert"):

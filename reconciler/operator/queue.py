@@ -131,8 +131,8 @@ class Schedule:
         self._started[line] = now
         return key
 
-    def lend(self, now: float) -> None:
-        """Takes the places of runs that outlast their patience for others."""
+    def set_slow_aside(self, now: float) -> None:
+        """Move runs that outlast the patience to the slow line: others get their slots."""
         for key in list(self._active):
             state = self._states[key]
             if key.kind in self._free or state.line[1] or now - state.started <= self._patience:
@@ -413,7 +413,7 @@ class DueQueue:
 
     def _start_due(self, reconcile: Callable[[Key], Result], executor: Executor) -> None:
         with self._lock:
-            self._schedule.lend(time.monotonic())
+            self._schedule.set_slow_aside(time.monotonic())
         while not self._stopping and self._active():
             with self._lock:
                 key = self._schedule.pop(time.monotonic())

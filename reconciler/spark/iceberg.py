@@ -183,9 +183,6 @@ class SnapshotInfo:
     operation: str
     summary: Mapping[str, str]
 
-    def is_batch(self, attempt_id: str, batch: int) -> bool:
-        return self.summary.get(ATTEMPT_ID) == attempt_id and self.summary.get(BATCH) == str(batch)
-
     def fences(self, attempt_id: str, batch: int) -> bool:
         """Whether the snapshot forbids the commit of the batch, or of its whole attempt (batch
         0)."""

@@ -23,7 +23,6 @@ DEFAULT_DELETE_TARGET = 64 << 20
 _ROW = "org.apache.spark.sql.Row"
 _STRUCT = "org.apache.iceberg.StructLike"
 _SPEC = "org.apache.iceberg.PartitionSpec"
-_TASK = "org.apache.iceberg.FileScanTask"
 
 
 def collected(frame: Any) -> Any | None:

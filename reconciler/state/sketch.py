@@ -23,7 +23,7 @@ from reconciler.catalog.load import data_file_io, translate_io
 from reconciler.catalog.network import carried
 from reconciler.catalog.parquet import column_at, domain_array, leaves_by_id, open_parquet
 from reconciler.state.blobs import pack, unpack
-from reconciler.table.borrowed_rows import lent_nulls, moved, nearest
+from reconciler.table.borrowed_rows import borrowed_nulls, moved, nearest
 from reconciler.table.filetable import Array, ColumnBounds, FileTable, Int64
 from reconciler.table.sample import RowSample
 from reconciler.table.schema import Field, Schema
@@ -257,7 +257,7 @@ class _Sampled:
         """Return values and NULL flags, adjusted to the row groups that they represent."""
         bounds = self.bounds[field.field_id]
         here = moved(bounds, values, null, self.source, self.to)
-        return here, lent_nulls(bounds, self.records, null, self.source, self.to)
+        return here, borrowed_nulls(bounds, self.records, null, self.source, self.to)
 
 
 def _sampled(

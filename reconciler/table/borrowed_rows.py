@@ -48,7 +48,9 @@ def nearest(columns: Sequence[ColumnBounds], pieces: Int64, owners: Int64) -> In
     return distance.argmin(axis=1)
 
 
-def lent_nulls(bounds: ColumnBounds, records: Int64, null: Bool, source: Int64, to: Int64) -> Bool:
+def borrowed_nulls(
+    bounds: ColumnBounds, records: Int64, null: Bool, source: Int64, to: Int64
+) -> Bool:
     """Return NULL flags, adjusted so that the borrowed rows have as many NULLs as the footers
     count.
 
@@ -57,13 +59,13 @@ def lent_nulls(bounds: ColumnBounds, records: Int64, null: Bool, source: Int64, 
     that is no longer NULL needs a value: `moved` gives it one if the piece it represents has
     bounds.
     """
-    flags, owed = null.copy(), 0.0
+    flags, carried = null.copy(), 0.0
     for piece in np.unique(to[(source != to) & (bounds.nulls[to] != UNKNOWN)]):
         rows = np.flatnonzero(to == piece)
         share = min(float(bounds.nulls[piece]) / max(float(records[piece]), 1.0), 1.0)
-        due = len(rows) * share + owed  # carry the rounding error to the next piece
+        due = len(rows) * share + carried  # carry the rounding error to the next piece
         wanted = int(np.clip(np.rint(due), 0, len(rows)))
-        owed = due - wanted
+        carried = due - wanted
         surplus = int(flags[rows].sum()) - wanted
         if surplus > 0 and not bounds.bounded[piece]:
             continue

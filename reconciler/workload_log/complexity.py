@@ -3,7 +3,7 @@
 Every bound is on something counted (tokens, nodes, nesting, columns), never on time: one log always
 gives the same workload. `check_text` runs before the parser, `check_tree` and `check_expansion`
 before the optimizer, whose passes are quadratic in a tree's depth and copy what an alias or a star
-stands for.
+expands to.
 """
 
 from __future__ import annotations

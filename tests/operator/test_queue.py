@@ -37,7 +37,7 @@ class Model:
         self.schedule = Schedule(limits)
         self.limits = limits
         self.now = 0.0
-        self.owed: dict[Key, float] = {}
+        self.waiting: dict[Key, float] = {}
         self.running: set[Key] = set()
         self.starts: dict[Key, list[float]] = {}
 
@@ -45,7 +45,7 @@ class Model:
         if action in ("add", "urge"):
             due = self.now + value
             self.schedule.add(key, due, self.now, urgent=action == "urge")
-            self.owed[key] = min(self.owed.get(key, due), due)
+            self.waiting[key] = min(self.waiting.get(key, due), due)
         elif action == "pop":
             self.pop()
         elif action == "wait":
@@ -56,17 +56,17 @@ class Model:
             due = None if failed else self.now + value
             self.schedule.done(key, self.now, failed=failed, due=due)
             if due is not None:
-                self.owed[key] = min(self.owed.get(key, due), due)
+                self.waiting[key] = min(self.waiting.get(key, due), due)
             else:
                 # Its back-off may end before what was asked for meanwhile is due.
-                self.owed[key] = min(self.owed.get(key, self.now), self.now)
+                self.waiting[key] = min(self.waiting.get(key, self.now), self.now)
 
     def pop(self) -> Key | None:
         key = self.schedule.pop(self.now)
         if key is not None:
             assert key not in self.running, "twice at once"
-            assert key in self.owed, "nobody asked for it"
-            assert self.owed.pop(key) <= self.now + 1e-9, "before it was due"
+            assert key in self.waiting, "nobody asked for it"
+            assert self.waiting.pop(key) <= self.now + 1e-9, "before it was due"
             starts = self.starts.setdefault(key, [])
             assert not starts or self.now - starts[-1] >= MIN_INTERVAL - 1e-9, "hot loop"
             starts.append(self.now)
@@ -86,16 +86,16 @@ def test_every_key_runs_once_it_is_due_and_never_twice_at_once(script, limits):
         model.running.discard(key)
         model.schedule.done(key, model.now)
     horizon = model.now + BACKOFF_MAX + 100
-    while model.owed and model.now < horizon:
+    while model.waiting and model.now < horizon:
         key = model.pop()
         if key is None:
             wake = model.schedule.wake_at(model.now)
-            assert wake is not None, f"lost: {model.owed}"
+            assert wake is not None, f"lost: {model.waiting}"
             model.now = max(wake, model.now + 1e-6)
         else:
             model.running.discard(key)
             model.schedule.done(key, model.now)
-    assert not model.owed
+    assert not model.waiting
     model.now += MIN_INTERVAL + BACKOFF_MAX
     model.schedule.sweep(model.now)
     assert len(model.schedule) == 0

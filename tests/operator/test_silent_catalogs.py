@@ -244,9 +244,9 @@ def test_a_run_that_takes_long_gives_its_place_back() -> None:
     for name in ("bad.1", "bad.2", "bad.3", "bad.4", "bad.5", "good.1", "good.2", "good.3"):
         schedule.add(Key(Work.LAYOUT, "n", name), 0, 0)
     assert started(schedule, 0) == ["bad.1", "bad.2"]
-    schedule.lend(9)
+    schedule.set_slow_aside(9)
     assert started(schedule, 9) == []
-    schedule.lend(11)
+    schedule.set_slow_aside(11)
     assert started(schedule, 11) == ["good.1", "good.2"], "the slow one has its own line by now"
     schedule.done(Key(Work.LAYOUT, "n", "good.1"), 12)
     schedule.done(Key(Work.LAYOUT, "n", "bad.1"), 12, due=13)
@@ -258,12 +258,12 @@ def test_a_catalog_that_was_slow_long_ago_is_one_like_all_others() -> None:
     key = Key(Work.LAYOUT, "n", "bad.1")
     schedule.add(key, 0, 0)
     assert schedule.pop(0) == key
-    schedule.lend(20)
+    schedule.set_slow_aside(20)
     schedule.done(key, 20)
     for number in range(2, 6):
         schedule.add(Key(Work.LAYOUT, "n", f"bad.{number}"), 3000, 3000)
     assert len(started(schedule, 3000)) == 2
-    schedule.lend(3011)
+    schedule.set_slow_aside(3011)
     assert len(started(schedule, 3011)) == 0, "its own two places are taken by those that hang"
 
 
@@ -272,7 +272,7 @@ def test_health_knows_a_queue_that_does_not_move_from_a_catalog_that_does_not() 
     for number in range(5):
         schedule.add(Key(Work.LAYOUT, "n", f"bad.{number}"), 0, 0)
     assert len(started(schedule, 0)) == 2
-    schedule.lend(20)
+    schedule.set_slow_aside(20)
     later = 20 + 10 * STUCK_SECONDS
     assert schedule.stuck(later) == [], "one silent catalog: a restart heals nothing"
     schedule.add(Key(Work.LAYOUT, "n", "good.1"), 20, 20)
@@ -286,7 +286,7 @@ def test_health_knows_a_launch_that_does_not_end() -> None:
     schedule = Schedule(LIMITS, lane_of=lane_of, patience=10)
     schedule.add(LAUNCH_KEY, 0, 0)
     assert schedule.pop(0) == LAUNCH_KEY
-    schedule.lend(100)
+    schedule.set_slow_aside(100)
     assert schedule.stuck(100) == []
     assert schedule.stuck(STUCK_RUN_SECONDS + 1) == ["a launch reconcile does not end"]
 

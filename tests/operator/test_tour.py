@@ -88,7 +88,7 @@ def name(job: dict[str, Any]) -> str:
 
 
 def recommended(stage: Scene) -> None:
-    """A layout is recommended, stored, and told by condition, event and `kubectl get`."""
+    """A layout is recommended, stored, and reported by condition, event and `kubectl get`."""
 
     def known() -> bool:
         return stage.condition("BetterLayoutKnown").get("status") in ("True", "False")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.table.borrowed_rows import lent_nulls, moved, nearest
+from reconciler.table.borrowed_rows import borrowed_nulls, moved, nearest
 from reconciler.table.filetable import UNKNOWN, ColumnBounds
 from reconciler.table.values import Kind
 
@@ -33,7 +33,7 @@ texts = st.binary(max_size=12).map(lambda text: text.rstrip(b"\0"))
 
 
 @st.composite
-def lent(draw, values):
+def two_pieces(draw, values):
     """(bounds of two pieces, values of the first, NULL flags)."""
     ranges = [sorted(draw(st.tuples(values, values))) for _ in range(2)]
     lower, upper = zip(*ranges, strict=True)
@@ -47,7 +47,7 @@ def finite(low, high):
     return np.isfinite(high / 2 - low / 2) and high / 2 > low / 2
 
 
-@given(st.one_of(lent(integers), lent(floats), lent(texts)))
+@given(st.one_of(two_pieces(integers), two_pieces(floats), two_pieces(texts)))
 def test_moved_rows_lie_within_the_bounds_of_the_piece_and_keep_their_order(drawn):
     lower, upper, rows, null = drawn
     dtype = {int: np.int64, float: np.float64, bytes: np.bytes_}[type(rows[0])]
@@ -106,7 +106,7 @@ def test_values_stay_where_a_bound_is_missing():
         assert moved(bounds, values, null, source, to).tolist() == [1, 2]
 
 
-@given(st.one_of(lent(integers), lent(floats), lent(texts)))
+@given(st.one_of(two_pieces(integers), two_pieces(floats), two_pieces(texts)))
 def test_rows_lent_to_a_piece_of_the_same_bounds_are_the_same(drawn):
     lower, upper, rows, null = drawn
     dtype = {int: np.int64, float: np.float64, bytes: np.bytes_}[type(rows[0])]
@@ -164,7 +164,7 @@ def test_few_rows_of_many_pieces_hold_together_as_many_nulls_as_are_counted(shar
     records = np.full(pieces + 1, 500)
     null = np.zeros(len(to), bool)
     for flags in (null, ~null):
-        found = lent_nulls(bounds, records, flags, np.zeros_like(to), to)
+        found = borrowed_nulls(bounds, records, flags, np.zeros_like(to), to)
         assert found.mean() == pytest.approx(share, abs=0.002)
 
 
@@ -172,14 +172,14 @@ def test_a_piece_without_bounds_has_no_value_to_lend():
     bounds = bounds_of([0, 0], [0, 0], nulls=[100, 0], known=[False, False])
     null = np.ones(4, bool)
     where = np.zeros(4, np.int64)
-    assert lent_nulls(bounds, np.array([100, 100]), null, where, where + 1).all()
+    assert borrowed_nulls(bounds, np.array([100, 100]), null, where, where + 1).all()
 
 
 def test_more_nulls_than_rows_are_all_rows():
     bounds = bounds_of([0, 0], [9, 9], nulls=[0, 300])
     for flags in (np.ones(4, bool), np.zeros(4, bool)):
         where = np.zeros(4, np.int64)
-        assert lent_nulls(bounds, np.array([100, 100]), flags, where, where + 1).all()
+        assert borrowed_nulls(bounds, np.array([100, 100]), flags, where, where + 1).all()
 
 
 @pytest.mark.parametrize(("nulls", "expected"), [(0, 0), (25, 2), (100, 8), (UNKNOWN, 4)])
@@ -188,7 +188,7 @@ def test_as_many_rows_are_null_as_the_piece_counts(nulls, expected):
     source = np.zeros(9, np.int64)
     to = np.array([1] * 8 + [0])
     bounds = bounds_of([0, 0], [9, 9], nulls=[50, nulls])
-    found = lent_nulls(bounds, np.array([100, 100]), null, source, to)
+    found = borrowed_nulls(bounds, np.array([100, 100]), null, source, to)
     assert found[:8].sum() == expected
     assert found[8]
     if expected < 4:

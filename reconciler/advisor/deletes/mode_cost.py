@@ -145,9 +145,6 @@ class Known:
         for values in product(*(pair for _, pair in self.ends)):
             yield replace(self.likely, **dict(zip(names, values, strict=True)))
 
-    def with_reads(self, reads: float) -> Known:
-        return replace(self, likely=replace(self.likely, reads=reads))
-
 
 def interval(known: Known, value: Callable[[Operation], float], label: str) -> Interval:
     """Return a value at what is likely, with the least and the greatest over the corners."""

@@ -25,7 +25,7 @@ from reconciler.advisor.pto.partitionings import (
 )
 from reconciler.advisor.pto.present import present_readings
 from reconciler.advisor.pto.sizes import DeclaredSize, declared_row_group, size_grid
-from reconciler.advisor.pto.sort_schemes import Scheme, orderings, schemes
+from reconciler.advisor.pto.sort_schemes import orderings, schemes
 from reconciler.advisor.pto.space import (
     LEAST_ROWS_OF_GROUP,
     CandidateLayout,
@@ -142,7 +142,6 @@ class Recommendation:
     others: tuple[Layout, ...]
     keep: str
     refused: tuple[RefusedSpec, ...]
-    schemes: tuple[Scheme, ...]
     usage: Usage
     labelled: int
     candidates: int
@@ -163,14 +162,14 @@ def recommend(given: Given) -> Recommendation:
     screen = build_pool(given.view, columns, SCREEN_ROWS)
     if pool is None or thin is None or screen is None:
         raise LookupError("no row was sampled")
-    space, refused, found = search_space(given, pool, thin, screen)
+    space, refused = search_space(given, pool, thin, screen)
     today = _today(given, space)
     try:
         choice = METHODS[given.method](space, given.seed)
     except LookupError:
-        return _too_thin(given, space, today, refused, found)
+        return _too_thin(given, space, today, refused)
     labels = space.label(space.candidates)
-    return _answer(given, space, today, labels, choice.candidate, choice.labelled, refused, found)
+    return _answer(given, space, today, labels, choice.candidate, choice.labelled, refused)
 
 
 def _columns(given: Given) -> list[int]:
@@ -182,7 +181,7 @@ def _columns(given: Given) -> list[int]:
 
 def search_space(
     given: Given, pool: Pool, thin: Pool, screen: Pool
-) -> tuple[Space, tuple[RefusedSpec, ...], tuple[Scheme, ...]]:
+) -> tuple[Space, tuple[RefusedSpec, ...]]:
     """Return the candidates: every partitioning with its best orderings, in all sizes."""
     used = usage(thin, given.demands)
     live = float(pool.files.live_bytes.sum())
@@ -201,7 +200,7 @@ def search_space(
         pool, thin, specs, every, paper, sizes, given.demands, used, given.costs, given.rho,
         given.horizon_ms, given.ingest,
     )  # fmt: skip
-    return _screened(whole, screen), refused, found
+    return _screened(whole, screen), refused
 
 
 def _screened(space: Space, screen: Pool) -> Space:
@@ -275,7 +274,6 @@ def _answer(
     chosen: CandidateLayout,
     labelled: int,
     refused: tuple[RefusedSpec, ...],
-    found: tuple[Scheme, ...],
 ) -> Recommendation:
     by_candidate = {label.candidate: label for label in labels}
     if chosen not in by_candidate:
@@ -300,7 +298,6 @@ def _answer(
         others=tuple(layouts if keep else layouts[1:]),
         keep=keep,
         refused=refused,
-        schemes=found,
         usage=space.usage,
         labelled=labelled,
         candidates=len(labels),
@@ -325,7 +322,6 @@ def _too_thin(
     space: Space,
     today: Layout,
     refused: tuple[RefusedSpec, ...],
-    found: tuple[Scheme, ...],
 ) -> Recommendation:
     labels = space.label(space.candidates)
     most = max(label.sampled_rows for label in labels)
@@ -333,7 +329,7 @@ def _too_thin(
         today, None, (),
         f"the sample has at most {most:.0f} rows per smallest row group, fewer than "
         f"{LEAST_ROWS_OF_GROUP:.0f}: it would flatter every layout",
-        refused, found, space.usage, 0, len(labels), len(space.pool), most,
+        refused, space.usage, 0, len(labels), len(space.pool), most,
     )  # fmt: skip
 
 

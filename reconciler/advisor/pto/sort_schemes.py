@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
@@ -28,17 +27,6 @@ PAIRED = 4
 """Columns of which every single one and every ordered pair is a candidate beside the paper's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scheme:
-    """A subset of columns, its score of 0 to 1, and the parts of the score before normalisation."""
-
-    columns: tuple[int, ...]
-    score: float
-    cluster_rows: float
-    frequency: float
-    selectivity: float
-
-
 def shortlisted(usage: Usage, pool: Pool) -> tuple[int, ...]:
     """Return the sampled columns in at least 5 % of the queries, the most frequent first (lines 1
     to 3)."""
@@ -51,7 +39,7 @@ def schemes(
     pool: Pool,
     top: int = TOP,
     sizes: Mapping[tuple[int, ...], float] | None = None,
-) -> tuple[Scheme, ...]:
+) -> tuple[tuple[int, ...], ...]:
     """Return the `top` subsets with the best mean of normalised cluster size, union of query
     frequencies, and selectivity (lines 7 to 11). () without a frequent column: bin-packing."""
     columns = shortlisted(usage, pool)
@@ -64,11 +52,7 @@ def schemes(
     size = np.array([known[chosen] for chosen in every])
     score = (_normal(size) + _normal(frequency) + _normal(1.0 - selectivity)) / 3.0
     best = sorted(range(len(every)), key=lambda i: (-score[i], len(every[i]), every[i]))[:top]
-    return tuple(
-        Scheme(every[i], float(score[i]), float(size[i]), float(frequency[i]),
-               float(selectivity[i]))
-        for i in best
-    )  # fmt: skip
+    return tuple(every[i] for i in best)
 
 
 def _normal(values: Float64) -> Float64:
@@ -76,7 +60,7 @@ def _normal(values: Float64) -> Float64:
     return np.zeros_like(values) if span <= 0.0 else (values - values.min()) / span
 
 
-def orderings(usage: Usage, pool: Pool, found: Sequence[Scheme]) -> tuple[Ordering, ...]:
+def orderings(usage: Usage, pool: Pool, found: Sequence[Sequence[int]]) -> tuple[Ordering, ...]:
     """Return the paper's schemes as a sort and as a Hilbert curve on ranks, and beside them each
     single column and each ordered pair of the most frequent ones, which cost little to simulate.
 
@@ -85,7 +69,7 @@ def orderings(usage: Usage, pool: Pool, found: Sequence[Scheme]) -> tuple[Orderi
     rank = {column: place for place, column in enumerate(shortlisted(usage, pool))}
     made: dict[Ordering, None] = {}
     for scheme in found:
-        key = _key(sorted(scheme.columns, key=lambda column: rank[column]))
+        key = _key(sorted(scheme, key=lambda column: rank[column]))
         made[Lexicographic(key)] = None
         if len(key) > 1:
             made[Hilbert(key)] = None

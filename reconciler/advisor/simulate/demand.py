@@ -179,8 +179,8 @@ def _codes(values: SlotLiterals) -> npt.NDArray[np.int64]:
 
 
 def _thin(demand: Demand, limit: int) -> Demand:
-    """Keep at most `limit` queries: of each run of neighbours in literal order one that stands for
-    all, the heaviest and of equals the middle one."""
+    """Keep at most `limit` queries: of each run of neighbours in literal order the heaviest one (of
+    equals the middle one), which represents them all."""
     count = len(demand)
     if count <= limit:
         return demand

@@ -51,7 +51,7 @@ def with_replicates(
     written = outcome.written.views[0].files
     records = max(float(written.records.sum()), 1.0)
     widths = {field: float(known.sum()) / records for field, known in written.column_sizes.items()}
-    told = _Told(widths, outcome.written.share)
+    earlier = _Earlier(widths, outcome.written.share)
     replicates = []
     for _ in range(REPLICATES):
         weight = pool.weight * random.poisson(1.0, len(pool))
@@ -59,13 +59,13 @@ def with_replicates(
         if total <= 0.0:
             continue
         kept = order[weight[order] > 0.0]
-        view, _ = _simulated(pool, layout, kept, weight * (pool.weight.sum() / total), told)
+        view, _ = _simulated(pool, layout, kept, weight * (pool.weight.sum() / total), earlier)
         replicates.append(tuple(read_layout(view, d) for d in demands))
     return replace(outcome, replicates=tuple(replicates))
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Earlier:
     """Results of an earlier simulation of the same layout. widths: column bytes per row, by field.
     share: bytes written per live byte read."""
 
@@ -91,17 +91,17 @@ class _Slices:
 
 
 def _simulated(
-    pool: Pool, layout: Layout, order: Int64, weight: Float64, told: _Told | None = None
+    pool: Pool, layout: Layout, order: Int64, weight: Float64, earlier: _Earlier | None = None
 ) -> tuple[TableView, _Slices]:
     """Return the output's files and row groups as a view, and how the rows were cut."""
     rows = weight[order]
-    cut = _sliced(pool, layout, order, rows, 1.0 if told is None else told.share)
-    sizes = _group_sizes(pool, layout, order, rows, cut, told)
-    if told is None:
+    cut = _sliced(pool, layout, order, rows, 1.0 if earlier is None else earlier.share)
+    sizes = _group_sizes(pool, layout, order, rows, cut, earlier)
+    if earlier is None:
         share = written_share(pool.files, pool.stored, sizes, cut.files)
         settled = _sliced(pool, layout, order, rows, share)
         if not np.array_equal(settled.of_group, cut.of_group):
-            sizes = _group_sizes(pool, layout, order, rows, settled, told)
+            sizes = _group_sizes(pool, layout, order, rows, settled, earlier)
         cut = settled
     starts = np.flatnonzero(np.diff(cut.owner, prepend=-1))
     whole = {field: np.add.reduceat(known, starts) for field, known in sizes.items()}
@@ -141,13 +141,13 @@ def _group_sizes(
     order: Int64,
     rows: Float64,
     cut: _Slices,
-    told: _Told | None,
+    earlier: _Earlier | None,
 ) -> dict[int, Float64]:
     """Return the column bytes per written row group."""
     starts = cut.of_group
     records = np.add.reduceat(rows, starts)
-    if told is not None:
-        return {field: width * records for field, width in told.widths.items()}
+    if earlier is not None:
+        return {field: width * records for field, width in earlier.widths.items()}
     first = layout.ordering.lead
     lead = None if first is None else first.field_id
     total = max(float(pool.files.records.sum()), 1.0)

@@ -120,13 +120,13 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     if groups is None or dictionaries is None or field not in dictionaries:
         return None
     sizes, dictionary = groups.column_sizes[field], dictionaries[field]
-    told = (sizes > 0) & (dictionary != UNKNOWN) & (groups.records > 0)
-    if not told.any():
+    known_sizes = (sizes > 0) & (dictionary != UNKNOWN) & (groups.records > 0)
+    if not known_sizes.any():
         return None
-    rows = float(groups.records[told].sum())
-    share = float(dictionary[told].sum()) / float(sizes[told].sum())
-    here = float(sizes[told].sum()) / rows
-    mean_rows = rows / int(told.sum())
+    rows = float(groups.records[known_sizes].sum())
+    share = float(dictionary[known_sizes].sum()) / float(sizes[known_sizes].sum())
+    here = float(sizes[known_sizes].sum()) / rows
+    mean_rows = rows / int(known_sizes.sum())
     distinct = _sampled_distinct(view, field, mean_rows)
     width = type_width(_raw_type(view, field))
     if distinct is None:
