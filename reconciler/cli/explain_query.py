@@ -102,20 +102,12 @@ def demand_of(fragment: Fragment, observation: Observation) -> Demand:
 
 
 def _demand(batch: ShapeBatch, observation: Observation) -> Demand:
-    """Return every recorded query of the shape, with its recorded values."""
-    from reconciler.queries.demand import Demand
+    from dataclasses import replace
+
+    from reconciler.queries.demand import recorded
     from reconciler.queries.pruning import simplify
 
-    return Demand(
-        shape_id=batch.shape_id,
-        predicate=simplify(batch.predicate, observation.schema),
-        projection=batch.projection,
-        literals=batch.literals,
-        weight=batch.weight,
-        executions=batch.weight,
-        moving=False,
-        full_scan=batch.full_scan,
-    )
+    return replace(recorded(batch), predicate=simplify(batch.predicate, observation.schema))
 
 
 def median_query(

@@ -18,8 +18,8 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.demo.tpch import Query
-from reconciler.queries.demand import Demand
-from reconciler.queries.fragments import Fragment, ShapeBatch, batch_fragments
+from reconciler.queries.demand import recorded
+from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.read_cost import read_shape
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.schema import Schema
@@ -63,7 +63,7 @@ def readings(
     total = [np.zeros(len(queries)), np.zeros(len(queries))]
     for name, fragments in _fragments(layout, queries, others).items():
         for batch in batch_fragments(fragments).shapes:
-            read = read_shape(layout.views[name], _demand(batch))
+            read = read_shape(layout.views[name], recorded(batch))
             # Fragments carry the query's number as their event time, and batches keep that order.
             np.add.at(total[0], batch.event_ms, read.bytes)
             np.add.at(total[1], batch.event_ms, read.files)
@@ -100,16 +100,3 @@ def _fragments(
                     )
                 )
     return found
-
-
-def _demand(batch: ShapeBatch) -> Demand:
-    return Demand(
-        shape_id=batch.shape_id,
-        predicate=batch.predicate,
-        projection=batch.projection,
-        literals=batch.literals,
-        weight=batch.weight,
-        executions=batch.weight,
-        moving=False,
-        full_scan=batch.full_scan,
-    )

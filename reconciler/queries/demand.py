@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reconciler.queries.fragments import ShapeBatch
 from reconciler.queries.predicate import TRUE, Predicate
 from reconciler.queries.predicate_batch import SlotLiterals
 from reconciler.table.filetable import Array, Float64
@@ -45,6 +46,20 @@ class Demand:
             weight=self.weight[index],
             executions=self.executions[index],
         )
+
+
+def recorded(batch: ShapeBatch) -> Demand:
+    """Return the recorded queries of the shape, with their own values."""
+    return Demand(
+        shape_id=batch.shape_id,
+        predicate=batch.predicate,
+        projection=batch.projection,
+        literals=batch.literals,
+        weight=batch.weight,
+        executions=batch.weight,
+        moving=False,
+        full_scan=batch.full_scan,
+    )
 
 
 def _take_literals(values: SlotLiterals, index: Array | slice) -> SlotLiterals:

@@ -18,11 +18,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from tests.github_api import TOKEN, GitHubHandler
 from tests.said import Said
 
 RECIPE = Path(__file__).parents[2] / "docs" / "operations" / "ci"
 MARKER = "<!-- layoutctl:plan"
-TOKEN = "token-that-is-secret"
 
 needs_tools = pytest.mark.skipif(
     not (shutil.which("curl") and shutil.which("jq")), reason="the recipe needs curl and jq"
@@ -53,12 +53,12 @@ class GitHub:
 
 
 def _handler(github: GitHub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(GitHubHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             page = int(parse_qs(parts.query)["page"][0])
             assert parts.path == "/repos/data/layouts/issues/7/comments"
-            self._answer(200, github.comments[(page - 1) * 100 : page * 100])
+            self.answer(200, github.comments[(page - 1) * 100 : page * 100])
 
         def do_POST(self) -> None:
             self._write(self._body(), None)
@@ -75,26 +75,14 @@ def _handler(github: GitHub) -> type[BaseHTTPRequestHandler]:
         def _write(self, body: str, number: int | None) -> None:
             github.writes += 1
             if github.failing:
-                self._answer(422, {"message": "no"})
+                self.answer(422, {"message": "no"})
                 return
             if number is None:
                 github.say(body)
             else:
                 (comment,) = [c for c in github.comments if c["id"] == number]
                 comment["body"] = body
-            self._answer(200, {})
-
-        def _answer(self, status: int, content: Any) -> None:
-            if self.headers["Authorization"] != f"Bearer {TOKEN}":
-                status, content = 401, {}
-            raw = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
+            self.answer(200, {})
 
     return Handler
 

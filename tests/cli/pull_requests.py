@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-TOKEN = "token-that-is-secret"
+from tests.github_api import TOKEN, GitHubHandler
+
 PLACE = "/repos/data/layouts/pulls"
 
 
@@ -32,29 +33,17 @@ class Pulls:
 
 
 def _handler(pulls: Pulls) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(GitHubHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             (head,) = parse_qs(parts.query)["head"]
             found = [item for item in pulls.opened if f"data:{item['head']}" == head]
-            self._answer(200 if parts.path == PLACE else 404, found)
+            self.answer(200 if parts.path == PLACE else 404, found)
 
         def do_POST(self) -> None:
             assert self.path == PLACE
             pulls.opened.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self._answer(201, {"html_url": "https://github.test/data/layouts/pull/1"})
-
-        def _answer(self, status: int, content: Any) -> None:
-            if self.headers["Authorization"] != f"Bearer {TOKEN}":
-                status, content = 401, {}
-            raw = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
+            self.answer(201, {"html_url": "https://github.test/data/layouts/pull/1"})
 
     return Handler
 

@@ -8,30 +8,20 @@ import re
 import shlex
 import signal
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
-import typer
 import yaml
 
 from reconciler.cli import apply_result
-from reconciler.cli import main as cli_main
 from reconciler.format import utc
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import Step
 from reconciler.plan.plan import plan_from_document
-
-Cli = Callable[..., tuple[int, str, str]]
-
-
-@cache
-def commands() -> Any:
-    """The parsed commands of layoutctl, which take a second of CPU in each ten calls to build."""
-    return typer.main.get_command(cli_main.build())
+from tests.cli.in_process import Cli, isolate, runner
 
 
 @pytest.fixture
@@ -41,27 +31,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, catalog_co
     home.mkdir()
     properties = dict(catalog_config.properties)
     (home / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"rec": properties}}))
-    for name in list(os.environ):
-        if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("PYICEBERG_HOME", str(home))
-    monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.chdir(tmp_path)
-
-    app = commands()
-    monkeypatch.setattr(cli_main, "build", lambda: app)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli_main.main()
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
+    isolate(monkeypatch, tmp_path, home, tmp_path / "state", tmp_path / "cache")
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from reconciler.cli import main as cli_main
 from reconciler.loop.recommendation_document import RECOMMENDATION_SCHEMA
+from tests.cli.in_process import Cli, isolate, runner
 
-Cli = Callable[..., tuple[int, str, str]]
 ROWS, FILES = 40_000, 6
 
 
@@ -74,23 +71,8 @@ def imported(warehouse: Path) -> Path:
 def cli(
     warehouse: Path, imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> Cli:
-    for name in list(os.environ):
-        if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("PYICEBERG_HOME", str(warehouse))
-    monkeypatch.setenv("LAYOUTCTL_STATE", str(imported))
-    monkeypatch.setenv("LAYOUTCTL_CACHE", str(warehouse / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli_main.main()
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        return int(ended.value.code or 0), printed.out, printed.err
-
+    isolate(monkeypatch, tmp_path, warehouse, imported, warehouse / "cache")
+    run = runner(monkeypatch, capsys)
     if not imported.exists():
         log = str(warehouse / "log.jsonl")
         assert run("workload", "import", "--dialect", "spark", "--catalog", "rec", log)[0] == 0

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ import yaml
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect
 from reconciler.catalog.properties import spark_conf
-from reconciler.cli import main as cli_main
 from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError
 from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.spark import commit, execute, fence, processes
 from reconciler.spark.translate import translated
+from tests.cli.in_process import Cli, runner
 from tests.loop.runs import prepared
 from tests.rest_server import RestServer
 from tests.s3_store import BUCKET, KEYS, S3Store, s3_catalog
@@ -85,22 +85,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return made
 
 
-Cli = Callable[..., tuple[int, str, str]]
-
-
 @pytest.fixture
 def cli(home: Home, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Cli:
     """layoutctl in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli_main.main()
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 def scattered(config: CatalogConfig, name: str) -> Any:

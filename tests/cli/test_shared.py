@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,12 @@ import yaml
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.claim import claim
 from reconciler.catalog.load import connect
-from reconciler.cli import main as cli_main
 from reconciler.state.plan_store import PlanStore
 from reconciler.state.shared_state import SharedStore
+from tests.cli.in_process import Cli, isolate, runner
 from tests.said import Said
 from tests.state.test_shared_state import new_catalog
 
-Cli = Callable[..., tuple[int, str, str]]
 NAMESPACE = ("platform_state",)
 
 
@@ -89,25 +86,9 @@ def layouts(tmp_path: Path, config: CatalogConfig, table: Any) -> str:
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Cli:
     """layoutctl in this process: (exit code, stdout, stderr); local state of its own."""
-    for name in list(os.environ):
-        if name.startswith(("PYICEBERG_", "LAYOUTCTL_", "SPARK_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path / "nowhere"))
+    isolate(monkeypatch, tmp_path, tmp_path / "nowhere", tmp_path / "state", tmp_path / "cache")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("LAYOUTCTL_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("LAYOUTCTL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["layoutctl", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli_main.main()
-        printed = capsys.readouterr()
-        assert "Traceback" not in printed.err
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 def uuid_of(table: Any) -> str:

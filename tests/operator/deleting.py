@@ -7,10 +7,8 @@ the head that every writer has, so that it never deletes from a file that is gon
 from __future__ import annotations
 
 import contextlib
-import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
 
-from tests.operator.scene import SCHEMA, TABLE, Lake
+from tests.operator.scene import SCHEMA, TABLE, Lake, repeating
 
 POSITIONS = pa.schema(
     [
@@ -88,27 +86,9 @@ class Deleter:
         columns = (part[name].to_pylist() for name in SCHEMA.names)
         return best.file_path, first, list(zip(*columns, strict=True))
 
-    @contextlib.contextmanager
-    def working(self, pause: float) -> Iterator[None]:
+    def working(self, pause: float) -> contextlib.AbstractContextManager[None]:
         """Delete every `pause` seconds."""
-        stop = threading.Event()
-        failures: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                while not stop.wait(pause):
-                    self.delete()
-            except BaseException as error:
-                failures.append(error)
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-        assert not failures, failures
+        return repeating(self.delete, pause)
 
 
 def _written(table: Any, path: str, positions: range) -> DataFile:

@@ -209,27 +209,32 @@ class Lake:
         finally:
             db.close()
 
-    @contextlib.contextmanager
-    def appending(self, pause: float = 2.0) -> Iterator[None]:
+    def appending(self, pause: float = 2.0) -> contextlib.AbstractContextManager[None]:
         """Another writer that appends every `pause` seconds."""
-        stop = threading.Event()
-        failures: list[BaseException] = []
+        return repeating(self.append, pause)
 
-        def work() -> None:
-            try:
-                while not stop.wait(pause):
-                    self.append()
-            except BaseException as error:
-                failures.append(error)
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
+@contextlib.contextmanager
+def repeating(work: Callable[[], object], pause: float) -> Iterator[None]:
+    """Call `work` every `pause` seconds in a thread. Raises AssertionError if a call failed."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def repeat() -> None:
         try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-        assert not failures, failures
+            while not stop.wait(pause):
+                work()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures, failures
 
 
 class Watchman:
