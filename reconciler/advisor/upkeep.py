@@ -76,7 +76,7 @@ def _manifests(situation: Situation) -> Upkeep:
         return Upkeep()
     action = RewriteManifests(tuple(sorted(present.path)), manifests=after)
     table, total = situation.table, int(present.bytes.sum())
-    label = f"{action.label(table.schema, table.specs)}, {now:.1f} -> {then:.1f} read a query"
+    label = f"{action.label(table.schema, table.specs)}, {now:.1f} -> {then:.1f} read per query"
     entries = int(present.files.sum())
     spent = round(entries * MICROS_AN_ENTRY / 1000)
     predicted = Prediction(

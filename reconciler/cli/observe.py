@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
         timeout: Timeout = 30.0,
         quiet: Quiet = False,
     ) -> None:
-        """Show how tables lie now: file sizes, clustering, deletes. Reads metadata only."""
+        """Show the layout of tables: file sizes, clustering, deletes. Reads metadata only."""
         from reconciler.catalog.load import connect
 
         config, levels = _resolve(target, file or [], catalog)

@@ -1,6 +1,6 @@
-"""`layoutctl plan`: what would change, what it costs, what it saves, who loses; writes nothing.
+"""`layoutctl plan`: what would change, its cost and saving, which queries get slower.
 
-A printed plan is a preview, computed each time. `--out` and `--publish` freeze it: `plan` and
+It writes nothing. A printed plan is a preview, computed each time. `--out` and `--publish` freeze it: `plan` and
 `apply` then use the frozen plan until it is carried out, expires, or another writer replaces an
 input.
 
@@ -89,7 +89,7 @@ def register(app: typer.Typer) -> None:
         verbose: Verbose = False,
         quiet: Quiet = False,
     ) -> None:
-        """Show what would be rewritten, what it costs, what it saves and who loses."""
+        """Show what would be rewritten, its cost and saving, and which queries get slower."""
         from reconciler.cli import shared as sharing
         from reconciler.cli.following import given
         from reconciler.cli.targets import select as choose

@@ -36,7 +36,9 @@ def register(app: typer.Typer) -> None:
         out: Annotated[
             Path | None,
             typer.Option(
-                "--out", metavar="FILE", help="Write the layout into this policy, or make one."
+                "--out",
+                metavar="FILE",
+                help="Write the layout into this policy file, which is created if missing.",
             ),
         ] = None,
         method: Annotated[
@@ -51,8 +53,8 @@ def register(app: typer.Typer) -> None:
             str,
             typer.Option(
                 "--costs",
-                help="What files and row groups cost: local or object-store; by default the one "
-                "of the table's location.",
+                help="Cost of opening files and row groups: local or object-store. Default: by "
+                "the table's location.",
                 show_default=False,
             ),
         ] = "",

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
         show_literals: ShowLiterals = False,
         timeout: Timeout = 30.0,
     ) -> None:
-        """Write an HTML report: why so much is read, who gains, whether it pays back."""
+        """Write an HTML report: why so much is read, which queries gain, and whether it pays."""
         from reconciler.cli.plan import local_actor
         from reconciler.cli.targets import select
         from reconciler.render.html import render_html

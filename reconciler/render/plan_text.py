@@ -1,5 +1,5 @@
-"""Renders a plan as text for a terminal: what would change, what it saves, who loses, what was
-refused.
+"""Renders a plan as text for a terminal: what would change, its saving, which queries get slower,
+and what was refused.
 
 Reads only the plan document (plan.plan.Plan.document), so that a plan file printed months later
 shows what its reviewer saw. Shapes have no literals unless the plan was made with them.

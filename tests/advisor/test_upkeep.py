@@ -114,7 +114,7 @@ def test_scattered_manifests_are_rewritten_with_what_a_query_reads_before_and_af
     assert found.action == RewriteManifests(MANIFESTS.path, manifests=1)
     predicted = found.predicted
     assert (predicted.files_in, predicted.files_out, predicted.bytes_in) == (20, 1, 200_000)
-    assert "20.0 -> 1.0 read a query" in predicted.label
+    assert "20.0 -> 1.0" in predicted.label
     assert not predicted.rewrites_data
     small = replace(METADATA, properties={"commit.manifest.target-size-bytes": "50000"})
     (found,) = with_manifests(MANIFESTS, metadata=small).actions
