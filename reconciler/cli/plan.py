@@ -1,8 +1,8 @@
 """`layoutctl plan`: what would change, its cost and saving, which queries get slower.
 
-It writes nothing. A printed plan is a preview, computed each time. `--out` and `--publish` freeze it: `plan` and
-`apply` then use the frozen plan until it is carried out, expires, or another writer replaces an
-input.
+It writes nothing. A printed plan is a preview, computed each time. `--out` and `--publish` freeze
+it: `plan` and `apply` then use the frozen plan until it is carried out, expires, or another writer
+replaces an input.
 
 One table in full; many tables one line each, by saving, with details behind -v or a table's name.
 """
