@@ -1,8 +1,8 @@
 """Decides which small files to merge with neighbours in key order (definitions: Small).
 
-Size tiers come from plan.drift. If fragments are known, a merge is vetoed when queries would read
-more and fewer opened files do not make up for it. With a trusted workload it also has to pay back,
-unless an objective on file count or size forces it. Without a workload it is planned as drift.
+Size tiers come from plan.small_files. If fragments are known, a merge is vetoed when queries would
+read more and fewer opened files do not make up for it. With a trusted workload it also has to pay
+back, unless an objective on file count or size forces it. Without a workload, it is drift.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
-from reconciler.plan.drift import LARGEST_SHARE, Drift, small_files, small_mask
+from reconciler.plan.drift import Drift
 from reconciler.plan.ordering import ARRIVAL, Lexicographic, Ordering
 from reconciler.plan.sentence import sentence
+from reconciler.plan.small_files import LARGEST_SHARE, small_files, small_mask
 from reconciler.table.filetable import Bool, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 from reconciler.table.schema import SortColumn

@@ -25,10 +25,10 @@ from reconciler.loop.evidence import (
     evidence_document,
 )
 from reconciler.plan.actions.state import ActionState, Validity
-from reconciler.plan.drift import auto_target_bytes
 from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import trust
 from reconciler.plan.plan import Plan, PlannedAction, freeze
+from reconciler.plan.small_files import auto_target_bytes
 from reconciler.plan.standing import Head, judge
 from reconciler.queries.fragments import Workload
 from reconciler.table.damage import damage_of

@@ -16,7 +16,7 @@ import numpy as np
 
 from reconciler.catalog.metadata import spec_text
 from reconciler.format import ago, count, iec, percent, plural
-from reconciler.plan.drift import auto_target_bytes, declared_target_bytes, small_files
+from reconciler.plan.small_files import auto_target_bytes, declared_target_bytes, small_files
 from reconciler.render.deletes_text import (
     damage_text,
     deletes_document,

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.plan.drift import WRITTEN_SHARE
 from reconciler.plan.grouping import output_files
+from reconciler.plan.small_files import WRITTEN_SHARE
 from reconciler.spark import iceberg, stage
 
 SHORT_SHARE = WRITTEN_SHARE

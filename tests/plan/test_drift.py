@@ -1,4 +1,4 @@
-"""Declared drift and small files: decided with reasons, and a fixed point is reached quickly."""
+"""Declared drift: decided with reasons, and with small files a fixed point is reached quickly."""
 
 from __future__ import annotations
 
@@ -11,17 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.plan.drift import (
-    MIB,
-    Drift,
-    auto_target_bytes,
-    declared_drift,
-    small_files,
-    small_mask,
-)
+from reconciler.plan.drift import Drift, declared_drift
 from reconciler.plan.grouping import extents
 from reconciler.plan.ordering import Hilbert, Lexicographic, Ordering
-from reconciler.table.filetable import FileTable
+from reconciler.plan.small_files import small_files
 from reconciler.table.hilbert import hilbert_index
 from reconciler.table.schema import SortColumn
 from tests.examples import examples
@@ -369,73 +362,6 @@ def test_a_byte_is_rewritten_a_logarithmic_number_of_times(key: Any) -> None:
 
     short, long = (rewritten_per_byte(n, append, key) for n in (60, 240))
     assert long < short + 6
-
-
-def test_small_files_of_a_tiny_partition_are_not_small() -> None:
-    table = table_of([File(((1, 1),))], ("long", "long"))
-    assert small_files(table, TARGET, MIN_FILES) == []
-    assert not small_mask(table, TARGET, MIN_FILES).any()
-
-
-def tiny(count: int, rows: int = 2, partition: int = 0) -> list[File]:
-    return [File(tuple((i * 10 + j, 0) for j in range(rows)), partition) for i in range(count)]
-
-
-def packed(files: list[File], key: Any = ()) -> list[list[int]]:
-    table = table_of(files, ("long", "long"))
-    return [d.files.tolist() for d in small_files(table, TARGET, MIN_FILES, key=key) if d.rewrite]
-
-
-def test_small_files_are_packed_from_min_input_files_on_within_a_partition() -> None:
-    assert packed(tiny(4)) == []
-    assert packed(tiny(5)) == [[0, 1, 2, 3, 4]]
-    assert packed([*tiny(4), *tiny(4, partition=1)]) == []
-    (refusal,) = small_files(table_of(tiny(4), ("long", "long")), TARGET, MIN_FILES)
-    assert "fewer than minInputFiles 5" in refusal.reason
-
-
-def test_a_file_much_larger_than_the_others_waits_until_they_have_grown() -> None:
-    large = tiny(1, rows=14)
-    assert packed([*large, *tiny(4, rows=1)]) == []
-    assert packed([*large, *tiny(5, rows=1)]) == [[0, 1, 2, 3, 4, 5]]
-    assert packed([*tiny(1, rows=14), *tiny(6, rows=1)][:5]) == []
-
-
-def test_an_objective_may_force_packing_across_size_tiers() -> None:
-    table = table_of([*tiny(1, rows=14), *tiny(4, rows=1)], ("long", "long"))
-    forced = small_files(table, TARGET, MIN_FILES, largest_share=1.0)
-    assert [d.files.tolist() for d in forced if d.rewrite] == [[0, 1, 2, 3, 4]]
-
-
-def test_packing_by_a_key_does_not_span_a_large_file() -> None:
-    low = [File(((i, 0), (i + 1, 0))) for i in range(4)]
-    high = [File(((900 + i, 0), (901 + i, 0))) for i in range(4)]
-    large = File(tuple((100 + i, 0) for i in range(20)))
-    assert packed([*low, large, *high], ONE) == []
-    assert packed([*low, *high], ONE) == [[0, 1, 2, 3, 4, 5, 6, 7]]
-
-
-def test_what_a_writer_of_ours_made_of_the_target_is_not_packed_again() -> None:
-    ours = [replace(file, ours=True) for file in tiny(8, rows=11)]
-    assert packed(ours) == []
-    assert packed([replace(file, ours=False) for file in ours]) == [list(range(8))]
-
-
-def resized(table: FileTable, sizes: list[int], records: int = 1000) -> FileTable:
-    return replace(
-        table,
-        bytes=np.array(sizes, dtype=np.int64),
-        records=np.full(len(sizes), records, dtype=np.int64),
-    )
-
-
-def test_auto_sizes_follow_the_property_and_else_the_table() -> None:
-    table = single_column([(0, 1)] * 4)
-    assert auto_target_bytes(table, {"write.target-file-size-bytes": "1048576"}) == MIB
-    assert auto_target_bytes(table, {"write.target-file-size-bytes": "x"}) == 32 * MIB
-    assert auto_target_bytes(resized(table, [1 << 20] * 4), {}) == 32 * MIB
-    assert auto_target_bytes(resized(table, [960 * MIB] * 4), {}) == 128 * MIB
-    assert auto_target_bytes(resized(table, [1 << 40] * 4), {}) == 512 * MIB
 
 
 def test_decisions_do_not_depend_on_the_order_of_the_files() -> None:
