@@ -125,6 +125,10 @@ class LiveBranchesError(VetoError):
     main."""
 
 
+class AuditFailedError(VetoError):
+    """The policy's check returned rows, or could not be run: the batch was not committed."""
+
+
 class UnavailableError(ReconcilerError):
     """A dependency did not answer; the same call may work later."""
 

@@ -65,6 +65,7 @@ class Reason(StrEnum):
     CONFLICT_LOOP = "ConflictLoop"
     NO_EFFECT = "NoEffect"
     LIVE_BRANCHES = "LiveBranches"
+    AUDIT_FAILED = "AuditFailed"
     UNSUPPORTED_TABLE = "UnsupportedTable"
     KEY_NOT_FOUND = "KeyNotFound"
     NOT_ACTED_ON = "NotActedOn"
@@ -235,6 +236,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "The table has unpublished branches or staged snapshots. After a rewrite of main they "
         "could not be fast-forwarded.",
         "Publish or drop them, or set spec.safety.allowLiveBranches.",
+    ),
+    Reason.AUDIT_FAILED: Explanation(
+        (_STALLED,),
+        "The query of spec.safety.check returned rows on the branch that holds a rewrite, or could "
+        "not be run. Nothing of that batch was committed to main.",
+        "See whether the query is right, and change it; if it is right, report the rewrite.",
     ),
     Reason.UNSUPPORTED_TABLE: Explanation(
         (_STALLED,),

@@ -198,8 +198,12 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Safety:
+    """branch, check: both or neither are set."""
+
     verify: Verification
     allow_live_branches: bool
+    branch: str | None = None
+    check: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.api import places
 from reconciler.api.catalog_properties import REST, SQL
 from reconciler.api.quantities import parse_duration
-from reconciler.api.schema import CATALOG, POLICY, TABLE_LAYOUT
+from reconciler.api.schema import AUDITED_TABLE, CATALOG, POLICY, TABLE_LAYOUT
 
 Object = Mapping[str, Any]
 
@@ -103,6 +103,19 @@ RULES: tuple[Rule, ...] = (
         "a budget limits maxRewriteBytes, maxCpuTime or both",
         lambda it: "maxRewriteBytes" in it or "maxCpuTime" in it,
         asks=("maxRewriteBytes", "maxCpuTime"),
+    ),
+    Rule(
+        POLICY, "spec.safety", "branch", "branch and check go together",
+        lambda it: ("branch" in it) == ("check" in it),
+        asks=("branch", "check"),
+    ),
+    Rule(
+        POLICY, "spec.safety", "branch", "branch is not main",
+        lambda it: it.get("branch") != "main", reads=("branch",),
+    ),
+    Rule(
+        POLICY, "spec.safety", "check", "check reads {table}",
+        lambda it: AUDITED_TABLE in it.get("check", AUDITED_TABLE), reads=("check",),
     ),
     Rule(
         POLICY, "spec.approval", "mode", "approvedPlans and automaticUpTo need mode Manual",

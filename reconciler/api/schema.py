@@ -24,6 +24,8 @@ from reconciler.api.version import API_VERSION, GROUP, VERSION
 from reconciler.errors import InternalError
 
 POLICY, TABLE_LAYOUT, CATALOG = "TableLayoutPolicy", "TableLayout", "IcebergCatalog"
+AUDITED_TABLE, MAIN_TABLE = "{table}", "{main}"
+"""What stands in spec.safety.check for the table with a rewrite and for the table without it."""
 
 _FILES = {
     POLICY: "tablelayoutpolicies.yaml",

@@ -19,6 +19,7 @@ class Cause(StrEnum):
     VERIFICATION_FAILED = "VerificationFailed"
     ROLLED_BACK = "RolledBack"
     LIVE_BRANCHES = "LiveBranches"
+    AUDIT_FAILED = "AuditFailed"
     USER_ERROR = "UserError"
     UNSUPPORTED = "Unsupported"
     ACCESS_DENIED = "AccessDenied"

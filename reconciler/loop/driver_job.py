@@ -21,6 +21,7 @@ from reconciler.api.run_document import RunDocument
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.errors import (
     AccessDeniedError,
+    AuditFailedError,
     BlockedError,
     ConflictError,
     InterruptedByUser,
@@ -253,6 +254,7 @@ _CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (AccessDeniedError, Cause.ACCESS_DENIED),
     (RolledBackError, Cause.ROLLED_BACK),
     (LiveBranchesError, Cause.LIVE_BRANCHES),
+    (AuditFailedError, Cause.AUDIT_FAILED),
     (VetoError, Cause.USER_ERROR),
     (UserError, Cause.USER_ERROR),
     (BlockedError, Cause.UNAVAILABLE),

@@ -37,7 +37,7 @@ from reconciler.loop.propose import (
     with_footer,
 )
 from reconciler.loop.waiting import refused, waiting
-from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
+from reconciler.plan.execution import Audit, Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.gate import Gate, gate
 from reconciler.plan.ledger import ReadCheck, Reservation
 from reconciler.plan.plan import Plan, PlannedAction, policy_hash
@@ -344,6 +344,7 @@ def request_for(
         judged_snapshot_id=proposal.observation.snapshot_id,
         verify=safety.verify.value,
         allow_live_branches=safety.allow_live_branches,
+        audit=Audit(safety.branch, safety.check) if safety.branch and safety.check else None,
         bytes_limit=min(limits, default=None),
         cpu_limit_seconds=min(cpu, default=None),
         written_shares=tuple(item.predicted.written_share for item in admitted),

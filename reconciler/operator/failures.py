@@ -52,6 +52,7 @@ RULES: Mapping[str, Rule] = {
     Cause.VERIFICATION_FAILED: Rule(1, Reason.VERIFICATION_FAILED, True),
     Cause.ROLLED_BACK: Rule(1, Reason.ROLLED_BACK, True),
     Cause.LIVE_BRANCHES: Rule(1, Reason.LIVE_BRANCHES),
+    Cause.AUDIT_FAILED: Rule(1, Reason.AUDIT_FAILED),
     Cause.USER_ERROR: Rule(1, Reason.JOB_FAILED),
     Cause.UNSUPPORTED: Rule(1, Reason.UNSUPPORTED_TABLE),
     Cause.ACCESS_DENIED: Rule(1, Reason.ACCESS_DENIED),

@@ -19,6 +19,15 @@ SPARK_APP_PREFIX = "layoutctl"
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """spec.safety.branch and check: each batch is committed to the branch first, and to main only
+    if the query returns no row."""
+
+    branch: str
+    check: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionRequest:
     """The part of a plan to execute on one table, in one attempt at a time.
 
@@ -54,6 +63,7 @@ class ExecutionRequest:
     cpu_limit_seconds: float | None = None
     written_shares: tuple[float, ...] = ()
     judged_snapshot_id: int | None = None
+    audit: Audit | None = None
 
 
 _PREFIX = re.compile(r"/layout-(p-[0-9a-f]+)-[^/]*/")
@@ -189,7 +199,8 @@ class Event:
     """One line of progress; `text` is ready to print.
 
     phase, in the order of a group's life: "start", "written", "verified", "commit" (about to be
-    sent), "committed" (the line that summarises a group); otherwise "conflict", "removed", "retry",
+    sent), "audit" (its check passed on the branch), "committed" (the line that summarises a
+    group); otherwise "conflict", "removed", "retry",
     "unknown", "fence", "resumed", "left", "property", "skipped", "stopped". Fields that a phase
     does not use keep their defaults.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.errors import BlockedError, ReconcilerError, UnknownCommitError
+from reconciler.errors import AuditFailedError, BlockedError, ReconcilerError, UnknownCommitError
 from reconciler.format import count, iec
 from reconciler.plan.execution import (
     COMMITTED,
@@ -16,7 +16,7 @@ from reconciler.plan.execution import (
     Intent,
     Outcome,
 )
-from reconciler.spark import commit, fence, iceberg, metadata_files, standing, write
+from reconciler.spark import audit, commit, fence, iceberg, metadata_files, standing, write
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.history import Committed
 from reconciler.spark.operations import Operation
@@ -50,6 +50,8 @@ def send(
 ) -> bool:
     """Send one batch; return False if it was refused and its files were dropped."""
     run.require_lease()
+    audited = run.request.audit
+    trial = None if audited is None else audit.prepare(run.live, operation, audited)
     commits = commit.prepare(run.live, operation)
     intent = run.intent(
         attempt.id,
@@ -59,10 +61,17 @@ def send(
         attempt.prefix,
         tuple(sorted(path for part in parts for path in part.inputs)),
         tuple(path for part in parts for path in part.outputs),
-        tuple(prepared.uuid for prepared in commits),
+        tuple(prepared.uuid for prepared in (*commits, *([trial] if trial else []))),
     )
     run.ledger.record_intent(intent)
     run.in_doubt = True
+    if audited is not None and trial is not None:
+        refused = audit.check(run.live, operation, intent, trial, audited)
+        if refused is not None:
+            _refused(run, attempt, intent, refused, parts)
+            return False
+        text = f"batch {number}: the check of branch {audited.branch} returned no row"
+        run.say("audit", text, intent.action_ids[0])
     text = f"committing batch {number}: {count(len(intent.inputs))} files"
     run.say("commit", text, intent.action_ids[0])
     batch = commit.Batch(
@@ -157,6 +166,12 @@ def _refused(
         raise commit.denied(run.shown, sent.why)
     if sent.unwritable is not None:
         raise translate(sent.unwritable, f"commit to {run.shown}") from sent.unwritable
+    if sent.audit:
+        raise AuditFailedError(
+            f"{run.shown}: {sent.why}",
+            details=("Nothing of this batch was committed to main.",),
+            do="see whether the query of spec.safety.check is right; if it is, report this",
+        )
     if sent.fenced:
         raise BlockedError(
             f"{run.shown}: {sent.why}",

@@ -62,7 +62,8 @@ class Refused:
     conflict: another writer's change, inputs must be checked again; denied: we may not commit to
     this table at all; fenced: another run took the attempt for dead and removed its files; live:
     the branch that could not be published after a rewrite of main; unwritable: the storage's error,
-    if it is full or read-only; otherwise the catalog refused the commit without a reason of these.
+    if it is full or read-only; audit: the policy's check refused it; otherwise the catalog refused
+    the commit without a reason of these.
     """
 
     why: str
@@ -72,6 +73,7 @@ class Refused:
     fenced: bool = False
     live: str = ""
     unwritable: Exception | None = None
+    audit: bool = False
 
     @property
     def final(self) -> bool:

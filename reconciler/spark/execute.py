@@ -19,7 +19,7 @@ from reconciler.plan.execution import (
     Lease,
     Ledger,
 )
-from reconciler.spark import attempt, fence, iceberg, inputs, standing, vanished
+from reconciler.spark import attempt, audit, fence, iceberg, inputs, standing, vanished
 from reconciler.spark.actions import executors_of
 from reconciler.spark.actions.base import Executor
 from reconciler.spark.lease import holding
@@ -79,6 +79,8 @@ def _check(run: Run, executors: Sequence[Executor[Any]]) -> None:
     run.table.refresh()
     standing.require_plan(run.table, run.request, run.shown)
     standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
+    if run.request.audit is not None:
+        audit.refuse_foreign_branch(run.live, run.request.audit, run.shown)
     if not run.request.allow_live_branches:
         standing.refuse_live_branches(run.spark, run.table, run.shown)
     inputs.refuse_table(run.spark, run.table, run.shown)

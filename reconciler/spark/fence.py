@@ -34,7 +34,7 @@ from reconciler.plan.execution import (
     Ledger,
     Outcome,
 )
-from reconciler.spark import cleanup, history, iceberg, metadata_files, processes
+from reconciler.spark import audit, cleanup, history, iceberg, metadata_files, processes
 from reconciler.spark.history import Committed
 from reconciler.spark.iceberg import LiveTable
 from reconciler.spark.translate import CLEANABLE, java_exception
@@ -65,6 +65,8 @@ def resolve(
     by_attempt: dict[str, list[Intent]] = {}
     for intent in intents:
         by_attempt.setdefault(intent.attempt_id, []).append(intent)
+    if by_attempt:
+        audit.drop(live)
     for attempt_id, members in sorted(by_attempt.items()):
         members.sort(key=lambda intent: intent.batch)
         gone = _sender_gone(members, lease, attempt_id, name)
@@ -74,6 +76,7 @@ def resolve(
         removed = size = 0
         for intent in sent:
             outcomes = settle(catalog, live, intent, gone, on_event)
+            audit.drop(live)  # its commit to the branch may have arrived while this one waited
             files, of_them = metadata_files.remove_of_commits(
                 live, intent.commits, outcomes[0].snapshot_id
             )

@@ -104,7 +104,9 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
             and util.isAncestorOf(table, head_id, int(entry.getValue().snapshotId())),
         )
         for entry in iceberg.each(table.refs().entrySet())
-        if entry.getKey() != "main" and entry.getValue().isBranch()
+        if entry.getKey() != "main"
+        and entry.getValue().isBranch()
+        and not _of_audit(table, entry.getValue())
     )
     if table.properties().get("write.wap.enabled") != "true":
         return branches.Branches(head_id, others)
@@ -121,6 +123,12 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
         ),
         published=frozenset(summary.get("published-wap-id", "") for summary in on_main.values()),
     )
+
+
+def _of_audit(table: Any, ref: Any) -> bool:
+    """Whether an audit of ours left the branch; the next audit drops it."""
+    snapshot = table.snapshot(ref.snapshotId())
+    return snapshot is not None and snapshot.summary().get(branches.AUDIT) is not None
 
 
 def judged_snapshot(table: Any, request: ExecutionRequest, name: str) -> int:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from reconciler.table.observation import Observation
 
+AUDIT = "layout.audit"
+"""Key in the summary of a snapshot that an audit of ours committed to its branch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Branch:
@@ -55,12 +58,15 @@ def live_branch(branches: Branches) -> str:
 
 
 def of_observation(observation: Observation) -> Branches:
+    """Return the branches without those that an audit of ours left behind: the next run drops
+    them."""
     on_main = {snapshot.snapshot_id for snapshot in observation.ancestry}
+    ours = {s.snapshot_id for s in observation.other_snapshots if AUDIT in s.summary}
     audited = observation.properties.get("write.wap.enabled") == "true"
     others = tuple(
         Branch(ref.name, ref.snapshot_id, ref.snapshot_id in on_main)
         for ref in observation.refs
-        if ref.name != "main" and ref.type == "branch"
+        if ref.name != "main" and ref.type == "branch" and ref.snapshot_id not in ours
     )
     if not audited:
         return Branches(observation.snapshot_id, others)

@@ -27,6 +27,7 @@ CAUSES = {
     errors.VetoError: Cause.USER_ERROR,
     errors.RolledBackError: Cause.ROLLED_BACK,
     errors.LiveBranchesError: Cause.LIVE_BRANCHES,
+    errors.AuditFailedError: Cause.AUDIT_FAILED,
     errors.UnavailableError: Cause.UNAVAILABLE,
     errors.InternalError: Cause.UNKNOWN,
     errors.InterruptedByUser: Cause.STOPPED,

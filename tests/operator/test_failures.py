@@ -42,6 +42,7 @@ def repeated(cause: str, times: int) -> Failures:
         (Cause.VERIFICATION_FAILED, 1, "VerificationFailed"),
         (Cause.ROLLED_BACK, 1, "RolledBack"),
         (Cause.LIVE_BRANCHES, 1, "LiveBranches"),
+        (Cause.AUDIT_FAILED, 1, "AuditFailed"),
         (Cause.USER_ERROR, 1, "JobFailed"),
         (Cause.UNSUPPORTED, 1, "UnsupportedTable"),
         (Cause.ACCESS_DENIED, 1, "AccessDenied"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ordering import ARRIVAL, Lexicographic
-from reconciler.spark import execute, iceberg
+from reconciler.spark import execute, iceberg, processes
 from reconciler.table.schema import SortColumn
 from tests.spark.ledger import FileLease, FileLedger
 
@@ -129,6 +131,16 @@ class Bench:
         known = self.sql(f"SELECT DISTINCT file_path FROM {self.full(name)}.all_files")
         referenced = {row.file_path.partition(location)[2] for row in known}
         return sorted(on_disk - referenced)
+
+
+def dead_writer() -> str:
+    """Returns the identity of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    writer = processes.identity(process.pid)
+    assert not processes.is_dead(writer)
+    process.kill()
+    process.wait()
+    return writer
 
 
 def intact(bench: Bench, name: str, rows: Counter[str] | None = None) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +18,7 @@ from reconciler.spark import cleanup, commit, execute, fence, lease, processes, 
 from reconciler.spark.iceberg import LiveTable
 from tests.conftest import rest_spark_conf
 from tests.rest_server import RestServer
-from tests.spark.tables import Bench
+from tests.spark.tables import Bench, dead_writer
 
 pytestmark = pytest.mark.spark
 
@@ -31,15 +29,6 @@ def _request(bench: Bench) -> ExecutionRequest:
     return bench.request(name, bench.action(name, Cluster, "id"))
 
 
-def _dead_writer() -> str:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    writer = processes.identity(process.pid)
-    assert not processes.is_dead(writer)
-    process.kill()
-    process.wait()
-    return writer
-
-
 def _crash(
     bench: Bench,
     request: ExecutionRequest,
@@ -48,7 +37,7 @@ def _crash(
     raised: type[BaseException] = UnknownCommitError,
 ) -> None:
     """Runs until the commit, which `send` replaces, and leaves everything as a dead JVM would."""
-    writer = _dead_writer()
+    writer = dead_writer()
     with monkeypatch.context() as patch:
         patch.setattr(commit, "send", send)
         patch.setattr(processes, "own_identity", lambda jvm: writer)
@@ -143,7 +132,7 @@ def _elsewhere(writer: str, **place: str) -> str:
 @pytest.mark.parametrize("place", [{"host": "another"}, {"boot": "another"}])
 def test_who_ran_elsewhere_is_never_known_to_be_dead(place: dict[str, str]) -> None:
     """Two machines may have one name; one after a restart looks just like another."""
-    writer = _dead_writer()
+    writer = dead_writer()
     assert processes.is_dead(writer) and processes.is_local(writer)
     assert not processes.is_dead(_elsewhere(writer, **place))
     assert not processes.is_local(_elsewhere(writer, **place))
@@ -203,7 +192,7 @@ def test_what_went_wrong_is_reported_though_the_files_cannot_be_removed(
     def differs(*arguments: Any) -> write.Written:
         raise VerificationError("rows differ")
 
-    writer = _dead_writer()
+    writer = dead_writer()
     with monkeypatch.context() as patch:
         patch.setattr(cleanup, "remove_leftovers", failing)
         patch.setattr(write, "rewrite_group", differs)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.table.branches import live_branch, of_observation
+from reconciler.table.branches import AUDIT, live_branch, of_observation
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from tests.cli.observations import lineitem
@@ -30,6 +30,7 @@ HISTORY = (_snapshot(3), _snapshot(2, **{"published-wap-id": "q1"}), _snapshot(1
         ((RefInfo("archive", "branch", 3),), {}, (), ""),
         ((RefInfo("release", "tag", 9),), AUDITED, (), ""),
         ((RefInfo("audit", "branch", 9),), {}, (_snapshot(9),), "branch audit"),
+        ((RefInfo("audit", "branch", 9),), {}, (_snapshot(9, **{AUDIT: "p-1-x/1"}),), ""),
         ((RefInfo("audit", "branch", 3),), AUDITED, (), "branch audit"),
         ((RefInfo("audit", "branch", 2),), AUDITED, (), ""),
         ((), AUDITED, (_snapshot(9, **{"wap.id": "q2"}),), "staged snapshot 9 (wap.id q2)"),
