@@ -178,7 +178,17 @@ def column_at(table: pa.Table, leaf: Leaf) -> pa.Array:
         column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
     for member in leaf.path[1:]:
         column = pc.struct_field(column, member)
-    return column
+    return _plain(column)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return the column without views of strings, from which Arrow cannot take rows.
+
+    Arrow's schema, which writers in Rust store in the file's metadata, asks readers for them.
+    """
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_binary_view(column.type) else column
 
 
 def dictionary_sizes(group: Any, leaves: Mapping[int, Leaf]) -> dict[int, int]:

@@ -7,7 +7,7 @@ error that says what is missing.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +31,9 @@ from reconciler.queries.table_view import table_view
 from reconciler.state.sketch import MOST_FILES, TableSample, sample_table
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
+from reconciler.table.row_group_bytes import plain_row_bytes
 from reconciler.table.sample import RowGroups
+from reconciler.table.schema import Field
 
 HORIZON_MS = 30 * 86_400_000
 SAMPLE_BYTES = 10 << 30
@@ -91,9 +93,24 @@ def _checked(options: Options) -> None:
         )
 
 
-def _on(
+@dataclass(frozen=True)
+class Gathered:
+    """What a recommendation of one table is made from."""
+
+    target: Target
+    observation: Observation
+    evidence: Evidence
+    options: Options
+    sample: TableSample
+    throughput: Throughput
+    given: Given
+
+
+def gathered(
     seen: Observation, target: Target, reader: Reader, options: Options, now: dt.datetime
-) -> Recommended:
+) -> Gathered:
+    """Return what is known of an observed table. Raises UserError for input that allows no
+    recommendation."""
     evidence = reader.evidence(seen)
     wanted = _demands(seen, evidence.workload, options)
     columns = _columns(seen.files, evidence.workload)
@@ -106,25 +123,31 @@ def _on(
         table_uuid=seen.uuid, identifier=target.identifier, timeout=reader.timeout,
     )  # fmt: skip
     history = reader.history(seen.uuid)
-    costs, rho, ingest = _costs(seen, options), rho_from(history.rho).value, ingest_of(seen)
-    view = table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP)
     given = Given(
-        view=view,
+        view=table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP),
         present=seen.files.specs[seen.files.default_spec_id],
         demands=wanted,
-        costs=costs,
-        rho=rho,
+        costs=_costs(seen, options),
+        rho=rho_from(history.rho).value,
         horizon_ms=options.horizon_ms,
-        encoded_row=_encoded_row(seen.files, footers),
-        ingest=ingest,
+        plain_row=_plain_row(seen.files, footers),
+        ingest=ingest_of(seen),
         method=options.method,
         seed=options.seed,
         keep_partitioning=options.keep_partitioning,
         windows=_windows(evidence.workload, seen, options),
     )
+    return Gathered(target, seen, evidence, options, sample, throughput(history.entries), given)
+
+
+def _on(
+    seen: Observation, target: Target, reader: Reader, options: Options, now: dt.datetime
+) -> Recommended:
+    found = gathered(seen, target, reader, options, now)
+    given = found.given
     return Recommended(
-        target, seen, evidence, options, costs, sample, wanted, _made(given),
-        throughput(history.entries), rho, ingest, now,
+        target, seen, found.evidence, options, given.costs, found.sample, given.demands,
+        _made(given), found.throughput, given.rho, given.ingest, now,
     )  # fmt: skip
 
 
@@ -159,10 +182,23 @@ def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[D
     if not useful:
         raise UserError(
             f"no recorded query of {name} filters on a column that a layout could serve",
-            details=(f"{workload.queries:,.0f} queries are known; all read the whole table.",),
+            details=(
+                f"{workload.queries:,.0f} queries are known; all read the whole table.",
+                *_dropped(workload, known),
+            ),
             do="`layoutctl workload show` lists them; nothing was changed",
         )
     return wanted
+
+
+def _dropped(workload: Workload, known: Mapping[int, Field]) -> tuple[str, ...]:
+    """Return how many queries filter on columns that were dropped since they were recorded."""
+    lost = sum(
+        float(batch.weight.sum())
+        for batch in workload.shapes
+        if any(field not in known for field in predicate_columns(Workload((batch,), 0, 0)))
+    )
+    return (f"{lost:,.0f} of them filtered on columns that were dropped since.",) if lost else ()
 
 
 def _fields(demand: Demand) -> tuple[int, ...]:
@@ -221,12 +257,10 @@ def _costs(seen: Observation, options: Options) -> Costs:
     return LOCAL if is_local(seen.location) else OBJECT_STORE
 
 
-def _encoded_row(files: FileTable, footers: RowGroups) -> float:
-    """Return the bytes of a row before compression; the stored ones if footers do not say."""
-    rows = float(footers.records.sum())
-    if footers.encoded is None or not rows:
-        return float(files.total_bytes) / max(files.total_records, 1)
-    return float(np.maximum(footers.encoded, 0).sum()) / rows
+def _plain_row(files: FileTable, footers: RowGroups) -> float:
+    """Return the bytes of a row in plain encoding; the stored ones if no footer was read."""
+    stored = float(files.total_bytes) / max(files.total_records, 1)
+    return plain_row_bytes(footers, files.schema) or stored
 
 
 def ingest_of(seen: Observation) -> Ingest:

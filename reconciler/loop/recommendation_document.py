@@ -10,8 +10,8 @@ from typing import Any
 
 from reconciler.advisor.migration.risks import risks
 from reconciler.advisor.pto.methods.registry import UNDECLARABLE
-from reconciler.advisor.pto.partitionings import text_of
 from reconciler.advisor.pto.recommend import Layout
+from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.format import utc
@@ -121,12 +121,7 @@ def _objective(made: Recommended) -> dict[str, Any]:
 
 def described(layout: Layout, schema: Schema) -> str:
     """Return `by month(ts), sorted by a, b`."""
-    spec, order = text_of(layout.spec, schema), layout.ordering.text(schema)
-    parted = "" if spec == "none" else f"partitioned by {spec}, "
-    if not order:
-        return f"{parted}unsorted"
-    verb = "sorted" if layout.ordering.lead else "clustered"
-    return f"{parted}{verb} by {order}"
+    return in_words(layout.spec, layout.ordering, schema)
 
 
 def _layout(layout: Layout, made: Recommended) -> dict[str, Any]:

@@ -30,7 +30,11 @@ def _headline(body: Document) -> str:
     if body["chosen"] is None:
         return f"`{body['table']}`: keep the present layout"
     chosen = next(item for item in body["layouts"] if item["name"] == body["chosen"])
-    return f"`{body['table']}`: {escaped(chosen['what'])}, {body['savesPercent']:g} % less read"
+    saves = body["savesPercent"]
+    return (
+        f"`{body['table']}`: {escaped(chosen['what'])}, {abs(saves):g} % "
+        f"{'less' if saves >= 0 else 'more'} read"
+    )
 
 
 def _layouts(body: Document) -> list[str]:

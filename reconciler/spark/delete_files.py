@@ -159,9 +159,9 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 def partitioned_equality(spark: Any, table: Any, snapshot_id: int) -> int:
-    """Return the number of equality delete files of partitioned specs that the snapshot added."""
+    """Return the number of equality delete files of partitioned specs that the snapshot added; a
+    spec that was removed since counts as partitioned."""
     specs = table.specs()
-    return sum(
-        str(file.content().toString()) == EQUALITY and specs.get(file.specId()).isPartitioned()
-        for file in iceberg.each(table.snapshot(snapshot_id).addedDeleteFiles(table.io()))
-    )
+    added = iceberg.each(table.snapshot(snapshot_id).addedDeleteFiles(table.io()))
+    of = [specs.get(f.specId()) for f in added if str(f.content().toString()) == EQUALITY]
+    return sum(spec is None or bool(spec.isPartitioned()) for spec in of)

@@ -25,7 +25,7 @@ FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 def arranged(source: Source, group: Group, catalog: str) -> Any:
     """Return the rows, one partition per task, clustered by the partitions of the target spec.
 
-    catalog: in which Spark finds Iceberg's functions.
+    The target has at least one field. catalog: in which Spark finds Iceberg's functions.
     """
     fields = group.action.moves_by or ()
     paths = [file.path for file in group.inputs]

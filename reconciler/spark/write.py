@@ -117,8 +117,8 @@ def _output(attempt: Attempt, table: Any, set_id: str) -> Iterator[Callable[[], 
 
 
 def _arranged(attempt: Attempt, source: arrange.Source, group: Group) -> Any:
-    """Return the frame to write."""
-    if group.action.moves_by is not None:
+    """Return the frame to write. Without partitions, a move arranges rows as any rewrite does."""
+    if group.action.moves_by:
         return moved.arranged(source, group, attempt.catalog)
     return arrange.arranged(source, group)
 
@@ -127,7 +127,7 @@ def _informed(
     attempt: Attempt, table: Any, base: str, group: Group, source: arrange.Source
 ) -> Group:
     """Return the group with the compression measured so far, or by a pilot."""
-    moves = group.action.moves_by is not None  # a few rows would be written to many partitions
+    moves = bool(group.action.moves_by)  # a few rows would be written to many partitions
     chosen = pilot.portions(group) if group.expected is None and not moves else []
     if not chosen:
         return group
@@ -198,7 +198,7 @@ def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
     are added, or files of a few megabytes would end far too early. A task of one file ends it early
     only if it grows far beyond the expected size.
     """
-    if group.action.moves_by is not None:
+    if group.action.moves_by:
         # Each partition begins a file; what the last one of it has too little of is balanced.
         slack = _open_bytes(group, columns, row_group_bytes)
         return int(MOVED_ROLL * group.target_bytes + min(slack, group.target_bytes))

@@ -3,7 +3,8 @@
 Parquet's writer closes a row group when its buffers reach the configured size. Finished pages are
 buffered compressed, but the page being filled is not, and a page is finished only every 20,000 rows
 (or 1 MiB). A small row group is therefore measured by its encoded size and becomes far smaller on
-disk; a large one is measured nearly by its compressed size.
+disk; a large one is measured nearly by its compressed size. While a column has a dictionary, its
+open page even counts as the plain values (FallbackValuesWriter.getBufferedSize): `plain_row_bytes`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from reconciler.table.filetable import Float64
 from reconciler.table.sample import RowGroups
+from reconciler.table.schema import Schema
+from reconciler.table.values import BOUND_BYTES
 
 SLACK = 1.1
 """A row group may exceed its size by this factor before another one is counted."""
+
+UNBOUNDED_TEXT = 28.0
+"""Bytes of a string whose bounds are cut or unknown: as of a short sentence or a hash."""
 
 PAGE_ROWS = 20_000
 """parquet.page.row.count.limit of the Java writer."""
@@ -45,6 +52,57 @@ def stored_row_group_bytes(configured: int, footers: RowGroups | None) -> int:
         return configured
     per_row = compressed / rows
     return max(1, round(per_row * rows_of_row_group(configured, per_row, encoded / rows)))
+
+
+def plain_row_bytes(groups: RowGroups, schema: Schema) -> float:
+    """Return the bytes of a row in plain encoding: values of fixed width exactly, strings by the
+    lengths of their bounds; the encoded bytes if these are more, as with lists. 0 without a row."""
+    rows = float(groups.records.sum())
+    if not rows:
+        return 0.0
+    plain = sum(_plain_bytes(groups, schema, field) for field in groups.column_sizes)
+    encoded = 0.0 if groups.encoded is None else float(np.maximum(groups.encoded, 0).sum())
+    return max(plain, encoded) / rows
+
+
+def _plain_bytes(groups: RowGroups, schema: Schema, field_id: int) -> float:
+    stored = float(np.maximum(groups.column_sizes[field_id], 0).sum())
+    field, known = schema.by_id.get(field_id), groups.columns.get(field_id)
+    if field is None:
+        return stored
+    present = groups.records.astype(np.float64)
+    if known is not None:
+        present = np.maximum(present - np.maximum(known.nulls, 0), 0.0)
+    width = _fixed_width(field.type)
+    if width is not None:
+        return max(width * float(present.sum()), stored)
+    if known is None or known.lower.dtype.kind != "S":
+        return max(UNBOUNDED_TEXT * float(present.sum()), stored)
+    bounded = known.has_lower & known.has_upper & ~known.truncated
+    lengths = (np.char.str_len(known.lower) + np.char.str_len(known.upper)) / 2.0
+    return max(float(_text_width(lengths, bounded) @ present), stored)
+
+
+def _text_width(lengths: Float64, bounded: npt.NDArray[np.bool_]) -> Float64:
+    """Return the bytes of one value with its length. bounded: bounds are known and whole."""
+    long = ~bounded | (lengths >= BOUND_BYTES)
+    return np.where(long, UNBOUNDED_TEXT, lengths) + 4.0
+
+
+def _fixed_width(iceberg_type: str) -> float | None:
+    """Return the bytes of a plain value as Iceberg's Parquet writer stores it, None for texts."""
+    if iceberg_type in ("string", "binary"):
+        return None
+    if iceberg_type == "boolean":
+        return 1.0 / 8.0
+    if iceberg_type in ("int", "float", "date"):
+        return 4.0
+    if iceberg_type.startswith("decimal"):
+        digits = int(iceberg_type.partition("(")[2].partition(",")[0])
+        return 4.0 if digits <= 9 else 8.0 if digits <= 18 else 16.0
+    if iceberg_type.startswith("fixed"):
+        return float(iceberg_type.partition("[")[2].rstrip("]"))
+    return 16.0 if iceberg_type == "uuid" else 8.0
 
 
 def rows_of_row_group(configured: int, compressed_row: float, encoded_row: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -158,3 +160,20 @@ def test_partitions_of_a_sample_are_those_of_its_values(world):
     months = transforms.apply("month", "date", values[DATE])
     assert sorted(value for (value,) in target.values) == sorted(np.unique(months).tolist())
     assert np.bincount(target.number).sum() == ROWS
+
+
+def test_row_groups_that_hold_only_nulls_of_a_column_are_skipped():
+    """Every row with a large key has no date, so that slices by key have no range of dates."""
+    random = np.random.default_rng(5)
+    table = arrived(random, ROWS, ROWS // 8, days=400, jitter=400)
+    sample = table.sample(np.arange(8), 1_000)
+    empty = sample.values[KEY] > ROWS // 2
+    sample = replace(sample, null=sample.null | {DATE: empty})
+    view = table_view(table.file_table(), table.row_groups(), sample, 1 << 20)
+    pool, work = build_pool(view, (KEY, DATE), 8_000), range_workload(random, DATE, 20, 40, 400)
+    assert pool is not None
+    rows = arranged(pool, NONE, Lexicographic((SortColumn(KEY),)), thin=pool, extremes=SIZES[:2])
+    wanted = demands(workload(work), SCHEMA, 7 * DAY)
+    readings = simulate_sizes(rows, SIZES, wanted).readings
+    everything = ROWS * ROW_BYTES * sum(float(demand.weight.sum()) for demand in wanted)
+    assert 0 < readings.window[0].sum() < 0.6 * everything

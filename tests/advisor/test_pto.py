@@ -13,8 +13,9 @@ from reconciler.advisor.pto.column_use import usage
 from reconciler.advisor.pto.methods.registry import METHODS
 from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.partitionings import Ingest, partitionings, text_of
-from reconciler.advisor.pto.recommend import Given, pareto, recommend
+from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_space
 from reconciler.advisor.pto.sizes import MIB, declared_row_group, expert_sizes, size_grid
+from reconciler.advisor.pto.space import CandidateLayout
 from reconciler.advisor.simulate.demand import demands
 from reconciler.advisor.simulate.grid import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
@@ -104,6 +105,35 @@ def test_a_rewrite_that_does_not_pay_keeps_what_there_is(given):
     found = recommend(replace(given, rho=1e9))
     assert found.chosen is None
     assert "rewriting" in found.keep
+
+
+def test_files_that_nothing_rewrites_are_read_as_today(given):
+    """One file cannot be packed: a simulation of it must not claim a gain, or a recommendation of
+    sizes would follow from its error alone."""
+    random = np.random.default_rng(8)
+    table = arrived(random, 20_000, 20_000, days=2_000, jitter=2_000)
+    work = workload(range_workload(random, PART, 10, 3_000, 100_000))
+    view = table_view(
+        table.file_table(), table.row_groups(), table.sample(np.arange(1), 2_000), 1 << 20
+    )
+    one = replace(given, view=view, demands=demands(work, SCHEMA, MONTH_MS), rho=1e9)
+    made = recommend(one)
+    assert made.chosen is None
+    unsorted = [item for item in made.others if not item.ordering.key]
+    assert unsorted and all(item.rewrite_bytes == 0.0 for item in unsorted)
+    assert {item.read for item in unsorted} == {made.today.read}
+
+
+def test_labels_are_of_row_groups_that_the_writer_can_make(given, pool):
+    thin = build_pool(given.view, (KEY, DATE, PART), 8_192)
+    wide = replace(given, plain_row=8.0 * ROW_BYTES)
+    space, _ = search_space(wide, pool, thin, thin)
+    size = Sizes(4 * MIB, 48 * ROW_BYTES * 1_000)
+    (label,) = space.label([CandidateLayout(0, 1, size)])
+    row = label.bytes_written / ROWS
+    rows = space.declared(size.row_group_bytes, row).rows
+    whole = ROWS / label.files
+    assert label.row_groups == pytest.approx(label.files * np.ceil(whole / rows / 1.1), rel=0.1)
 
 
 def test_a_method_without_its_package_says_so(given, monkeypatch):

@@ -17,6 +17,7 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, Stru
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.footers import read_footer, read_row_groups, zone_map
+from reconciler.catalog.parquet import Leaf, column_at, domain_array
 from reconciler.errors import UserError
 from reconciler.state import sketch
 from reconciler.state.sketch import sample_rows
@@ -385,3 +386,10 @@ def test_the_row_groups_of_a_sketch_are_evenly_spaced_and_always_the_same(
     assert chosen in ([0, 2, 4, 6], [1, 3, 5, 7])
     assert chosen == sketch._chosen_groups(one, path).tolist()
     assert len(sketch._chosen_groups(both, path)) == 2
+
+
+def test_columns_that_a_writer_in_rust_stored_as_views_can_be_sampled() -> None:
+    texts = pa.table({"s": pa.array(["a", None, "b"], pa.string_view())})
+    column = column_at(texts, Leaf(0, ("s",), False))
+    values, null = domain_array(Field(1, "s", "string"), column.take(pa.array([2, 1])))
+    assert (values.tolist(), null.tolist()) == ([b"b", b""], [False, True])

@@ -1,10 +1,15 @@
 """The size of written row groups follows the writer's buffering."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
+from reconciler.table.filetable import UNKNOWN, ColumnBounds
+from reconciler.table.row_group_bytes import PAGE_ROWS, plain_row_bytes, rows_of_row_group
+from reconciler.table.sample import RowGroups
+from reconciler.table.schema import Field, Schema
+from reconciler.table.values import BOUND_BYTES, Kind
 
 
 def closes_at(configured: int, compressed: float, encoded: float) -> int:
@@ -32,3 +37,35 @@ def test_a_small_row_group_is_measured_by_its_encoded_size():
 
 def test_a_large_row_group_is_measured_nearly_by_its_compressed_size():
     assert rows_of_row_group(128 << 20, 47.0, 98.0) == pytest.approx((128 << 20) / 47.0, rel=0.01)
+
+
+def test_a_row_in_plain_encoding_counts_what_dictionaries_hide():
+    """As the writer does for open pages: 62 encoded bytes of a row of lineitem are 137 plain."""
+    schema = Schema(0, (
+        Field(1, "id", "long"), Field(2, "price", "decimal(15,2)"), Field(3, "day", "date"),
+        Field(4, "mode", "string"), Field(5, "note", "string"), Field(6, "half", "int"),
+    ))  # fmt: skip
+    records = np.array([1_000, 3_000])
+    columns = {
+        4: _texts(4, [b"AIR", b"MAIL"], [b"TRUCK", b"SHIP"], records, nulls=0),
+        5: _texts(5, [b"a" * BOUND_BYTES] * 2, [b"z" * BOUND_BYTES] * 2, records, nulls=0),
+        6: _texts(6, [b""] * 2, [b""] * 2, records, nulls=UNKNOWN, half=True),
+    }
+    sizes = {field: np.array([100, 300]) for field in (1, 2, 3, 4, 5, 6)}
+    groups = RowGroups(
+        np.array([0, 1]), records, columns, sizes, np.array([10, 10]), np.ones(2, dtype=bool),
+        encoded=np.array([10_000, 30_000]),
+    )  # fmt: skip
+    fixed, mode, note, half = 8 + 8 + 4, 4 + 4, 4 + 28, 2
+    assert plain_row_bytes(groups, schema) == pytest.approx(fixed + mode + note + half)
+
+
+def _texts(
+    field: int, lower: list[bytes], upper: list[bytes], records: np.ndarray, nulls: int,
+    half: bool = False,
+) -> ColumnBounds:  # fmt: skip
+    known, count = np.ones(2, dtype=bool), np.full(2, nulls)
+    return ColumnBounds(
+        field, Kind.BYTES, np.array(lower, "S64"), np.array(upper, "S64"), known, known,
+        records // 2 if half else count, count, records, count, ~known,
+    )  # fmt: skip

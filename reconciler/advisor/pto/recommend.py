@@ -24,7 +24,7 @@ from reconciler.advisor.pto.partitionings import (
     text_of,
 )
 from reconciler.advisor.pto.present import present_readings
-from reconciler.advisor.pto.sizes import DeclaredSize, declared_row_group, size_grid
+from reconciler.advisor.pto.sizes import DeclaredSize, size_grid
 from reconciler.advisor.pto.sort_schemes import orderings, schemes
 from reconciler.advisor.pto.space import (
     LEAST_ROWS_OF_GROUP,
@@ -67,7 +67,7 @@ class Given:
 
     view: the table with its sample, and row groups of the files whose footers were read. present:
     its current spec. demands: recorded queries, and those of other windows by what they are called.
-    encoded_row: bytes of a row before compression. horizon_ms: over which reading and rewriting
+    plain_row: bytes of a row in plain encoding. horizon_ms: over which reading and rewriting
     are weighed.
     """
 
@@ -77,7 +77,7 @@ class Given:
     costs: Costs
     rho: float
     horizon_ms: int
-    encoded_row: float
+    plain_row: float
     ingest: Ingest = NO_INGEST
     method: str = DEFAULT_METHOD
     seed: int = 0
@@ -198,7 +198,8 @@ def search_space(
     paper = min(len(found), len(every) - 1)
     whole = Space(
         pool, thin, specs, every, paper, sizes, given.demands, used, given.costs, given.rho,
-        given.horizon_ms, given.ingest,
+        given.horizon_ms, present_readings(given.view, given.demands), given.plain_row,
+        given.ingest,
     )  # fmt: skip
     return _screened(whole, screen), refused
 
@@ -231,7 +232,7 @@ def _screened(space: Space, screen: Pool) -> Space:
 
 
 def _today(given: Given, space: Space) -> Layout:
-    readings = present_readings(given.view, given.demands)
+    readings = space.present
     reading = float(reading_cost(given.costs, readings, given.demands).sum())
     view = given.view
     groups = float(len(view.row_groups)) if view.row_groups is not None else float("nan")
@@ -251,8 +252,7 @@ def _layout(name: str, given: Given, space: Space, label: Label, today: Layout) 
     )
     read = float(label.window.sum())
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
-    encoded = given.encoded_row * row / max(space.bytes_per_row, 1e-9)
-    declared = declared_row_group(candidate.sizes.row_group_bytes, row, max(encoded, row))
+    declared = space.declared(candidate.sizes.row_group_bytes, row)
     worse = tuple(
         int(number)
         for number in np.flatnonzero(label.window > WORSE * today.window)
@@ -388,8 +388,16 @@ def _times(label: Label, picked: Label) -> str:
 
 
 def _text(space: Space, spec: int, ordering: int, schema: Schema) -> str:
-    order = space.ordering(ordering).text(schema) or "unsorted"
-    return f"partitioned by {text_of(space.partitionings[spec].spec, schema)}, {order}"
+    return described(space.partitionings[spec].spec, space.ordering(ordering), schema)
+
+
+def described(spec: PartitionSpec, ordering: Ordering, schema: Schema) -> str:
+    """Return `partitioned by month(ts), sorted by a, b`."""
+    parts, order = text_of(spec, schema), ordering.text(schema)
+    parted = "" if parts == "none" else f"partitioned by {parts}, "
+    if not order:
+        return f"{parted}unsorted"
+    return f"{parted}{'sorted' if ordering.lead else 'clustered'} by {order}"
 
 
 def _sensitivity(
@@ -399,7 +407,8 @@ def _sensitivity(
     few = [picked.candidate, *(item.candidate for item in _best_few(space, labels, picked))]
     full = {label.candidate: label for label in space.label(few)}
     variants: list[tuple[str, Space]] = [
-        (name, replace(space, demands=demands)) for name, demands in given.windows
+        (name, replace(space, demands=demands, present=present_readings(given.view, demands)))
+        for name, demands in given.windows
     ]
     half = build_pool(given.view, sorted(space.pool.columns), len(space.pool) // 2)
     if half is not None:

@@ -58,7 +58,7 @@ class DeclaredSize:
     rows: int
 
 
-def declared_row_group(stored: int, compressed_row: float, encoded_row: float) -> DeclaredSize:
+def declared_row_group(stored: int, compressed_row: float, plain_row: float) -> DeclaredSize:
     """Return the size to declare for row groups of about `stored` bytes.
 
     The writer compares the buffered size, of which the last page is not compressed, so that small
@@ -66,19 +66,19 @@ def declared_row_group(stored: int, compressed_row: float, encoded_row: float) -
     no declared size reaches; the nearest reachable size is returned.
     """
     wanted = max(stored / max(compressed_row, 1e-9), 1.0)
-    low, high = 1, max(2, int(stored * max(encoded_row / max(compressed_row, 1e-9), 1.0) * 2))
+    low, high = 1, max(2, int(stored * max(plain_row / max(compressed_row, 1e-9), 1.0) * 2))
     while low < high:
         middle = (low + high) // 2
-        if rows_of_row_group(middle, compressed_row, encoded_row) >= wanted:
+        if rows_of_row_group(middle, compressed_row, plain_row) >= wanted:
             high = middle
         else:
             low = middle + 1
     both = [
-        (abs(rows_of_row_group(size, compressed_row, encoded_row) - wanted), size)
+        (abs(rows_of_row_group(size, compressed_row, plain_row) - wanted), size)
         for size in (low, max(1, low - 1))
     ]
     size = _rounded(min(both)[1])
-    rows = rows_of_row_group(size, compressed_row, encoded_row)
+    rows = rows_of_row_group(size, compressed_row, plain_row)
     return DeclaredSize(size, round(rows * compressed_row), round(rows))
 
 

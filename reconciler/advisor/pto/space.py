@@ -11,15 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
+from typing import TypeVar
 
 import numpy as np
 
 from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
+from reconciler.advisor.pto.sizes import DeclaredSize, declared_row_group
 from reconciler.advisor.simulate.grid import (
     Arrangement,
     Grid,
+    Readings,
     Sizes,
     arranged,
     place_of,
@@ -32,6 +35,8 @@ from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.queries.calendar import DAY_MS
 from reconciler.queries.demand import Demand
 from reconciler.table.filetable import Float64, Int64
+
+Mixed = TypeVar("Mixed", float, Float64)
 
 WORKERS = 2
 
@@ -83,9 +88,10 @@ class Space:
     """pool: the sample; thin: a thinner one, enough to estimate bytes per row.
 
     orderings: the first is ARRIVAL; the next `paper` ones are Algorithm 1's. sizes: the grid.
-    bytes_per_row: stored, of the present files. rho: cost of rewriting a byte, in bytes of reading.
-    places: rows of the pool in orders that no Ordering describes (methods.mddl), by the number that
-    candidates have as their ordering.
+    bytes_per_row: stored, of the present files. present: what the demands read of these files.
+    plain_row: bytes of a row in plain encoding. rho: cost of rewriting a byte, in bytes of
+    reading. places: rows of the pool in orders that no Ordering describes (methods.mddl), by the
+    number that candidates have as their ordering.
     """
 
     pool: Pool
@@ -99,6 +105,8 @@ class Space:
     costs: Costs
     rho: float
     horizon_ms: int
+    present: Readings
+    plain_row: float
     ingest: Ingest = NO_INGEST
     places: dict[int, Int64] = field(default_factory=dict)
 
@@ -165,7 +173,7 @@ class Space:
         def work(item: tuple[tuple[int, int], list[CandidateLayout]]) -> list[Label]:
             (spec, ordering), mine = item
             rows = self.arrangement(spec, ordering)
-            sizes = [candidate.sizes for candidate in mine]
+            sizes = [self._reachable(candidate.sizes, rows.bytes_per_row) for candidate in mine]
             grid = simulate_sizes(rows, sizes, self.demands, widening=widening)
             return self._labels(mine, grid)
 
@@ -175,19 +183,43 @@ class Space:
         return tuple(by_candidate[candidate] for candidate in candidates)
 
     def _labels(self, candidates: Sequence[CandidateLayout], grid: Grid) -> list[Label]:
-        cost = reading_cost(self.costs, grid.readings, self.demands).sum(axis=1)
+        costs = reading_cost(self.costs, grid.readings, self.demands).sum(axis=1)
+        now = float(reading_cost(self.costs, self.present, self.demands).sum())
+        before = len(self.pool.files)
         labels = []
         for row, candidate in enumerate(candidates):
             first, later = self.rewritten(candidate)
+            cost, window = float(costs[row]), grid.readings.window[row]
+            opened, files = float(grid.readings.opened[row].sum()), float(grid.files[row])
+            if self._packs(candidate):
+                # Files that are not rewritten are read as they are today.
+                share = min(first / max(self.live_bytes, 1.0), 1.0)
+                cost, files = _mixed(share, cost, now), _mixed(share, files, before)
+                window = _mixed(share, window, self.present.window[0])
+                opened = _mixed(share, opened, float(self.present.opened.sum()))
             labels.append(
                 Label(
-                    candidate, float(cost[row]), self.rho * (first + later),
-                    grid.readings.window[row], float(grid.readings.opened[row].sum()),
-                    float(grid.files[row]), float(grid.row_groups[row]),
-                    float(grid.sampled_rows[row]), grid.bytes_written, first + later, first,
+                    candidate, cost, self.rho * (first + later), window, opened, files,
+                    float(grid.row_groups[row]), float(grid.sampled_rows[row]),
+                    grid.bytes_written, first + later, first,
                 )
             )  # fmt: skip
         return labels
+
+    def declared(self, stored: int, bytes_per_row: float) -> DeclaredSize:
+        """Return the row-group size to declare for about `stored` bytes. bytes_per_row: stored, in
+        the layout."""
+        return declared_row_group(stored, bytes_per_row, max(self.plain_row, bytes_per_row))
+
+    def _reachable(self, sizes: Sizes, bytes_per_row: float) -> Sizes:
+        """Return the sizes with the row groups that the writer makes of the declared number."""
+        stored = self.declared(sizes.row_group_bytes, bytes_per_row).stored
+        return Sizes(sizes.target_bytes, max(1, stored))
+
+    def _packs(self, candidate: CandidateLayout) -> bool:
+        """Whether the candidate is the present spec without a sort, in which only small files are
+        rewritten."""
+        return self.partitionings[candidate.spec].present and candidate.ordering == UNSORTED
 
     def rewritten(self, candidate: CandidateLayout) -> tuple[float, float]:
         """Return the bytes rewritten once to get there, and over the horizon to stay there.
@@ -196,7 +228,7 @@ class Space:
         rewrites the table once, and a sorted layout what is ingested.
         """
         files = self.pool.files
-        if self.partitionings[candidate.spec].present and candidate.ordering == UNSORTED:
+        if self._packs(candidate):
             small = files.bytes < SMALL_SHARE * candidate.sizes.target_bytes
             return float(files.live_bytes[small].sum()) if int(small.sum()) > 1 else 0.0, 0.0
         days = self.horizon_ms / DAY_MS
@@ -209,6 +241,10 @@ class Space:
             replace(item, target=target_partitions(pool, item.spec)) for item in self.partitionings
         )
         return replace(self, pool=pool, thin=thin, partitionings=specs, places={})
+
+
+def _mixed(share: float, one: Mixed, other: Mixed) -> Mixed:
+    return share * one + (1.0 - share) * other
 
 
 def best(labels: Sequence[Label]) -> Label:

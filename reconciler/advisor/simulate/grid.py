@@ -418,7 +418,8 @@ def _zone_map(
         low, high = _to_neighbours(rows, field, slices, low, high)
     elif widening:
         each = np.maximum(slices.rows / slices.stands_for - 1.0, 1.0)
-        wide = np.rint(widening * (high - low) / each).astype(np.int64)
+        span = np.maximum(high - low, 0)  # below 0 in a slice of NULLs alone
+        wide = np.rint(widening * span / each).astype(np.int64)
         low, high = np.maximum(low - wide, 0), np.minimum(high + wide, max(top - 1, 0))
     lower, upper = column.distinct[low], column.distinct[high]
     if column.least is not None:

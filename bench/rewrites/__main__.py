@@ -1,0 +1,292 @@
+"""Recommendations against physical rewrites: is the chosen layout best, the prediction true?
+
+    python -m bench.rewrites [--tables lineitem,store_sales,events] [--scale 0.1] [--rewrites 14]
+
+Each table is recommended for by the code of `layoutctl recommend`. The chosen layout, the next
+best, and others spread over the candidates are then written by the executors that carry out plans.
+Reading is that of the recorded queries by the footers of the files that Spark wrote: a witness that
+shares with the simulation only the rule of pruning. `any:7` is the table drawn from seed 7.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.rewrites.tables import TABLES
+from bench.tables.__main__ import start
+from bench.tables.drawn import NOW, Drawn
+from bench.tables.play import NAMESPACE, Place, create, imported, look
+from reconciler.advisor.pto.methods.baselines import default_layout, expert
+from reconciler.advisor.pto.objective import reading_cost
+from reconciler.advisor.pto.partitionings import text_of
+from reconciler.advisor.pto.present import present_readings
+from reconciler.advisor.pto.recommend import SCREEN_ROWS, THIN_ROWS, Given, search_space
+from reconciler.advisor.pto.recommend import recommend as recommendation_of
+from reconciler.advisor.pto.space import Label, Space, best
+from reconciler.advisor.simulate.pool import build_pool
+from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.propose import Target
+from reconciler.loop.recommend import Options, gathered
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.actions.migrate import Migrate
+from reconciler.plan.actions.partition_specs import AddSpec
+from reconciler.plan.execution import ExecutionRequest
+from reconciler.spark import execute, session
+from reconciler.state.state import StateStore
+from tests.spark.ledger import FileLease, FileLedger
+
+LOG = Path("build/bench-rewrites.jsonl")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A candidate, predicted and written. read: bytes of the recorded queries; cost: of reading
+    over the horizon; total: with the rewrite."""
+
+    name: str
+    what: str
+    predicted: dict[str, float]
+    found: dict[str, float]
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
+    options.log.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-rewrites-") as directory:
+        place = start(Path(directory))
+        try:
+            for wanted in options.tables.split(","):
+                name, _, seed = wanted.partition(":")
+                drawn = TABLES[name](options.scale, int(seed or 1))
+                line = compared(place, drawn, options.rewrites, options.rows)
+                line |= {"scale": options.scale, "table": wanted}
+                with options.log.open("a") as out:
+                    out.write(json.dumps(line) + "\n")
+                print(short(line), flush=True)
+        finally:
+            session.stop(place.spark)
+    return 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.rewrites")
+    parser.add_argument("--tables", default="lineitem,store_sales,events")
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--rewrites", type=int, default=14)
+    parser.add_argument("--rows", type=int, default=120_000, help="rows of the sample")
+    parser.add_argument("--log", type=Path, default=LOG)
+    return parser.parse_args(arguments)
+
+
+def compared(place: Place, drawn: Drawn, number: int, rows: int) -> dict[str, Any]:
+    create(place, drawn, drawn.name)
+    store = StateStore(place.root / f"state-{drawn.name}")
+    imported(place, drawn.name, drawn.recorded, store, "recorded")
+    target = Target(place.config, (NAMESPACE, drawn.name))
+    actor = LocalActor(store, place.root / "cache", spark=place.spark)
+    started = time.process_time()
+    made = gathered(
+        actor.observe(target), target, actor, Options(sample_rows=rows), NOW.replace(tzinfo=dt.UTC)
+    )
+    answer = recommendation_of(made.given)
+    seconds = time.process_time() - started
+    space, chosen = _space(made.given)
+    written = [
+        _written(place, drawn, made.given, space, name, label)
+        for name, label in _to_write(made.given, space, chosen, number)
+    ]
+    present = look(place, drawn.name)
+    today = _read(made.given, present.view)
+    return {
+        "seconds": seconds,
+        "keep": answer.keep,
+        "bytes": int(present.observation.files.total_bytes),
+        "rows": int(present.observation.files.total_records),
+        "today": {**today, "total": today["cost"], "predicted": answer.today.reading},
+        "written": [vars(one) for one in written],
+        "sampled_rows": chosen.sampled_rows,
+    }
+
+
+def _space(given: Given) -> tuple[Space, Label]:
+    columns = sorted(given.view.sample.values) if given.view.sample is not None else []
+    pool, thin, screen = (
+        build_pool(given.view, columns, rows) for rows in (600_000, THIN_ROWS, SCREEN_ROWS)
+    )
+    assert pool is not None and thin is not None and screen is not None
+    space, _ = search_space(given, pool, thin, screen)
+    return space, best(space.label(space.candidates))
+
+
+def _to_write(given: Given, space: Space, chosen: Label, number: int) -> list[tuple[str, Label]]:
+    """Return the chosen candidate, the expert's, the default, the two next, and others spread
+    evenly over all candidates by predicted cost, at most two of a partitioning and ordering."""
+    labels = sorted(space.label(space.candidates), key=lambda label: label.total)
+    labels = [label for label in labels if label.sampled_rows >= 10]
+    named = [("chosen", chosen)]
+    for name, method in (("expert", expert), ("default", default_layout)):
+        named.append((name, space.label([method(space, 0).candidate])[0]))
+    seen = {label.candidate for _, label in named}
+    kinds: dict[tuple[int, int], int] = {}
+    nearest = [label for label in labels if label.candidate not in seen]
+    spread = np.linspace(0, len(nearest) - 1, max(number - len(named) - 2, 1) * 4).astype(int)
+    for place in [0, 1, *spread.tolist()]:
+        label = nearest[place]
+        kind = (label.candidate.spec, label.candidate.ordering)
+        if label.candidate in seen or kinds.get(kind, 0) > 1:
+            continue
+        seen.add(label.candidate)
+        kinds[kind] = kinds.get(kind, 0) + 1
+        named.append((f"next {len(named) - 2}" if place < 2 else f"rank {place}", label))
+        if len(named) == number:
+            break
+    return named
+
+
+def _read(given: Given, view: Any) -> dict[str, float]:
+    """Return what the recorded queries read of written files, by their footers."""
+    readings = present_readings(view, given.demands)
+    cost = float(reading_cost(given.costs, readings, given.demands).sum())
+    return {
+        "read": float(readings.window.sum()),
+        "cost": cost,
+        "files": float(len(view.files)),
+        "groups": float(len(view.row_groups)),
+        "opened": float(readings.opened.sum()),
+        "bytes": float(view.files.total_bytes),
+    }
+
+
+def _written(
+    place: Place, drawn: Drawn, given: Given, space: Space, name: str, label: Label
+) -> Written:
+    before = look(place, drawn.name)
+    actions = _actions(before, given, space, label)
+    plan = f"p-{time.time_ns():020x}"
+    request = ExecutionRequest(
+        catalog=place.config, table=(NAMESPACE, drawn.name), table_uuid=before.observation.uuid,
+        plan_id=plan, actions=tuple(actions),
+        action_ids=tuple(f"a{n:02d}" for n in range(1, len(actions) + 1)),
+        base_snapshot_id=before.observation.snapshot_id, verify="Counts", backoff_seconds=0.0,
+    )  # fmt: skip
+    ledger = place.root / f"ledger-{drawn.name}.db"
+    done = execute.execute(
+        request, place.spark, FileLedger(ledger), FileLease(ledger), lambda event: None,
+        lambda: False,
+    )  # fmt: skip
+    if not done.done:
+        raise RuntimeError(f"{drawn.name}: {label.candidate} was not written: {done}")
+    after = look(place, drawn.name)
+    assert after.observation.files.total_records == before.observation.files.total_records
+    found = _read(given, after.view)
+    found["total"] = found["cost"] + label.rewrite
+    place.spark.sql(
+        f"CALL {place.config.name}.system.rollback_to_snapshot("
+        f"'{NAMESPACE}.{drawn.name}', {before.observation.snapshot_id})"
+    )
+    candidate, schema = label.candidate, before.observation.schema
+    order = space.ordering(candidate.ordering).text(schema) or "unsorted"
+    spec = text_of(space.partitionings[candidate.spec].spec, schema)
+    sizes = candidate.sizes
+    what = f"{spec} | {order} | {sizes.target_bytes >> 10} KiB / {sizes.row_group_bytes >> 10} KiB"
+    predicted = {
+        "read": float(label.window.sum()), "cost": label.reading, "total": label.total,
+        "files": label.files, "groups": label.row_groups, "opened": label.opened,
+        "bytes": label.bytes_written, "sampled": label.sampled_rows,
+    }  # fmt: skip
+    return Written(name, what, predicted, found)
+
+
+def _actions(before: Any, given: Given, space: Space, label: Label) -> list[Action]:
+    files, candidate = before.observation.files, label.candidate
+    chosen = space.partitionings[candidate.spec]
+    ordering = space.ordering(candidate.ordering)
+    row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
+    declared = space.declared(candidate.sizes.row_group_bytes, row)
+    common = {
+        "ordering": ordering, "target_bytes": candidate.sizes.target_bytes,
+        "row_group_bytes": declared.configured,
+    }  # fmt: skip
+    if chosen.present:
+        kind = Cluster if ordering.key else BinPack
+        actions: list[Action] = []
+        for part in np.unique(files.partition):
+            mine = np.flatnonzero(files.partition == part)
+            spec_id, values = files.partitions[int(part)]
+            inputs = tuple(sorted(map(str, files.path[mine])))
+            actions.append(kind(spec_id=spec_id, partition=values, inputs=inputs, **common))
+        return actions
+    metadata = before.observation.metadata
+    fields = chosen.spec.own_fields
+    known = [n for n, own in metadata.specs.items() if set(own) == {f.term for f in fields}]
+    number = max(known) if known else max(metadata.specs) + 1
+    old = metadata.default_spec_id
+    added = [] if known else [AddSpec(number, fields, old)]
+    inputs = tuple(sorted(map(str, files.path)))
+    moved = Migrate(
+        inputs=inputs, spec_id=old, partition=files.partitions[int(files.partition[0])][1],
+        output_spec_id=number, fields=fields, **common,
+    )  # fmt: skip
+    return [*added, moved]
+
+
+def statistics(line: dict[str, Any]) -> dict[str, float]:
+    """Return rank correlation, regret, and prediction over fact of the chosen layout."""
+    from scipy.stats import spearmanr
+
+    written = line["written"]
+    predicted = [one["predicted"]["total"] for one in written]
+    found = [one["found"]["total"] for one in written]
+    chosen = written[0]
+    kept = line["today"]["cost"] if line["keep"] else chosen["found"]["total"]
+    everything = [*found, line["today"]["cost"]]
+    by = {one["name"]: one["found"] for one in written}
+    errors = [one["predicted"]["read"] / max(one["found"]["read"], 1.0) - 1.0 for one in written]
+    return {
+        "layouts": float(len(written)),
+        "spearman": float(spearmanr(predicted, found).statistic),
+        "regret": kept / min(everything) - 1.0,
+        "read_error": errors[0],
+        "median_error": float(np.median(np.abs(errors))),
+        "worst_error": float(np.max(np.abs(errors))),
+        "of_default": chosen["found"]["read"] / max(by["default"]["read"], 1.0),
+        "of_expert": chosen["found"]["read"] / max(by["expert"]["read"], 1.0),
+        "of_today": chosen["found"]["read"] / max(line["today"]["read"], 1.0),
+    }
+
+
+def short(line: dict[str, Any]) -> str:
+    numbers = ", ".join(f"{name} {value:.3f}" for name, value in statistics(line).items())
+    out = [
+        f"{line['table']} x {line['scale']}: {line['rows']:,} rows, {line['bytes'] >> 20} MiB; "
+        f"{numbers}"
+    ]
+    out.append(f"  keep: {line['keep'] or '-'}; {line['seconds']:.1f} CPU s; "
+               f"{line['sampled_rows']:.0f} sampled rows; today "
+               f"{line['today']['cost'] / 2**20:.1f} MiB")  # fmt: skip
+    for one in sorted(line["written"], key=lambda item: item["found"]["total"]):
+        p, f = one["predicted"], one["found"]
+        out.append(
+            f"  {one['name']:9} {one['what']:70} total {p['total'] / 2**20:8.1f} -> "
+            f"{f['total'] / 2**20:8.1f} read {p['read'] / max(f['read'], 1):5.2f} files "
+            f"{p['files']:.0f}/{f['files']:.0f} groups {p['groups']:.0f}/{f['groups']:.0f} bytes "
+            f"{p['bytes'] / f['bytes']:.2f} r {p['sampled']:.0f}"
+        )
+    return "\n".join(out)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
