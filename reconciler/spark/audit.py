@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from reconciler.api.schema import AUDITED_TABLE, MAIN_TABLE
-from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError
+from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, UnsupportedError
 from reconciler.plan.execution import Audit, Intent
 from reconciler.spark import commit, iceberg, metadata_files
 from reconciler.spark.iceberg import LiveTable
@@ -28,6 +28,8 @@ REQUEST_TIMEOUT_SECONDS = 60.0
 """After this time no catalog still works on a request whose sender gave up."""
 RESENDS = 10
 PAUSE_SECONDS = 0.5
+SCRIPT = "ScriptTransformation"
+"""The node of Spark's plan that starts a program; it stands in no other plan but as a literal."""
 REFLECTION = ("reflect", "java_method", "try_reflect")
 """SQL functions that call any method of any class, which a policy may not."""
 
@@ -119,7 +121,10 @@ def _ask(live: LiveTable, snapshot: Any, audit: Audit) -> commit.Refused | None:
     """Run the policy's query: any row that it returns refuses the batch."""
     where = f"the check of branch {audit.branch}"
     try:
-        passed = bool(_session(live.spark).sql(_query(live, snapshot, audit)).isEmpty())
+        rows = _session(live.spark).sql(_query(live, snapshot, audit))
+        if SCRIPT in str(rows.queryExecution().analyzed().toString()):
+            raise UnsupportedError("the query starts a program (TRANSFORM)")
+        passed = bool(rows.isEmpty())
     except Exception as error:
         if lost_jvm(error):
             raise

@@ -57,6 +57,9 @@ def test_a_batch_is_committed_after_its_check_passed_on_the_branch(bench: Bench)
         "SELECT 1 FROM {table} WHERE id = 7",
         "SELECT no_such_column FROM {table}",
         "DROP TABLE {table}",
+        "SELECT TRANSFORM (id) USING 'touch started' AS (x) FROM {table}",
+        "SELECT 1 FROM {table} WHERE id IN (SELECT TRANSFORM (id) USING 'touch started' AS (x) "
+        "FROM {main})",
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM {table}) -- a comment",
         "SELECT reflect('java.lang.System', 'getProperty', 'user.home') FROM {table}",
         "SELECT 1 FROM text.`/etc/hostname`, {table}",
