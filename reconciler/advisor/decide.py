@@ -27,6 +27,7 @@ from reconciler.advisor.judge import Candidate, rejected
 from reconciler.advisor.migration.moves import added_specs, judged, move_candidates, switches
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import recluster
+from reconciler.advisor.room import added_by
 from reconciler.advisor.situation import (
     REFUSED_FILES,
     Situation,
@@ -122,7 +123,8 @@ def _decided(situation: Situation) -> tuple[Verdict, Situation]:
         for item in verdict.chosen:
             taken[item.candidate.rows] = True
         spent = situation.spent + sum(item.candidate.cost for item in verdict.chosen)
-        situation = replace(situation, taken=taken, spent=spent)
+        exposed = situation.exposed + added_by(situation, (i.candidate for i in verdict.chosen))
+        situation = replace(situation, taken=taken, spent=spent, exposed=exposed)
     return Verdict(tuple(chosen), tuple(turned), tuple(minors)), situation
 
 

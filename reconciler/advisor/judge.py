@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.advisor.advice import Rejected
-from reconciler.advisor.room import room_left, stake
+from reconciler.advisor.room import admitted, room_left, stake
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.sampled import with_replicates
@@ -195,8 +195,8 @@ def refusal(
     if cost > spending_room(situation) - spent:
         return reasons.ALLOWANCE, sentence(reasons.SENTENCES[reasons.ALLOWANCE])
     room = room_left(situation, spent)
-    if room < np.inf and (at_stake := stake(situation, candidate).total) > room:
-        return reasons.NOT_EARNED, reasons.not_earned(at_stake, room, cost)
+    if room < np.inf and not admitted(at_stake := stake(situation, candidate), room):
+        return reasons.NOT_EARNED, reasons.not_earned(at_stake.total, room, cost)
     return None
 
 

@@ -9,7 +9,7 @@ the gate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
@@ -27,7 +27,7 @@ from reconciler.advisor.judge import (
     weigh,
     what_if,
 )
-from reconciler.advisor.room import room_left, stake
+from reconciler.advisor.room import added_by, room_left, stake
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
@@ -101,6 +101,7 @@ def recluster(situation: Situation) -> Proposals:
         candidates += found
         spent += sum(candidate.cost for candidate in found)
         turned += refused
+        situation = _exposing(situation, found)
     turned += oversized(situation, chosen.chosen, parts, "recluster")
     turned += _left_out(situation, chosen, saving)
     if not candidates:
@@ -157,9 +158,14 @@ def _partition(
         )  # fmt: skip
         found += mine
         refused += other
+        situation = _exposing(situation, mine)
     apart_net = sum(candidate.net for candidate in found)
     together_net = sum(candidate.net for candidate in together[0])
     return together if together_net >= apart_net else (found, refused)
+
+
+def _exposing(situation: Situation, chosen: Sequence[Candidate]) -> Situation:
+    return replace(situation, exposed=situation.exposed + added_by(situation, chosen))
 
 
 def _signatures(situation: Situation, rows: Int64) -> tuple[Float64, list[int]]:
@@ -219,7 +225,7 @@ def _best_of(
             ]  # fmt: skip
             return [ranked[0]], others
         if verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
-            fits = FITTING * room_left(situation, spent) / stake(situation, ranked[0]).total
+            fits = FITTING * _fitting(situation, ranked[0], spent)
             fractions = [share for share in (fits, *FRACTIONS) if 0.0 < share <= fits]
         if not refused:
             reason, why = verdict
@@ -228,6 +234,13 @@ def _best_of(
             what = f"recluster by {_key_text(situation, ranked[0])}"
             refused.append(rejected(situation, what, reason, why, part, ranked[0]))
     return [], refused
+
+
+def _fitting(situation: Situation, candidate: Candidate, spent: float) -> float:
+    """Return the share of a rewrite that the room admits, if its parts were all alike."""
+    at_stake = stake(situation, candidate)
+    free = room_left(situation, spent) - at_stake.standing
+    return max(free, 0.0) / max(at_stake.total - at_stake.standing, 1e-9)
 
 
 def _ranked(

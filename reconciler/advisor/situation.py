@@ -11,6 +11,7 @@ from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.deletes.burden import Burden, burden_of
 from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
 from reconciler.advisor.simulate.demand import demands as demands_of
+from reconciler.advisor.untouched import Asked, asked_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import MIN_SPAN_MS
@@ -37,8 +38,9 @@ class Situation:
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
     risks: of the declared migration. moving: bool[files], files of other specs than the declared
     one, which wait for their migration: no other decision rewrites them.
-    outlook: why the rates are what they are. recorded: bytes-equivalent that the recorded queries
-    read from the present files. unbounded: columns whose bounds a rewrite leaves out of manifests.
+    outlook: why the rates are what they are. asked: what queries read more than of an untouched
+    table; empty where that bounds nothing. exposed: what the chosen actions add to it.
+    unbounded: columns whose bounds a rewrite leaves out of manifests.
     """
 
     given: AdviceInput
@@ -55,11 +57,12 @@ class Situation:
     taken: Bool
     stored_row_group: int
     outlook: Outlook
-    recorded: float
+    asked: tuple[Asked, ...]
     risks: tuple[Risk, ...]
     moving: Bool
     unbounded: frozenset[int]
     spent: float = 0.0
+    exposed: float = 0.0
 
     @property
     def table(self) -> FileTable:
@@ -195,7 +198,7 @@ def look(given: AdviceInput) -> Situation:
         groups=tuple(table.groups()) if len(table) else (),
         taken=np.zeros(len(table), dtype=np.bool_),
         outlook=rates.outlook,
-        recorded=window_reads,
+        asked=() if settings.early_share is None else asked_of(view, wanted, savings.readings),
         risks=risks,
         moving=_moving(given, risks) & np.bool_(not refused),
         unbounded=unbounded_columns(
