@@ -413,6 +413,13 @@ def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
 
 
 def approval_line(step: Step, gate: Gate) -> str:
+    """Return who may let the plan run, and which check its batches must pass first."""
+    branch = step.policy.spec.safety.branch
+    audit = f"; each batch is checked on branch {branch} first" if branch else ""
+    return _approval_of(step, gate) + audit
+
+
+def _approval_of(step: Step, gate: Gate) -> str:
     mode = step.policy.spec.approval.mode.value
     if gate.reason == "AwaitingApproval":
         return f"{mode}, not approved"

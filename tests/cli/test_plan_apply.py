@@ -503,6 +503,14 @@ def test_the_plan_shows_what_apply_would_refuse(cli, scattered, tmp_path):
     assert "Refused" not in cli("plan", "-f", policy, name_of(scattered))[1]
 
 
+def test_the_plan_says_that_its_batches_are_checked_on_a_branch(cli, scattered, tmp_path):
+    audit = {"branch": "trial", "check": "SELECT 1 FROM {table} WHERE false"}
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day", safety=audit))
+    for output in ("table", "markdown"):
+        _, out, _ = cli("plan", "-f", policy, "-o", output, name_of(scattered))
+        assert "branch trial" in " ".join(out.split())
+
+
 def test_a_stale_plan_is_not_run(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0
