@@ -35,7 +35,10 @@ rows."""
 ROW_GROUP_BYTES = 128 << 20
 PAGE_BYTES = 1 << 20
 FOOTER_BYTES = 1 << 18
-INDEX_BYTES = 4
+LENGTH_BYTES = 4
+"""Bytes of the length before each plain string."""
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
+"""Bytes of a plain value, by physical type."""
 
 Portion = tuple[InputFile, int]
 """An input, and how many of its first rows are used."""
@@ -124,16 +127,50 @@ def _page_bytes(chunks: Sequence[Any], rows: int) -> float:
     """Return the bytes that compression saves on a page of one column.
 
     A page ends after a number of rows or of bytes, whichever comes first. Until then Java's writer
-    holds dictionary values as integers, not yet as the few bits of each that it will write.
+    counts the plain values, those in a dictionary too (`FallbackValuesWriter.getBufferedSize`).
     """
-    held = sum(
-        INDEX_BYTES * chunk.num_values
-        if chunk.has_dictionary_page
-        else chunk.total_uncompressed_size
-        for chunk in chunks
-    )
+    held = sum(_plain_bytes(chunk) for chunk in chunks)
     stored = sum(chunk.total_compressed_size - _dictionary_bytes(chunk) for chunk in chunks)
-    return float(min(held * PAGE_ROWS / rows, PAGE_BYTES) * max(0.0, 1.0 - stored / max(held, 1)))
+    page = min(held * PAGE_ROWS / rows, float(PAGE_BYTES))
+    return float(page * max(0.0, 1.0 - stored / max(held, 1.0)))
+
+
+def _plain_bytes(chunk: Any) -> float:
+    """Return the bytes of a chunk's values without a dictionary and before compression."""
+    width = WIDTHS.get(chunk.physical_type)
+    if width is not None:
+        return float(width * chunk.num_values)
+    found = chunk.statistics
+    if not chunk.has_dictionary_page or found is None or not found.has_min_max:
+        return float(chunk.total_uncompressed_size)
+    ends = [len(end.encode() if isinstance(end, str) else bytes(end)) for end in (
+        found.min, found.max) if isinstance(end, str | bytes)]  # fmt: skip
+    value = LENGTH_BYTES + sum(ends) / len(ends) if ends else 0.0
+    return float(max(chunk.total_uncompressed_size, value * chunk.num_values))
+
+
+def page_bytes_of(table: Any, group: Group) -> float | None:
+    """Return `Compression.page_bytes` as the footer of the group's largest input shows it; None if
+    that cannot be read.
+
+    The input may have another writer: a dictionary that takes more than the plain values is one
+    that Java's writer drops.
+    """
+    file = max(group.inputs, key=lambda one: (one.bytes, one.path))
+    footer = _footer(table, file.path, file.bytes)
+    if footer is None or not footer.num_row_groups or not footer.row_group(0).num_rows:
+        return None
+    first = footer.row_group(0)
+    saved = 0.0
+    for number in range(first.num_columns):
+        chunk = first.column(number)
+        held, raw = _plain_bytes(chunk), float(max(chunk.total_uncompressed_size, 1))
+        stored = chunk.total_compressed_size - _dictionary_bytes(chunk)
+        if raw > held:
+            stored = chunk.total_compressed_size * held / raw
+        page = min(held * PAGE_ROWS / first.num_rows, float(PAGE_BYTES))
+        saved += page * max(0.0, 1.0 - stored / max(held, 1.0))
+    return saved
 
 
 def _dictionary_bytes(chunk: Any) -> int:

@@ -25,7 +25,7 @@ from reconciler.spark import (
     verify,
 )
 from reconciler.spark.attempt import Attempt
-from reconciler.spark.group import Group
+from reconciler.spark.group import Compression, Group
 from reconciler.spark.metrics import TaskMetrics
 from reconciler.spark.scan import ScanTasks
 from reconciler.spark.translate import java_text, translate
@@ -42,7 +42,11 @@ OPEN_BYTES = 64 << 20
 MOVED_ROLL = 1.25
 """Size, in targets, at which a file of rows that get another partition ends."""
 BUFFERED_VALUE = 8
-"""Bytes of a buffered value before compression, on average over encodings."""
+"""Bytes of a buffered value before compression, at most."""
+ROLL_CHECK_ROWS = 1_000
+"""Iceberg's writer compares its length with the file size after every so many rows."""
+NOTICEABLE = 0.05
+"""Open pages of less than this share of a file hardly move its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ def _informed(
     moves = bool(group.action.moves_by)  # a few rows would be written to many partitions
     chosen = pilot.portions(group) if group.expected is None and not moves else []
     if not chosen:
-        return group
+        return group if moves else _with_pages(table, group)
     with _output(attempt, table, f"{base}/pilot") as pilot_files:
         frame, spec = pilot.frame(source, group, chosen), group.action.into
         stage.write(frame, f"{base}/pilot", spec, stage.WHOLE_FILE)
@@ -140,6 +144,18 @@ def _informed(
             sizes = [pilot.sizes_of(table, file) for file in files]
         discard(attempt.table, [str(file.location()) for file in files])
     return replace(group, expected=pilot.expected(group, chosen, sizes))
+
+
+def _with_pages(table: Any, group: Group) -> Group:
+    """Return the group with what its pages hold before they are compressed, by an input's footer,
+    if files end within a task and that matters."""
+    known = group.expected or Compression(group.planned_share)
+    if known.page_bytes is not None or group.files == group.tasks:
+        return group
+    open_bytes = _open_bytes(group, *_shape(table))
+    if open_bytes < NOTICEABLE * group.output_bytes / group.files:
+        return group
+    return replace(group, expected=replace(known, page_bytes=pilot.page_bytes_of(table, group)))
 
 
 def _balanced(
@@ -194,9 +210,9 @@ def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
     A task of f files (`Group.begins`) gets f equal parts and slack s, in parts. Its rows may take f
     s parts more than expected, or as much less before its last file has only SHORT_SHARE of a part
     and is written twice (`balance`): f s = 1 - SHORT_SHARE - (f - 1) s. The writer counts the rows
-    of its open pages at their size before compression. The bytes that compression will save there
-    are added, or files of a few megabytes would end far too early. A task of one file ends it early
-    only if it grows far beyond the expected size.
+    of its open pages at their size before compression (`_length_at`). If that size is not known,
+    the most that compression may save there is added, or files of a few megabytes would end far too
+    early. A task of one file ends it early only if it grows far beyond the expected size.
     """
     if group.action.moves_by:
         # Each partition begins a file; what the last one of it has too little of is balanced.
@@ -207,19 +223,41 @@ def roll_bytes(group: Group, columns: int, row_group_bytes: int) -> int:
     if per_task == 1:
         return max(int(2.0 * part), OPEN_BYTES)
     slack = (1.0 - balance.SHORT_SHARE) / (2 * per_task - 1)
+    known = group.expected
+    if known is not None and known.page_bytes is not None:
+        return int(_length_at(group, slack, known.page_bytes, row_group_bytes))
     return int(part * (1.0 + slack) + min(_open_bytes(group, columns, row_group_bytes), part))
+
+
+def _length_at(group: Group, slack: float, page_bytes: float, row_group_bytes: int) -> float:
+    """Return the length that a writer reports of a file with the rows of a part and its slack.
+
+    The length grows by plain rows and falls when a page is full (or a row group, if that is less).
+    A file only ends where it is longer than ever before, so the nearest such number of rows is
+    taken.
+    """
+    stored = group.output_bytes / max(group.rows, 1)
+    held = stored + page_bytes / PAGE_ROWS
+    page = min(float(PAGE_ROWS), row_group_bytes / max(held, 1e-9))
+    full, rest = divmod(group.rows / group.files * (1.0 + slack), page)
+    first = page * (1.0 - stored / held)
+    if full and rest < first:
+        check = min(float(ROLL_CHECK_ROWS), page)
+        if rest + check < first - rest:
+            full, rest = full - 1, page - check
+        else:
+            rest = first
+    return full * page * stored + rest * held
 
 
 def _open_bytes(group: Group, columns: int, row_group_bytes: int) -> float:
     """Return the bytes that compression saves on the pages that are open when a file ends.
 
-    Full pages are assumed, the largest case, or a whole row group if it ends before its first pages
-    do.
+    Full pages of uncompressed numbers are assumed, the largest case, or a whole row group if it
+    ends before its first pages do.
     """
     row_group_rows = row_group_bytes / (BUFFERED_VALUE * columns)
     open_rows = min(PAGE_ROWS, group.rows / group.files, row_group_rows)
-    if group.expected is not None and group.expected.page_bytes is not None:
-        return group.expected.page_bytes * open_rows / PAGE_ROWS
     return open_rows * max(0.0, BUFFERED_VALUE * columns - group.bytes / max(group.rows, 1))
 
 

@@ -86,6 +86,7 @@ def bytes_per_row(
     *,
     reordered: bool = False,
     reach: Float64 | None = None,
+    wider: Float64 | None = None,
 ) -> Float64:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
     ones.
@@ -93,15 +94,18 @@ def bytes_per_row(
     reordered: another column's order gives rows new neighbours. Then a plain number costs its bits
     (reach: from the least to the greatest of them, None if values are not whole numbers; in the
     present order a value may follow from the one before it), and a column in whose order the rows
-    are now loses its runs. Otherwise it is never more than now: a writer that did better will
-    hardly do worse.
+    are now loses its runs. wider: of whole numbers that grow from row to row now, the bits by which
+    the distance between neighbours grows; a compressor stores them. Otherwise it is never more than
+    now: a writer that did better will hardly do worse.
     """
     distinct = distinct_in(domain, rows)
-    loses_runs = reordered and now.ordered
+    loses_runs = reordered and (now.ordered or wider is not None)
     per_bit = max(now.per_index_bit, now.skew) if loses_runs else now.per_index_bit
     coded = per_bit * _bits(distinct) / 8.0 + now.per_value * distinct / rows
     plain = np.full(len(rows), now.per_value)
-    if reordered and reach is not None:
+    if reordered and wider is not None:
+        plain = np.minimum(now.per_value + wider / 8.0, now.width)
+    elif reordered and reach is not None:
         plain = np.maximum(plain, np.minimum(_random_bytes(domain, reach, rows), now.width))
     found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
     return found if loses_runs else np.minimum(found, now.bytes)
@@ -186,14 +190,15 @@ def distinct_from_runs(rows: float, index_bytes: float) -> float:
     return min(max((index_bytes - PAGE_HEADER) / RUN_BYTES, 1.0), max(rows, 1.0))
 
 
-def distinct_from_index(rows: float, index_bytes: float) -> float:
+def distinct_from_index(rows: float, index_bytes: float, reach: float = MOST_DISTINCT) -> float:
     """Return the distinct values of a dictionary, from the bytes of its index in a chunk of `rows`
     rows.
 
     The index of a page has whole bits for the values seen so far, so the average over pages shows
     more than the bits of one chunk. The result is the middle, on the scale of bits, between the
     smallest and the largest domain that fit. If no domain is too large to fit, the values count as
-    never repeating.
+    never repeating. reach: whole numbers between the bounds; if that many fit, they are the domain,
+    and if the index needs more than values drawn from them evenly would, hardly any repeats.
     """
     bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
     ends = np.append(np.arange(PAGE_ROWS, rows, PAGE_ROWS), max(rows, 1.0))
@@ -202,8 +207,12 @@ def distinct_from_index(rows: float, index_bytes: float) -> float:
         return _index_bits(domain, ends)
 
     least = min(bits - INDEX_SLACK, used(DOMAINS[-1]))
+    if reach < DOMAINS[-1] and used(reach) < least:
+        return min(reach, max(rows, 1.0))
     first = bisect.bisect_left(DOMAINS, least, key=used)
     after = bisect.bisect_right(DOMAINS, used(DOMAINS[first]), key=used)
+    if DOMAINS[first] <= reach and used(reach) <= used(DOMAINS[first]):
+        return float(np.rint(distinct_in(np.array([reach]), ends[-1:])[0]))
     if after == len(DOMAINS):
         return max(rows, 1.0)
     middle = np.array([np.sqrt(DOMAINS[first] * DOMAINS[after - 1])])

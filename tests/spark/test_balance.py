@@ -279,8 +279,8 @@ def test_a_pilot_predicts_how_many_files_there_will_be(
     assert compression is not None
     assert compression.share == pytest.approx(sum(sizes) / size, rel=0.03)
     assert compression.share < 0.7
-    # Of 96 letters half is left; of an index's four bytes, one.
-    assert compression.page_bytes == pytest.approx(20_000 * (48 + 3), rel=0.05)
+    # Of 96 letters half is left, of 32 letters and their length the byte of an index.
+    assert compression.page_bytes == pytest.approx(20_000 * (48 + 35), rel=0.05)
     assert len(sizes) == round(sum(sizes) / target)
     assert 0.5 * target <= min(sizes) <= max(sizes) < 1.5 * target
     assert balanced == [[]]

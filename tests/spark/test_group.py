@@ -13,6 +13,7 @@ from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.ordering import Hilbert, Lexicographic
+from reconciler.spark import balance, write
 from reconciler.spark.group import Compression, InputFile, batches, make_groups
 from reconciler.table.schema import SortColumn
 
@@ -105,3 +106,27 @@ def test_batches_hold_whole_groups_in_order(groups: int, commits: int) -> None:
     assert list(itertools.chain(*parts)) == list(range(groups))
     assert len(parts) <= commits
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize(("rows", "files"), [(240_000, 4), (60_000, 3), (118_000, 6), (9_000, 2)])
+@pytest.mark.parametrize(
+    ("row_group", "held"),
+    [(128 * MIB, 9.0), (128 * MIB, 32.0), (128 * MIB, 500.0), (MIB // 4, 9.0), (MIB // 4, 32.0)],
+)
+def test_a_task_ends_its_files_after_equal_shares_of_the_rows(rows, files, row_group, held) -> None:
+    """A writer counts plain rows until a page is full, and compressed ones from then on."""
+    stored = 8.0
+    size = int(rows * stored)
+    inputs = [InputFile("a", size, rows, 4 * size, 0, 9)]
+    (made,) = make_groups("a01", SORT, inputs, size // files, 1 << 40, cores=1)
+    pages = Compression(1.0, (held - stored) * write.PAGE_ROWS)
+    roll = write.roll_bytes(replace(made, expected=pages), 5, row_group)
+    page = min(write.PAGE_ROWS, int(row_group / held))
+    ended = next(
+        n for n in range(0, 2 * rows, 1_000)
+        if stored * (n - n % page) + held * (n % page) >= roll
+    )  # fmt: skip
+    assert made.files == files
+    unreachable = page * (1.0 - stored / held) / 2.0
+    slack = (1.0 - balance.SHORT_SHARE) / (2 * files - 1)
+    assert abs(ended - rows / files * (1.0 + slack)) <= unreachable + 2_000

@@ -22,7 +22,12 @@ from reconciler.advisor.simulate.layout import (
 )
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
-from reconciler.advisor.simulate.stored import sampled_domain, slice_domain, written_share
+from reconciler.advisor.simulate.stored import (
+    SORTED_VALUE_BYTES,
+    sampled_domain,
+    slice_domain,
+    written_share,
+)
 from reconciler.advisor.simulate.target import groups_of, placed, target_partitions
 from reconciler.queries.demand import Demand
 from reconciler.queries.read_cost import read_layout
@@ -153,21 +158,24 @@ def _group_sizes(
     total = max(float(pool.files.records.sum()), 1.0)
     # A slice of a thin sample may stand for several row groups.
     each = records / layout.row_groups_of(cut.per_row * records)
+    run = _run(pool, lead, total)
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
             continue
         width = np.full(len(starts), float(np.maximum(known, 0).sum()) / total)
-        if field in pool.stored.columns:
+        stored = pool.stored.columns.get(field)
+        if stored is not None and not (field == lead and stored.ordered):
             domain = _slice_domain(pool, field, order, starts, each)
             width = bytes_per_row(
-                pool.stored.columns[field],
+                stored,
                 each,
                 domain,
                 reordered=bool(layout.ordering.key) and field != lead,
                 reach=_reach(pool, field, order, starts),
+                wider=_wider(pool, field, order, starts, run),
             )
-        elif field != lead and field in pool.loses_runs and layout.ordering.key:
+        elif stored is None and field != lead and field in pool.loses_runs and layout.ordering.key:
             width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))
         sizes[field] = width * records
     if lead in sizes and lead in pool.columns:
@@ -193,19 +201,56 @@ def _reach(pool: Pool, field: int, order: Int64, starts: Int64) -> Float64 | Non
     return spans.reach(pool.file[order], starts) if spans is not None and spans.discrete else None
 
 
+def _wider(pool: Pool, field: int, order: Int64, starts: Int64, run: float) -> Float64 | None:
+    """Return by how many bits neighbouring rows are further apart in each slice than now; None of a
+    column that does not grow from row to row. run: rows of one key, which stay in order of
+    arrival."""
+    step = pool.stored.steps.get(field)
+    if step is None:
+        return None
+    apart = pool.stored.spans[field].reach(pool.file[order], starts) / run
+    return np.log2(np.maximum(apart / step, 1.0))
+
+
+def _run(pool: Pool, lead: int | None, rows: float) -> float:
+    """Return how many rows have the same value of the lead, averaged over rows on the scale of
+    bits; 1 along a curve."""
+    if lead is None or lead not in pool.columns:
+        return 1.0
+    seen, distinct = _distinct(pool, lead)
+    share = seen[seen > 0] / max(int(seen.sum()), 1)
+    typical = float(np.exp(-(share * np.log(share)).sum())) * distinct / max(len(share), 1)
+    return max(rows / max(typical, 1.0), 1.0)
+
+
 def _sorted_bytes(pool: Pool, field_id: int) -> float:
     """Return the stored bytes of a column when rows are sorted by it: one value per run of any
-    length.
+    length."""
+    _, distinct = _distinct(pool, field_id)
+    width = float(type_width(pool.files.schema.by_id[field_id].type))
+    spans, stored = pool.stored.spans.get(field_id), pool.stored.columns.get(field_id)
+    if stored is not None and stored.ordered:
+        pass  # in order already: how many values repeat is not known well enough
+    elif spans is not None and spans.discrete:  # sorted numbers: a compressor stores their distance
+        whole = float(spans.last.max() - spans.first.min() + 1.0)
+        width = min(width, np.log2(max(whole / max(distinct, 1.0), 1.0)) / 8.0 + SORTED_VALUE_BYTES)
+    elif stored is not None:
+        width = min(width, stored.per_value)
+    return distinct * (width + RUN_BYTES)
 
-    The distinct values of the whole are estimated from the sample by the bias-corrected form of
-    Anne Chao's estimator ("Nonparametric Estimation of the Number of Classes in a Population").
+
+def _distinct(pool: Pool, field_id: int) -> tuple[Int64, float]:
+    """Return how often each value was sampled, and the distinct values of the whole.
+
+    They are estimated by the bias-corrected form of Anne Chao's estimator ("Nonparametric
+    Estimation of the Number of Classes in a Population"), and are at least those of a row group.
     """
     ranks = pool.columns[field_id].ranks
     seen = np.bincount(ranks[ranks >= 0])
     once, twice = int((seen == 1).sum()), int((seen == 2).sum())
     distinct = int((seen > 0).sum()) + once * max(once - 1, 0) / (2.0 * (twice + 1))
-    width = type_width(pool.files.schema.by_id[field_id].type)
-    return distinct * (width + RUN_BYTES)
+    stored = pool.stored.columns.get(field_id)
+    return seen, max(distinct, 1.0 if stored is None else stored.distinct)
 
 
 def _cut(parent: Int64, size: Float64, count_of: Callable[[Float64], Int64]) -> tuple[Int64, int]:

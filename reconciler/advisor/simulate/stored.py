@@ -43,11 +43,20 @@ LEAST_ROWS = 32
 COMPRESSIBLE = 0.75
 """Sorted numbers, as in a dictionary, are stored in less than this share of their width."""
 
+SORTED_VALUE_BYTES = 1.0
+"""Stored bytes of a sorted whole number beside those of its distance from the one before it."""
+
 ORDER_FILES = 16
 """Number of files checked for being in order."""
 
 LEAST_SHARE, MOST_SHARE = 0.2, 1.25
 """Limits of the estimate: bytes written per live byte of the inputs."""
+
+IN_ORDER_BYTES = 0.5
+"""Numbers in no order take more than this beside the bytes of their file's range."""
+
+APART = 2.0
+"""Files are apart in a column if their ranges add up to at most this many times the whole range."""
 
 ORDERED = 0.5
 """Rows are in order if neighbours are closer than this share of their distance in random order."""
@@ -58,13 +67,15 @@ class Spans:
     """The range of each file's values: first and last place on a common scale, float64[files].
 
     mean: of the files' ranges, weighted by rows. discrete: places are values, so that a range
-    bounds the number of distinct values; else they are only ranks among the bounds.
+    bounds the number of distinct values; else they are only ranks among the bounds. apart: whether
+    files hold different parts of the scale, as what grows with time does.
     """
 
     first: Float64
     last: Float64
     mean: float
     discrete: bool
+    apart: bool = False
 
     def reach(self, file: Int64, starts: Int64) -> Float64:
         """Return the joint range of each slice's files; file: per row, starts: first row per
@@ -84,13 +95,15 @@ class Stored:
     """columns, spans: by field id; a column has no entry if its footers do not give dictionary
     sizes.
 
-    domain: by field id, the number of values from which one row group draws. footer: of files
-    written like these.
+    domain: by field id, the number of values from which one row group draws. steps: of columns
+    that grow from row to row, the mean distance between neighbours. footer: of files written like
+    these.
     """
 
     columns: Mapping[int, StoredColumn]
     domain: Mapping[int, float]
     spans: Mapping[int, Spans]
+    steps: Mapping[int, float]
     footer: FooterBytes = NO_FOOTER
 
 
@@ -99,6 +112,7 @@ def stored_columns(view: TableView) -> Stored:
     columns: dict[int, StoredColumn] = {}
     domain: dict[int, float] = {}
     spans: dict[int, Spans] = {}
+    steps: dict[int, float] = {}
     for field, known in view.files.column_sizes.items():
         if (known == UNKNOWN).any():
             continue
@@ -112,11 +126,29 @@ def stored_columns(view: TableView) -> Stored:
         domain[field] = min(drawn, most)
         if span is not None:
             spans[field] = span
-    return Stored(columns, domain, spans, footer_model(view))
+            step = _step(found, span, view.files)
+            steps |= {} if step is None else {field: step}
+    return Stored(columns, domain, spans, steps, footer_model(view))
+
+
+def _step(column: StoredColumn, span: Spans, files: FileTable) -> float | None:
+    """Return the mean distance between neighbouring rows of a column of whole numbers that grows
+    with time; None if it does not, or if rows are in no order within files.
+
+    In no order, a number takes at least the bits of its file's range.
+    """
+    if not (span.discrete and span.apart):
+        return None
+    if column.per_value > np.log2(max(span.mean, 2.0)) / 8.0 + IN_ORDER_BYTES:
+        return None
+    return max(span.mean * len(files) / max(float(files.records.sum()), 1.0), 1.0)
 
 
 def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> StoredColumn | None:
     groups, dictionaries = view.row_groups, view.dictionary_bytes
+    known_field = view.files.schema.by_id.get(field)
+    if known_field is not None and known_field.repeated:
+        return None  # how many values a row has is not known
     if groups is None or dictionaries is None or field not in dictionaries:
         return None
     sizes, dictionary = groups.column_sizes[field], dictionaries[field]
@@ -132,13 +164,13 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     if distinct is None:
         distinct = mean_rows
         if share > 0.0:
+            reach = span.mean if span is not None and span.discrete else MOST_DISTINCT
             distinct = max(
-                distinct_from_index(mean_rows, here * (1.0 - share) * mean_rows),
+                distinct_from_index(mean_rows, here * (1.0 - share) * mean_rows, reach),
                 min(mean_rows, here * share * mean_rows / width),
             )
         if span is not None and span.discrete:
-            most = distinct_in(np.array([span.mean]), np.array([mean_rows])).item()
-            distinct = min(distinct, most)
+            distinct = min(distinct, span.mean)
     ordered, skew = _sampled_order(view.sample, field)
     if ordered and share > 0.0:
         # Rows a fixed step apart are never of the same run, so the sample shows too many values.
@@ -149,6 +181,10 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
         incompressible = COMPRESSIBLE if span is not None and span.discrete else 1.0
         if here * share * mean_rows <= incompressible * runs * width:
             distinct = min(distinct, runs)
+        if span is not None and span.discrete:  # a sorted dictionary stores distances
+            value = np.log2(max(span.mean / distinct, 1.0)) / 8.0 + SORTED_VALUE_BYTES
+            distinct = max(distinct, here * share * mean_rows / value)
+            distinct = min(distinct, span.mean, mean_rows)
     everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
     return StoredColumn(
         mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew
@@ -306,7 +342,8 @@ def _spans(files: FileTable, field: int) -> Spans | None:
         first, last = _places(bounds.lower, bounds.upper)
     rows = np.maximum(files.records, 1).astype(np.float64)
     mean = float(((last - first + 1.0) * rows).sum() / rows.sum())
-    return Spans(first, last, max(mean, 1.0), bounds.kind is Kind.INT)
+    apart = mean * len(files) <= APART * float(last.max() - first.min() + 1.0)
+    return Spans(first, last, max(mean, 1.0), bounds.kind is Kind.INT, apart and len(files) > 1)
 
 
 def _places(lower: Array, upper: Array) -> tuple[Float64, Float64]:
