@@ -1,12 +1,13 @@
 """`layoutctl recommend`: which layout to declare for a table, as a policy ready for review.
 
-Reads the recorded queries and a sample, changes nothing but, with `--out`, the named file.
+Reads the recorded queries and a sample, changes nothing but, with `--out`, the named file. Several
+tables are ranked: which to change first under the budgets of their policies.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,23 +16,37 @@ import typer
 from reconciler.cli.in_cluster import Kubeconfig, Namespace
 from reconciler.cli.options import (
     CatalogName,
+    Exclude,
     Files,
     Format,
     Output,
     Quiet,
+    Select,
     Shared,
     Timeout,
     Verbose,
 )
 
 if TYPE_CHECKING:
+    from reconciler.api.documents import TableLayoutPolicy
+    from reconciler.cli.targets import Selection
+    from reconciler.loop.local_actor import LocalActor
     from reconciler.loop.propose import Target
+    from reconciler.loop.recommend import Options, Recommended
+    from reconciler.loop.recommend_tables import Answer, Failed
 
 
 def register(app: typer.Typer) -> None:
     @app.command(rich_help_panel="Decide")
     def recommend(
-        table: Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table")],
+        tables: Annotated[
+            list[str] | None,
+            typer.Argument(
+                metavar="[TABLE]...",
+                help="catalog.namespace.table; several are ranked.",
+                show_default=False,
+            ),
+        ] = None,
         file: Files = None,
         out: Annotated[
             Path | None,
@@ -91,18 +106,21 @@ def register(app: typer.Typer) -> None:
         shared: Shared = False,
         catalog: CatalogName = None,
         output: Format = Output.TABLE,
+        select: Select = None,
+        exclude: Exclude = None,
         timeout: Timeout = 30.0,
         verbose: Verbose = False,
         quiet: Quiet = False,
     ) -> None:
-        """Recommend which partitioning, sort order and sizes to declare for a table."""
+        """Recommend which partitioning, sort order and sizes to declare, and for which table
+        first."""
         from reconciler.cli import shared as sharing
-        from reconciler.cli.targets import select
-        from reconciler.loop.recommend import Options, recommended
-        from reconciler.loop.recommendation_document import recommendation_document
-        from reconciler.render.terminal import progress
+        from reconciler.cli.targets import select_tables
+        from reconciler.loop.recommend import Options
 
+        named = tables or []
         if from_cluster:
+            table = _one_named(named)
             _from_cluster(table, namespace, kubeconfig, out, output, timeout, verbose=verbose)
             return
         options = Options(
@@ -113,15 +131,110 @@ def register(app: typer.Typer) -> None:
             sample_rows=sample_rows,
             keep_partitioning=keep_partitioning,
         )
-        chosen = select(table, file or [], catalog, timeout=timeout)
+        chosen = select_tables(
+            named, file or [], catalog, include=select or (), exclude=exclude or (),
+            timeout=timeout,
+        )  # fmt: skip
+        if out is not None:
+            _refuse_many(chosen)
         actor = sharing.actor_of(chosen, timeout, shared)
-        target = chosen.steps[0].target
-        progress("sampling and simulating", quiet=quiet)
-        made = recommended(target, actor, options, dt.datetime.now(dt.UTC))
-        progress("", quiet=quiet)
-        body = recommendation_document(made)
-        written = "" if out is None else _write(out, body, target)
-        _print(body, output, table, written, verbose=verbose)
+        if len(chosen.steps) == 1:
+            _one(chosen, actor, options, out, output, verbose=verbose, quiet=quiet)
+        else:
+            _several(chosen, actor, options, output, verbose=verbose, quiet=quiet)
+
+
+def _one(
+    chosen: Selection, actor: LocalActor, options: Options, out: Path | None, output: Output,
+    *, verbose: bool, quiet: bool,
+) -> None:  # fmt: skip
+    from reconciler.loop.recommend import recommended
+    from reconciler.loop.recommendation_document import recommendation_document
+    from reconciler.render.terminal import progress
+
+    target = chosen.steps[0].target
+    progress("sampling and simulating", quiet=quiet)
+    made = recommended(target, actor, options, dt.datetime.now(dt.UTC))
+    progress("", quiet=quiet)
+    body = recommendation_document(made)
+    written = "" if out is None else _write(out, body, target)
+    _print(body, output, body["table"], written, verbose=verbose)
+
+
+def _several(
+    chosen: Selection, actor: LocalActor, options: Options, output: Output,
+    *, verbose: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Rank the tables. One that fails does not hide the others, but the exit code says so."""
+    from reconciler.errors import ReconcilerError
+    from reconciler.loop.recommend import checked, recommended
+    from reconciler.loop.recommend_tables import Failed, ranked
+    from reconciler.render.terminal import progress
+    from reconciler.table.observation import quoted_name
+
+    checked(options)
+    answers: list[Answer] = []
+    failed: list[Failed] = []
+    for number, step in enumerate(chosen.steps, start=1):
+        name = quoted_name((step.target.catalog.name, *step.target.identifier))
+        progress(f"{number} of {len(chosen.steps)}  {name}", quiet=quiet)
+        try:
+            made = recommended(step.target, actor, options, dt.datetime.now(dt.UTC))
+            answers.append(_answer(made, step.policy, step.policy_name, actor))
+        except ReconcilerError as error:
+            failed.append(Failed(name, error))
+    progress("", quiet=quiet)
+    body = ranked(answers, failed, dt.datetime.now(dt.UTC))
+    _print_ranked(body, output, verbose=verbose)
+    if failed:
+        if output in (Output.TABLE, Output.WIDE, Output.NAME):
+            for item in failed:
+                typer.echo(f"{item.table}: {item.error.render()}", err=True)
+        raise typer.Exit(max(item.error.exit_code for item in failed))
+
+
+def _answer(
+    made: Recommended, policy: TableLayoutPolicy, policy_name: str, actor: LocalActor
+) -> Answer:
+    from reconciler.loop.decision_settings import budgets_of
+    from reconciler.loop.gating import policy_key
+    from reconciler.loop.recommend_tables import Answer
+    from reconciler.loop.recommendation_document import recommendation_document
+
+    key = policy_key(policy)
+    return Answer(
+        document=recommendation_document(made),
+        policy=policy_name,
+        policy_key=key,
+        budgets=budgets_of(policy.spec),
+        spent=actor.spent(key, made.observation.uuid),
+    )
+
+
+def _one_named(named: Sequence[str]) -> str:
+    from reconciler.errors import UserError
+
+    if len(named) == 1:
+        return named[0]
+    raise UserError(
+        f"--from-cluster prints one table, and {len(named) or 'none'} "
+        f"{'are' if named else 'is'} named",
+        do="name one table: layoutctl recommend TABLE --from-cluster",
+    )
+
+
+def _refuse_many(chosen: Selection) -> None:
+    """Refuse several tables before anything is sampled: a policy file gets one layout."""
+    from reconciler.errors import UserError
+
+    if len(chosen.steps) == 1:
+        return
+    names = [".".join(step.target.identifier) for step in chosen.steps]
+    raise UserError(
+        f"--out writes one layout, and {len(names)} tables are selected",
+        details=(f"They are {', '.join(names[:8])}{', ...' * (len(names) > 8)}.",),
+        do="rank them without --out, then name one table",
+    )
 
 
 def _from_cluster(
@@ -188,6 +301,31 @@ def _print(
         typer.echo(
             render(body, columns, verbose=verbose, following=_following(body, table, written))
         )
+
+
+def _print_ranked(body: Mapping[str, Any], output: Output, *, verbose: bool) -> None:
+    if output in (Output.JSON, Output.YAML):
+        from reconciler.cli.serialise import serialise
+
+        typer.echo(serialise(body, output), nl=False)
+    elif output is Output.NAME:
+        for item in body["items"]:
+            typer.echo(f"{item['table']} {item['recommendation']['chosen'] or 'today'}")
+    elif output is Output.MARKDOWN:
+        from reconciler.render.recommend_tables_markdown import render as as_markdown
+
+        typer.echo(as_markdown(body), nl=False)
+    else:
+        from reconciler.render.recommend_tables_text import render
+        from reconciler.render.recommend_text import render as one_text
+        from reconciler.render.terminal import UNLIMITED, width
+
+        columns = UNLIMITED if output is Output.WIDE else width()
+        first = next((item for item in body["items"] if item["fits"]), None)
+        following = () if first is None else _following(first["recommendation"], first["table"], "")
+        typer.echo(render(body, columns, following=following))
+        for item in body["items"] if verbose else ():
+            typer.echo("\n" + one_text(item["recommendation"], columns, verbose=True))
 
 
 def _following(body: Mapping[str, Any], table: str, written: str) -> tuple[str, ...]:

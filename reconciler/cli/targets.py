@@ -91,6 +91,37 @@ def select(
     return Selection(documents, tuple(chosen))
 
 
+def select_tables(
+    tables: Sequence[str],
+    files: Sequence[str],
+    catalog: str | None,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    timeout: float = 30.0,
+) -> Selection:
+    """Return the selection of the named tables; of the documents' tables if none is named.
+
+    Raises UserError as `select`, and for a table that is named twice or patterns beside names.
+    """
+    if not tables:
+        return select(None, files, catalog, include=include, exclude=exclude, timeout=timeout)
+    if include or exclude:
+        raise UserError(
+            "--select and --exclude narrow the tables of documents, and tables are named",
+            do="leave out the names, or --select and --exclude",
+        )
+    chosen = [select(name, files, catalog, timeout=timeout) for name in tables]
+    steps = [step for selection in chosen for step in selection.steps]
+    known: set[tuple[str, ...]] = set()
+    for step in steps:
+        levels = (step.target.catalog.name, *step.target.identifier)
+        if levels in known:
+            raise UserError(f"{quoted_name(levels)} is named twice", do="name each table once")
+        known.add(levels)
+    return Selection(chosen[0].documents, tuple(steps))
+
+
 def _any_match(patterns: Sequence[str], identifier: tuple[str, ...]) -> bool:
     return any(matches(pattern, identifier) for pattern in patterns)
 

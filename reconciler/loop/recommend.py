@@ -78,11 +78,12 @@ class Recommended:
 
 def recommended(target: Target, reader: Reader, options: Options, now: dt.datetime) -> Recommended:
     """Return the recommendation for a table. Raises UserError for input that allows none."""
-    _checked(options)
+    checked(options)
     return on_live_files(target, reader, lambda seen: _on(seen, target, reader, options, now))
 
 
-def _checked(options: Options) -> None:
+def checked(options: Options) -> None:
+    """Raise UserError for a method or costs that do not exist."""
     if options.method not in METHODS:
         raise UserError(
             f'there is no method "{options.method}"', do=f"name one of {', '.join(METHODS)}"

@@ -1,4 +1,5 @@
-"""`layoutctl recommend` from a log to a reviewed policy, and what it refuses."""
+"""`layoutctl recommend` from a log to a reviewed policy, which of several tables comes first, and
+what it refuses."""
 
 from __future__ import annotations
 
@@ -12,15 +13,18 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from reconciler.loop.recommend_tables import RECOMMENDATIONS_SCHEMA
 from reconciler.loop.recommendation_document import RECOMMENDATION_SCHEMA
 from tests.cli.in_process import Cli, isolate, runner
+from tests.said import Said
 
 ROWS, FILES = 40_000, 6
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with rec.shop.sales, whose files all hold all days, and small tables; its log."""
+    """A catalog with rec.shop.sales and a smaller rec.shop.visits, whose files all hold all days,
+    and small tables; its logs."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     home = tmp_path_factory.mktemp("recommend")
@@ -45,9 +49,13 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         table = table or catalog.create_table("shop.sales", rows.schema)
         table.append(rows)
+        if number < 2:
+            visits = catalog.create_table_if_not_exists("shop.visits", rows.schema)
+            visits.append(rows)
     catalog.create_table("shop.empty", rows.schema)
     catalog.create_table("shop.quiet", rows.schema).append(rows.slice(0, 100))
     _log(home / "log.jsonl", "shop.sales", "day between {} and {}")
+    _log(home / "visits.jsonl", "shop.visits", "day between {} and {}")
     return home
 
 
@@ -74,8 +82,8 @@ def cli(
     isolate(monkeypatch, tmp_path, warehouse, imported, warehouse / "cache")
     run = runner(monkeypatch, capsys)
     if not imported.exists():
-        log = str(warehouse / "log.jsonl")
-        assert run("workload", "import", "--dialect", "spark", "--catalog", "rec", log)[0] == 0
+        for log in (str(warehouse / "log.jsonl"), str(warehouse / "visits.jsonl")):
+            assert run("workload", "import", "--dialect", "spark", "--catalog", "rec", log)[0] == 0
     return run
 
 
@@ -170,3 +178,92 @@ def test_text_and_markdown_name_the_layout_and_who_loses(cli):
     _, markdown, _ = cli("recommend", "rec.shop.sales", "-o", "markdown")
     assert markdown.startswith("<!-- layoutctl:recommend rec.shop.sales -->")
     assert "| **best" in markdown
+
+
+def _policy(path: Path, tables: tuple[str, ...], most: str) -> None:
+    listed = ", ".join(f'"{name}"' for name in tables)
+    path.write_text(
+        f"""\
+apiVersion: layout.lakehouse.dev/v1alpha1
+kind: TableLayoutPolicy
+metadata: {{name: {path.stem}}}
+spec:
+  catalogRef: {{name: rec}}
+  tables: {{include: [{listed}]}}
+  budgets:
+    - {{name: daily, per: 24h, maxRewriteBytes: {most}}}
+"""
+    )
+
+
+def test_several_tables_are_ranked_by_net_saving_per_byte(cli):
+    code, out, err = cli("recommend", "rec.shop.visits", "rec.shop.sales", "-o", "json")
+    assert code == 0, err
+    body = json.loads(out)
+    jsonschema.validate(body, RECOMMENDATIONS_SCHEMA)
+    items = body["items"]
+    assert [item["rank"] for item in items] == [1, 2]
+    assert all(item["fits"] and not item["waits"] for item in items), "no budget, no limit"
+    ratios = [item["netSavingBytes"] / item["rewriteBytes"] for item in items]
+    assert ratios == sorted(ratios, reverse=True) and ratios[-1] > 0
+    for item in items:
+        jsonschema.validate(item["recommendation"], RECOMMENDATION_SCHEMA)
+        layouts = {it["name"]: it for it in item["recommendation"]["layouts"]}
+        chosen = layouts[item["recommendation"]["chosen"]]
+        saved = layouts["today"]["totalCostBytes"] - chosen["totalCostBytes"]
+        assert item["netSavingBytes"] == saved
+        assert item["rewriteBytes"] == chosen["rewrite"]["firstBytes"]
+    again = json.loads(cli("recommend", "rec.shop.sales", "rec.shop.visits", "-o", "json")[1])
+    assert [it["table"] for it in again["items"]] == [it["table"] for it in items]
+
+
+def test_tables_of_one_policy_share_its_budget(cli, tmp_path):
+    """Half of both rewrites fits one of them; a second policy has a budget of its own."""
+    ranked = json.loads(cli("recommend", "rec.shop.visits", "rec.shop.sales", "-o", "json")[1])
+    sizes = {item["table"]: item["rewriteBytes"] for item in ranked["items"]}
+    most = max(sizes.values()) + min(sizes.values()) // 2
+    (tmp_path / "layouts").mkdir()
+    _policy(tmp_path / "layouts" / "both.yaml", ("shop.sales", "shop.visits"), str(most))
+    code, out, err = cli("recommend", "-f", "layouts", "-o", "json")
+    assert code == 0, err
+    first, second = json.loads(out)["items"]
+    assert (first["fits"], second["fits"]) == (True, False) and second["waits"]
+    (budget,) = json.loads(out)["budgets"]
+    assert budget["plannedBytes"] == first["rewriteBytes"] <= budget["leftBytes"] == most
+    names = [item["table"].removeprefix("rec.") for item in (first, second)]
+    for name, file in zip(names, ("both.yaml", "second.yaml"), strict=True):
+        _policy(tmp_path / "layouts" / file, (name,), str(most))
+    both = json.loads(cli("recommend", "-f", "layouts", "-o", "json")[1])
+    assert [item["fits"] for item in both["items"]] == [True, True]
+
+
+def test_a_table_without_a_recommendation_does_not_hide_the_others(cli, said: Said):
+    words = ("recommend", "rec.shop.sales", "rec.shop.quiet", "rec.shop.empty")
+    code, out, err = cli(*words, "-o", "json")
+    body = json.loads(out)
+    jsonschema.validate(body, RECOMMENDATIONS_SCHEMA)
+    assert code == 1 and err == ""
+    assert [item["table"] for item in body["items"]] == ["rec.shop.sales"]
+    assert [item["table"] for item in body["errors"]] == ["rec.shop.empty", "rec.shop.quiet"]
+    code, out, err = cli(*words)
+    assert code == 1 and "NOT RECOMMENDED" in out
+    said(err)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("rec.shop.sales", "rec.shop.visits", "--out", "both.yaml"),
+        ("rec.shop.sales", "rec.shop.visits", "--from-cluster"),
+        ("--from-cluster",),
+        ("rec.shop.sales", "rec.shop.sales"),
+        ("rec.shop.sales", "--select", "shop.*"),
+        ("rec.shop.sales", "rec.shop.visits", "--method", "guess"),
+        (),
+    ],
+)
+def test_what_several_tables_do_not_allow_is_one_message(cli, arguments, said: Said, tmp_path):
+    code, out, err = cli("recommend", *arguments)
+    assert (code, out) == (1, "") and err.count("error:") == 1
+    assert not (tmp_path / "both.yaml").exists()
+    said(err)

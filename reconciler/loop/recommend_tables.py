@@ -1,0 +1,272 @@
+"""Ranks the recommendations of several tables under the budgets of their policies: which first.
+
+Rewriting is what budgets limit, so tables are ranked by net saving per byte of rewriting: the cost
+of reading that the layout saves over the horizon, less the cost of all rewriting, per byte of the
+first rewrite. Down this order, a table fits if the gate would admit its rewrite beside those before
+it; a smaller one may fit after one that does not. Pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.version import API_VERSION
+from reconciler.errors import ReconcilerError
+from reconciler.format import cpu, iec, part_of
+from reconciler.plan.budget import Budget, BudgetState, Charge, Spent, admit, budget_state
+
+KIND = "TableRecommendationList"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A table's recommendation (TableRecommendation) and the limits of the policy that governs it.
+
+    policy: as plans print it. policy_key: tables of one key share the budgets. spent: what the
+    budgets charge already; None if that cannot be read.
+    """
+
+    document: Mapping[str, Any]
+    policy: str
+    policy_key: str
+    budgets: tuple[Budget, ...]
+    spent: tuple[Spent, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A table for which no layout can be recommended."""
+
+    table: str
+    error: ReconcilerError
+
+
+def ranked(answers: Sequence[Answer], failed: Sequence[Failed], now: dt.datetime) -> dict[str, Any]:
+    """Return the document; its schema is RECOMMENDATIONS_SCHEMA.
+
+    Tables to change come first, by rank; then those to keep, by name.
+    """
+    better = sorted((a for a in answers if a.document["chosen"] is not None), key=_order)
+    kept = sorted(
+        (a for a in answers if a.document["chosen"] is None), key=lambda a: a.document["table"]
+    )
+    admitted: dict[str, list[Charge]] = {}
+    items = [_ranked(answer, number, admitted, now) for number, answer in enumerate(better, 1)]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "items": [*items, *(_item(answer) for answer in kept)],
+        "budgets": _budgets(answers, admitted, now),
+        "errors": [
+            {"table": item.table, "error": item.error.what, "do": item.error.do or ""}
+            for item in sorted(failed, key=lambda item: item.table)
+        ],
+    }
+
+
+def _order(answer: Answer) -> tuple[float, float, str]:
+    """Return the sort key: saving per byte, then the larger saving, then the name."""
+    saving, size = _net_saving(answer.document), _charge(answer).rewrite_bytes
+    return (-(saving / size if size else math.inf), -saving, answer.document["table"])
+
+
+def _layout(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(it for it in document["layouts"] if it["name"] == name)
+    return found
+
+
+def _net_saving(document: Mapping[str, Any]) -> int:
+    """Return the bytes of reading that the chosen layout saves over the horizon, rewriting paid."""
+    today, chosen = (_layout(document, name) for name in ("today", document["chosen"]))
+    return int(today["totalCostBytes"] - chosen["totalCostBytes"])
+
+
+def _charge(answer: Answer) -> Charge:
+    rewrite = _layout(answer.document, answer.document["chosen"])["rewrite"]
+    return Charge(rewrite["firstBytes"], rewrite["cpuSeconds"])
+
+
+def _item(answer: Answer) -> dict[str, Any]:
+    """Return the entry of a table that keeps its layout."""
+    return {
+        "rank": None,
+        "table": answer.document["table"],
+        "policy": answer.policy,
+        "what": "",
+        "netSavingBytes": 0,
+        "rewriteBytes": 0,
+        "cpuSeconds": 0.0,
+        "savingPerByte": None,
+        "fits": None,
+        "waits": "",
+        "recommendation": answer.document,
+    }
+
+
+def _ranked(
+    answer: Answer, rank: int, admitted: dict[str, list[Charge]], now: dt.datetime
+) -> dict[str, Any]:
+    """Return the entry of a table to change; if it fits, its charge is added to `admitted`."""
+    charge, saving = _charge(answer), _net_saving(answer.document)
+    before = admitted.setdefault(answer.policy_key, [])
+    found = admit([*before, charge], answer.budgets, answer.spent, now)
+    fits = found.count > len(before)
+    waits = "" if fits else _waits(charge, before, found.states) or found.message
+    if fits:
+        before.append(charge)
+    size = charge.rewrite_bytes
+    return {
+        **_item(answer),
+        "rank": rank,
+        "what": _layout(answer.document, answer.document["chosen"])["what"],
+        "netSavingBytes": saving,
+        "rewriteBytes": size,
+        "cpuSeconds": charge.cpu_seconds,
+        "savingPerByte": round(saving / size, 2) if size else None,
+        "fits": fits,
+        "waits": waits,
+    }
+
+
+def _waits(charge: Charge, before: Sequence[Charge], states: Sequence[BudgetState]) -> str:
+    """Return what the tightest budget lacks; "" if no limit is the reason."""
+    if any(state.error or state.closed for state in states):
+        return ""
+    size, seconds = sum(c.rewrite_bytes for c in before), sum(c.cpu_seconds for c in before)
+    short: list[tuple[float, str]] = []
+    for state in states:
+        budget = state.budget
+        if state.remaining_bytes is not None and budget.max_rewrite_bytes:
+            left = max(0, state.remaining_bytes - size)
+            if charge.rewrite_bytes > left:
+                text = part_of(iec(left), iec(budget.max_rewrite_bytes))
+                needs = f"needs {iec(charge.rewrite_bytes)}, {budget.text} has {text} left"
+                short.append((left / charge.rewrite_bytes, needs + _windows(charge, budget)))
+        if state.remaining_cpu_seconds is not None and budget.max_cpu_seconds:
+            rest = max(0.0, state.remaining_cpu_seconds - seconds)
+            if charge.cpu_seconds > rest:
+                text = part_of(cpu(rest), cpu(budget.max_cpu_seconds))
+                needs = f"needs {cpu(charge.cpu_seconds)}, {budget.text} has {text} left"
+                short.append((rest / charge.cpu_seconds, needs + _windows(charge, budget)))
+    return min(short)[1] if short else ""
+
+
+def _windows(charge: Charge, budget: Budget) -> str:
+    """Return in how many windows of the budget the rewrite can be done, if one is too few."""
+    most = (budget.max_rewrite_bytes, budget.max_cpu_seconds)
+    asked = (charge.rewrite_bytes, charge.cpu_seconds)
+    windows = max(math.ceil(a / m) for a, m in zip(asked, most, strict=True) if m)
+    return f"; it takes at least {windows} of its windows" if windows > 1 else ""
+
+
+def _budgets(
+    answers: Sequence[Answer], admitted: Mapping[str, Sequence[Charge]], now: dt.datetime
+) -> list[dict[str, Any]]:
+    """Return the active budgets of the policies, with what is left and what fitting tables use.
+
+    Work of other policies on a table counts for that table alone: what is left is shown for the
+    table with the least.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for answer in sorted(answers, key=lambda a: (a.policy, a.document["table"])):
+        charges = admitted.get(answer.policy_key, ())
+        for budget in answer.budgets:
+            state = budget_state(budget, answer.spent or (), now)
+            if not state.active:
+                continue
+            key = (answer.policy_key, budget.name)
+            entry = found.setdefault(
+                key,
+                {
+                    "policy": answer.policy,
+                    "name": budget.name,
+                    "maxRewriteBytes": budget.max_rewrite_bytes,
+                    "leftBytes": state.remaining_bytes,
+                    "plannedBytes": sum(charge.rewrite_bytes for charge in charges),
+                    "maxCpuSeconds": budget.max_cpu_seconds,
+                    "leftCpuSeconds": state.remaining_cpu_seconds,
+                    "plannedCpuSeconds": round(sum(charge.cpu_seconds for charge in charges), 1),
+                    "error": state.error,
+                },
+            )
+            entry["leftBytes"] = _least(entry["leftBytes"], state.remaining_bytes)
+            entry["leftCpuSeconds"] = _least(entry["leftCpuSeconds"], state.remaining_cpu_seconds)
+    return list(found.values())
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    return one if other is None else other if one is None else min(one, other)
+
+
+_TEXT, _BYTES = {"type": "string"}, {"type": "integer", "minimum": 0}
+_MAYBE = {"type": ["number", "null"]}
+RECOMMENDATIONS_SCHEMA: Mapping[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": KIND,
+    "type": "object",
+    "required": ["apiVersion", "kind", "items", "budgets", "errors"],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": KIND},
+        "items": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": [
+                    "rank", "table", "policy", "what", "netSavingBytes", "rewriteBytes",
+                    "cpuSeconds", "savingPerByte", "fits", "waits", "recommendation",
+                ],
+                "additionalProperties": False,
+                "properties": {
+                    "rank": {"type": ["integer", "null"], "minimum": 1},
+                    "table": _TEXT,
+                    "policy": _TEXT,
+                    "what": _TEXT,
+                    "netSavingBytes": {"type": "integer"},
+                    "rewriteBytes": _BYTES,
+                    "cpuSeconds": {"type": "number", "minimum": 0},
+                    "savingPerByte": _MAYBE,
+                    "fits": {"type": ["boolean", "null"]},
+                    "waits": _TEXT,
+                    "recommendation": {"type": "object"},
+                },
+            },
+        },
+        "budgets": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": [
+                    "policy", "name", "maxRewriteBytes", "leftBytes", "plannedBytes",
+                    "maxCpuSeconds", "leftCpuSeconds", "plannedCpuSeconds", "error",
+                ],
+                "additionalProperties": False,
+                "properties": {
+                    "policy": _TEXT,
+                    "name": _TEXT,
+                    "maxRewriteBytes": _MAYBE,
+                    "leftBytes": _MAYBE,
+                    "plannedBytes": _BYTES,
+                    "maxCpuSeconds": _MAYBE,
+                    "leftCpuSeconds": _MAYBE,
+                    "plannedCpuSeconds": {"type": "number", "minimum": 0},
+                    "error": _TEXT,
+                },
+            },
+        },
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["table", "error", "do"],
+                "additionalProperties": False,
+                "properties": {"table": _TEXT, "error": _TEXT, "do": _TEXT},
+            },
+        },
+    },
+}  # fmt: skip
