@@ -27,6 +27,7 @@ from reconciler.table.filetable import FileTable
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.operations import NO_OPERATIONS, Operations
+from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
 from reconciler.table.retention import Retention
 from reconciler.table.sample import RowGroups, RowSample
 from reconciler.table.schema import SpecField
@@ -150,7 +151,7 @@ class Settings:
     deletes: how deletes are encoded and maintained. migration: the declared partition spec, None to
     keep the present one. cpu_calibration: actual / predicted CPU time of executed actions.
     expire: which snapshots to keep, None to expire none. rewrite_manifests: where planning a query
-    reads too many.
+    reads too many. remove_orphans: which files count as such, None to remove none; orphans: found.
     """
 
     mode: str = "WorkloadAware"
@@ -188,6 +189,8 @@ class Settings:
     cpu_calibration: Calibration = PRIOR_CALIBRATION
     expire: Retention | None = None
     rewrite_manifests: bool = False
+    remove_orphans: Search | None = None
+    orphans: Orphans = NO_ORPHANS
 
 
 @dataclass(frozen=True)

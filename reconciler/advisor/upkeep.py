@@ -16,9 +16,11 @@ from reconciler.advisor.judge import rejected
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.prediction import MANIFESTS, Prediction
 from reconciler.plan.sentence import Sentence, sentence
+from reconciler.table.orphans import Search
 from reconciler.table.retention import (
     GC_PROPERTY,
     Freed,
@@ -30,6 +32,7 @@ from reconciler.table.retention import (
     old,
 )
 
+ORPHANS = "remove orphans"
 TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_BYTES = 8 << 20
 """Iceberg's default size of a manifest."""
@@ -55,12 +58,17 @@ class Upkeep:
 
 
 def housekeeping(situation: Situation) -> Upkeep:
-    """Return manifests to rewrite, then snapshots to expire: these may hold the old manifests."""
+    """Return manifests to rewrite, then snapshots to expire: these may hold the old manifests; then
+    files that nothing refers to."""
     if situation.refused:
         return Upkeep()
     settings = situation.settings
     found = _manifests(situation) if settings.rewrite_manifests else Upkeep()
-    return found + _expire(situation, settings.expire) if settings.expire else found
+    if settings.expire:
+        found += _expire(situation, settings.expire)
+    if settings.remove_orphans:
+        found += _orphans(situation, settings.remove_orphans)
+    return found
 
 
 def _manifests(situation: Situation) -> Upkeep:
@@ -122,9 +130,35 @@ def _expire(situation: Situation, asked: Retention) -> Upkeep:
     return Upkeep((ScoredAction(action, predicted),))
 
 
-def _not(situation: Situation, reason: str, why: Sentence | str) -> Upkeep:
+def _orphans(situation: Situation, search: Search) -> Upkeep:
+    """Remove files that nothing refers to; none where another table shares the directories."""
+    found, table = situation.settings.orphans, situation.table
+    if situation.settings.metadata.properties.get(GC_PROPERTY) == "false":
+        return _not(situation, reasons.NOT_REMOVABLE, "", ORPHANS)
+    if found.shared:
+        why = f"{found.shared} belongs to another table below this one's location"
+        return _not(situation, reasons.NOT_REMOVABLE, why, ORPHANS)
+    if not found.files:
+        return Upkeep()
+    action = RemoveOrphans(tuple(sorted(file.path for file in found.files)), search.age_ms)
+    example = found.files[0].path
+    more = f"; {found.left:,} more after them" if found.left else ""
+    predicted = Prediction(
+        label=action.label(table.schema, table.specs),
+        reason=f"nothing refers to them, and they are older than {search.age_ms // 3_600_000} h; "
+        f"for example {example}{more}",
+        kind=action.kind,
+        removed_files=len(action.files),
+        removed_bytes=sum(file.size for file in found.files),
+    )
+    return Upkeep((ScoredAction(action, predicted),))
+
+
+def _not(
+    situation: Situation, reason: str, why: Sentence | str, what: str = "expire snapshots"
+) -> Upkeep:
     nothing = np.zeros(0, dtype=np.int64)
-    return Upkeep(rejected=(rejected(situation, "expire snapshots", reason, why, nothing),))
+    return Upkeep(rejected=(rejected(situation, what, reason, why, nothing),))
 
 
 def _predicted(situation: Situation, action: ExpireSnapshots, found: Freed) -> Prediction:

@@ -189,10 +189,19 @@ class SnapshotExpiry:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanRemoval:
+    """age_seconds: younger files stay. prefix: below the table's location, None for all."""
+
+    age_seconds: Annotated[int, "olderThan", "duration"]
+    prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Maintenance:
     """None: it is left to others."""
 
     expire_snapshots: SnapshotExpiry | None = None
+    remove_orphans: OrphanRemoval | None = None
     rewrite_manifests: ManifestRewrite | None = None
 
 

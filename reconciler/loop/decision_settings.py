@@ -42,6 +42,7 @@ from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
 from reconciler.table.operations import Encoding
+from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
 from reconciler.table.retention import Retention
 from reconciler.table.schema import Field, Schema, SortColumn
 from reconciler.table.values import partition_identity
@@ -69,8 +70,10 @@ def settings_for(
     now_ms: int,
     workload: Workload,
     needed: frozenset[int] = frozenset(),
+    orphans: Orphans = NO_ORPHANS,
 ) -> Settings:
-    """Return the settings of one decision. needed: snapshots that must not expire.
+    """Return the settings of one decision. needed: snapshots that must not expire. orphans: that
+    were found.
 
     Raises UserError for keys that do not exist or have no order, and for a write mode that the
     table's format version does not have.
@@ -116,6 +119,8 @@ def settings_for(
         expire=_expire(spec, needed),
         rewrite_manifests=spec.maintenance is not None
         and spec.maintenance.rewrite_manifests is ManifestRewrite.AUTO,
+        remove_orphans=orphan_search(spec),
+        orphans=orphans,
     )
 
 
@@ -146,6 +151,11 @@ def _replaces_files(summary: Mapping[str, str]) -> bool:
     return any(
         summary.get(name, "0") != "0" for name in ("deleted-data-files", "removed-delete-files")
     )
+
+
+def orphan_search(spec: PolicySpec) -> Search | None:
+    asked = spec.maintenance.remove_orphans if spec.maintenance else None
+    return None if asked is None else Search(asked.age_seconds * 1000, asked.prefix or "")
 
 
 def _expire(spec: PolicySpec, needed: frozenset[int]) -> Retention | None:

@@ -18,7 +18,13 @@ from reconciler.advisor.decide import decide
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.documents import TableLayoutPolicy
 from reconciler.errors import FileMissingError
-from reconciler.loop.decision_settings import History, done_actions, row_group_size, settings_for
+from reconciler.loop.decision_settings import (
+    History,
+    done_actions,
+    orphan_search,
+    row_group_size,
+    settings_for,
+)
 from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
     CoverageInfo,
@@ -34,6 +40,7 @@ from reconciler.queries.fragments import Workload
 from reconciler.table.damage import damage_of
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
+from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
 from reconciler.table.sample import RowGroups, RowSample
 
 FEW_FILES = 128
@@ -101,6 +108,12 @@ class Ports(Protocol):
     def work(self, table_uuid: str) -> Work: ...
 
     def put_plan(self, plan: Plan) -> None: ...
+
+    def orphans(
+        self, target: Target, search: Search, now_ms: int, under_way: Collection[str]
+    ) -> Orphans:
+        """Return files of the table that nothing refers to. under_way: directories of attempts."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +252,7 @@ def _advised_on(
     now: dt.datetime,
 ) -> Advised:
     evidence, history = ports.evidence(seen), ports.history(seen.uuid)
+    seen, orphans = _with_orphans(seen, target, policy, ports, now)
     settings = settings_for(
         policy,
         seen,
@@ -248,9 +262,23 @@ def _advised_on(
         now_ms=int(now.timestamp() * 1000),
         workload=evidence.workload,
         needed=needed_snapshots(policy, seen, ports, now),
+        orphans=orphans,
     )
     advice, row_groups = advise(target, seen, evidence.workload, settings, ports)
     return seen, evidence, history, settings, advice, row_groups
+
+
+def _with_orphans(
+    seen: Observation, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
+) -> tuple[Observation, Orphans]:
+    """Search orphan files where the policy asks for it; what is found is a fact of the table."""
+    search = orphan_search(policy.spec)
+    if search is None:
+        return seen, NO_ORPHANS
+    under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
+    found = ports.orphans(target, search, int(now.timestamp() * 1000), under_way)
+    paths = frozenset(file.path for file in found.files)
+    return replace(seen, metadata=replace(seen.metadata, orphans=paths)), found
 
 
 def needed_snapshots(

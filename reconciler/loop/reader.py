@@ -15,6 +15,7 @@ from pathlib import Path
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
+from reconciler.catalog.orphans import find_orphans
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.propose import Evidence, Target, Work
@@ -28,6 +29,7 @@ from reconciler.state.sketch import sample_rows
 from reconciler.state.state import Store
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
+from reconciler.table.orphans import Orphans, Search
 from reconciler.table.sample import RowGroups, RowSample
 
 
@@ -44,6 +46,14 @@ class Reader:
 
     def observe(self, target: Target) -> Observation:
         return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)
+
+    def orphans(
+        self, target: Target, search: Search, now_ms: int, under_way: Collection[str]
+    ) -> Orphans:
+        return find_orphans(
+            target.catalog, target.identifier, self.cache, search, now_ms,
+            under_way=under_way, timeout=self.timeout,
+        )  # fmt: skip
 
     def evidence(self, observation: Observation) -> Evidence:
         excluded = excluded_fields(self.exclude_columns, observation.schema)

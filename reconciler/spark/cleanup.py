@@ -42,6 +42,11 @@ def remove_leftovers(
 def listing(spark: Any, table: Any, prefix: str) -> dict[str, int]:
     """Return the bytes by path of the files below the prefix; {} if the storage cannot list by
     prefix."""
+    return {path: size for path, (size, _) in listed(spark, table, prefix).items()}
+
+
+def listed(spark: Any, table: Any, prefix: str) -> dict[str, tuple[int, int]]:
+    """Return the bytes, and the time of writing in ms, by path; as `listing`."""
     io = table.io()
     if not iceberg.is_a(spark, io, PREFIX_OPERATIONS):
         return {}
@@ -50,7 +55,7 @@ def listing(spark: Any, table: Any, prefix: str) -> dict[str, int]:
         files = {}
         while found.hasNext():
             file = found.next()
-            files[str(file.location())] = int(file.size())
+            files[str(file.location())] = int(file.size()), int(file.createdAtMillis())
     except Exception as error:
         if _missing(error):
             return {}

@@ -18,7 +18,8 @@ class TableMetadata:
     sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
     format_version: of Apache Iceberg's table specification. specs: per partition spec the canonical
     forms of its fields (SpecField.term), void ones left out; default_spec_id: of the spec that
-    writers follow. log: its snapshots and refs.
+    writers follow. log: its snapshots and refs. orphans: paths of files that nothing refers to,
+    None if they were not searched.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -27,6 +28,7 @@ class TableMetadata:
     specs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     default_spec_id: int = 0
     log: SnapshotLog = NO_SNAPSHOTS
+    orphans: frozenset[str] | None = None
 
     @property
     def sorted_columns(self) -> frozenset[int]:

@@ -78,7 +78,10 @@ def test_map_keys_of_lists_are_required() -> None:
             assert key in node["items"]["required"], path
 
 
-ABSENT = ("spec.recommend", "spec.maintenance", "spec.maintenance.expireSnapshots")
+ABSENT = (
+    "spec.recommend", "spec.maintenance", "spec.maintenance.expireSnapshots",
+    "spec.maintenance.removeOrphans",
+)  # fmt: skip
 """Objects whose absence means that nothing is done, whatever their fields' defaults."""
 
 

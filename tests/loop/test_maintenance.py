@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +69,64 @@ def test_a_standing_plan_keeps_the_snapshot_that_it_was_made_on(
     (planned,) = step.propose(actor).plan.actions
     assert first.plan.base_snapshot_id not in planned.action.snapshots
     assert len(planned.action.snapshots) == 5
+
+
+ORPHANS = {"removeOrphans": {"olderThan": "48h"}}
+DAYS = {"old.parquet": 3, "young.parquet": 1, "old.txt": 9, "old-m0.avro": 3}
+
+
+def put(table, name, days):
+    """A file that nothing refers to, as many days old."""
+    directory = "metadata" if name.endswith(".avro") else "data"
+    path = Path("/" + table.location().removeprefix("file:").lstrip("/")) / directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * 1_000)
+    then = LATER.timestamp() - days * 86_400
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.mark.spark
+def test_files_that_nothing_refers_to_are_removed_and_the_table_converges(
+    spark, catalog_config, iceberg_catalog, tmp_path
+):
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    table = iceberg_catalog.create_table("loop.orphans", schema=rows_of(0, 10).schema)
+    for number in range(3):
+        table.append(rows_of(number, 10))
+    rows, head = multiset(table), table.metadata.current_snapshot_id
+    for path in Path("/" + table.location().removeprefix("file:").lstrip("/")).rglob("*"):
+        os.utime(path, (0, 0))  # what is referred to stays, however old
+    made = {name: put(table, name, days) for name, days in DAYS.items()}
+    made["attempt"] = put(table, "layout-p-0123456789abcdef0123-1-7/old.parquet", 3)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+    step, steps = step_of(catalog_config, "orphans", LATER, maintenance=ORPHANS, **NONE), []
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, steps.append)
+    assert done.state.state == CONVERGED, done.state
+    (planned,) = steps[0].before.plan.actions
+    assert (planned.action.kind, len(planned.action.files)) == ("RemoveOrphans", 2)
+    assert (planned.predicted.removed_files, planned.predicted.removed_bytes) == (2, 2_000)
+    gone = {name for name, path in made.items() if not path.exists()}
+    assert gone == {"old.parquet", "old-m0.avro"}
+    table.refresh()
+    assert (multiset(table), table.metadata.current_snapshot_id) == (rows, head)
+    (entry,) = actor.store.ledger(done.after.observation.uuid)
+    assert entry.outcome.detail.startswith("2 files removed")
+
+
+def test_nothing_is_an_orphan_where_another_table_lies_below(
+    catalog_config, iceberg_catalog, tmp_path
+):
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    table = iceberg_catalog.create_table("loop.outer", schema=rows_of(0, 10).schema)
+    table.append(rows_of(0, 10))
+    below = f"{table.location()}/data/inner"
+    inner = iceberg_catalog.create_table("loop.inner", schema=rows_of(0, 10).schema, location=below)
+    inner.append(rows_of(0, 10))
+    put(table, "old.parquet", 3)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    found = step_of(catalog_config, "outer", LATER, maintenance=ORPHANS, **NONE).propose(actor)
+    assert found.plan.empty
+    (why,) = [it for it in found.advice.rejected if str(it.what) == "remove orphans"]
+    assert "another table" in str(why.why)

@@ -18,6 +18,7 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -28,7 +29,7 @@ KINDS: Mapping[str, type[Action]] = {
     for kind in (
         SetProperties, SetSortOrder, UpgradeFormat, AddSpec, Migrate, SwitchSpec, BinPack, Cluster,
         Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes, RemoveDanglingDeletes,
-        RewriteManifests, ExpireSnapshots,
+        RewriteManifests, ExpireSnapshots, RemoveOrphans,
     )
 }  # fmt: skip
 

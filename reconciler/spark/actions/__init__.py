@@ -18,6 +18,7 @@ from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.recluster import Recluster
+from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -31,6 +32,7 @@ from reconciler.spark.actions.deletes import (
 from reconciler.spark.actions.expire_snapshots import ExpireExecutor
 from reconciler.spark.actions.migrate import MigrateExecutor
 from reconciler.spark.actions.partition_specs import AddSpecExecutor, SwitchSpecExecutor
+from reconciler.spark.actions.remove_orphans import OrphansExecutor
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.actions.rewrite_manifests import ManifestsExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
@@ -54,6 +56,7 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     SwitchSpec: SwitchSpecExecutor,
     RewriteManifests: ManifestsExecutor,
     ExpireSnapshots: ExpireExecutor,
+    RemoveOrphans: OrphansExecutor,
 }
 """In this order they run: writers and rewrites follow the properties that are set first, and data
 files are rewritten before what deletes their rows: a rewrite names the deletes of its inputs. Files

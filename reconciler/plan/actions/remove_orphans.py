@@ -1,0 +1,46 @@
+"""Files removed from the storage that nothing of the table refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.state import ActionState, Facts, Validity
+from reconciler.table.retention import GC_PROPERTY
+from reconciler.table.schema import PartitionSpec, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOrphans(Action):
+    """files: these and no others, sorted. older_than_ms: the age that they were chosen by."""
+
+    files: tuple[str, ...] = ()
+    older_than_ms: int = 0
+
+    kind: ClassVar[str] = "RemoveOrphans"
+    verb: ClassVar[str] = "remove orphans"
+
+    def canonical(self) -> dict[str, Any]:
+        return {
+            "type": self.kind,
+            "files": list(self.files),
+            "olderThanMs": self.older_than_ms,
+        }
+
+    @classmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        return cls(tuple(sorted(body.get("files", []))), body.get("olderThanMs", 0))
+
+    def judge(self, facts: Facts) -> ActionState:
+        if facts.metadata.properties.get(GC_PROPERTY) == "false":
+            return ActionState(Validity.LOST, why=f"the table sets {GC_PROPERTY}=false")
+        orphans = facts.metadata.orphans
+        if facts.done or (orphans is not None and not orphans.intersection(self.files)):
+            return ActionState(Validity.DONE, why="the files are gone, or are referred to")
+        return ActionState(Validity.PENDING)
+
+    def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
+        files = "1 orphan file" if len(self.files) == 1 else f"{len(self.files):,} orphan files"
+        return f"remove {files}"
