@@ -16,8 +16,7 @@ from reconciler.plan.execution import Event, ExecutionRequest, Intent
 from reconciler.spark import commit, execute, history, iceberg, processes
 from reconciler.spark.iceberg import LiveTable
 from tests.spark.equality import delete_paths, on_disk
-from tests.spark.tables import Bench
-from tests.spark.test_resume import _dead_writer
+from tests.spark.tables import Bench, dead_writer
 
 pytestmark = pytest.mark.spark
 
@@ -150,7 +149,7 @@ def test_a_file_to_which_a_removed_delete_applies_from_now_on_is_a_conflict(benc
 def test_a_crash_is_settled(bench: Bench, monkeypatch: pytest.MonkeyPatch, arrived: bool) -> None:
     request = _request(bench)
     name = request.table[-1]
-    before, send, writer = bench.rows(name), commit.send, _dead_writer()
+    before, send, writer = bench.rows(name), commit.send, dead_writer()
 
     def lost(*arguments: Any) -> commit.Sent:
         if arrived:
