@@ -35,7 +35,7 @@ from tests.operator.cluster_objects import catalog
 from tests.operator.simulated import SimulatedCatalogs, SimulatedLake
 
 NAME = "scale"
-EDITS = 200
+OBJECTS, EDITS = 10_000, 200
 RELIST, QUIET = 150.0, 165.0
 """A quarter of the usual time between two re-lists, so that a short stretch holds one."""
 PLURALS = ("tablelayoutpolicies", "tablelayouts", "icebergcatalogs", "leases", "jobs", "pods")
@@ -67,7 +67,8 @@ def main(objects: int) -> None:
         )
         head = ("what", "goal", "measured")
         command = f"python -m bench.operator_scale {objects}"
-        print(write_section("Operator at scale", command, [head, *bench.rows], note))
+        name = "Operator at scale" if objects == OBJECTS else f"Operator at {objects:,} objects"
+        print(write_section(name, command, [head, *bench.rows], note))
 
 
 @dataclass
@@ -284,4 +285,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--operator"]:
         _operator(sys.argv[2], *(int(text) for text in sys.argv[3:]))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else OBJECTS)

@@ -39,7 +39,7 @@ def migration_to(
     workload: Workload,
     accepted: frozenset[str] = frozenset(),
 ) -> Migration:
-    """Return the migration of a table to a spec, with what its history tells of its writers."""
+    """Return the migration of a table to a spec, with what its history reports of its writers."""
     specs, present = observation.metadata.specs, observation.metadata.default_spec_id
     spec_id = wanted_spec_id(specs, present, spec_terms(fields))
     others = [item.summary for item in observation.ancestry if not item.ours]

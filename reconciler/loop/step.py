@@ -427,7 +427,7 @@ def run_until_converged(
     repeats: dict[str, int] = {}
 
     def run(given: Proposal | None) -> StepResult:
-        """A plan that falls between the look at the table and the work is made anew, once."""
+        """Run the step. A plan that falls between the observation and the work is replaced once."""
         try:
             return run_step(step, actor, approvals, on_event, should_stop, given)
         except StalePlanError as error:

@@ -162,7 +162,7 @@ def _pieces(
 ) -> tuple[list[Candidate], list[Rejected]]:
     """Return the rewrites of these files of one partition: all together, or neighbours only.
 
-    Files that are no neighbours become files that span others, which queries then open in vain.
+    Files that are not neighbours become files that span others, which queries then open in vain.
     """
     whole = _what_if(situation, rows)
     why_not = _refusal(situation, whole, forced, spent)

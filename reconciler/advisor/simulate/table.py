@@ -158,7 +158,7 @@ class SimulatedTable:
         return self.laid_out(layout, members, now_ms)
 
     def laid_out(self, layout: Layout, members: Int64, now_ms: int) -> SimulatedTable:
-        """Return the table with the files at `members` (ascending) written anew in the layout."""
+        """Return the table with the files at `members` (ascending) rewritten in the layout."""
         written: list[SimulatedFile] = []
         paths = np.array([self.files[i].path for i in members.tolist()])
         arrived = arrival_order(paths, np.zeros(len(members), dtype=np.int64))

@@ -11,7 +11,7 @@ from reconciler.plan.actions.state import ActionState, Facts
 
 @dataclass(frozen=True, slots=True)
 class ApplyDeletes(Rewrite):
-    """A "major" compaction: papers/row-level operations, section 5."""
+    """A major compaction: "Petabyte-Scale Row-Level Operations in Data Lakehouses", section 5."""
 
     kind: ClassVar[str] = "ApplyDeletes"
     verb: ClassVar[str] = "apply deletes"

@@ -53,7 +53,8 @@ class DeleteMaintenance(ContentAction, ABC):
 class CompactDeletes(DeleteMaintenance):
     """Position delete files become one per data file: files on format 2, vectors on format 3.
 
-    No data file is opened (a "minor" compaction: papers/row-level operations, section 5).
+    No data file is opened (a "minor" compaction: "Petabyte-Scale Row-Level Operations
+    in Data Lakehouses", section 5).
     """
 
     kind: ClassVar[str] = "CompactDeletes"

@@ -50,7 +50,7 @@ class ExpireExecutor(MetadataExecutor[ExpireSnapshots]):
                 f"could not expire snapshots of {self.run.shown}: the change would remove more "
                 "than was planned",
                 details=("Nothing was changed.",),
-                do="report this; expire the snapshots with another tool until it is mended",
+                do="report this; expire the snapshots with another tool until it is fixed",
             )
         return wanted
 
