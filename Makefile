@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test check soak lint golden demo docs manifests lock clean
+.PHONY: setup test check soak flink lint golden demo docs manifests lock clean
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,9 @@ check: setup  ## lint, types, contracts, and the tests without a JVM and a clust
 
 soak: setup  ## the long forms: every example of every property, and the tests marked soak; hours
 	LAYOUTCTL_EXAMPLES=all $(BIN)/pytest -m "soak or not (spark or cluster)"
+
+flink: setup  ## Flink's jars (140 MB) for the tests marked flink, which are skipped without them
+	$(BIN)/python -m tests.flink.job
 
 lint: setup
 	$(BIN)/ruff check .

@@ -15,6 +15,7 @@ import pytest
 
 from reconciler.api.catalog_config import CatalogConfig
 from tests.examples import load_profile
+from tests.flink.job import missing_jars
 from tests.postgres import POSTGRES_JDBC
 from tests.rest_server import RestServer
 from tests.s3_store import S3Store, rest_server_on
@@ -37,6 +38,7 @@ MARKED_BY_FIXTURE = {
     "cluster": "cluster",
     "helm": "cluster",
     "s3_store": "s3",
+    "flink": "flink",
 }
 """Fixture -> the marker of the tests that ask for it, however indirectly."""
 
@@ -47,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = getattr(item, "fixturenames", ())
         for marker in {MARKED_BY_FIXTURE[name] for name in asked if name in MARKED_BY_FIXTURE}:
             item.add_marker(marker)
-        if any(item.get_closest_marker(name) for name in ("session", "jvm", "rest")):
+        if any(item.get_closest_marker(name) for name in ("session", "jvm", "rest", "flink")):
             item.add_marker("spark")
 
 
@@ -141,6 +143,14 @@ def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer
     server = RestServer(tmp_path_factory.mktemp("rest"))
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def flink() -> None:
+    """Flink can be started: its jars are in the cache."""
+    missing = missing_jars()
+    if missing:
+        pytest.skip(f"{len(missing)} of Flink's jars are not there; `make flink` downloads them")
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,9 @@ from tests.conftest import MARKED_BY_FIXTURE
 pytest_plugins = ["pytester"]
 
 STARTS_A_JVM = sorted(
-    fixture for fixture, marker in MARKED_BY_FIXTURE.items() if marker in ("session", "jvm", "rest")
+    fixture
+    for fixture, marker in MARKED_BY_FIXTURE.items()
+    if marker in ("session", "jvm", "rest", "flink")
 )
 
 ASKS = """
@@ -46,3 +48,13 @@ def test_java_of_a_test_without_the_marker_fails_and_says_so() -> None:
     done = subprocess.run([runtime.java_command(), "-version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (97, "")
     assert "not marked spark" in done.stderr
+
+
+def test_without_its_jars_a_test_of_flink_is_skipped_and_says_how_to_get_them(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAYOUTCTL_CACHE", str(pytester.path / "empty"))
+    pytester.makepyfile("def test_asks(flink): ...")
+    ran = pytester.runpytest_inprocess("-p", "tests.conftest", "-m", "flink and spark", "-rs")
+    ran.assert_outcomes(skipped=1)
+    ran.stdout.fnmatch_lines(["*`make flink` downloads them*"])
