@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
-MOST = 150
+MOST = 140
 LIKE_COMPARISONS = ("startswith", "endswith", "match", "search", "fullmatch")
 SQL = re.compile(r"\b(SELECT|INSERT|MERGE|UPDATE|DELETE FROM|CREATE|BETWEEN|CAST)\b")
 

@@ -86,6 +86,7 @@ def _workload(made: Recommended) -> dict[str, Any]:
         "until": utc(workload.until_ms),
         "days": round((workload.until_ms - workload.since_ms) / DAY_MS, 1),
         "coveragePercent": int(coverage.share * 100),
+        "coverageBasis": coverage.basis,
     }
 
 

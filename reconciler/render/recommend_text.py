@@ -41,7 +41,7 @@ def _head(body: Document, width: int) -> list[str]:
         f"{count(body['candidates'])} candidates simulated",
         f"Workload: {plural(work['queries'], 'query', 'queries')}, {work['days']:g} days to "
         f"{work['until'][:10]}, {plural(work['shapes'], 'shape')}, explains "
-        f"{work['coveragePercent']} % of recorded bytes",
+        f"{work['coveragePercent']} % of {work['coverageBasis']}",
         f"Sample: {count(sample['rows'])} rows of {plural(sample['files'], 'file')} "
         f"({sample['filesSampledBefore']} sampled before, the oldest {sample['takenAt']}), "
         f"{iec(sample['bytesRead'])} of {iec(sample['budgetBytes'])} read, "
