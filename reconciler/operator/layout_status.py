@@ -78,7 +78,7 @@ def accepted(status: Mapping[str, Any] | None, generation: int, now: dt.datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """The result of approval and budgets for the pending work; None if nothing is pending."""
 
     approved: tuple[bool, str, str] | None = None
@@ -86,7 +86,11 @@ class Verdict:
 
 
 def layout_conditions(
-    decision: Decision, verdict: Verdict, *, known: bool, ready_now: tuple[str, str] | None = None
+    decision: Decision,
+    verdict: GateVerdict,
+    *,
+    known: bool,
+    ready_now: tuple[str, str] | None = None,
 ) -> list[Condition]:
     """Return the conditions of a TableLayout. known: the table was observed at some time.
 

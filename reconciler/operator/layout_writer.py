@@ -13,7 +13,7 @@ from reconciler.operator.conditions import Body, merged
 from reconciler.operator.gathering import Facts
 from reconciler.operator.index import policy_of
 from reconciler.operator.layout_status import (
-    Verdict,
+    GateVerdict,
     accepted,
     changed,
     layout_conditions,
@@ -93,13 +93,13 @@ class LayoutWriter:
         """Write parts of the status that say nothing of the table's state; conditions stay."""
         self.put(subject, {**subject.status, **changes})
 
-    def _verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> GateVerdict:
         look, answer = subject.look, subject.gate
         record = record_of(subject.status)
         if look is None and record is not None and record.unsettled:
             return stored_verdict(subject.status)
         if look is None or answer is None or not look.pending:
-            return Verdict()
+            return GateVerdict()
         return verdict(subject.body["spec"].get("approvedPlan"), subject.policy, look, answer)
 
     def put(self, subject: Subject, status: Body) -> None:

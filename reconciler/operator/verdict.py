@@ -6,12 +6,12 @@ from typing import Any
 
 from reconciler.api.conditions import ConditionType, Reason
 from reconciler.operator.conditions import Body, condition_of
-from reconciler.operator.layout_status import Verdict
+from reconciler.operator.layout_status import GateVerdict
 from reconciler.operator.ports import EXPIRED, Look
 from reconciler.plan.gate import Gate
 
 
-def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> Verdict:
+def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> GateVerdict:
     """Return Approved and WithinBudget, from the gate's answer to pending work."""
     reason, message = answer.reason, answer.message
     budget = (True, Reason.FITS.value, "the plan fits all active budgets")
@@ -24,8 +24,8 @@ def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> 
             text = f"{old} is no longer valid; {look.plan.id} is proposed: {difference}"
             expired = difference.startswith(EXPIRED)
             voided = Reason.PLAN_EXPIRED if expired else Reason.PLAN_CHANGED
-            return Verdict((False, voided.value, text), budget)
-        return Verdict((False, Reason.AWAITING_APPROVAL.value, message), budget)
+            return GateVerdict((False, voided.value, text), budget)
+        return GateVerdict((False, Reason.AWAITING_APPROVAL.value, message), budget)
     approval = policy.spec.approval
     plan = look.plan.id
     if plan == own_approval:
@@ -38,14 +38,14 @@ def verdict(own_approval: str | None, policy: Any, look: Look, answer: Gate) -> 
         why = (Reason.APPROVED_BY_SIZE, f"{plan} is below spec.approval.automaticUpTo")
     else:
         why = (Reason.APPROVED_BY_PERSON, f"{plan} was approved in the shared state")
-    return Verdict((True, why[0].value, why[1]), budget)
+    return GateVerdict((True, why[0].value, why[1]), budget)
 
 
-def stored_verdict(status: Body) -> Verdict:
+def stored_verdict(status: Body) -> GateVerdict:
     """Return the verdict stored when the job was started; it applies while the job runs."""
 
     def answer(kind: ConditionType) -> tuple[bool, str, str] | None:
         found = condition_of(status, kind)
         return (found["status"] == "True", found["reason"], found["message"]) if found else None
 
-    return Verdict(answer(ConditionType.APPROVED), answer(ConditionType.WITHIN_BUDGET))
+    return GateVerdict(answer(ConditionType.APPROVED), answer(ConditionType.WITHIN_BUDGET))

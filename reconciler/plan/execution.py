@@ -183,7 +183,7 @@ class ExecutionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Rho:
+class MeasuredRho:
     """definitions: rho. CPU seconds per input byte rewritten over those per projected byte read."""
 
     rewrite_cpu_per_byte: float

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.plan.execution import ExecutionResult, Rho
+from reconciler.plan.execution import ExecutionResult, MeasuredRho
 from reconciler.spark import iceberg, metrics, stage
 from reconciler.spark.scan import scan_tasks
 from reconciler.spark.translate import translated
@@ -29,7 +29,7 @@ def measure_rho(
     result: ExecutionResult,
     projected: Mapping[str, float],
     columns: Sequence[str],
-) -> Rho | None:
+) -> MeasuredRho | None:
     """Return rho of one execution; None if too little was read or written to measure.
 
     projected: projected bytes of live data files by path; columns: the projection, by name.
@@ -42,7 +42,7 @@ def measure_rho(
         return None
     with translated(f"read {'.'.join(table)}"):
         read = _read_cpu(spark, iceberg.qualified(catalog, table), chosen, columns)
-    return Rho(cpu / rewritten, read / size) if read > 0 else None
+    return MeasuredRho(cpu / rewritten, read / size) if read > 0 else None
 
 
 def _within(projected: Mapping[str, float]) -> list[str]:

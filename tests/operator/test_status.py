@@ -19,7 +19,7 @@ from reconciler.operator.catalog_status import CatalogView, catalog_status
 from reconciler.operator.conditions import Condition, condition_of, merged
 from reconciler.operator.layout_facts import Phase, Record
 from reconciler.operator.layout_status import (
-    Verdict,
+    GateVerdict,
     accepted,
     changed,
     job_status,
@@ -78,7 +78,7 @@ def layout(name: str, status: dict[str, Any], generation: int = 1) -> dict[str, 
 
 
 def layout_of(name: str, decision: Any, **status: Any) -> dict[str, Any]:
-    conditions = merged((), layout_conditions(decision, Verdict(), known=True), 1, NOW)
+    conditions = merged((), layout_conditions(decision, GateVerdict(), known=True), 1, NOW)
     return layout(name, {"conditions": conditions, **status})
 
 
