@@ -56,6 +56,10 @@ def register(app: typer.Typer) -> None:
                 help="Write the layout into this policy file, which is created if missing.",
             ),
         ] = None,
+        html: Annotated[
+            Path | None,
+            typer.Option("--html", metavar="FILE", help="Write a page with plots."),
+        ] = None,
         method: Annotated[
             str,
             typer.Option(
@@ -135,18 +139,18 @@ def register(app: typer.Typer) -> None:
             named, file or [], catalog, include=select or (), exclude=exclude or (),
             timeout=timeout,
         )  # fmt: skip
-        if out is not None:
-            _refuse_many(chosen)
+        if out is not None or html is not None:
+            _refuse_many(chosen, "--out" if out is not None else "--html")
         actor = sharing.actor_of(chosen, timeout, shared)
         if len(chosen.steps) == 1:
-            _one(chosen, actor, options, out, output, verbose=verbose, quiet=quiet)
+            _one(chosen, actor, options, out, html, output, verbose=verbose, quiet=quiet)
         else:
             _several(chosen, actor, options, output, verbose=verbose, quiet=quiet)
 
 
 def _one(
-    chosen: Selection, actor: LocalActor, options: Options, out: Path | None, output: Output,
-    *, verbose: bool, quiet: bool,
+    chosen: Selection, actor: LocalActor, options: Options, out: Path | None, html: Path | None,
+    output: Output, *, verbose: bool, quiet: bool,
 ) -> None:  # fmt: skip
     from reconciler.loop.recommend import recommended
     from reconciler.loop.recommendation_document import recommendation_document
@@ -158,6 +162,8 @@ def _one(
     progress("", quiet=quiet)
     body = recommendation_document(made)
     written = "" if out is None else _write(out, body, target)
+    if html is not None:
+        _page(html, body)
     _print(body, output, body["table"], written, verbose=verbose)
 
 
@@ -223,7 +229,7 @@ def _one_named(named: Sequence[str]) -> str:
     )
 
 
-def _refuse_many(chosen: Selection) -> None:
+def _refuse_many(chosen: Selection, option: str) -> None:
     """Refuse several tables before anything is sampled: a policy file gets one layout."""
     from reconciler.errors import UserError
 
@@ -231,9 +237,9 @@ def _refuse_many(chosen: Selection) -> None:
         return
     names = [".".join(step.target.identifier) for step in chosen.steps]
     raise UserError(
-        f"--out writes one layout, and {len(names)} tables are selected",
+        f"{option} writes one layout, and {len(names)} tables are selected",
         details=(f"They are {', '.join(names[:8])}{', ...' * (len(names) > 8)}.",),
-        do="rank them without --out, then name one table",
+        do=f"rank them without {option}, then name one table",
     )
 
 
@@ -253,6 +259,12 @@ def _from_cluster(
         typer.echo(f"{found.recommendation['id']} {found.reason}")
     else:
         _print(cluster.whole(found, timeout), output, table, written, verbose=verbose)
+
+
+def _page(path: Path, body: Mapping[str, Any]) -> None:
+    from reconciler.render.recommend_html import render as as_html
+
+    _save(path, as_html(body))
 
 
 def _seconds(text: str) -> int:
@@ -349,14 +361,20 @@ def _write(out: Path, body: Mapping[str, Any], target: Target) -> str:
             )
         return ""
     text = _edited(out, body["policy"], target) if out.exists() else _fresh(body["policy"], target)
+    _save(out, text)
+    return str(out)
+
+
+def _save(path: Path, text: str) -> None:
+    from reconciler.errors import UserError
+
     try:
-        with out.open("w", newline="") as file:
+        with path.open("w", newline="", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise UserError(
-            f"cannot write {out}: {error.strerror}", do="name a file in a directory that exists"
+            f"cannot write {path}: {error.strerror}", do="name a file in a directory that exists"
         ) from error
-    return str(out)
 
 
 def _fresh(policy: Mapping[str, Any], target: Target) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.advisor.migration.risks import risks
 from reconciler.advisor.pto.methods.registry import UNDECLARABLE
-from reconciler.advisor.pto.recommend import Layout
+from reconciler.advisor.pto.recommend import FrontPoint, Layout
 from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
@@ -57,6 +57,10 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
             for use in answer.usage.uses
         ],
         "refused": [{"what": item.what, "why": item.why} for item in answer.refused],
+        "front": [_front(point) for point in answer.front],
+        "shapes": []
+        if chosen is None
+        else [_shape(number, chosen, made) for number in range(len(made.demands))],
         "fell": [{"what": what, "why": why} for what, why in answer.fell],
         "sensitivity": [
             {
@@ -182,6 +186,17 @@ def _shape(number: int, layout: Layout, made: Recommended) -> dict[str, Any]:
     }
 
 
+def _front(point: FrontPoint) -> dict[str, Any]:
+    sizes = point.sizes
+    return {
+        "what": point.what,
+        "targetBytes": None if sizes is None else sizes.target_bytes,
+        "rowGroupBytes": None if sizes is None else sizes.row_group_bytes,
+        "readingCostBytes": round(point.reading),
+        "rewriteBytes": round(point.rewrite_bytes),
+    }
+
+
 def _fields(spec: PartitionSpec, schema: Schema) -> list[dict[str, str]]:
     return [
         {"column": schema.name_of(field.source_id), "transform": field.transform}
@@ -266,7 +281,8 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
     "required": [
         "apiVersion", "kind", "table", "snapshotId", "time", "method", "chosen", "keep",
         "savesPercent", "workload", "sample", "objective", "layouts", "policy",
-        "warnings", "columns", "refused", "fell", "sensitivity", "candidates", "labelled",
+        "warnings", "columns", "refused", "fell", "front", "shapes", "sensitivity", "candidates",
+        "labelled",
     ],
     "additionalProperties": False,
     "properties": {
@@ -305,6 +321,8 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
         "columns": {"type": "array"},
         "refused": _NAMED,
         "fell": _NAMED,
+        "front": {"type": "array"},
+        "shapes": {"type": "array"},
         "sensitivity": {"type": "array"},
         "candidates": {"type": "integer"},
         "labelled": {"type": "integer"},

@@ -8,7 +8,7 @@ listed in a box of its own. The page loads nothing and holds no values of the ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any, TypeVar
 
@@ -50,15 +50,22 @@ Section = tuple[str, str, str, str]
 def render_html(data: ReportData) -> str:
     """Return the whole page. Raises UserError if the extra `report` is not installed."""
     sections = [section for section in _sections(data) if section is not None]
+    return page(f"Layout of {data.table}", data.generated, data.facts, sections, _missing(data))
+
+
+def page(
+    name: str, made: str, facts: Iterable[tuple[str, str]], sections: Sequence[Section], more: str
+) -> str:
+    """Return a self-contained page. more: HTML below the sections."""
     body = "\n".join(_section(*section) for section in sections)
-    facts = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in data.facts)
-    title = f"Layout of {escape(data.table)}"
+    known = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in facts)
+    title = escape(name)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{_CSS}</style></head><body>\n"
-        f"<h1>{title}</h1>\n<p class=question>Generated {escape(data.generated)} by layoutctl.</p>"
-        f"\n<table>{facts}</table>\n{body}\n{_missing(data)}\n</body></html>\n"
+        f"<h1>{title}</h1>\n<p class=question>Generated {escape(made)} by layoutctl.</p>"
+        f"\n<table>{known}</table>\n{body}\n{more}\n</body></html>\n"
     )
 
 
@@ -84,7 +91,7 @@ def _section(finding: str, question: str, svg: str, table: str) -> str:
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[int] = (0,)) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[int] = (0,)) -> str:
     """Return a table of at most 40 rows and the number of omitted ones. text: columns that hold
     text."""
 
@@ -136,7 +143,7 @@ def _key_files(data: KeyFiles) -> Section:
         ])  # fmt: skip
     heads = ("Layout", "Files", "Mean depth", "Opened by a query: least", "median", "most")
     question = "Why must so much be read? Each line is a file from its smallest to its largest key."
-    return _key_finding(data), question, plots.key_files(data), _table(heads, rows)
+    return _key_finding(data), question, plots.key_files(data), table(heads, rows)
 
 
 def _key_finding(data: KeyFiles) -> str:
@@ -193,7 +200,7 @@ def _sizes(data: FileSizes) -> Section:
         for number in range(len(edges) - 1)
     ]
     question = f"Are the files too small? Target {iec(data.target)}."
-    return finding, question, plots.file_sizes(data), _table(("Size", "Before", "Now"), rows)
+    return finding, question, plots.file_sizes(data), table(("Size", "Before", "Now"), rows)
 
 
 def _queries(data: QueryBytes) -> Section:
@@ -213,7 +220,7 @@ def _queries(data: QueryBytes) -> Section:
     ]  # fmt: skip
     heads = ("", "Query shape", "Queries", "Bytes a query before", "after", "")
     question = f"Who gains, who loses? After: {data.label}. Numbers in the plot are the table's."
-    return finding, question, plots.query_bytes(listed), _table(heads, rows, (0, 1, 5))
+    return finding, question, plots.query_bytes(listed), table(heads, rows, (0, 1, 5))
 
 
 def _each(shape: ShapeBytes, total: float) -> float:
@@ -252,7 +259,7 @@ def _payoff(data: Payoff) -> Section:
         "Does it pay back? A byte rewritten is charged as rho bytes read. Savings are those that "
         "apply measured; opening a file counts as one MiB."
     )
-    return finding, question, plots.payoff(data), _table(heads, rows, (0, 1))
+    return finding, question, plots.payoff(data), table(heads, rows, (0, 1))
 
 
 def _forecasts(data: Sequence[Forecast]) -> Section:
@@ -274,7 +281,7 @@ def _forecasts(data: Sequence[Forecast]) -> Section:
     ]  # fmt: skip
     heads = ("What", "Predicted", "80 % interval", "Actual", "Off by", "")
     question = "Can I believe the next plan?"
-    return finding, question, plots.forecasts(data), _table(heads, rows, (0, 5))
+    return finding, question, plots.forecasts(data), table(heads, rows, (0, 5))
 
 
 def _amount(item: Forecast, value: float) -> str:
@@ -300,4 +307,4 @@ def _cut(data: CutCurve) -> Section:
         "Why these files, no more? The curve is an ideal layout's net saving over the payback "
         "horizon; the table has what the what-if left of it."
     )
-    return finding, question, plots.cut_curve(data), _table(heads, rows, (0, 5))
+    return finding, question, plots.cut_curve(data), table(heads, rows, (0, 5))

@@ -176,6 +176,30 @@ def query_bytes(data: QueryBytes) -> str:
         return _svg(figure, "bytes per query before against after")
 
 
+def reading_and_rewriting(
+    front: Sequence[tuple[float, float]], layouts: Sequence[tuple[str, float, float]]
+) -> str:
+    """Draw the cost of reading over the bytes rewritten. front: (rewritten, reading) of what no
+    candidate beats in both; layouts: (name, rewritten, reading)."""
+    with _figure(width=6.0, height=3.6) as (figure, axes):
+        ax, ordered = axes[0], sorted(front)
+        ax.step([x for x, _ in ordered], [y for _, y in ordered], where="post", color=QUERIED,
+                marker=".", label="no candidate beats it in both")  # fmt: skip
+        for number, (name, x, y) in enumerate(layouts):
+            marker, colour = ("s", BEFORE) if name == "today" else ("o", AFTER)
+            ax.scatter([x], [y], s=40, marker=marker, color=colour, zorder=3)
+            ax.annotate(name, (x, y), xytext=(6, 5 - 9 * (number % 3)),
+                        textcoords="offset points", fontsize=7)  # fmt: skip
+        ax.set_xlabel("bytes rewritten over the horizon")
+        ax.set_ylabel("cost of reading, bytes")
+        ax.set_ylim(bottom=0)
+        ax.xaxis.set_major_formatter(lambda value, _: iec(max(value, 0.0)))
+        ax.yaxis.set_major_formatter(lambda value, _: iec(max(value, 0.0)))
+        ax.margins(x=0.12)
+        ax.legend(frameon=False, loc="upper right", fontsize=8)
+        return _svg(figure, "cost of reading against bytes rewritten")
+
+
 def _byte_ticks(axis: Any, low: float, high: float) -> None:
     """Set ticks at powers of 1024 or of 4, whichever are few enough to read."""
     for factor in (2.0, 4.0, 16.0, 64.0, 1024.0):

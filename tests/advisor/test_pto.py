@@ -136,6 +136,22 @@ def test_labels_are_of_row_groups_that_the_writer_can_make(given, pool):
     assert label.row_groups == pytest.approx(label.files * np.ceil(whole / rows / 1.1), rel=0.1)
 
 
+def test_orderings_that_are_not_simulated_in_all_sizes_would_not_be_chosen(given, monkeypatch):
+    """Most orderings are dropped by a few sizes on few rows: the best one must stay."""
+    random = np.random.default_rng(4)
+    work = workload(
+        range_workload(random, DATE, 30, 20, 2_000),
+        range_workload(random, PART, 30, 3_000, 100_000, start=100),
+        range_workload(random, KEY, 30, 2_000, ROWS, start=200),
+    )
+    given = replace(given, demands=demands(work, SCHEMA, MONTH_MS))
+    screened = recommend(given)
+    monkeypatch.setattr("reconciler.advisor.pto.recommend.PER_SPEC", 100)
+    whole = recommend(given)
+    assert whole.candidates > screened.candidates
+    assert screened.chosen.total <= 1.01 * whole.chosen.total
+
+
 def test_a_method_without_its_package_says_so(given, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(ImportError):
@@ -186,6 +202,15 @@ def test_the_declared_row_group_gives_the_stored_one():
         assert found.rows == round(rows_of_row_group(found.configured, 25.0, 60.0))
         assert found.configured >= found.stored
     assert declared_row_group(64 * MIB, 25.0, 60.0).stored == pytest.approx(64 * MIB, rel=0.1)
+
+
+@pytest.mark.parametrize("plain", [40.0, 137.0, 600.0])
+def test_no_declared_row_group_is_near_the_gap_between_one_page_and_several(plain):
+    """There a little more makes twice the rows, and plain bytes are an estimate."""
+    page = 20_000 * plain
+    for stored in np.geomspace(32 << 10, 64 * MIB, 60):
+        found = declared_row_group(int(stored), 25.0, plain)
+        assert not 0.82 < found.configured / page < 1.22
 
 
 def test_the_front_holds_what_nothing_beats_in_both():

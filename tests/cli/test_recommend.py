@@ -267,3 +267,15 @@ def test_what_several_tables_do_not_allow_is_one_message(cli, arguments, said: S
     assert (code, out) == (1, "") and err.count("error:") == 1
     assert not (tmp_path / "both.yaml").exists()
     said(err)
+
+
+def test_the_page_has_plots_and_what_each_query_reads(cli, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, _ = cli("recommend", "rec.shop.sales", "--html", str(page), "-o", "json")
+    body = json.loads(out)
+    text = page.read_text()
+    assert code == 0 and text.count("<svg") == 2 and body["shapes"][0]["text"] in text
+    front = [(point["rewriteBytes"], point["readingCostBytes"]) for point in body["front"]]
+    assert front == sorted(front) and sorted(y for _, y in front)[::-1] == [y for _, y in front]
+    assert body["front"][0]["what"] == "today"
+    assert cli("recommend", "rec.shop.sales", "--html", str(tmp_path / "no" / "page.html"))[0] == 1

@@ -33,8 +33,10 @@ from reconciler.advisor.pto.space import (
     Space,
     best,
 )
+from reconciler.advisor.simulate.grid import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.totals import WORSE
+from reconciler.format import iec
 from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.queries.demand import Demand
 from reconciler.queries.table_view import TableView
@@ -45,7 +47,7 @@ MOST_ROWS = 600_000
 THIN_ROWS, SCREEN_ROWS = 8_192, 24_576
 """Rows that widths are estimated from, and that a first choice of orderings is made on."""
 
-PER_SPEC = 4
+PER_SPEC = 6
 """Orderings of each partitioning that are simulated in all sizes."""
 
 SCREENED_SPECS = 4
@@ -129,6 +131,17 @@ class Sensitivity:
     regret: float
 
 
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A layout that no candidate beats in reading and rewriting at once. sizes: None for today.
+    reading: its cost over the horizon; rewrite_bytes: likewise."""
+
+    what: str
+    sizes: Sizes | None
+    reading: float
+    rewrite_bytes: float
+
+
 @dataclass(frozen=True)
 class Recommendation:
     """chosen: the layout to declare, None if the table should stay as it is; keep: why then.
@@ -149,6 +162,7 @@ class Recommendation:
     sampled_rows: float
     sensitivity: tuple[Sensitivity, ...] = ()
     fell: tuple[tuple[str, str], ...] = ()
+    front: tuple[FrontPoint, ...] = ()
 
 
 def recommend(given: Given) -> Recommendation:
@@ -209,8 +223,9 @@ def _screened(space: Space, screen: Pool) -> Space:
     if len(space.orderings) <= PER_SPEC + 1:
         return space
     small = space.on(screen, space.thin)
-    middle = sorted(space.sizes, key=lambda s: s.row_group_bytes)
-    sizes = tuple(dict.fromkeys((middle[len(middle) // 4], middle[-1 - len(middle) // 4])))
+    ordered = sorted(space.sizes, key=lambda s: s.row_group_bytes)
+    few = (ordered[0], ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4])
+    sizes = tuple(dict.fromkeys(few))
     small = replace(small, sizes=sizes)
     specs = range(min(SCREENED_SPECS, len(space.partitionings)))
     labels = small.label(
@@ -281,6 +296,7 @@ def _answer(
     picked = by_candidate[chosen]
     front = pareto([today.reading, *(label.reading for label in labels)],
                    [0.0, *(label.rewrite_bytes for label in labels)])  # fmt: skip
+    now = FrontPoint("today", None, today.reading, 0.0)
     on_front = {labels[i - 1].candidate for i in front if i}
     runners = _best_few(space, [label for label in labels if label.candidate != chosen], picked)
     named: list[tuple[str, Label]] = [("best", picked)]
@@ -291,7 +307,7 @@ def _answer(
         replace(_layout(name, given, space, label, today), front=label.candidate in on_front)
         for name, label in named
     ]
-    keep = _keep(today, layouts[0])
+    keep = _one_file(space) or _keep(today, layouts[0])
     return Recommendation(
         today=today,
         chosen=None if keep else layouts[0],
@@ -305,7 +321,23 @@ def _answer(
         sampled_rows=picked.sampled_rows,
         sensitivity=_sensitivity(given, space, labels, picked, today),
         fell=_fell(space, labels, picked),
+        front=tuple(_point(space, labels[i - 1]) if i else now for i in front),
     )
+
+
+def _point(space: Space, label: Label) -> FrontPoint:
+    candidate, schema = label.candidate, space.pool.files.schema
+    what = _text(space, candidate.spec, candidate.ordering, schema)
+    return FrontPoint(what, candidate.sizes, label.reading, label.rewrite_bytes)
+
+
+def _one_file(space: Space) -> str:
+    """Return why a table of one small file should stay as it is, "" for any other."""
+    files, least = space.pool.files, min(size.target_bytes for size in space.sizes)
+    if len(files) != 1 or space.live_bytes > least:
+        return ""
+    size = iec(space.live_bytes)
+    return f"the table is one file of {size}, less than the smallest file size of {iec(least)}"
 
 
 def _keep(today: Layout, chosen: Layout) -> str:

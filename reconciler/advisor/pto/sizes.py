@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.advisor.simulate.grid import Sizes
-from reconciler.table.row_group_bytes import rows_of_row_group
+from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
 
 MIB = 1 << 20
 LEAST_FILE, MOST_FILE = 32 * MIB, 512 * MIB
@@ -16,6 +16,10 @@ PER_FILE = (1, 2, 4, 6, 8, 10)
 SMALLEST_FILE = MIB
 LEAST_GROUP_ROWS = 500
 """Fewer rows in a row group: its share of the footer exceeds what it lets queries skip."""
+
+
+GAP = (0.8, 1.25)
+"""Declared sizes, in plain pages, between which a row group has one page or several."""
 
 
 def size_grid(table_bytes: float, bytes_per_row: float) -> tuple[Sizes, ...]:
@@ -63,7 +67,8 @@ def declared_row_group(stored: int, compressed_row: float, plain_row: float) -> 
 
     The writer compares the buffered size, of which the last page is not compressed, so that small
     row groups become far smaller than declared. Between one page and several there is a gap that
-    no declared size reaches; the nearest reachable size is returned.
+    no declared size reaches; the nearest reachable size is returned, at a distance from the gap,
+    because the size of a page is an estimate.
     """
     wanted = max(stored / max(compressed_row, 1e-9), 1.0)
     low, high = 1, max(2, int(stored * max(plain_row / max(compressed_row, 1e-9), 1.0) * 2))
@@ -77,7 +82,14 @@ def declared_row_group(stored: int, compressed_row: float, plain_row: float) -> 
         (abs(rows_of_row_group(size, compressed_row, plain_row) - wanted), size)
         for size in (low, max(1, low - 1))
     ]
-    size = _rounded(min(both)[1])
+    size = min(both)[1]
+    page = plain_row * PAGE_ROWS
+    if GAP[0] * page < size < GAP[1] * page:
+        ends = [max(1, round(end * page)) for end in GAP]
+        size = min(
+            ends, key=lambda s: abs(rows_of_row_group(s, compressed_row, plain_row) - wanted)
+        )
+    size = _rounded(size)
     rows = rows_of_row_group(size, compressed_row, plain_row)
     return DeclaredSize(size, round(rows * compressed_row), round(rows))
 

@@ -128,10 +128,10 @@ class Space:
         )
 
     @cached_property
-    def extremes(self) -> tuple[Sizes, Sizes]:
-        """Return the sizes with the smallest and with the largest row groups."""
+    def extremes(self) -> tuple[Sizes, ...]:
+        """Return the sizes with the smallest, a middle and the largest row groups."""
         ordered = sorted(self.sizes, key=lambda size: (size.row_group_bytes, size.target_bytes))
-        return ordered[0], ordered[-1]
+        return ordered[0], ordered[len(ordered) // 2], ordered[-1]
 
     @cached_property
     def _made(self) -> dict[int, Int64]:
@@ -173,7 +173,7 @@ class Space:
         def work(item: tuple[tuple[int, int], list[CandidateLayout]]) -> list[Label]:
             (spec, ordering), mine = item
             rows = self.arrangement(spec, ordering)
-            sizes = [self._reachable(candidate.sizes, rows.bytes_per_row) for candidate in mine]
+            sizes = [self._reachable(candidate.sizes, rows) for candidate in mine]
             grid = simulate_sizes(rows, sizes, self.demands, widening=widening)
             return self._labels(mine, grid)
 
@@ -201,7 +201,7 @@ class Space:
                 Label(
                     candidate, cost, self.rho * (first + later), window, opened, files,
                     float(grid.row_groups[row]), float(grid.sampled_rows[row]),
-                    grid.bytes_written, first + later, first,
+                    float(grid.bytes_written[row]), first + later, first,
                 )
             )  # fmt: skip
         return labels
@@ -211,9 +211,10 @@ class Space:
         the layout."""
         return declared_row_group(stored, bytes_per_row, max(self.plain_row, bytes_per_row))
 
-    def _reachable(self, sizes: Sizes, bytes_per_row: float) -> Sizes:
+    def _reachable(self, sizes: Sizes, rows: Arrangement) -> Sizes:
         """Return the sizes with the row groups that the writer makes of the declared number."""
-        stored = self.declared(sizes.row_group_bytes, bytes_per_row).stored
+        per_row = rows.bytes_per_row(sizes.row_group_bytes)
+        stored = self.declared(sizes.row_group_bytes, per_row).stored
         return Sizes(sizes.target_bytes, max(1, stored))
 
     def _packs(self, candidate: CandidateLayout) -> bool:

@@ -52,8 +52,9 @@ class Arrangement:
     """The rows of a pool in the order in which a layout writes them.
 
     order: int64[rows], rows of the pool. starts: first ordered row of each target partition.
-    bytes_per_row: stored bytes. widths: stored bytes per row by column, at two sizes of row groups:
-    rows of a row group and the widths there, the smaller first.
+    stored: at some sizes of row groups, the rows of a row group and the stored bytes per row, the
+    smallest first: a dictionary is shared by the rows of its row group. widths: likewise the bytes
+    per row by column.
     """
 
     pool: Pool
@@ -61,8 +62,17 @@ class Arrangement:
     target: TargetPartitions
     order: Int64
     starts: Int64
-    bytes_per_row: float
+    stored: tuple[tuple[float, float], ...]
     widths: tuple[tuple[float, Mapping[int, float]], ...]
+
+    def bytes_per_row(self, row_group_bytes: float) -> float:
+        """Return the stored bytes per row, in row groups of this size."""
+        rows = [known for known, _ in self.stored]
+        stored = [known for _, known in self.stored]
+        found = stored[-1]
+        for _ in range(2):  # rows of a row group depend on the bytes per row
+            found = float(_between(np.array(row_group_bytes / found), rows, stored))
+        return found
 
     @cached_property
     def cumulative(self) -> Float64:
@@ -102,8 +112,8 @@ def arranged(
     """Return the rows by target partition, then in the ordering.
 
     thin: a thinner pool of the same files, which is enough to estimate bytes per row. extremes: the
-    sizes with the smallest and the largest row groups. place, target: `place_of` and
-    `target_partitions` of the pool, if they are known.
+    sizes with the smallest and the largest row groups, and some between. place, target: `place_of`
+    and `target_partitions` of the pool, if they are known.
     """
     place = place_of(pool, ordering) if place is None else place
     target = target_partitions(pool, spec) if target is None else target
@@ -113,10 +123,10 @@ def arranged(
     starts = np.flatnonzero(np.diff(target.number[order], prepend=-1))
     widths_by_size = [_widths(thin, spec, ordering, sizes) for sizes in extremes]
     whole = max(float(pool.weight.sum()), 1.0)
-    share = widths_by_size[-1][2]
+    live = float(pool.files.live_bytes.sum()) / whole
     return Arrangement(
         pool, ordering, target, order, starts,
-        max(share * float(pool.files.live_bytes.sum()) / whole, 1e-9),
+        tuple(sorted((rows, max(share * live, 1e-9)) for rows, _, share in widths_by_size)),
         tuple(sorted((rows, widths) for rows, widths, _ in widths_by_size)),
     )  # fmt: skip
 
@@ -135,7 +145,13 @@ def _widths(
     rows = max(float(files.records.sum()), 1.0)
     widths = {field: float(known.sum()) / rows for field, known in files.column_sizes.items()}
     per_row = max(float(files.bytes.sum()) / rows, 1e-9)
-    return sizes.row_group_bytes / per_row, widths, written.share
+    return min(sizes.row_group_bytes / per_row, rows), widths, written.share
+
+
+def _between(rows: Float64, known: Sequence[float], values: Sequence[float]) -> Float64:
+    """Return the values at `rows` of lines over the logarithm of rows between the known ones."""
+    found: Float64 = np.interp(np.log(np.maximum(rows, 1.0)), np.log(known), values)
+    return found
 
 
 @dataclass(frozen=True)
@@ -186,12 +202,13 @@ def _joined(parts: Sequence[Slices]) -> Slices:
 def _cut_one(rows: Arrangement, size: Sizes, number: int) -> tuple[Slices, Slices, Int64, float]:
     ends = np.append(rows.starts[1:], len(rows.order))
     weight = rows.cumulative[ends] - rows.cumulative[rows.starts]
-    real = output_files(weight * rows.bytes_per_row, size.target_bytes)
+    per_row = rows.bytes_per_row(size.row_group_bytes)
+    real = output_files(weight * per_row, size.target_bytes)
     files, part = _sliced(rows, rows.starts, ends, weight, real)
     file_ends = np.append(files[1:], len(rows.order))
     records = rows.cumulative[file_ends] - rows.cumulative[files]
     stands = (real / np.bincount(part, minlength=len(real)))[part]
-    inner = row_groups_of(records * rows.bytes_per_row / stands, size.row_group_bytes)
+    inner = row_groups_of(records * per_row / stands, size.row_group_bytes)
     groups, owner = _sliced(rows, files, file_ends, records, inner * stands)
     group_ends = np.append(groups[1:], len(rows.order))
     group_records = rows.cumulative[group_ends] - rows.cumulative[groups]
@@ -251,13 +268,14 @@ class Grid:
     """Readings of every size, and the files and row groups that it has, float64[sizes].
 
     sampled_rows: of the smallest row groups (their 10th percentile), float64[sizes].
+    bytes_written: stored bytes, float64[sizes].
     """
 
     readings: Readings
     files: Float64
     row_groups: Float64
     sampled_rows: Float64
-    bytes_written: float
+    bytes_written: Float64
 
 
 def simulate_sizes(
@@ -299,7 +317,8 @@ def simulate_sizes(
         _counts(made.files, len(sizes)),
         _counts(made.groups, len(sizes)),
         made.smallest,
-        rows.bytes_per_row * float(rows.cumulative[-1]),
+        np.array([rows.bytes_per_row(size.row_group_bytes) for size in sizes])
+        * float(rows.cumulative[-1]),
     )
 
 
@@ -487,8 +506,8 @@ def _missing(
 
 def _projected(rows: Arrangement, demand: Demand, slices: Slices) -> Float64:
     """Return the bytes per row of the projection, per slice: linear in the logarithm of its rows
-    between the two sizes at which widths are known."""
-    schema, whole = rows.pool.files.schema, rows.bytes_per_row
+    between the sizes at which widths are known."""
+    schema, whole = rows.pool.files.schema, max(stored for _, stored in rows.stored)
     every = max(sum(type_width(field.type) for field in schema.fields), 1)
 
     def total(widths: Mapping[int, float]) -> float:
@@ -499,10 +518,6 @@ def _projected(rows: Arrangement, demand: Demand, slices: Slices) -> Float64:
         )
         return min(sum(known), whole) if demand.projection else 0.0
 
-    (few, narrow), (many, wide) = rows.widths[0], rows.widths[-1]
-    ends = total(narrow), total(wide)
-    if many <= few or ends[0] == ends[1]:
-        return np.full(len(slices.starts), ends[1])
-    each = np.maximum(slices.records / slices.stands_for, 1.0)
-    place = np.clip((np.log(each) - np.log(few)) / (np.log(many) - np.log(few)), 0.0, 1.0)
-    return ends[0] + place * (ends[1] - ends[0])
+    each = slices.records / slices.stands_for
+    totals = [total(widths) for _, widths in rows.widths]
+    return _between(each, [known for known, _ in rows.widths], totals)
