@@ -1,9 +1,10 @@
 """Plans that come true: kinds of tables, predicted, found, chosen and best.
 
 `python -m bench.tables [--seed N] [--tables N] [--kinds a,b] [--no-brute] [--log FILE]` plays a
-table of every kind by one Spark session and appends a line for each to the log; tables that the log
+table of every kind by one Spark session and appends a line for each to the log; those that the log
 holds already are not played again, so that a run can be stopped and resumed. Whatever the log then
-holds goes to bench/RESULTS.md. Exits 1 if rows changed.
+holds goes to bench/RESULTS.md. Seconds are those of the first table of a run: it has a JVM of its
+own. Exits 1 if rows changed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="bench-tables-") as directory:
             run(Path(directory), left, options.log, options.brute)
     every = lines_of(options.log)
-    print(report.write(every, _command(options)))
+    print(report.write(every, _command(every), options.loaded))
     return 0 if all(line["rows_equal"] for line in every) else 1
 
 
@@ -54,6 +56,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kinds", default="", help="names, separated by commas")
     parser.add_argument("--no-brute", dest="brute", action="store_false")
     parser.add_argument("--log", type=Path, default=LOG)
+    parser.add_argument("--loaded", default="", help="what is to be said of the machine's load")
     return parser.parse_args(arguments)
 
 
@@ -62,9 +65,11 @@ def _names(options: argparse.Namespace) -> list[str]:
     return named[: options.tables]
 
 
-def _command(options: argparse.Namespace) -> str:
-    kinds = f" --kinds {options.kinds}" if options.kinds else ""
-    return f"python -m bench.tables --seed {options.seed}{kinds}"
+def _command(lines: Sequence[dict[str, Any]]) -> str:
+    """Return the seeds of the log, and how many tables have a brute force beside them."""
+    seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in lines}))
+    tried = sum("tried" in line for line in lines)
+    return f"python -m bench.tables --seed N, N of {seeds}; brute force on {tried} tables"
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
@@ -76,6 +81,7 @@ def run(root: Path, tables: Sequence[Drawn], log: Path, with_brute: bool) -> Non
     try:
         for drawn in tables:
             line = line_of(place, drawn, with_brute)
+            place.started = None
             with log.open("a") as out:
                 out.write(json.dumps(line) + "\n")
             print(report.short(line), flush=True)
@@ -91,7 +97,9 @@ def start(root: Path) -> Place:
     calendar = pa.table({"k": pa.array(range(5_000)), "day": [k % 300 for k in range(5_000)]})
     catalog.create_table(f"{NAMESPACE}.calendar", calendar.schema).append(calendar)
     conf = {**SMALL_SESSION, **sqlite_spark_conf(root), "spark.sql.session.timeZone": "UTC"}
-    return Place(session.start(conf, app="tables", master="local[2]"), config, catalog, root)
+    begun = time.monotonic()
+    spark = session.start(conf, app="tables", master="local[2]")
+    return Place(spark, config, catalog, root, time.monotonic() - begun)
 
 
 def line_of(place: Place, drawn: Drawn, with_brute: bool) -> dict[str, Any]:

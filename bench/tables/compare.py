@@ -10,6 +10,7 @@ from bench.tables.drawn import Drawn
 from bench.tables.play import Place, Played, Read, Seen, read_of
 from reconciler.plan.prediction import predictions_of, total
 from reconciler.plan.rejected import merged
+from reconciler.queries.rewrite_cost import CPU_OF_FIRST
 
 Numbers = dict[str, Any]
 
@@ -41,7 +42,14 @@ def compared(place: Place, played: Played) -> Numbers:
         "shape_errors": _shape_errors(evidence, after),
         "file_count": _span(lines.get("data files"), len(played.after.observation.files)),
         "written": {"predicted": sums.bytes_out, "found": _written(played)},
-        "seconds": {"predicted": evidence["cost"]["millis"] / 1000, "found": played.seconds},
+        "seconds": {
+            "predicted": evidence["cost"]["millis"] / 1000,
+            "found": None if place.started is None else place.started + played.seconds,
+        },
+        "cpu": {
+            "predicted": sums.cpu_seconds - _warm_up(place, played),
+            "found": played.cpu_seconds,
+        },
         "rewritten": sums.bytes_in,
         "cost": {
             "rho": rho,
@@ -55,6 +63,15 @@ def compared(place: Place, played: Played) -> Numbers:
         "outside": _outside(place, played),
         "reasons": [[line.reason, line.why] for line in merged(evidence["rejected"])],
     }
+
+
+def _warm_up(place: Place, played: Played) -> float:
+    """Return the predicted CPU seconds of a fresh JVM that this one, which has run other tables,
+    does not need."""
+    if place.started is not None:
+        return 0.0
+    kinds = {item.action.work for item in played.plan.plan.actions}
+    return sum(CPU_OF_FIRST[kind] for kind in kinds if kind is not None)
 
 
 def _span(line: Numbers | None, found: float) -> Numbers:

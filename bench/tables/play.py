@@ -51,12 +51,14 @@ ONE_FILE = 1 << 30
 
 @dataclass
 class Place:
-    """Where tables are made. spark: the one session of the run."""
+    """Where tables are made. spark: the one session of the run; started: seconds of its start, for
+    the first table that is played in it."""
 
     spark: Any
     config: CatalogConfig
     catalog: SqlCatalog
     root: Path
+    started: float | None = None
 
     def full(self, name: str) -> str:
         return f"{self.config.name}.{NAMESPACE}.{name}"
@@ -100,6 +102,7 @@ class Played:
     recorded: Workload
     later: Workload
     seconds: float
+    cpu_seconds: float
     rows_equal: bool
 
 
@@ -221,6 +224,7 @@ def play(
         recorded=plan.evidence.workload,
         later=workload(place, name, drawn.later),
         seconds=sum(actor.seconds),
+        cpu_seconds=done.result.cpu_seconds if done.result else 0.0,
         rows_equal=_multiset(place, name) == rows,
     )
     return played, watched

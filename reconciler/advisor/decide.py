@@ -61,6 +61,7 @@ from reconciler.plan.execution import plan_of_file
 from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
+from reconciler.queries.rewrite_cost import plan_seconds
 from reconciler.table.filetable import Int64
 
 HOUR_MS = 3_600_000
@@ -288,6 +289,7 @@ def _advice(
     cost_after = window_bytes(situation, sums.cost_after)
     cost = sum(e.cost for e in effects)
     saving = sum(e.saving for e in effects)
+    work = total(predicted)
     return Advice(
         actions=(
             *_metadata(situation, writes),
@@ -320,8 +322,8 @@ def _advice(
         ),
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
-        cpu_seconds=total(predicted).cpu_seconds,
-        seconds=total(predicted).millis / 1000,
+        cpu_seconds=work.cpu_seconds,
+        seconds=plan_seconds(work.millis / 1000, work.groups),
         yearly_read=situation.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.outlook,

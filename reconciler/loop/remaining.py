@@ -16,9 +16,10 @@ from reconciler.loop.waiting import refused, waiting
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.ledger import trust
 from reconciler.plan.plan import PlannedAction, action_document
-from reconciler.plan.prediction import Prediction, Total, total, whole
+from reconciler.plan.prediction import Prediction, Total, millis, total, whole
 from reconciler.plan.prediction_interval import files_after
 from reconciler.plan.totals import Quantity, is_of
+from reconciler.queries.rewrite_cost import plan_seconds
 
 
 def shown_document(proposal: Proposal) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def _cost(proposal: Proposal, planned: Mapping[str, Any], left: Total) -> dict[s
         **planned,
         "tableBytes": proposal.observation.files.total_bytes,
         "cpuMillis": left.cpu_millis,
-        "millis": left.millis,
+        "millis": millis(plan_seconds(left.millis / 1000, left.groups)),
         "paybackMillis": _payback(proposal, planned.get("paybackMillis"), left),
     }
 

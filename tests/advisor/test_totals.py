@@ -16,6 +16,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import total
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import TRUE
+from reconciler.queries.rewrite_cost import COMMIT_SECONDS, START_SECONDS, plan_seconds
 from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -185,3 +186,12 @@ def test_moving_windows_are_worse_off_by_what_they_will_read():
     assert is_worse(demand, now, after)
     assert not is_worse(demand, now, np.array([20.0, 10.0]))
     assert not is_worse(replace(demand, moving=False), now, after)
+
+
+def test_a_plan_takes_the_start_of_a_jvm_and_a_commit_for_each_group():
+    advice = advise(_scattered(), _ranges(90_000))
+    work = total(item.predicted for item in advice.actions)
+    assert work.groups
+    fixed = START_SECONDS + work.groups * COMMIT_SECONDS
+    assert advice.seconds == pytest.approx(fixed + work.millis / 1000)
+    assert plan_seconds(0.0, 0) == 0.0
