@@ -137,10 +137,10 @@ def _page_bytes(chunks: Sequence[Any], rows: int) -> float:
 
 def _plain_bytes(chunk: Any) -> float:
     """Return the bytes of a chunk's values without a dictionary and before compression."""
-    width = WIDTHS.get(chunk.physical_type)
+    width, found = WIDTHS.get(chunk.physical_type), chunk.statistics
     if width is not None:
-        return float(width * chunk.num_values)
-    found = chunk.statistics
+        nulls = found.null_count if found is not None and found.has_null_count else 0
+        return float(width * (chunk.num_values - nulls))
     if not chunk.has_dictionary_page or found is None or not found.has_min_max:
         return float(chunk.total_uncompressed_size)
     ends = [len(end.encode() if isinstance(end, str) else bytes(end)) for end in (
@@ -151,7 +151,7 @@ def _plain_bytes(chunk: Any) -> float:
 
 def page_bytes_of(table: Any, group: Group) -> float | None:
     """Return `Compression.page_bytes` as the footer of the group's largest input shows it; None if
-    that cannot be read.
+    that cannot be read, or if some pages end by their bytes, before those of other columns.
 
     The input may have another writer: a dictionary that takes more than the plain values is one
     that Java's writer drops.
@@ -168,7 +168,9 @@ def page_bytes_of(table: Any, group: Group) -> float | None:
         stored = chunk.total_compressed_size - _dictionary_bytes(chunk)
         if raw > held:
             stored = chunk.total_compressed_size * held / raw
-        page = min(held * PAGE_ROWS / first.num_rows, float(PAGE_BYTES))
+        page = held * PAGE_ROWS / first.num_rows
+        if page > PAGE_BYTES:
+            return None
         saved += page * max(0.0, 1.0 - stored / max(held, 1.0))
     return saved
 

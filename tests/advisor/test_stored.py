@@ -319,7 +319,7 @@ def test_times_of_rows_in_another_order_take_the_bits_of_their_distance(tmp_path
     rows = pa.table({
         "id": pa.array(at), "buyer": pa.array(random.integers(0, 400, count)),
     })  # fmt: skip
-    found = world(tmp_path, rows, 4_000, ("buyer",))
+    found = world(tmp_path, rows, 4_000, ("id", "buyer"))
     pool = build_pool(found.view, [2])
     assert pool is not None
     layout = Layout(Lexicographic((SortColumn(2),)), 1 << 40, 1 << 40, np.zeros(10, dtype=np.int64))
@@ -329,6 +329,11 @@ def test_times_of_rows_in_another_order_take_the_bits_of_their_distance(tmp_path
     pq.write_table(rows.take(order), path, compression="zstd", use_dictionary=["buyer"])
     actual = pq.read_metadata(path).row_group(0).column(0).total_compressed_size
     assert predicted["id"] == pytest.approx(actual, rel=0.12)
+    by_time = replace(layout, ordering=Lexicographic((SortColumn(1),)))
+    pool = build_pool(found.view, [1, 2])
+    assert pool is not None
+    kept = sizes_of(simulate(by_time, pool, ()).written.views[0])
+    assert kept["id"] <= sizes_of(found.view)["id"]
 
 
 def test_lists_keep_their_bytes(tmp_path):

@@ -159,6 +159,8 @@ def _group_sizes(
     # A slice of a thin sample may stand for several row groups.
     each = records / layout.row_groups_of(cut.per_row * records)
     run = _run(pool, lead, total)
+    # In the order of a column that grows with time, rows stay where they are.
+    scattered = bool(layout.ordering.key) and lead not in pool.stored.steps
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
@@ -171,7 +173,7 @@ def _group_sizes(
                 stored,
                 each,
                 domain,
-                reordered=bool(layout.ordering.key) and field != lead,
+                reordered=scattered and field != lead,
                 reach=_reach(pool, field, order, starts),
                 wider=_wider(pool, field, order, starts, run),
             )
