@@ -1,8 +1,9 @@
 """Kills executions at their phases while another writer appends; no row may be lost or doubled.
 
-`python -m bench.faults --kills 30` prints one line a kill and a summary. Kills fall before, in and
-after a commit in turn: at progress lines, under a held catalog lock, and at random moments around
-the sending. The test suite runs a short form of the same (tests/spark/test_faults.py).
+`python -m bench.faults --kills 30 [--work KIND]` prints one line a kill and a summary. Kills fall
+before, in and after a commit in turn: at progress lines, under a held catalog lock, and at random
+moments around the sending. The test suite runs a short form of the same
+(tests/spark/test_faults.py).
 """
 
 from __future__ import annotations
@@ -31,11 +32,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from bench.results import write_section
+from reconciler.demo import witness
 from tests.conftest import sqlite_catalog
 from tests.spark.ledger import FileLedger
 
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("before", "in", "after")
+RECLUSTER, CONVERT, COMPACT = "recluster", "convert", "compact"
+WORKS = (RECLUSTER, CONVERT, COMPACT)
+"""What is killed: a rewrite of data files with a commit a file, or a replacement of delete files
+with one commit."""
+PROPERTIES = {
+    "format-version": "2",
+    "write.delete.mode": "merge-on-read",
+    "write.delete.granularity": "partition",
+}
 TABLE = "faults"
 FILES = 5
 ROWS_PER_APPEND = 20
@@ -47,12 +58,14 @@ SCHEMA = Schema(
 
 @dataclass
 class Report:
-    """kills: by phase. landed: how many killed commits had arrived. Problems must be empty."""
+    """kills: by phase. Problems must be empty. deleted: ids that the processes deleted first."""
 
     kills: Counter[str] = field(default_factory=Counter)
     commits: int = 0
     appends: int = 0
     problems: list[str] = field(default_factory=list)
+    work: str = RECLUSTER
+    deleted: set[int] = field(default_factory=set)
 
 
 class Appender:
@@ -90,13 +103,19 @@ class Appender:
         self._thread.join()
 
 
-def run(kills: Sequence[str], directory: Path, seed: int = 7, pause: float = 2.0) -> Report:
+def run(
+    kills: Sequence[str],
+    directory: Path,
+    seed: int = 7,
+    pause: float = 2.0,
+    work: str = RECLUSTER,
+) -> Report:
     """One kill per entry of `kills` (phases), then a run to the end, then the books."""
     (directory / "warehouse").mkdir(parents=True, exist_ok=True)
     catalog = SqlCatalog("rec", **dict(sqlite_catalog(directory).properties))
     catalog.create_namespace("jobs")
-    catalog.create_table(f"jobs.{TABLE}", SCHEMA)
-    report, chance = Report(), random.Random(seed)
+    catalog.create_table(f"jobs.{TABLE}", SCHEMA, properties=PROPERTIES)
+    report, chance = Report(work=work), random.Random(seed)
     appender = Appender(catalog, pause)
     for _ in range(FILES):
         appender.append()
@@ -104,15 +123,21 @@ def run(kills: Sequence[str], directory: Path, seed: int = 7, pause: float = 2.0
         for phase in kills:
             _kill_once(phase, directory, chance, report)
             _check_rows(catalog, appender, report, f"after a kill {phase} a commit")
-        _run_to_the_end(directory, report)
+        _run_to_the_end(directory, chance, report)
     _check_rows(catalog, appender, report, "at the end", exact=True)
     _check_leftovers(catalog, directory, report)
     report.appends = appender.appends
     return report
 
 
-def _start(directory: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.spark.driver", str(directory), TABLE, "id", str(FILES)]
+def _start(directory: Path, chance: random.Random, report: Report) -> subprocess.Popen[str]:
+    key = "id"
+    if report.work != RECLUSTER:
+        left = sorted(set(range(FILES * ROWS_PER_APPEND)) - report.deleted)
+        ids = chance.sample(left, 2)
+        report.deleted.update(ids)
+        key = f"{report.work}:{ids[0]},{ids[1]}"
+    command = [sys.executable, "-m", "tests.spark.driver", str(directory), TABLE, key, str(FILES)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -120,17 +145,19 @@ def _start(directory: Path) -> subprocess.Popen[str]:
 
 def _kill_once(phase: str, directory: Path, chance: random.Random, report: Report) -> None:
     """Starts an execution and kills its Python process with SIGKILL at the phase."""
-    process = _start(directory)
-    passed = chance.randrange(FILES - 1)  # so many commits go through first
+    process = _start(directory, chance, report)
+    number = chance.randrange(FILES - 1)
+    passed = number if report.work == RECLUSTER else 0  # so many commits go through first
     seen: Counter[str] = Counter()
+    lines: list[str] = []
     assert process.stdout is not None
     for line in process.stdout:
+        lines.append(line)
         word = line.split(" ", 1)[0].strip()
         seen[word] += 1
         if word in ("failed", "done"):
-            report.problems.append(f"ended before it was killed: {line.strip()}")
             break
-        if phase == "before" and word == chance_of_before(passed) and seen[word] > passed:
+        if phase == "before" and word == chance_of_before(number) and seen[word] > passed:
             _kill(process)
             break
         if phase == "after" and word == "committed" and seen[word] > passed:
@@ -140,8 +167,10 @@ def _kill_once(phase: str, directory: Path, chance: random.Random, report: Repor
             _kill_in_commit(process, directory, chance)
             break
     process.stdout.close()
-    process.wait()
-    report.kills[phase] += 1
+    if process.wait() == -signal.SIGKILL:
+        report.kills[phase] += 1
+    else:
+        report.problems.append(f"ended before it was killed: {''.join(lines)[-2000:]}")
 
 
 def chance_of_before(passed: int) -> str:
@@ -177,8 +206,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
     os.kill(process.pid, signal.SIGKILL)
 
 
-def _run_to_the_end(directory: Path, report: Report) -> None:
-    process = _start(directory)
+def _run_to_the_end(directory: Path, chance: random.Random, report: Report) -> None:
+    process = _start(directory, chance, report)
     output, _ = process.communicate()
     done = any(line.startswith("done") for line in output.splitlines())
     if process.returncode != 0 or not done:
@@ -186,19 +215,23 @@ def _run_to_the_end(directory: Path, report: Report) -> None:
 
 
 def _ids(catalog: Any) -> list[int]:
-    return sorted(catalog.load_table(f"jobs.{TABLE}").scan().to_arrow()["id"].to_pylist())
+    """By DuckDB: pyiceberg reads no equality deletes."""
+    location = catalog.load_table(f"jobs.{TABLE}").metadata_location.removeprefix("file://")
+    query = f"SELECT id FROM iceberg_scan('{location}') ORDER BY id"
+    with witness.connect() as connection:
+        return [row[0] for row in connection.execute(query).fetchall()]
 
 
 def _check_rows(
     catalog: Any, appender: Appender, report: Report, when: str, exact: bool = False
 ) -> None:
     """Every appended row once; while the appender runs, its newest rows may be there already."""
-    known = appender.next_id
+    known = [i for i in range(appender.next_id) if i not in report.deleted]
     ids = _ids(catalog)
-    if ids[:known] != list(range(known)) or len(set(ids)) != len(ids):
-        report.problems.append(f"rows lost or doubled {when}")
-    if exact and len(ids) != known:
-        report.problems.append(f"{len(ids)} rows {when}, {known} were written")
+    if ids[: len(known)] != known or len(set(ids)) != len(ids):
+        report.problems.append(f"rows lost, doubled or back {when}")
+    if exact and len(ids) != len(known):
+        report.problems.append(f"{len(ids)} rows {when}, {len(known)} are to be live")
 
 
 def _check_leftovers(catalog: Any, directory: Path, report: Report) -> None:
@@ -242,18 +275,21 @@ def write(report: Report, kills: int, seconds: float) -> str:
     ]  # fmt: skip
     note = "A commit is held by the catalog's lock for the kills in it; the others fall at progress"
     note += " lines and at random moments around the sending."
-    return write_section("Kills of apply", f"python -m bench.faults --kills {kills}", rows, note)
+    title = "Kills of apply" if report.work == RECLUSTER else f"Kills of {report.work}"
+    command = f"python -m bench.faults --kills {kills} --work {report.work}"
+    return write_section(title, command, rows, note)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--work", choices=WORKS, default=RECLUSTER)
     arguments = parser.parse_args()
     kills = [PHASES[i % 3] for i in range(arguments.kills)]
     with tempfile.TemporaryDirectory(prefix="layout-faults-") as directory:
         started = time.monotonic()
-        report = run(kills, Path(directory), arguments.seed)
+        report = run(kills, Path(directory), arguments.seed, work=arguments.work)
     for problem in report.problems:
         print(problem)
     print(write(report, arguments.kills, time.monotonic() - started))

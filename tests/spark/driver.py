@@ -2,6 +2,8 @@
 
 `python -m tests.spark.driver DIRECTORY TABLE KEY FILES [URI]` reclusters up to FILES live files of
 rec.jobs.TABLE by KEY, one group and one commit a file; progress goes to stdout as "phase text".
+KEY `convert:1,2` deletes the rows with these ids by equality and converts what there is;
+`compact:1,2` deletes them by position, a delete file each, and compacts.
 With URI the table is in that REST catalog, else in the SQLite catalog below DIRECTORY.
 """
 
@@ -13,18 +15,36 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import ReconcilerError
+from reconciler.plan.actions.base import Action
+from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.execution import Event
 from reconciler.spark import iceberg, session
 from reconciler.spark.scan import scan_tasks
 from tests.conftest import SMALL_SESSION, rest_spark_conf, sqlite_catalog, sqlite_spark_conf
+from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench
 
 
 def _print(event: Event) -> None:
     print(event.phase, event.text, flush=True)
+
+
+def _action(bench: Bench, name: str, key: str, inputs: tuple[str, ...]) -> Action:
+    kind, _, ids = key.partition(":")
+    if kind == "convert":
+        keys = pa.array(map(int, ids.split(",")), pa.int64())
+        add_equality_delete(bench, name, {"id": keys})
+        return ConvertDeletes(inputs=delete_paths(bench, name, 2))
+    if kind == "compact":
+        for one in ids.split(","):
+            bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {one}")
+        return CompactDeletes(inputs=delete_paths(bench, name))
+    return bench.action(name, Recluster, key, inputs=inputs)
 
 
 def main() -> int:
@@ -42,7 +62,7 @@ def main() -> int:
     head = int(table.currentSnapshot().snapshotId())
     inputs = tuple(sorted(row.file_path for row in bench.files(name)))[:files]
     assert len(scan_tasks(spark, table, head, inputs)) == len(inputs)
-    action = bench.action(name, Recluster, key, inputs=inputs)
+    action = _action(bench, name, key, inputs)
     plan = f"p-{time.time_ns():020x}"
     request = bench.request(name, action, plan=plan, group_bytes=1, max_commits=files)
     print("ready", plan, flush=True)

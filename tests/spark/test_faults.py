@@ -18,3 +18,14 @@ def test_a_kill_in_each_phase_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert report.problems == []
     assert report.kills == dict.fromkeys(faults.PHASES, 1)
     assert report.commits > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("work", [faults.CONVERT, faults.COMPACT])
+def test_a_kill_in_each_phase_of_delete_maintenance_brings_no_row_back(
+    tmp_path: Path, work: str
+) -> None:
+    report = faults.run(faults.PHASES, tmp_path, seed=SEED, work=work)
+    assert report.problems == []
+    assert report.kills == dict.fromkeys(faults.PHASES, 1)
+    assert report.commits > 0
