@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.state import PARTLY, ActionState, Facts, Validity
+from reconciler.table.filetable import Partition
+from reconciler.table.values import decode_partition_value, encode_partition_value
 
 
 def inputs_of(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -51,3 +53,31 @@ class ContentAction(Action, ABC):
         why = [f"{gone} of {len(self.inputs)} inputs were replaced"] if replaced else []
         why += [self.touched.format(touched)] if touched else []
         return ActionState(Validity.LOST, () if too_few else standing, ", ".join(why))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAction(ContentAction, ABC):
+    """Work on content files of one (spec id, partition).
+
+    partition: values of the spec's fields in their domain, () when unpartitioned.
+    """
+
+    spec_id: int = 0
+    partition: Partition = ()
+
+    def without_files(self) -> Self:
+        return type(self)(spec_id=self.spec_id)
+
+    def canonical(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"type": self.kind, "specId": self.spec_id}
+        if self.partition:
+            body["partition"] = [encode_partition_value(v) for v in self.partition]
+        return body | {"inputs": sorted(self.inputs)}
+
+    @classmethod
+    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
+        return cls(
+            spec_id=body.get("specId", 0),
+            partition=tuple(decode_partition_value(v) for v in body.get("partition", [])),
+            inputs=inputs_of(body),
+        )

@@ -9,39 +9,16 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-from reconciler.plan.actions.content import ContentAction, inputs_of
+from reconciler.plan.actions.content import PartitionAction
 from reconciler.plan.reasons import partition_text
 from reconciler.table.schema import PartitionSpec, Schema
-from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteMaintenance(ContentAction, ABC):
-    """inputs: delete files. spec_id, partition: of all of them, values in their domain; () where
-    unpartitioned, as for equality deletes that apply to every partition."""
-
-    spec_id: int = 0
-    partition: tuple[Scalar | None, ...] = ()
-
-    def without_files(self) -> Self:
-        return type(self)(spec_id=self.spec_id)
-
-    def canonical(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"type": self.kind, "specId": self.spec_id}
-        if self.partition:
-            body["partition"] = [encode_partition_value(v) for v in self.partition]
-        body["inputs"] = sorted(self.inputs)
-        return body
-
-    @classmethod
-    def from_canonical(cls, body: Mapping[str, Any]) -> Self:
-        return cls(
-            spec_id=body.get("specId", 0),
-            partition=tuple(decode_partition_value(v) for v in body.get("partition", [])),
-            inputs=inputs_of(body),
-        )
+class DeleteMaintenance(PartitionAction, ABC):
+    """inputs: delete files. partition: () also for equality deletes that apply to every one."""
 
     def label(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> str:
         spec = specs.get(self.spec_id)

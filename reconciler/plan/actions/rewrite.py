@@ -6,35 +6,27 @@ import hashlib
 import json
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.content import ContentAction, inputs_of
+from reconciler.plan.actions.content import PartitionAction
 from reconciler.plan.grouping import Extents, Grouping
 from reconciler.plan.ordering import ARRIVAL, Ordering, ordering_from_canonical
 from reconciler.plan.reasons import partition_text
 from reconciler.table.schema import PartitionSpec, Schema, SpecField
-from reconciler.table.values import Scalar, decode_partition_value, encode_partition_value
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite(ContentAction, ABC):
-    """partition: values of the spec's fields in their domain, () when unpartitioned.
-    target_bytes, row_group_bytes: data file and row group size to write; 0 = the table's own.
-    """
+class Rewrite(PartitionAction, ABC):
+    """target_bytes, row_group_bytes: data file and row group size to write; 0 = the table's own."""
 
-    spec_id: int = 0
-    partition: tuple[Scalar | None, ...] = ()
     ordering: Ordering = ARRIVAL
     target_bytes: int = 0
     row_group_bytes: int = 0
 
     work: ClassVar[str | None] = "sort"
     by: ClassVar[str] = " by "
-
-    def without_files(self) -> Self:
-        return type(self)(spec_id=self.spec_id)
 
     @property
     def into(self) -> int:
@@ -56,11 +48,7 @@ class Rewrite(ContentAction, ABC):
         return self.ordering.groups(files, target_bytes=target_bytes, merge_bytes=merge_bytes)
 
     def canonical(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"type": self.kind, "specId": self.spec_id}
-        if self.partition:
-            body["partition"] = [encode_partition_value(v) for v in self.partition]
-        body["inputs"] = sorted(self.inputs)
-        body |= self.ordering.canonical()
+        body = super(Rewrite, self).canonical() | self.ordering.canonical()
         if self.target_bytes:
             body["targetBytes"] = self.target_bytes
         if self.row_group_bytes:
@@ -69,13 +57,11 @@ class Rewrite(ContentAction, ABC):
 
     @classmethod
     def from_canonical(cls, body: Mapping[str, Any]) -> Self:
-        return cls(
-            spec_id=body.get("specId", 0),
-            partition=tuple(decode_partition_value(v) for v in body.get("partition", [])),
+        return replace(
+            super(Rewrite, cls).from_canonical(body),
             ordering=ordering_from_canonical(body),
             target_bytes=body.get("targetBytes", 0),
             row_group_bytes=body.get("rowGroupBytes", 0),
-            inputs=inputs_of(body),
         )
 
     @classmethod
