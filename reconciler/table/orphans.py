@@ -107,5 +107,5 @@ def _age_ms(below: str, search: Search) -> int:
 
 def place_of(path: str) -> str:
     """Return the path without scheme and authority: two spellings of one file (`s3:` and `s3a:`,
-    `file:/` and `file:///`) are equal, and a file is rather taken for a needed one."""
+    `file:/` and `file:///`) are equal. If two files are equal by mistake, both count as needed."""
     return _START.sub("", path, count=1)
