@@ -18,6 +18,7 @@ import numpy.typing as npt
 from reconciler.advisor.advice import Rejected
 from reconciler.advisor.judge import (
     Candidate,
+    Refusal,
     planned_layout,
     readings_of,
     refusal,
@@ -28,6 +29,7 @@ from reconciler.advisor.judge import (
     what_if,
 )
 from reconciler.advisor.room import added_by, room_left, stake
+from reconciler.advisor.runs import SETTLED, grows, merged_runs, tiers
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
@@ -85,7 +87,7 @@ class Proposals:
 def recluster(situation: Situation) -> Proposals:
     """Return the candidates that pass the gate; no two share a file."""
     saving = np.where(allowed(situation), situation.savings.saving * situation.life, 0.0)
-    chosen = cut(saving, situation.cost, situation.alpha, spending_room(situation))
+    chosen = cut(saving, situation.cost, situation.settings.alpha, spending_room(situation))
     candidates: list[Candidate] = []
     turned: list[Rejected] = []
     spent = 0.0
@@ -197,9 +199,21 @@ def _varies(files: FileTable, column: ColumnBounds) -> bool:
 def _best_of(
     situation: Situation, rows: Int64, vectors: Float64, columns: list[int], spent: float
 ) -> tuple[list[Candidate], list[Rejected]]:
+    """Return the best key for all of the files, or for those that the largest runs are not of."""
+    first: tuple[list[Candidate], list[Rejected]] | None = None
+    for files in tiers(situation, rows) if columns else ():
+        kept = np.isin(rows, files)
+        found = _best_prefix(situation, rows[kept], vectors[kept], columns, spent)
+        if found[0]:
+            return found
+        first = first or found
+    return first or ([], [])
+
+
+def _best_prefix(
+    situation: Situation, rows: Int64, vectors: Float64, columns: list[int], spent: float
+) -> tuple[list[Candidate], list[Rejected]]:
     """Return the best key for all of the files, or for the best half or quarter of them."""
-    if not columns:
-        return [], []
     refused: list[Rejected] = []
     fractions = list(FRACTIONS)
     while fractions:
@@ -212,7 +226,7 @@ def _best_of(
         ranked = _ranked(situation, part, centroid, columns, spent)
         if not ranked:
             return [], [rejected(situation, "recluster", reasons.NO_SAMPLE, "", part)]
-        verdict = refusal(situation, ranked[0], spent)
+        verdict = _refusal(situation, ranked[0], spent)
         if verdict is None:
             others = [
                 rejected(
@@ -224,7 +238,9 @@ def _best_of(
                 for other in ranked[1:]
             ]  # fmt: skip
             return [ranked[0]], others
-        if verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
+        if verdict[0] == reasons.GROWS_TOO_LITTLE:
+            fractions = []  # less data of the same runs grows no more
+        elif verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
             fits = FITTING * _fitting(situation, ranked[0], spent)
             fractions = [share for share in (fits, *FRACTIONS) if 0.0 < share <= fits]
         if not refused:
@@ -234,6 +250,21 @@ def _best_of(
             what = f"recluster by {_key_text(situation, ranked[0])}"
             refused.append(rejected(situation, what, reason, why, part, ranked[0]))
     return [], refused
+
+
+def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
+    """Return why the candidate does not pass: `judge.refusal`, or that it would sort a run again
+    for little new data."""
+    runs = merged_runs(situation, candidate.rows, candidate.ordering)
+    recent = situation.recent.copy()  # a run that grows is not rewritten against its own order
+    for run in runs:
+        recent[run] = False
+    if (why := refusal(replace(situation, recent=recent), candidate, spent)) is not None:
+        return why
+    at_once = candidate.saving_low > SETTLED * situation.settings.alpha * candidate.cost
+    if at_once or grows(situation, candidate.rows, runs):
+        return None
+    return reasons.GROWS_TOO_LITTLE, sentence(reasons.SENTENCES[reasons.GROWS_TOO_LITTLE])
 
 
 def _fitting(situation: Situation, candidate: Candidate, spent: float) -> float:
@@ -275,7 +306,7 @@ def _ranked(
     finalists.sort(key=lambda item: -_rated(item[0]))
     best, played = finalists[0]
     # The sample's own error only lowers the bound: what is refused without it is refused with it.
-    if played is not None and refusal(situation, best, spent) is None:
+    if played is not None and _refusal(situation, best, spent) is None:
         best = sharpen(situation, best, *played, full)
     others = [candidate for candidate, _ in finalists[1:]]
     return [best, *others, *scored[FINALISTS : FINALISTS + 1]]
@@ -381,10 +412,7 @@ def _left_out(situation: Situation, chosen: Cut, saving: Float64) -> list[Reject
     alpha = situation.settings.alpha
     why = reasons.times_cost(total, cost)
     why += f" at the recorded rates (WAIR Eq. 4, alpha {alpha:g})"
-    if chosen.truncated:
-        reason = reasons.DEBT
-    else:  # beyond the cut a file saves more than this alpha only if its own alpha is twice that
-        reason = reasons.RECENTLY_WRITTEN if total > alpha * cost else reasons.BELOW_COST
+    reason = reasons.DEBT if chosen.truncated else reasons.BELOW_COST
     if reason != reasons.BELOW_COST:
         why += f"; {reasons.SENTENCES[reason]}"
     more = "more " if len(chosen.chosen) else ""

@@ -34,7 +34,8 @@ class Situation:
     refused: why no file of the table can be rewritten faithfully, "" if some can.
     burden: what the deletes of the files cost their readers.
     rewritable: bool[files], files that a rewrite can handle.
-    recent: bool[files], written by us within the horizon and since the mix of queries changed.
+    present: bool[files], written by us since the mix of queries changed; recent: of these, within
+    the horizon.
     stored_row_group: compressed bytes of a full row group that a rewrite will write.
     risks: of the declared migration. moving: bool[files], files of other specs than the declared
     one, which wait for their migration: no other decision rewrites them.
@@ -52,6 +53,7 @@ class Situation:
     yearly_mean: float
     refused: str
     rewritable: Bool
+    present: Bool
     recent: Bool
     groups: tuple[tuple[int, Partition, Int64], ...]
     taken: Bool
@@ -142,11 +144,14 @@ def refused_files(table: FileTable) -> npt.NDArray[np.bool_]:
     )
 
 
-def _recent(table: FileTable, settings: Settings, outlook: Outlook) -> Bool:
-    """Return which files we wrote within the horizon, for queries like the present ones."""
-    for_these = (table.added_ms >= outlook.since_ms) | (outlook.changes == 0)
-    young = settings.now_ms - table.added_ms < settings.horizon_ms
-    return table.layout_written & (table.added_ms >= 0) & young & for_these
+def _present(table: FileTable, outlook: Outlook) -> Bool:
+    """Return which files we wrote for queries like the present ones."""
+    return table.layout_written & ((table.added_ms >= outlook.since_ms) | (outlook.changes == 0))
+
+
+def _recent(table: FileTable, settings: Settings) -> Bool:
+    """Return which files were written within the horizon."""
+    return (table.added_ms >= 0) & (settings.now_ms - table.added_ms < settings.horizon_ms)
 
 
 def _risks(given: AdviceInput) -> tuple[Risk, ...]:
@@ -183,6 +188,7 @@ def look(given: AdviceInput) -> Situation:
     )
     span = max(given.workload.until_ms - given.workload.since_ms, MIN_SPAN_MS)
     refused, risks = _refused(given), _risks(given)
+    present = _present(table, rates.outlook)
     return Situation(
         given=given,
         stored_row_group=stored_row_group_bytes(settings.row_group_bytes, given.row_groups),
@@ -194,7 +200,8 @@ def look(given: AdviceInput) -> Situation:
         yearly_mean=window_reads * YEAR_MS / span,
         refused=refused,
         rewritable=~np.logical_or.reduce(refused_files(table)) & np.bool_(not refused),
-        recent=_recent(table, settings, rates.outlook),
+        present=present,
+        recent=present & _recent(table, settings),
         groups=tuple(table.groups()) if len(table) else (),
         taken=np.zeros(len(table), dtype=np.bool_),
         outlook=rates.outlook,

@@ -1,0 +1,103 @@
+"""Keeps bytes from being rewritten again for every append (size-tiered merges of an LSM tree).
+
+What one plan of ours wrote is a run: its files are in the order of a key, and new files overlap all
+of it. To sort them into it saves a reading of each of them, today; tomorrow there are new ones. A
+run is therefore sorted again by its own key only together with so much other data that what it
+ends in is GROWTH times as large: a byte is rewritten O(log n) times, and a query reads O(log n)
+runs. See the logarithmic method of Bentley and Saxe, "Decomposable searching problems I: static-to-
+dynamic transformation", section 2, and size-tiered compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reconciler.advisor.situation import Situation
+from reconciler.plan.drift import declared_drift
+from reconciler.plan.execution import plan_of_file
+from reconciler.plan.ordering import Ordering
+from reconciler.table.filetable import UNKNOWN, Int64
+
+GROWTH = 8.0
+"""A run is sorted again if the result is at least so many times as large."""
+
+GATHERED = 3.0
+"""New files are sorted beside a run if they are so many times as large as the largest of them."""
+
+SETTLED = 64.0
+"""Multiple of its cost that a rewrite saves if queries cannot wait for the growth: it pays back
+within hours."""
+
+MOST_TIERS = 6
+"""Sets of runs that are tried, the largest first."""
+
+
+def merged_runs(situation: Situation, rows: Int64, ordering: Ordering) -> list[Int64]:
+    """Return the runs among the files that are in the order of the key already."""
+    return [run for run in runs_of(situation, rows) if _in_order(situation, run, ordering)]
+
+
+def grows(situation: Situation, rows: Int64, runs: Sequence[Int64]) -> bool:
+    """Whether a rewrite of these files of one partition, of which `runs` are in its order already,
+    merges enough data."""
+    table = situation.table
+    mine = table.partition == table.partition[rows[0]]
+    if not (situation.present & mine).any():
+        return True
+    total = _bytes(situation, rows)
+    fresh = rows[~situation.present[rows]]
+    if len(fresh) and total < GATHERED * float(table.bytes[fresh].max()):
+        return False
+    return all(total >= GROWTH * _bytes(situation, run) for run in runs)
+
+
+def tiers(situation: Situation, rows: Int64) -> list[Int64]:
+    """Return the sets of files that may be merged, the largest first: all, then the new files with
+    the smaller runs.
+
+    A set whose largest run would not grow enough is left out, other than the whole.
+    """
+    runs = sorted(runs_of(situation, rows), key=lambda run: (_bytes(situation, run), run.tolist()))
+    found = [rows]
+    kept = rows
+    for place in range(len(runs) - 1, -1, -1):
+        kept = np.setdiff1d(kept, runs[place])
+        largest = _bytes(situation, runs[place - 1]) if place else 0.0
+        if len(kept) > 1 and _bytes(situation, kept) >= GROWTH * largest:
+            found.append(kept)
+    return found[:MOST_TIERS]
+
+
+def runs_of(situation: Situation, rows: Int64) -> list[Int64]:
+    """Return those of the files that we wrote for the present queries, by the plan that did."""
+    mine = rows[situation.present[rows]]
+    names = _plans(situation, mine)
+    return [mine[names == name] for name in np.unique(names)]
+
+
+def _plans(situation: Situation, rows: Int64) -> Int64:
+    """Return a number for the plan that wrote each file. Files of one commit have one plan, and
+    are told apart by their time where their path does not show it."""
+    table, number = situation.table, dict[str, int]()
+    times, first, inverse = np.unique(table.added_ms[rows], return_index=True, return_inverse=True)
+    of_time = np.zeros(len(times), dtype=np.int64)
+    for place, (at, row) in enumerate(zip(times.tolist(), rows[first].tolist(), strict=True)):
+        plan = plan_of_file(str(table.path[row])) or f"at {at}"
+        of_time[place] = number.setdefault(plan, len(number))
+    found: Int64 = of_time[inverse.reshape(-1)]
+    for place in np.flatnonzero(table.added_ms[rows] == UNKNOWN).tolist():
+        plan = plan_of_file(str(table.path[rows[place]]))
+        found[place] = number.setdefault(plan, len(number))
+    return found
+
+
+def _in_order(situation: Situation, run: Int64, ordering: Ordering) -> bool:
+    """Whether the files of a run are in the order of the key already."""
+    drift = declared_drift(situation.table.take(run), ordering, 2)
+    return not any(found.rewrite for found in drift)
+
+
+def _bytes(situation: Situation, rows: Int64) -> float:
+    return float(situation.table.bytes[rows].sum())

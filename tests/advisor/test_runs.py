@@ -1,0 +1,105 @@
+"""How often a byte is rewritten while rows keep arriving."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reconciler.advisor.advice import Advice
+from reconciler.advisor.policies.baseline import sort_everything
+from reconciler.advisor.policies.ours import ours
+from reconciler.advisor.simulate.replay import Replay, Step, replay
+from reconciler.advisor.simulate.table import SimulatedTable, empty_table
+from reconciler.plan import reasons
+from reconciler.plan.actions.cluster import Cluster
+from reconciler.plan.ordering import Lexicographic
+from reconciler.queries.rewrite_cost import Rho
+from reconciler.table.schema import SortColumn
+from tests.advisor.worlds import (
+    DATE,
+    DAY,
+    PART,
+    ROW_BYTES,
+    SCHEMA,
+    SETTINGS,
+    advise,
+    arriving_rows,
+    range_query,
+    range_workload,
+    workload,
+)
+
+ROWS = 400
+SIZE = ROW_BYTES * ROWS
+SMALL = replace(SETTINGS, target_bytes=SIZE, row_group_bytes=SIZE, open_bytes=SIZE // 32)
+
+
+def _fed(queries: int, policy, days: int = 32) -> Replay:
+    random = np.random.default_rng(1)
+    steps = []
+    for day in range(days):
+        lows = random.integers(0, 99_000, queries).tolist()
+        asked = tuple(
+            range_query(1_000 * day + n, PART, low, low + 400, event_ms=day * DAY + n)
+            for n, low in enumerate(lows)
+        )
+        rows = arriving_rows(random, ROWS, first=day * ROWS)
+        steps.append(Step(rows, ROWS, asked, day * DAY + DAY // 2))
+    settings = replace(SMALL, rho=Rho(4.0, "measured"))
+    return replay(empty_table(SCHEMA), steps, policy, settings)
+
+
+@pytest.mark.parametrize("queries", [5, 40])
+def test_while_rows_arrive_a_byte_is_rewritten_twice_at_most_on_average(queries: int) -> None:
+    run, whole = _fed(queries, ours), _fed(queries, sort_everything(PART))
+    assert run.rewritten.any()
+    assert run.rewritten.sum() <= 2.0 * 4.0 * SIZE * 32
+    cost, least = (float(r.read.sum() + r.rewritten.sum()) for r in (run, whole))
+    assert cost <= 1.4 * least
+    assert run.ratio < 0.6
+
+
+def _table(new: int, column: int = PART, old: int = 8) -> SimulatedTable:
+    """`old` files that one plan sorted by the column, then `new` ones in order of arrival."""
+    random = np.random.default_rng(0)
+    table = empty_table(SCHEMA).append(arriving_rows(random, old * ROWS), ROWS, 0, ROWS)
+    sort = Cluster(
+        ordering=Lexicographic((SortColumn(column),)), target_bytes=SIZE, row_group_bytes=SIZE,
+        inputs=tuple(sorted(file.path for file in table.files)),
+    )  # fmt: skip
+    table = table.apply(sort, 12 * DAY)
+    if not new:
+        return table
+    rows = arriving_rows(random, new * ROWS, first=old * ROWS)
+    return table.append(rows, ROWS, 13 * DAY, ROWS)
+
+
+def _advised(table: SimulatedTable, queries: int = 200) -> Advice:
+    asked = range_workload(np.random.default_rng(1), PART, queries, 400, 100_000)
+    return advise(table, workload(asked), SMALL)
+
+
+def _inputs(advice: Advice) -> Sequence[str]:
+    return [path for item in advice.actions for path in item.action.inputs]
+
+
+def test_a_sorted_run_waits_until_it_grows_and_new_files_are_sorted_beside_it() -> None:
+    few = _advised(_table(new=2))
+    assert not few.actions
+    assert reasons.GROWS_TOO_LITTLE in {item.reason for item in few.rejected}
+    beside = _inputs(_advised(_table(new=4)))
+    assert len(beside) == 4
+    assert not any(path.startswith("layout") for path in beside)
+    assert len(_inputs(_advised(_table(new=60)))) == 68
+
+
+def test_a_run_does_not_wait_if_it_pays_back_within_hours() -> None:
+    assert len(_inputs(_advised(_table(new=2), queries=40_000))) == 10
+
+
+def test_another_key_waits_for_no_growth() -> None:
+    advice = _advised(_table(new=0, column=DATE))
+    assert len(_inputs(advice)) == 8
