@@ -32,9 +32,13 @@ spec:
       mode: WorkloadAware         # or Declared with keys: [column, ...], or None
     files:
       targetSize: Auto            # or a size, as 512Mi
-  # objectives:                   # what the layout shall achieve; none: whatever pays is done
+  # objectives:                   # goals of the layout; without them, what pays is done
   #   maxScanAmplification: "1.5" # bytes read over bytes needed, by the recorded queries
   #   maxSmallFilePercent: 10
+  # deletes: {{compaction: Auto}}   # or Minor, Major, Hybrid, Disabled
+  # maintenance:                  # housekeeping; what is not named here is not done
+  #   expireSnapshots: {{olderThan: 120h, retainLast: 20}}
+  #   rewriteManifests: Auto
   # budgets:                      # how much may be rewritten
   # - {{name: daily, per: 24h, maxRewriteBytes: 500Gi}}
   approval:
