@@ -209,20 +209,35 @@ def _store(
 
 def _recommendation(run: RecommendRun, catalog: CatalogConfig) -> dict[str, Any]:
     """Return the summary of a recommendation, as one field of the termination message."""
+    from reconciler.catalog.sketch_reader import read_directly
+    from reconciler.loop.driver_job import session_starter
+    from reconciler.loop.executor_sampling import ExecutorSampling
     from reconciler.loop.reader import Reader
     from reconciler.loop.recommend_job import bound_process, recommend_for
+    from reconciler.spark.kubernetes import driver_pod
     from reconciler.state.state import cache_directory
 
     bound_process(run.cpu_limit_seconds)
-    reader = Reader(
-        store=_store(run, catalog, None),
-        cache=cache_directory(),
-        timeout=float(run.catalog.spec.timeout_seconds),
-        claims_as=run.owner,
-        exclude_columns=run.catalog.spec.workload.exclude_columns,
-    )
-    plans = _plans(run, catalog)
-    made = recommend_for(run, catalog, reader, plans, lambda: dt.datetime.now(dt.UTC))
+    with tempfile.TemporaryDirectory(prefix="layout-job-") as scratch:
+        start = session_starter(run, os.environ, Path(scratch))
+        app = f"recommend {'.'.join(run.table)}"
+        sampling = ExecutorSampling(
+            lambda: start(catalog, app),
+            float(run.cpu_limit_seconds),
+            lambda elsewhere: bound_process(run.cpu_limit_seconds, elsewhere),
+        )
+        reader = Reader(
+            store=_store(run, catalog, None),
+            cache=cache_directory(),
+            timeout=float(run.catalog.spec.timeout_seconds),
+            claims_as=run.owner,
+            exclude_columns=run.catalog.spec.workload.exclude_columns,
+            read_sketches=read_directly if driver_pod(os.environ) is None else sampling,
+        )
+        made = recommend_for(
+            run, catalog, reader, _plans(run, catalog), sampling.used_seconds,
+            lambda: dt.datetime.now(dt.UTC),
+        )  # fmt: skip
     return {"recommendation": made}
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.api.identity import hash_inputs
-from reconciler.api.run_document import RunDocument
+from reconciler.api.run_document import RecommendRun, RunDocument
 from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.errors import (
     AccessDeniedError,
@@ -325,7 +325,7 @@ def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:
 
 
 def session_starter(
-    run: RunDocument, environ: Mapping[str, str], scratch: Path
+    run: RunDocument | RecommendRun, environ: Mapping[str, str], scratch: Path
 ) -> Callable[[CatalogConfig, str], Any]:
     """Return how this process starts Spark: with executors in pods, or, outside of a cluster, in
     itself."""

@@ -16,6 +16,7 @@ from reconciler.catalog.claim import OWNER_PROPERTY
 from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
+from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.propose import Evidence, Target, Work
@@ -36,13 +37,15 @@ from reconciler.table.sample import RowGroups, RowSample
 @dataclass
 class Reader:
     """timeout: seconds for the catalog to answer. claims_as: the owner name of this process.
-    exclude_columns: names of columns whose conditions are not used, nor their values sketched."""
+    exclude_columns: names of columns whose conditions are not used, nor their values sketched.
+    read_sketches: reads the sample of a whole table."""
 
     store: Store
     cache: Path
     timeout: float = 30.0
     claims_as: str = ""
     exclude_columns: tuple[str, ...] = ()
+    read_sketches: ReadSketches = read_directly
 
     def observe(self, target: Target) -> Observation:
         return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)

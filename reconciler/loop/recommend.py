@@ -28,7 +28,13 @@ from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.rewrite_cost import Throughput, rho_from
 from reconciler.queries.table_view import table_view
-from reconciler.state.sketch import MOST_FILES, TableSample, sample_table
+from reconciler.state.sketch import (
+    MOST_FILES,
+    TableSample,
+    least_bytes,
+    sample_table,
+    sampled_files,
+)
 from reconciler.table.filetable import FileTable
 from reconciler.table.observation import Observation
 from reconciler.table.row_group_bytes import plain_row_bytes
@@ -120,7 +126,8 @@ def gathered(
     _enough_budget(seen.files, footers, columns, options.sample_bytes)
     sample = sample_table(
         target.catalog, seen.files, columns, rows=min(options.sample_rows, MOST_ROWS),
-        budget=options.sample_bytes, now_ms=int(now.timestamp() * 1000), store=reader.store,
+        budget=options.sample_bytes, footers=footers, now_ms=int(now.timestamp() * 1000),
+        store=reader.store, read=reader.read_sketches,
         table_uuid=seen.uuid, identifier=target.identifier, timeout=reader.timeout,
     )  # fmt: skip
     history = reader.history(seen.uuid)
@@ -228,25 +235,19 @@ def _columns(files: FileTable, workload: Workload) -> list[int]:
 def _footers(files: FileTable) -> np.ndarray:
     """Return the files whose footers are read: all, or as many as a sample reads."""
     known = with_footer(files)
-    if len(known) <= MOST_FILES:
-        return known
-    return known[np.arange(MOST_FILES) * len(known) // MOST_FILES]
+    return known if len(known) <= MOST_FILES else sampled_files(files)
 
 
 def _enough_budget(
     files: FileTable, footers: RowGroups, columns: Sequence[int], budget: int
 ) -> None:
     """Refuse a budget that does not pay for one row group of every file that is sampled."""
-    sizes = [footers.column_sizes[c] for c in columns if c in footers.column_sizes]
-    if not sizes or not len(footers.file):
-        return
-    chunk = np.sum([np.maximum(size, 0) for size in sizes], axis=0)
-    starts = np.flatnonzero(np.diff(footers.file, prepend=-1))
-    least = int(np.minimum.reduceat(chunk, starts).sum())
+    chosen = sampled_files(files)
+    least = int(least_bytes(chosen, footers, columns).sum())
     if budget < least:
         raise UserError(
-            f"--sample-bytes {budget} is less than one row group of each of "
-            f"{plural(len(starts), 'file')}: {least} bytes",
+            f"--sample-bytes {budget} is less than one row group and the footer of each of "
+            f"{plural(len(chosen), 'file')}: {least} bytes",
             details=("Every file has to be represented in the sample. No column was read.",),
             do=f"give at least --sample-bytes {least}",
         )

@@ -7,6 +7,7 @@ sample, the stored document and what it used of the budgets.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import resource
 import signal
 import time
@@ -34,11 +35,13 @@ def recommend_for(
     catalog: CatalogConfig,
     reader: Reader,
     plans: PlanStore,
+    used_seconds: Callable[[], float],
     clock: Callable[[], dt.datetime],
 ) -> dict[str, Any]:
     """Return the summary of a new recommendation, in raw bytes and seconds.
 
-    Raises UserError for input that allows none, VetoError for a table that another owner claims.
+    used_seconds: CPU seconds that the job has used, executors included. Raises UserError for input
+    that allows none, VetoError for a table that another owner claims.
     """
     target = Target(catalog, run.table)
     seen = reader.observe(target)
@@ -59,7 +62,7 @@ def recommend_for(
         document = recommendation_document(made)
         uri, digest = plans.put_recommendation(seen.uuid, run.run_id, document)
     finally:
-        reader.store.settle(replace(held, used_cpu_seconds=round(time.process_time(), 1)))
+        reader.store.settle(replace(held, used_cpu_seconds=round(used_seconds(), 1)))
     return {**summary(made, document), "id": run.run_id, "uri": uri, "digest": digest}
 
 
@@ -69,9 +72,12 @@ def options_of(run: RecommendRun) -> Options:
     return Options(sample_bytes=recommend.sample_bytes)
 
 
-def bound_process(seconds: int) -> None:
-    """Have this process raise UserError when it has used so many CPU seconds, and end it soon
-    after; and raise InterruptedByUser when it is asked to end. The main thread only."""
+def bound_process(seconds: int, elsewhere: float = 0.0) -> None:
+    """Have this process raise UserError when it and others have used so many CPU seconds, and end
+    it soon after; and raise InterruptedByUser when it is asked to end. The main thread only.
+
+    elsewhere: CPU seconds that its executors and its JVM have used.
+    """
 
     def stopped(*_: object) -> None:
         raise InterruptedByUser("stopped as asked; a recommendation has nothing to finish")
@@ -85,9 +91,10 @@ def bound_process(seconds: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     most = seconds + GRACE_SECONDS
     limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    left = max(1, seconds - math.ceil(elsewhere))
     signal.signal(signal.SIGTERM, stopped)
     signal.signal(signal.SIGXCPU, over)
-    resource.setrlimit(resource.RLIMIT_CPU, (min(seconds, limit), limit))
+    resource.setrlimit(resource.RLIMIT_CPU, (min(left, limit), limit))
 
 
 def summary(made: Recommended, document: dict[str, Any]) -> dict[str, Any]:

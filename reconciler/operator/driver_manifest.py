@@ -43,7 +43,7 @@ def driver_job(
 
 
 def recommend_job(settings: OperatorSettings, subject: Subject, record: Record) -> dict[str, Any]:
-    """Return the recommend Job of the record: a driver without executors."""
+    """Return the recommend Job of the record: a driver, with executors for a large sample only."""
     policy, handle = subject.policy, subject.handle
     assert isinstance(policy, TableLayoutPolicy) and not isinstance(handle, CatalogProblem)
     run = RecommendRun(

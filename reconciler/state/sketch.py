@@ -1,66 +1,40 @@
-"""Sketches: a small joint sample of rows of a data file over the predicate columns.
+"""Sketches: a small joint sample of rows of each data file, kept and pooled over a table.
 
-1,024 systematic rows, so that correlations of two columns can be judged. Only some of a file's row
-groups are read, down to one if they are large. A row group that was not read borrows rows of the
-most similar one that was, adjusted to its own bounds and counts. Sketches are kept in the state
-store by file path, because a data file never changes. They may include rows that were deleted
-since.
+`catalog.sketch_reader` samples one file. Sketches are kept in the state store by file path, because
+a data file never changes. They may include rows that were deleted since.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog.footers import MISSING_DATA_FILE, GroupStats, footer_of, zone_map
-from reconciler.catalog.load import data_file_io, translate_io
+from reconciler.catalog.load import data_file_io
 from reconciler.catalog.network import carried
-from reconciler.catalog.parquet import column_at, domain_array, leaves_by_id, open_parquet
+from reconciler.catalog.sketch_reader import (
+    READERS,
+    SAMPLE_ROWS,
+    VERSION,
+    ReadSketches,
+    Sketch,
+    SketchRequest,
+    sketch_file,
+)
 from reconciler.state.blobs import pack, unpack
-from reconciler.table.borrowed_rows import borrowed_nulls, moved, nearest
-from reconciler.table.filetable import Array, ColumnBounds, FileTable, Int64
-from reconciler.table.sample import RowSample
-from reconciler.table.schema import Field, Schema
-from reconciler.table.values import Kind
+from reconciler.table.filetable import FileTable, Int64
+from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.schema import Field
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
     from reconciler.state.state import Store
 
-SAMPLE_ROWS = 1024
 LIGHT_ROWS = 2048
 """A stored sketch of so many rows costs no time, whatever it was made for."""
-READERS = 4
-VERSION = 2
-"""Version of how rows are chosen: sketches of another version are taken again."""
-GROUP_BYTES = 16 << 20
-"""Maximum stored bytes of the wanted columns that a sketch reads, if it reads several row
-groups."""
-
-
-@dataclass(frozen=True)
-class Sketch:
-    """Sampled rows of one file. values, null: by field id, arrays [sampled rows].
-
-    types: the Iceberg type that each column was sampled as; a promoted column is sampled again.
-    taken_ms: when, 0 if that was not recorded. read: bytes of column chunks that were read.
-    """
-
-    types: dict[int, str]
-    values: dict[int, Array]
-    null: dict[int, Array]
-    taken_ms: int = 0
-    read: int = 0
-
-    def __len__(self) -> int:
-        return len(next(iter(self.null.values()), ()))
 
 
 def sample_rows(
@@ -102,8 +76,8 @@ def sample_rows(
 
 @dataclass(frozen=True)
 class TableSample:
-    """Rows of every file, or of files spread over the table. bytes_read: column chunks read now, by
-    their footers; taken_ms: when the oldest part was sampled; files: how many have rows of their
+    """Rows of every file, or of files spread over the table. bytes_read: footers and column chunks
+    read now; taken_ms: when the oldest part was sampled; files: how many have rows of their
     own; reused: how many of them had been sampled before."""
 
     rows: RowSample
@@ -124,57 +98,101 @@ def sample_table(
     *,
     rows: int,
     budget: int,
+    footers: RowGroups,
     now_ms: int,
     store: Store,
+    read: ReadSketches,
     table_uuid: str,
     identifier: tuple[str, ...] | None = None,
     timeout: float = 30.0,
 ) -> TableSample:
     """Return about `rows` rows of the table over those columns, spread over its files.
 
-    budget: most bytes of column chunks to read, counted from footers before they are read; each
-    file has a share by its rows, and one row group is read where that is less.
-    Files that have been sampled with as many rows are not read again.
+    budget: most bytes of footers and column chunks to read, at least `least_bytes`. footers: of
+    the files of `sampled_files`. Files that have been sampled with as many rows are not read again.
     """
     fields = [files.schema.by_id[i] for i in columns if i in files.schema.by_id]
     fields = [field for field in fields if field.kind is not None]
-    usable = np.flatnonzero(files.parquet & ~files.encrypted & (files.records > 0))
-    chosen = usable
-    if len(usable) > MOST_FILES:
-        order = usable[np.argsort(files.partition[usable], kind="stable")]
-        chosen = np.sort(order[np.arange(MOST_FILES) * len(order) // MOST_FILES])
+    chosen = sampled_files(files)
     wanted = _wanted(files, chosen, rows)
     paths = [str(path) for path in files.path[chosen]]
     sketches = _stored(store, table_uuid, paths, fields, wanted)
-    missing = [number for number, path in enumerate(paths) if path not in sketches]
-    share = files.records[chosen] / max(int(files.records[chosen].sum()), 1)
-    io = data_file_io(config, identifier, timeout)
-
-    def take(number: int) -> Sketch:
-        return sketch_file(
-            io, paths[number], files.schema, fields,
-            rows=int(wanted[number]), group_bytes=int(budget * share[number]), now_ms=now_ms,
-        )  # fmt: skip
-
-    if missing and fields:
-        with ThreadPoolExecutor(min(READERS, len(missing))) as pool:
-            fresh = {
-                paths[number]: sketch
-                for number, sketch in zip(missing, pool.map(carried(take), missing), strict=True)
-            }
+    missing = np.flatnonzero([path not in sketches for path in paths])
+    bytes_read = 0
+    if len(missing) and fields:
+        requests = _requests(files, chosen[missing], wanted[missing], fields, footers, budget)
+        io = data_file_io(config, identifier, timeout)
+        taken = read(io, files.schema, fields, requests, now_ms)
+        fresh = {request.path: item for request, item in zip(requests, taken, strict=True)}
         store.put_sketches(table_uuid, {path: _encode(item) for path, item in fresh.items()})
-        read = sum(sketch.read for sketch in fresh.values())
+        bytes_read = sum(sketch.read for sketch in fresh.values())
         sketches |= fresh
-    else:
-        read = 0
     found = [sketches[path] for path in paths] if fields else []
     return TableSample(
         _pool(files, chosen, found, fields),
-        read,
+        bytes_read,
         min((sketch.taken_ms for sketch in found), default=now_ms),
         len(chosen),
         len(chosen) - len(missing),
     )
+
+
+def sampled_files(files: FileTable) -> Int64:
+    """Return the rows of the files that a sample of the table reads: all, or MOST_FILES spread over
+    its partitions."""
+    usable = np.flatnonzero(files.parquet & ~files.encrypted & (files.records > 0))
+    if len(usable) <= MOST_FILES:
+        return usable
+    order = usable[np.argsort(files.partition[usable], kind="stable")]
+    return np.sort(order[np.arange(MOST_FILES) * len(order) // MOST_FILES])
+
+
+def least_bytes(chosen: Int64, footers: RowGroups, columns: Sequence[int]) -> Int64:
+    """Return per chosen file the bytes of its footer and of the columns' chunks in its smallest row
+    group, int64[chosen]."""
+    return _footer_bytes(chosen, footers) + _chunks(chosen, footers, columns)[0]
+
+
+def _footer_bytes(chosen: Int64, footers: RowGroups) -> Int64:
+    return np.maximum(footers.footer_bytes[chosen], 0)
+
+
+def _chunks(chosen: Int64, footers: RowGroups, columns: Sequence[int]) -> tuple[Int64, Int64]:
+    """Return the bytes of the columns' chunks per chosen file, in its smallest row group that has
+    rows and in all, int64[chosen] each."""
+    chunk = np.zeros(len(footers.file), dtype=np.int64)
+    for column in columns:
+        if column in footers.column_sizes:
+            chunk += np.maximum(footers.column_sizes[column], 0)
+    filled = footers.records > 0
+    none = np.iinfo(np.int64).max
+    least = np.full(len(footers.footer_bytes), none, dtype=np.int64)
+    total = np.zeros(len(footers.footer_bytes), dtype=np.int64)
+    np.minimum.at(least, footers.file[filled], chunk[filled])
+    np.add.at(total, footers.file[filled], chunk[filled])
+    return np.where(least == none, 0, least)[chosen], total[chosen]
+
+
+def _requests(
+    files: FileTable,
+    chosen: Int64,
+    wanted: Int64,
+    fields: Sequence[Field],
+    footers: RowGroups,
+    budget: int,
+) -> list[SketchRequest]:
+    """Return what to read. Each file may read its least; the rest of the budget is divided in
+    proportion to rows, so that together they keep the budget."""
+    ids = [field.field_id for field in fields]
+    least, total = least_bytes(chosen, footers, ids), _chunks(chosen, footers, ids)[1]
+    rest = max(0, budget - int(least.sum()))
+    share = files.records[chosen] / max(int(files.records[chosen].sum()), 1)
+    most = least + (rest * share).astype(np.int64)
+    size = np.minimum(most, _footer_bytes(chosen, footers) + total)
+    return [
+        SketchRequest(str(files.path[row]), int(wanted[i]), int(most[i]), int(size[i]))
+        for i, row in enumerate(chosen)
+    ]
 
 
 def _wanted(files: FileTable, chosen: Int64, rows: int) -> Int64:
@@ -183,120 +201,6 @@ def _wanted(files: FileTable, chosen: Int64, rows: int) -> Int64:
     records = files.records[chosen]
     share = np.ceil(rows * records / max(int(records.sum()), 1)).astype(np.int64)
     return np.minimum(records, np.maximum(SAMPLE_ROWS, share if rows > SAMPLE_ROWS else 0))
-
-
-def sketch_file(
-    io: FileIO,
-    path: str,
-    schema: Schema,
-    fields: Sequence[Field],
-    *,
-    rows: int | None = None,
-    group_bytes: int | None = None,
-    now_ms: int = 0,
-) -> Sketch:
-    """Return systematic rows of the file, read from as many row groups as group_bytes allows
-    (GROUP_BYTES by default).
-
-    In a sorted file, one row group says nothing about the others' values, but their statistics do.
-    """
-    with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
-        leaves = leaves_by_id(file.schema_arrow, schema)
-        present = [field for field in fields if field.field_id in leaves]
-        wanted = {field.field_id: leaves[field.field_id] for field in present}
-        groups = footer_of(file, wanted, present).groups
-        filled = np.flatnonzero([group.records for group in groups])
-        count = min(rows or SAMPLE_ROWS, sum(group.records for group in groups))
-        sketch = _nulls(fields, count, now_ms)
-        if not count or not present:
-            return sketch
-        read = _chosen_groups([groups[number] for number in filled], path, group_bytes)
-        table = file.read_row_groups(
-            filled[read].tolist(),
-            columns=[".".join(leaf.path) for leaf in wanted.values()],
-            use_threads=False,
-        )
-        drawn = _sampled([groups[number] for number in filled], present, read, count)
-        for field in present:
-            column = column_at(table, leaves[field.field_id]).take(drawn.place)
-            sketch.values[field.field_id], sketch.null[field.field_id] = drawn.stand_in(
-                field, *domain_array(field, column)
-            )
-        size = sum(sum(groups[number].sizes.values()) for number in filled[read])
-        return replace(sketch, read=size)
-
-
-def _chosen_groups(groups: Sequence[GroupStats], path: str, most: int | None = None) -> Int64:
-    """Return evenly spaced row groups, as many as `most` bytes of the wanted columns allow
-    (GROUP_BYTES by default), at least one.
-
-    The choice depends on the path, so that it is always the same.
-    """
-    size = sum(sum(group.sizes.values()) for group in groups)
-    limit = GROUP_BYTES if most is None else most
-    count = max(1, min(len(groups), limit * len(groups) // max(size, 1)))
-    first = zlib.crc32(path.encode()) % len(groups) if count < len(groups) else 0
-    return np.sort((first + np.arange(count) * len(groups) // count) % len(groups))
-
-
-@dataclass(frozen=True)
-class _Sampled:
-    """Sampled rows of a file with a row, in their order. Arrays [sampled rows].
-
-    place: among the rows of the row groups that were read, one after the other. source: the row
-    group that a row was read from; to: the one it represents. records: rows per row group.
-    """
-
-    place: Int64
-    source: Int64
-    to: Int64
-    records: Int64
-    bounds: dict[int, ColumnBounds]
-
-    def stand_in(self, field: Field, values: Array, null: Array) -> tuple[Array, Array]:
-        """Return values and NULL flags, adjusted to the row groups that they represent."""
-        bounds = self.bounds[field.field_id]
-        here = moved(bounds, values, null, self.source, self.to)
-        return here, borrowed_nulls(bounds, self.records, null, self.source, self.to)
-
-
-def _sampled(
-    groups: Sequence[GroupStats], fields: Sequence[Field], read: Int64, count: int
-) -> _Sampled:
-    """Return evenly spaced rows of all row groups.
-
-    A row group that was not read borrows rows at the same relative positions from the most similar
-    one, without repeats while rows last.
-    """
-    records = np.array([group.records for group in groups], dtype=np.int64)
-    ends = np.cumsum(records)
-    place = ((np.arange(count) + 0.5) * ends[-1] / count).astype(np.int64)
-    to = np.searchsorted(ends, place, side="right")
-    bounds = {field.field_id: zone_map(field, groups) for field in fields}
-    donor = nearest(list(bounds.values()), np.arange(len(groups)), read)
-    source = read[donor[to]]
-    starts = np.cumsum(records[read]) - records[read]
-    share = (place - (ends - records)[to]) / records[to]
-    inside = np.zeros(count, dtype=np.int64)
-    for group in read:
-        mine = np.flatnonzero(source == group)
-        mine = mine[np.lexsort((to[mine], share[mine]))]
-        step = (np.arange(len(mine)) + 0.5) / max(len(mine), 1)
-        inside[mine] = (step * records[group]).astype(np.int64)
-    return _Sampled(starts[donor[to]] + inside, source, to, records, bounds)
-
-
-_DTYPES = {Kind.INT: "int64", Kind.FLOAT: "float64", Kind.BYTES: "S1"}
-
-
-def _nulls(fields: Sequence[Field], count: int, now_ms: int) -> Sketch:
-    """Return a sketch of columns that the file does not have: they read as NULL."""
-    return Sketch(
-        {field.field_id: field.type for field in fields},
-        {f.field_id: np.zeros(count, dtype=_DTYPES[f.kind]) for f in fields if f.kind is not None},
-        {field.field_id: np.ones(count, dtype=bool) for field in fields},
-        now_ms,
-    )
 
 
 def _stored(

@@ -1,7 +1,7 @@
 """Row samples and row groups: additions to the file table from footers and sketches.
 
 `RowGroups` lists the row groups of files whose footer has been read; `RowSample` is a pooled joint
-sample of rows. `reconciler.state.sketch` fills both; utilization and what-if read them.
+sample of rows. `catalog.footers` and `state.sketch` fill them; utilization and what-if read them.
 """
 
 from __future__ import annotations

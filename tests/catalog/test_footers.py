@@ -12,11 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StructType
 
 from reconciler.api.catalog_config import CatalogConfig
-from reconciler.catalog.footers import read_footer, read_row_groups, zone_map
+from reconciler.catalog import sketch_reader
+from reconciler.catalog.footers import GroupStats, read_footer, read_row_groups, zone_map
 from reconciler.catalog.parquet import Leaf, column_at, domain_array
 from reconciler.errors import UserError
 from reconciler.state import sketch
@@ -201,7 +204,8 @@ def test_sketches_whose_rows_were_chosen_otherwise_are_taken_anew(
         return list(found.values[1].tolist())
 
     first = take()
-    monkeypatch.setattr(sketch, "SAMPLE_ROWS", 10)
+    for module in (sketch_reader, sketch):
+        monkeypatch.setattr(module, "SAMPLE_ROWS", 10)
     assert take() == first
     monkeypatch.setattr(sketch, "VERSION", sketch.VERSION + 1)
     assert len(take()) == 10
@@ -273,12 +277,12 @@ def test_a_sorted_file_is_sampled_over_all_its_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
     """One row group of it knows nothing of the others' values: they were taken for not there."""
-    monkeypatch.setattr(sketch, "GROUP_BYTES", allowed)
+    monkeypatch.setattr(sketch_reader, "GROUP_BYTES", allowed)
     values = [None] * 4_000 + list(range(4_000))
     names = [None if value is None else f"key-{value:05d}" for value in values]
     table = pa.table({"k": pa.array(values, pa.int64()), "s": pa.array(names)})
     found = _sketch_of(tmp_path, table, Field(1, "k", "long"), Field(2, "s", "string"))
-    assert len(found) == sketch.SAMPLE_ROWS
+    assert len(found) == sketch_reader.SAMPLE_ROWS
     for field_id in (1, 2):
         assert found.null[field_id].tolist() == [True] * 512 + [False] * 512
     assert found.values[1][512:] == pytest.approx(
@@ -297,7 +301,7 @@ def test_row_groups_that_hold_the_same_values_lend_each_other_what_they_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Moved by a little, equal values of two row groups would look like different ones."""
-    monkeypatch.setattr(sketch, "GROUP_BYTES", 0)
+    monkeypatch.setattr(sketch_reader, "GROUP_BYTES", 0)
     random = np.random.default_rng(3)
     cities = np.array([f"city {number:03d}" for number in range(200)])
     price = random.integers(0, 1_000, 20_000) * 100
@@ -312,7 +316,7 @@ def test_no_row_of_a_file_is_sampled_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
     """Repetitions would be taken for few distinct values, and these for small columns."""
-    monkeypatch.setattr(sketch, "GROUP_BYTES", allowed)
+    monkeypatch.setattr(sketch_reader, "GROUP_BYTES", allowed)
     number = np.random.default_rng(4).permutation(64_000)
     found = _sketch_of(tmp_path, pa.table({"id": number}), Field(1, "id", "long"))
     assert len(np.unique(found.values[1])) >= (1_024 if allowed else 990)
@@ -324,7 +328,7 @@ def test_no_row_of_a_file_is_sampled_twice(
 def test_rows_of_every_type_are_lent_within_the_bounds_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statistics: Any, group_rows: int
 ) -> None:
-    monkeypatch.setattr(sketch, "GROUP_BYTES", 0)
+    monkeypatch.setattr(sketch_reader, "GROUP_BYTES", 0)
     random, count = np.random.default_rng(5), 2_000
     wide = sorted(Decimal(int(x)).scaleb(-2) for x in random.integers(-(10**18), 10**18, count))
     texts = sorted("é" * int(x * 80) + str(x) if x > 0.3 else "" for x in random.random(count))
@@ -347,12 +351,12 @@ def test_rows_of_every_type_are_lent_within_the_bounds_of_the_file(
     path = str(tmp_path / "file.parquet")
     pq.write_table(pa.table(columns), path, row_group_size=group_rows, write_statistics=statistics)
     schema = Schema(0, tuple(fields))
-    found = sketch.sketch_file(PyArrowFileIO(), path, schema, fields)
+    found = sketch_reader.sketch_file(PyArrowFileIO(), path, schema, fields)
     groups = read_footer(PyArrowFileIO(), path, schema).groups
     judged = 0
     for field in fields:
         bounds, here = zone_map(field, groups), found.values[field.field_id]
-        assert len(here) == len(found) == sketch.SAMPLE_ROWS
+        assert len(here) == len(found) == sketch_reader.SAMPLE_ROWS
         here = here[~found.null[field.field_id]]
         if bounds.bounded.all() and len(here):
             judged += 1
@@ -363,10 +367,10 @@ def test_rows_of_every_type_are_lent_within_the_bounds_of_the_file(
         assert found.null[2].all() and 0.13 < found.null[5].mean() < 0.16
 
 
-def _sketch_of(tmp_path: Path, table: pa.Table, *fields: Field) -> sketch.Sketch:
+def _sketch_of(tmp_path: Path, table: pa.Table, *fields: Field) -> sketch_reader.Sketch:
     path = str(tmp_path / "file.parquet")
     pq.write_table(table, path, row_group_size=1_000)
-    return sketch.sketch_file(PyArrowFileIO(), path, Schema(0, fields), fields)
+    return sketch_reader.sketch_file(PyArrowFileIO(), path, Schema(0, fields), fields)
 
 
 def test_the_row_groups_of_a_sketch_are_evenly_spaced_and_always_the_same(
@@ -381,11 +385,11 @@ def test_the_row_groups_of_a_sketch_are_evenly_spaced_and_always_the_same(
         read_footer(PyArrowFileIO(), path, Schema(0, chosen)).groups
         for chosen in (fields[:1], fields)
     )
-    monkeypatch.setattr(sketch, "GROUP_BYTES", 33_000)  # of 8,000 bytes each
-    chosen = sketch._chosen_groups(one, path).tolist()
+    monkeypatch.setattr(sketch_reader, "GROUP_BYTES", 33_000)  # of 8,000 bytes each
+    chosen = sketch_reader.chosen_groups(one, path).tolist()
     assert chosen in ([0, 2, 4, 6], [1, 3, 5, 7])
-    assert chosen == sketch._chosen_groups(one, path).tolist()
-    assert len(sketch._chosen_groups(both, path)) == 2
+    assert chosen == sketch_reader.chosen_groups(one, path).tolist()
+    assert len(sketch_reader.chosen_groups(both, path)) == 2
 
 
 def test_columns_that_a_writer_in_rust_stored_as_views_can_be_sampled() -> None:
@@ -393,3 +397,16 @@ def test_columns_that_a_writer_in_rust_stored_as_views_can_be_sampled() -> None:
     column = column_at(texts, Leaf(0, ("s",), False))
     values, null = domain_array(Field(1, "s", "string"), column.take(pa.array([2, 1])))
     assert (values.tolist(), null.tolist()) == ([b"b", b""], [False, True])
+
+
+@given(st.lists(st.integers(1, 1_000), min_size=1, max_size=12), st.floats(0, 1.2), st.text())
+def test_row_groups_of_a_sketch_keep_a_limit_of_bytes_that_pays_for_the_smallest(
+    sizes: list[int], share: float, path: str
+) -> None:
+    groups = [GroupStats(10, size, {1: size}, {}, {}) for size in sizes]
+    most = max(min(sizes), int(share * sum(sizes)))
+    chosen = sketch_reader.chosen_groups(groups, path, most)
+    assert len(chosen) == len(set(chosen.tolist())) > 0
+    assert sum(sizes[number] for number in chosen) <= most
+    if most >= sum(sizes):
+        assert chosen.tolist() == list(range(len(sizes)))

@@ -12,11 +12,17 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from reconciler.catalog.load import data_file_io
+from reconciler.catalog.observe import observe_table
+from reconciler.catalog.sketch_reader import SketchRequest, read_directly
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import Event
 from reconciler.plan.ordering import Hilbert
 from reconciler.spark import runtime, session
 from reconciler.spark.group import task_bytes
+from reconciler.spark.sketches import on_executors
 from tests.conftest import SMALL_SESSION, sqlite_catalog, sqlite_spark_conf
 from tests.spark.tables import Bench
 
@@ -67,6 +73,24 @@ def cluster_by_key(bench: Bench) -> None:
     print("rewritten by executors: rows equal, clustered", flush=True)
 
 
+def sample_a_table(bench: Bench) -> None:
+    name = fill(bench, files=4, rows=500)
+    config = bench.config
+    seen = observe_table(config, ("jobs", name), bench.directory / "cache")
+    schema, io = seen.schema, data_file_io(config, ("jobs", name))
+    fields = [field for field in schema.fields if field.kind is not None]
+    asked = [SketchRequest(str(path), 100, 1 << 20, 1 << 20) for path in seen.files.path]
+    used: list[float] = []
+    spread = on_executors(bench.spark, io, schema, fields, asked, 0, 60.0, used.append)
+    for one, other in zip(read_directly(io, schema, fields, asked, 0), spread, strict=True):
+        assert len(one) == 100 and one.read == other.read
+        for field in fields:
+            np.testing.assert_array_equal(one.values[field.field_id], other.values[field.field_id])
+            np.testing.assert_array_equal(one.null[field.field_id], other.null[field.field_id])
+    assert sum(used) > 0
+    print("sampled by executors: rows equal", flush=True)
+
+
 def pack_while_an_executor_dies(bench: Bench) -> None:
     name = fill(bench, files=6, rows=10_000)
     before = bench.rows(name)
@@ -108,6 +132,7 @@ def main() -> int:
         print("task memory follows executors", flush=True)
         bench = Bench(spark, sqlite_catalog(directory), directory)
         cluster_by_key(bench)
+        sample_a_table(bench)
         pack_while_an_executor_dies(bench)
     finally:
         application = spark.sparkContext.applicationId

@@ -33,5 +33,6 @@ def test_a_rewrite_runs_on_executors_of_their_own_and_survives_one_that_is_kille
     )
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     assert "rewritten by executors: rows equal, clustered" in done.stdout
+    assert "sampled by executors: rows equal" in done.stdout
     assert "an executor was killed: rows equal, packed" in done.stdout
     assert "task memory follows executors" in done.stdout
