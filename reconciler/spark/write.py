@@ -45,6 +45,9 @@ BUFFERED_VALUE = 8
 """Bytes of a buffered value before compression, at most."""
 ROLL_CHECK_ROWS = 1_000
 """Iceberg's writer compares its length with the file size after every so many rows."""
+PAGE_EDGE = 0.15
+"""Part of a page, at its end, in which no file is meant to end: its length there is known too
+badly, and a page later it is a page longer."""
 NOTICEABLE = 0.05
 """Open pages of less than this share of a file hardly move its end."""
 
@@ -242,9 +245,10 @@ def _length_at(group: Group, slack: float, page_bytes: float, row_group_bytes: i
     full, rest = divmod(group.rows / group.files * (1.0 + slack), page)
     first = page * (1.0 - stored / held)
     if full and rest < first:
-        check = min(float(ROLL_CHECK_ROWS), page)
-        if rest + check < first - rest:
-            full, rest = full - 1, page - check
+        last = max(first, (1.0 - PAGE_EDGE) * page)
+        last = min(last, max(page - ROLL_CHECK_ROWS, 0.0))
+        if rest + page - last < first - rest:
+            full, rest = full - 1, last
         else:
             rest = first
     return full * page * stored + rest * held
