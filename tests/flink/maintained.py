@@ -75,7 +75,7 @@ class Maintained:
         return Step(target, policy, "flink", lambda: dt.datetime.now(dt.UTC) + later)
 
     def beside(self, job: UpsertJob) -> None:
-        """Plan and apply as long as the job runs. Before each commit wait for a checkpoint."""
+        """Plan and apply as long as the job runs. With files verified, wait for a checkpoint."""
 
         def on_event(event: Event) -> None:
             if event.phase == "verified":
