@@ -32,10 +32,17 @@ def replacement_for(
     if not tasks:
         return Replacement(tasks, (), removed, "they apply to no data file")
     replacement.job_group(attempt, f"{base}/write", WHAT)
-    made = _written(attempt, table, base, tasks, sources)
+    rows = _collected(attempt, table, base, tasks, sources)
+    if rows is None:
+        made = _written(attempt, table, base, tasks, sources)
+    else:
+        made = write_deletes.on_driver(spark, table, tasks, rows)
     with replacement.uncommitted(attempt, made) as added:
         replacement.job_group(attempt, f"{base}/verify", WHAT)
-        number = _verified(attempt, table, base, tasks, sources, added)
+        if rows is None:
+            number = _verified(attempt, table, base, tasks, sources, added)
+        else:
+            number = _verified_rows(attempt, table, base, rows, added)
         found = replacement.described(attempt, added)
     return Replacement(tasks, found, removed, replacement.compared("positions", number))
 
@@ -56,16 +63,22 @@ def _sources(
     ]
 
 
+def _collected(
+    attempt: Attempt, table: Any, base: str, tasks: ScanTasks, sources: Sequence[DeleteFile]
+) -> Any | None:
+    """Return the rows (file, pos) that readers apply, duplicates included, as a java.util.List;
+    None if they are too many."""
+    if sum(file.rows for file in sources) > write_deletes.DRIVER_POSITIONS:
+        return None
+    javas = [file.java for file in sources]
+    with positions.in_delete_files(attempt.spark, table, f"{base}/read", javas) as stored:
+        return write_deletes.collected(positions.that_apply(attempt.spark, stored, tasks, sources))
+
+
 def _written(
     attempt: Attempt, table: Any, base: str, tasks: ScanTasks, sources: Sequence[DeleteFile]
 ) -> list[Any]:
     spark = attempt.spark
-    if sum(file.rows for file in sources) <= write_deletes.DRIVER_POSITIONS:
-        javas = [file.java for file in sources]
-        with positions.in_delete_files(spark, table, f"{base}/read", javas) as stored:
-            rows = write_deletes.collected(positions.that_apply(spark, stored, tasks, sources))
-        if rows is not None:
-            return write_deletes.on_driver(spark, table, tasks, rows)
     made: list[Any] = []
     for number, (place, own) in enumerate(_by_partition(sources).items()):
         data = delete_files.data_files_of(spark, table, tasks, place)
@@ -88,6 +101,23 @@ def _by_partition(
     for file in sources:
         found.setdefault((file.spec_id, file.place), []).append(file)
     return found
+
+
+def _verified_rows(attempt: Attempt, table: Any, base: str, rows: Any, added: Sequence[Any]) -> int:
+    """Return the number of positions, as `_verified`; few are compared in the driver's JVM, which
+    takes one Spark job instead of a shuffle."""
+    spark = attempt.spark
+    with positions.in_delete_files(spark, table, f"{base}/after", added) as stored:
+        frame = stored.select(positions.FILE, positions.POSITION)
+        found = frame._jdf.collectAsList()
+    sets = spark._jvm.java.util.HashSet
+    wanted, written = sets(rows), sets(found)
+    number, repeated = int(wanted.size()), int(found.size()) - int(written.size())
+    missing, foreign = sets(wanted), sets(written)
+    missing.removeAll(written)
+    foreign.removeAll(wanted)
+    _require_same(attempt, number, int(missing.size()), int(foreign.size()), repeated)
+    return number
 
 
 def _verified(
@@ -121,11 +151,14 @@ def _verified(
             f.count_if(f.col("lowest") == 1).alias("foreign"),
             f.count_if(f.col("times") > 1).alias("repeated"),
         ).first()
-    if row.missing or row.foreign or row.repeated:
+    _require_same(attempt, row.all, row.missing, row.foreign, row.repeated)
+    return int(row.all)
+
+
+def _require_same(attempt: Attempt, every: int, missing: int, foreign: int, repeated: int) -> None:
+    if missing or foreign or repeated:
         what = (
-            f"of {count(row.all)} positions {count(row.missing)} were not written, "
-            f"{count(row.foreign)} were not deleted before, "
-            f"{count(row.repeated)} were written twice"
+            f"of {count(every)} positions {count(missing)} were not written, "
+            f"{count(foreign)} were not deleted before, {count(repeated)} were written twice"
         )
         raise replacement.mismatch(attempt, what)
-    return int(row.all)
