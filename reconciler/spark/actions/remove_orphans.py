@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from reconciler.format import count, iec
+from reconciler.format import count, iec, plural
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
 from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import COMMITTED, Outcome
@@ -45,7 +45,7 @@ class OrphansExecutor(Executor[RemoveOrphans]):
         run.require_lease()
         files, size = reachable.delete(run.table, gone)
         left = len(action.files) - files
-        detail = f"{count(files)} files removed ({iec(size)})"
+        detail = f"{plural(files, 'file')} removed ({iec(size)})"
         if left:
             detail += f"; {count(left)} of the plan are gone, younger, or referred to by now"
         intent = run.intent(attempt_id, 1, (key,), base)
