@@ -225,7 +225,8 @@ def policy_of(layout: Layout, made: Recommended) -> dict[str, Any] | None:
         keys = [seen.schema.name_of(column.field_id) for column in layout.ordering.key]
         body["clustering"] = {"mode": "Declared", "keys": keys, "curve": layout.ordering.name}
     else:
-        body["clustering"] = {"mode": "None"}
+        # No key is worth declaring. What clusters by the queries where it pays stays switched on.
+        body["clustering"] = {"mode": "WorkloadAware"}
     body["files"] = {
         "targetSize": format_bytes(layout.target_bytes),
         "rowGroupSize": format_bytes(layout.row_group.configured),

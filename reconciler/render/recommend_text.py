@@ -59,13 +59,15 @@ def _verdict(body: Document, width: int) -> list[str]:
         return wrapped(f"Keep what you have: {body['keep']}.", width)
     chosen = _named(body, body["chosen"])
     group = chosen["rowGroup"]
-    today, saves = _named(body, "today"), body["savesPercent"]
+    saves = body["savesPercent"]
+    opened, before = chosen["filesOpened"], _named(body, "today")["filesOpened"]
+    instead = "as today" if opened == before else f"instead of {count(before)}"
     return wrapped(
         f"Declare: {chosen['what']}, files of {iec(chosen['targetBytes'])}, row groups of "
         f"{iec(group['storedBytes'])} ({count(group['rows'])} rows, declared as "
         f"{iec(group['declaredBytes'])}). The recorded queries read {abs(saves):g} % "
-        f"{'less' if saves >= 0 else 'more'}, and open {plural(chosen['filesOpened'], 'file')} "
-        f"instead of {count(today['filesOpened'])}.",
+        f"{'less' if saves >= 0 else 'more'}, and open {plural(opened, 'file')} "
+        f"{instead}.",
         width,
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from reconciler.advisor.pto.column_use import ColumnUse, Usage
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
-from reconciler.format import count, iec
+from reconciler.format import count, iec, plural
 from reconciler.table.schema import Field, PartitionField, PartitionSpec, Schema
 
 TOP = 3
@@ -170,7 +170,7 @@ def _refusal(
     if rows < LEAST_ROWS:
         return f"the table has {count(rows)} rows, fewer than {count(LEAST_ROWS)}"
     if number < LEAST_PARTITIONS:
-        return f"{count(number)} partitions, fewer than {LEAST_PARTITIONS}"
+        return f"{plural(number, 'partition')}, fewer than {LEAST_PARTITIONS}"
     if number > MOST_PARTITIONS:
         return f"{count(number)} partitions or more, the limit is {count(MOST_PARTITIONS)}"
     if live / number < least_bytes:
