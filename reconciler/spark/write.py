@@ -155,6 +155,8 @@ def _with_pages(table: Any, group: Group) -> Group:
     known = group.expected or Compression(group.planned_share)
     if known.page_bytes is not None or group.files == group.tasks:
         return group
+    if group.rows < PAGE_ROWS * group.files:  # no page is full when a file ends
+        return group
     open_bytes = _open_bytes(group, *_shape(table))
     if open_bytes < NOTICEABLE * group.output_bytes / group.files:
         return group
