@@ -42,7 +42,6 @@ spec:
     files: {{targetSize: {target}}}
   approval:
     mode: Manual
-    automaticUpTo: {{rewriteBytes: 1Gi}}
 """
 CATALOG_DOCUMENT = """\
 apiVersion: layout.lakehouse.dev/v1alpha1
@@ -184,7 +183,7 @@ def _copy_for_iceberg(demo: Demo) -> None:
 def apply_first(demo: Demo) -> None:
     demo.title("Apply: read, sort, write, verify, commit")
     started = time.monotonic()
-    verb(demo, "apply", "-f", "layouts", "--until-converged")
+    verb(demo, "apply", "-f", "layouts", "--until-converged", "--auto-approve")
     demo.facts["apply seconds"] = time.monotonic() - started
     demo.facts["checks"] = _checks(demo)
 
@@ -365,7 +364,7 @@ def second_reconcile(demo: Demo, generated: Path) -> None:
     _table(demo, ("TEMPLATE", "RUNS", "FILES OPENED / RUN"), rows)
     verb(demo, "workload", "import", str(log))
     verb(demo, "plan", "-f", "layouts", "demo.tpch.lineitem")
-    verb(demo, "apply", "-f", "layouts", "--until-converged")
+    verb(demo, "apply", "-f", "layouts", "--until-converged", "--auto-approve")
     demo.title("And now?")
     verb(demo, "plan", "-f", "layouts", "-o", "wide")
     verb(demo, "history", "demo.tpch.lineitem")
