@@ -134,7 +134,8 @@ class Settings:
 
     mode, ordering, apply_to_writes: spec.layout.clustering; ARRIVAL unless Declared.
     target_bytes, row_group_bytes: resolved sizes; target_explicit, row_group_explicit: the policy
-    names the size, so it is also set as a table property.
+    names the size, so it is also set as a table property. row_group_auto: neither policy nor table
+    names a size of row groups, so that a rewrite may choose its own.
     metadata: the table's present properties and sort order.
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
@@ -163,6 +164,7 @@ class Settings:
     row_group_bytes: int = 128 << 20
     target_explicit: bool = False
     row_group_explicit: bool = False
+    row_group_auto: bool = False
     metadata: TableMetadata = field(default_factory=TableMetadata)
     min_input_files: int = 5
     quiet_partitions: frozenset[int] = frozenset()

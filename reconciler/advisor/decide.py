@@ -48,7 +48,7 @@ from reconciler.advisor.totals import (
     window_bytes,
 )
 from reconciler.advisor.upkeep import Upkeep, housekeeping
-from reconciler.format import plural
+from reconciler.format import iec, plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
@@ -446,8 +446,11 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
     table, made = situation.table, item.candidate
     rows = made.rows
     sums = totals(situation, [made])
+    words = _in_words(situation, action, item.reason)
+    chosen = f" in row groups of about {iec(made.row_group_bytes)}"
     return replace(
-        _in_words(situation, action, item.reason),
+        words,
+        label=f"{words.label}{chosen}" if made.row_group_configured else words.label,
         layout=action.layout(),
         files_in=len(rows),
         files_out=made.files_out,
@@ -476,7 +479,7 @@ def _action(situation: Situation, item: Chosen) -> Rewrite:
         "partition": values,
         "ordering": item.candidate.ordering,
         "target_bytes": settings.target_bytes,
-        "row_group_bytes": settings.row_group_bytes,
+        "row_group_bytes": item.candidate.row_group_configured or settings.row_group_bytes,
         "inputs": tuple(sorted(str(path) for path in table.path[rows])),
     }
     return item.kind(**{**given, **item.moved})

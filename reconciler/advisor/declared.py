@@ -18,6 +18,7 @@ from reconciler.advisor.judge import (
     what_if,
 )
 from reconciler.advisor.recluster import FULL_ROWS, allowed, wanted_columns
+from reconciler.advisor.row_groups import sized
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation, is_quiet
@@ -63,10 +64,14 @@ def declared_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> C
     """The rewrite with what each shape reads afterwards, as far as sample or bounds tell."""
     layout = planned_layout(situation, rows, ordering)
     before = readings_of(situation, rows)
-    outcome = what_if(situation, rows, layout, _pool(situation, rows, ordering))
+    pool = _pool(situation, rows, ordering)
+    outcome = what_if(situation, rows, layout, pool)
     if outcome is None:
         outcome = _unchanged(situation, rows, layout)
-    return weigh(situation, rows, layout, before, outcome)
+    made = weigh(situation, rows, layout, before, outcome)
+    if pool is not None and outcome.written.label != "bound":
+        made = sized(situation, (made, layout, outcome), pool)[0]
+    return made
 
 
 def _pool(situation: Situation, rows: Int64, ordering: Ordering) -> Pool | None:

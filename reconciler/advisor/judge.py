@@ -7,7 +7,7 @@ same function; each decision chooses which of the verdicts bind it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,7 +49,8 @@ class Candidate:
 
     saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes. views: the
     row groups and files that it would write; row_group_bytes: stored size of a full row group
-    there; written_share: bytes written per live byte of its files.
+    there; row_group_configured: the size that the writer is given for it, 0 for the table's own;
+    written_share: bytes written per live byte of its files.
     """
 
     rows: Int64
@@ -65,6 +66,7 @@ class Candidate:
     views: tuple[TableView, ...]
     row_group_bytes: int
     written_share: float
+    row_group_configured: int = 0
 
     @property
     def written(self) -> tuple[FileTable, ...]:
@@ -143,7 +145,8 @@ def sharpen(
 ) -> Candidate:
     """Return the same candidate with the sample's own error included."""
     drawn = with_replicates(outcome, pool, layout, situation.demands, situation.settings.seed)
-    return weigh(situation, candidate.rows, layout, candidate.before, drawn)
+    made = weigh(situation, candidate.rows, layout, candidate.before, drawn)
+    return replace(made, row_group_configured=candidate.row_group_configured)
 
 
 def shape_gains(

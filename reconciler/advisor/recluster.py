@@ -29,6 +29,7 @@ from reconciler.advisor.judge import (
     what_if,
 )
 from reconciler.advisor.room import added_by, room_left, stake
+from reconciler.advisor.row_groups import sized
 from reconciler.advisor.runs import SETTLED, grows, merged_runs, tiers
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome
@@ -305,6 +306,9 @@ def _ranked(
     finalists = [_judged(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
     finalists.sort(key=lambda item: -_rated(item[0]))
     best, played = finalists[0]
+    if played is not None:
+        best, layout, outcome = sized(situation, (best, *played), full)
+        played = layout, outcome
     # The sample's own error only lowers the bound: what is refused without it is refused with it.
     if played is not None and _refusal(situation, best, spent) is None:
         best = sharpen(situation, best, *played, full)

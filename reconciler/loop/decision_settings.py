@@ -93,6 +93,8 @@ def settings_for(
         row_group_bytes=row_group_size(policy, observation),
         target_explicit=files.target_bytes is not None,
         row_group_explicit=files.row_group_bytes is not None,
+        row_group_auto=files.row_group_bytes is None
+        and ROW_GROUP_PROPERTY not in observation.properties,
         metadata=observation.metadata,
         min_input_files=files.min_input_files,
         quiet_partitions=quiet_partitions(observation, spec, now_ms),
