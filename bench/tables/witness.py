@@ -2,6 +2,7 @@
 
 A few queries of every shape run on both before and after a plan was carried out. Each must open as
 many data files as pruning by the table's metadata says, and both must return the same rows.
+DuckDB opens files of which it knows that a condition's column holds only NULLs: they are counted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from bench.tables.play import Place, look, workload
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.simulate.demand import demands
 from reconciler.demo import witness
+from reconciler.queries.demand import Demand
 from reconciler.queries.exposure import files_to_read
+from reconciler.table.filetable import FileTable
 
 QUERIES = 6
 """Queries of a table that the engines run, twice each."""
@@ -26,9 +29,11 @@ QUERIES = 6
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One query. planned: data files that pruning leaves; rows: digest of what it returned."""
+    """One query. planned: data files that pruning leaves, by_duckdb by what DuckDB prunes by;
+    rows: digest of what it returned."""
 
     planned: int
+    by_duckdb: int
     spark: int
     duckdb: int
     spark_rows: str
@@ -44,16 +49,22 @@ def watch(place: Place, drawn: Drawn, duckdb: Any, name: str) -> list[Watched]:
     found = []
     for one in asked:
         (demand,) = demands(workload(place, name, [one]), seen.view.files.schema, HORIZON_MS)
-        everything = len(seen.view.files)
-        mask = files_to_read(seen.view.files, demand) if demand.prunable else None
-        planned = everything if mask is None else int(np.count_nonzero(mask))
+        files = seen.view.files
+        planned, by_duckdb = (
+            _left(each, demand) for each in (files, witness.as_duckdb_prunes(files))
+        )
         sql = one.sql.format(t=place.full(name))
         by_spark, rows = _spark(place.spark, sql, name)
         if "JOIN" in sql:
             continue  # the other table is not DuckDB's
         own = witness.opened(duckdb, sql, "spark", {name: table.metadata_location})
-        found.append(Watched(planned, by_spark, own.files[name], rows, own.checksum))
+        found.append(Watched(planned, by_duckdb, by_spark, own.files[name], rows, own.checksum))
     return found
+
+
+def _left(files: FileTable, demand: Demand) -> int:
+    mask = files_to_read(files, demand) if demand.prunable else np.ones((1, len(files)), bool)
+    return int(np.count_nonzero(mask))
 
 
 def _spark(spark: Any, sql: str, name: str) -> tuple[int, str]:

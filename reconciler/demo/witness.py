@@ -13,16 +13,21 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from reconciler.errors import UnavailableError
+from reconciler.table.filetable import UNKNOWN, ColumnBounds, FileTable
 
 EXTENSIONS = ("avro", "iceberg")
 """In the order of loading: DuckDB reads manifests, which are Avro files, by the first."""
 
 FILES_READ = "Total Files Read"
+DATE_UNITS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+"""Of intervals that lead from a date to a date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,20 @@ def opened(connection: Any, sql: str, dialect: str, tables: Mapping[str, str]) -
     return Opened(files, hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12])
 
 
+def as_duckdb_prunes(files: FileTable) -> FileTable:
+    """Return the files with what DuckDB does not prune by left out: that a column holds only NULLs.
+
+    Such a column has no bounds, and DuckDB opens its file for every condition on it, where Spark
+    does not.
+    """
+
+    def without(column: ColumnBounds) -> ColumnBounds:
+        only = (column.nulls == files.records) & ~column.has_lower & ~column.has_upper
+        return replace(column, nulls=np.where(only, UNKNOWN, column.nulls))
+
+    return replace(files, columns={key: without(each) for key, each in files.columns.items()})
+
+
 def _data_directory(metadata_location: str) -> str:
     """Return the part of a table's location that the paths of its data files have in common,
     without the scheme: engines spell `file:/` in two ways."""
@@ -95,7 +114,13 @@ def _data_directory(metadata_location: str) -> str:
 
 
 def _on_tables(sql: str, dialect: str, tables: Mapping[str, str]) -> str:
-    """Return the query in DuckDB's dialect, with scans of Iceberg metadata for these tables."""
+    """Return the query in DuckDB's dialect, with scans of Iceberg metadata for these tables.
+
+    A date plus days, months or years is a date in Spark and a timestamp in DuckDB, which compares
+    it with a column of dates by a cast of the column. It prunes by no such condition, so the sum is
+    cast to what the query's own dialect makes of it. DuckDB keeps the rows of a WITH that is used
+    twice, where Spark reads its tables twice; so each use gets a text of its own.
+    """
     import sqlglot
     from sqlglot import exp
 
@@ -108,7 +133,40 @@ def _on_tables(sql: str, dialect: str, tables: Mapping[str, str]) -> str:
         )
         return exp.Table(this=function, alias=exp.TableAlias(this=exp.to_identifier(alias)))
 
-    return sqlglot.parse_one(sql, read=dialect).transform(scanned).sql(dialect="duckdb")
+    tree = sqlglot.parse_one(sql, read=dialect).transform(scanned)
+    for sum_ in reversed(list(tree.find_all(exp.Add, exp.Sub, exp.TsOrDsAdd))):
+        if _is_date(sum_):
+            sum_.replace(exp.cast(sum_.copy(), "date"))
+    return str(_without_ctes(tree).sql(dialect="duckdb"))
+
+
+def _without_ctes(tree: Any) -> Any:
+    """Return the query with the text of each WITH in the places where it is used."""
+    from sqlglot import exp
+
+    for common in list(tree.find_all(exp.CTE)):
+        for used in list(tree.find_all(exp.Table)):
+            if used.name == common.alias and not used.db:
+                used.replace(common.this.copy().subquery(used.alias or used.name))
+    for clause in list(tree.find_all(exp.With)):
+        clause.pop()
+    return tree
+
+
+def _is_date(node: Any) -> bool:
+    """Whether Spark gives the expression the type of a date."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Cast):
+        return bool(node.is_type("date"))
+    if isinstance(node, exp.Add | exp.Sub):
+        step = node.expression
+        return (
+            isinstance(step, exp.Interval)
+            and step.text("unit").rstrip("S") in DATE_UNITS
+            and _is_date(node.this)
+        )
+    return isinstance(node, exp.TsOrDsAdd)
 
 
 def _scans(node: Any) -> Iterator[Mapping[str, Any]]:

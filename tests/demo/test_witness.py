@@ -16,22 +16,30 @@ from reconciler.catalog.metadata import schema_of
 from reconciler.catalog.observe import observe_table
 from reconciler.demo import data, script, tpch, witness
 from reconciler.errors import UnavailableError
+from reconciler.queries.demand import Demand
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import batch_fragments
+from reconciler.table.filetable import FileTable
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 from tests.conftest import sqlite_catalog
 from tests.workload_log.sinks import MemorySink
 
+HELD, EMPTY = 12, 3
 QUERIES = (
     "SELECT v FROM rec.db.t WHERE id BETWEEN 250 AND 310",
     "SELECT v FROM rec.db.t WHERE id = 77",
     "SELECT v FROM rec.db.t WHERE id < 0",
     "SELECT v, s FROM rec.db.t WHERE s = 'k3' AND id >= 900",
     "SELECT v FROM rec.db.t",
+    "SELECT v FROM rec.db.t WHERE d >= '2025-01-01' AND d < date '2025-01-01' + interval 1 month",
+    "SELECT v FROM rec.db.t WHERE d >= date_add(date '2025-01-01', 350)",
+    "WITH x AS (SELECT v FROM rec.db.t WHERE id < 150) SELECT * FROM x, (SELECT max(v) m FROM x)"
+    " WHERE v = m",
+    "SELECT v FROM rec.db.t WHERE sparse = 950",
 )
-HELD = 12
+BY_OURS = [2, 1, 0, 3, HELD, 2, 1, 4, 1]
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +50,19 @@ def duckdb() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog with a table of twelve files of a hundred rows each, in order of id."""
+    """A catalog with a table of twelve files of a hundred rows each, in order of id and of days;
+    the first three hold nothing in one column."""
     found = tmp_path_factory.mktemp("witness")
     catalog = SqlCatalog("rec", **dict(sqlite_catalog(found).properties))
     catalog.create_namespace("db")
     table = None
     for n in range(HELD):
         ids = np.arange(100 * n, 100 * n + 100)
-        rows = pa.table({"id": ids, "v": ids * 7 % 11, "s": [f"k{x % 5}" for x in ids]})
+        rows = pa.table({
+            "id": ids, "v": ids * 7 % 11, "s": [f"k{x % 5}" for x in ids],
+            "d": np.datetime64("2025-01-01") + 30 * n + ids % 30,
+            "sparse": pa.array(ids, mask=np.full(100, n < EMPTY)),
+        })  # fmt: skip
         table = table or catalog.create_table("db.t", rows.schema)
         table.append(rows)
     return found
@@ -62,18 +75,27 @@ def test_duckdb_opens_as_many_files_as_pruning_leaves(
     table = SqlCatalog("rec", **dict(config.properties)).load_table("db.t")
     files = observe_table(config, ("db", "t"), tmp_path / "cache").files
     known = KnownTable(str(table.metadata.table_uuid), "rec.db.t", schema_of(table.metadata))
-    planned, opened = [], []
+    by_ours, planned, opened = [], [], []
     for number, sql in enumerate(QUERIES):
         log, sink = tmp_path / f"{number}.jsonl", MemorySink()
         log.write_text(f'{{"sql": "{sql}", "timestamp": "2025-11-20T00:00:00Z"}}\n')
         tables = SchemaMap({("rec", "db", "t"): known})
         SqlLogImport(SqlReader("spark", tables), sink).run(log)
-        (demand,) = demands(batch_fragments(sink.fragments), files.schema, 1)
-        left = files_to_read(files, demand).sum() if demand.prunable else len(files)
-        planned.append(int(left))
+        asked = demands(batch_fragments(sink.fragments), files.schema, 1)
+        by_ours.append(sum(_left(files, demand) for demand in asked))
+        planned.append(sum(_left(witness.as_duckdb_prunes(files), demand) for demand in asked))
         seen = witness.opened(duckdb, sql, "spark", {"t": table.metadata_location})
         opened.append(seen.files["t"])
-    assert opened == planned == [2, 1, 0, 3, HELD]
+    assert by_ours == BY_OURS
+    assert opened == planned == [*BY_OURS[:-1], BY_OURS[-1] + EMPTY]
+
+
+def _left(files: FileTable, demand: Demand) -> int:
+    """Return the files that the queries of a demand open together."""
+    opened = np.full(len(demand), len(files))
+    if demand.prunable:
+        opened = files_to_read(files, demand).sum(axis=1)
+    return round(float(demand.weight @ opened))
 
 
 def test_rows_are_compared_as_a_multiset(directory: Path, duckdb: Any) -> None:
