@@ -1,7 +1,7 @@
 """Decides which files to recluster, and by which key (WAIR sections 3.3, 4.2 and 4.4).
 
 Boundary files are ordered by their savings and cut by Algorithm 2; the chosen files are clustered
-by savings signature; per cluster the what-if picks the best single column, Hilbert pair or sort by
+by savings signature; per cluster the what-if picks the best single column, Hilbert curve or sort by
 two columns. The paper's formulas only propose: an action needs a what-if whose lower bound passes
 the gate.
 """

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
 from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
 from reconciler.advisor.recluster import recluster
-from reconciler.advisor.simulate.table import empty_table
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.replay import reading
+from reconciler.advisor.simulate.table import SimulatedTable, empty_table
 from reconciler.advisor.situation import look
 from reconciler.plan.actions.recluster import Recluster
-from reconciler.plan.ordering import Lexicographic
+from reconciler.plan.ordering import Lexicographic, best_of
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.table.schema import Field, Schema, SortColumn
 from tests.advisor.worlds import (
     DATE,
     DAY,
@@ -81,6 +85,45 @@ def test_a_column_that_is_constant_in_the_files_is_no_part_of_a_key():
     tried = _tried(_mixed(days=1))
     assert tried
     assert not any(DATE in key for key in tried)
+
+
+def test_a_curve_over_all_columns_is_chosen_where_every_query_combines_most_of_them():
+    """The best pair reads a quarter more: no pair is in most of the conditions."""
+    table, queries = _explored()
+    size = ROWS // 256 * table.row_width
+    settings = replace(SETTINGS, target_bytes=size, row_group_bytes=size)
+    files = table.file_table()
+    sample = table.sample(np.arange(len(files)), 128)
+    given = AdviceInput(files, workload(queries), settings, table.row_groups(), sample)
+    (action,) = decide(given).actions
+    assert isinstance(action.action, Recluster)
+    assert len(action.action.ordering.key) >= 4
+    found = reading(table.apply(action.action, 0), queries, settings)
+    every, together = np.arange(len(files)), np.zeros(len(files), dtype=np.int64)
+    for pair in combinations((1, 2, 3, 4, 5), 2):
+        layout = Layout(best_of(tuple(map(SortColumn, pair))), size, size, together)
+        assert found < 0.9 * reading(table.laid_out(layout, every, 0), queries, settings)
+
+
+def _explored() -> tuple[SimulatedTable, list[Fragment]]:
+    """Five columns in no order, and ranges of four of them at a time."""
+    random = np.random.default_rng(9)
+    schema = Schema(1, tuple(Field(n, f"c{n}", "int") for n in range(1, 6)))
+    rows = {n: random.integers(0, 1_000, ROWS) for n in range(1, 6)}
+    per_file = ROWS // 256
+    table = empty_table(schema).append(rows, per_file, 0, per_file)
+    queries = []
+    for number in range(120):
+        columns = np.sort(random.permutation(5)[:4] + 1).tolist()
+        first = random.integers(0, 700, 4).tolist()
+        bounds = [Comparison(Ref(c), op, 2 * n + high) for n, c in enumerate(columns)
+                  for high, op in enumerate((">=", "<"))]  # fmt: skip
+        literals = tuple(value for low in first for value in (low, low + 300))
+        queries.append(
+            Fragment("log", number, "u", And(tuple(bounds)), literals, (None,) * 8,
+                     (1, 2, 3, 4, 5), 50.0, number * DAY // 20, "spark")
+        )  # fmt: skip
+    return table, queries
 
 
 def _tried(given: AdviceInput) -> list[tuple[int, ...]]:

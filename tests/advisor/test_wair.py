@@ -160,6 +160,12 @@ def test_anchors_name_a_single_column_or_a_blend_by_falling_contribution():
     assert (2,) in keys
 
 
+def test_curves_along_the_best_three_and_more_columns_are_tried():
+    keys = candidate_keys(np.array([0.5, 0.1, 0.3, 0.4, 0.2, 0.01]))
+    assert [key for key in keys if len(key) > 3] == [(0, 3, 2, 4), (0, 3, 2, 4, 1)]
+    assert (0, 3, 2) in keys
+
+
 def test_the_order_that_files_have_is_tried_alone_though_little_is_left_to_save_by_it():
     """Where deletes are to be removed, any other key scatters what its queries find together."""
     little, none = np.array([0.0, 1.0, 0.03]), np.zeros(3)

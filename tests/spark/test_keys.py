@@ -148,6 +148,18 @@ def test_a_curve_puts_rows_in_the_order_of_the_what_if() -> None:
         assert _read(even, planned) == pytest.approx(_read(even, written), rel=0.1)
 
 
+def test_a_curve_along_five_columns_is_as_fine_as_in_the_what_if() -> None:
+    """Each column has three bits of the position."""
+    random = np.random.default_rng(6)
+    scores = np.stack([random.random(20_000) for _ in range(5)])
+    ranks = [np.argsort(np.argsort(score)) for score in scores]
+    ordering = Hilbert(tuple(SortColumn(n) for n in range(1, 6)))
+    planned = order_rows(ordering, ranks, np.arange(20_000))
+    written = np.argsort(keys.fit_curve(scores).position(scores), kind="stable")
+    for score in scores:
+        assert _read(score, planned) == pytest.approx(_read(score, written), rel=0.1)
+
+
 def _read(column: keys.Scores, order: np.ndarray, files: int = 64) -> float:
     """The mean number of files whose bounds a value of the column lies in."""
     parts = np.array_split(column[order], files)

@@ -121,6 +121,9 @@ def anchor(centroid: Float64) -> tuple[int, ...]:
     return best
 
 
+MAX_CURVE_COLUMNS = 6
+"""Columns of the longest curve that is tried: each leaves the others fewer bits of the position."""
+
 LEAST_ALONE = 0.2
 """A column with this share of `least_share` is tried alone, if `served` is given.
 
@@ -134,7 +137,9 @@ def candidate_keys(
     centroid: Float64, served: Float64 | None = None, least_share: float = 0.05
 ) -> list[tuple[int, ...]]:
     """Return the keys to try: the anchor, every column with a share, Hilbert pairs of the best
-    four.
+    four, and curves along the best three, four and more.
+
+    Pairs lose where people combine conditions on many columns: no pair is in most of the queries.
 
     served: float64[columns], what the present order of the files saves the queries on a column, as
     a share of what could be saved. A new key scatters such a column, so it is tried as the partner
@@ -150,6 +155,7 @@ def candidate_keys(
     alone = [i for i in ranked if centroid[i] / total >= least_alone] or useful
     keys += [(i,) for i in alone[:6]]
     keys += [tuple(pair) for pair in combinations(useful[:4], 2)]
+    keys += [tuple(useful[:size]) for size in range(3, min(len(useful), MAX_CURVE_COLUMNS) + 1)]
     if served is not None:
         guarded = [int(i) for i in np.argsort(-served, kind="stable") if served[i] >= least_share]
         partners = [i for i in guarded if i not in useful[:4]][:2]

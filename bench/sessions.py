@@ -1,0 +1,198 @@
+"""People exploring a table over six columns: rows read after, chosen against the best in hindsight.
+
+    python -m bench.sessions [--seeds 1,2,3]
+
+The load is synthetic, because no recorded sessions are stored here. It is modelled on linked
+dashboards: a person starts from a range of one column, narrows it, adds a condition on another
+column or drops one, and looks at the rest at every step. Tables differ in the columns that their
+people care about. The advisor sees 14 days of sessions; what is reported are the sessions of the
+7 days after them, by other people of the same kind. The best in hindsight is the least, by those
+later sessions, of the whole table sorted by every column and along the curve of every set of
+columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.results import write_section
+from reconciler.advisor.advice import DAY_MS, HORIZON_MS, Settings
+from reconciler.advisor.policies.ours import ours
+from reconciler.advisor.simulate.demand import demands
+from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.replay import carry_out
+from reconciler.advisor.simulate.table import SimulatedTable, empty_table
+from reconciler.plan.ordering import Ordering, best_of
+from reconciler.queries.exposure import files_to_read
+from reconciler.queries.fragments import Fragment, Workload, batch_fragments
+from reconciler.queries.predicate import And, Comparison, Ref
+from reconciler.queries.rewrite_cost import Rho
+from reconciler.table.schema import Field, Schema, SortColumn
+
+NAMES = ("departure_delay", "arrival_delay", "distance", "air_time", "departure_hour", "fare")
+SCHEMA = Schema(1, tuple(Field(n, name, "int") for n, name in enumerate(NAMES, 1)))
+FILES, ROWS_PER_FILE = 128, 1_000
+RECORDED_DAYS, LATER_DAYS = 14, 7
+SESSIONS_A_DAY = 12
+MOST_CONDITIONS = 4
+
+Random = np.random.Generator
+
+
+def flights(random: Random) -> SimulatedTable:
+    """Six columns, of which delays go together, and distance with the time in the air."""
+    rows = FILES * ROWS_PER_FILE
+    late = random.gamma(0.6, 30.0, rows) - 8.0
+    distance = random.gamma(2.0, 420.0, rows) + 80.0
+    values = {
+        1: late,
+        2: late + random.normal(-3.0, 12.0, rows),
+        3: distance,
+        4: distance / 7.5 + random.normal(20.0, 8.0, rows),
+        5: np.clip(random.normal(830.0, 280.0, rows), 0, 1_439),  # minutes of the day
+        6: 40.0 + distance * random.gamma(4.0, 0.03, rows),
+    }
+    whole = {field: np.rint(column).astype(np.int64) for field, column in values.items()}
+    return empty_table(SCHEMA).append(whole, ROWS_PER_FILE, 0, ROWS_PER_FILE)
+
+
+@dataclass(frozen=True)
+class People:
+    """interest: share of the conditions that fall on each column, float64[6]. sorted_values: of
+    each column, from which ranges are taken at even shares of the rows."""
+
+    interest: np.ndarray
+    sorted_values: Mapping[int, np.ndarray]
+
+    def sessions(self, random: Random, first_day: int, days: int) -> list[Fragment]:
+        log: list[Fragment] = []
+        for day in range(first_day, first_day + days):
+            for _ in range(int(random.poisson(SESSIONS_A_DAY))):
+                at = day * DAY_MS + int(random.integers(8, 18) * 3_600_000)
+                for step, ranges in enumerate(self._session(random)):
+                    log.append(self._query(len(log), ranges, at + step * 20_000))
+        return log
+
+    def _session(self, random: Random) -> Iterator[dict[int, tuple[float, float]]]:
+        """Yield the conditions of each step: (place, width) of a range in shares of the rows."""
+        active = {self._column(random, ()): (random.uniform(), random.uniform(0.1, 0.4))}
+        for _ in range(3 + int(random.geometric(0.2))):
+            yield dict(active)
+            column = random.choice(list(active))
+            place, width = active[int(column)]
+            move = random.uniform()
+            if move < 0.45:  # narrow the range, or slide it
+                shrunk = max(width * random.uniform(0.5, 1.0), 0.02)
+                active[int(column)] = (place + random.normal(0.0, width / 4), shrunk)
+            elif move < 0.85 and len(active) < MOST_CONDITIONS:
+                added = self._column(random, tuple(active))
+                active[added] = (random.uniform(), random.uniform(0.1, 0.4))
+            elif len(active) > 1:
+                del active[int(column)]
+
+    def _column(self, random: Random, known: Sequence[int]) -> int:
+        share = self.interest.copy()
+        share[[column - 1 for column in known]] = 0.0
+        return 1 + int(random.choice(len(share), p=share / share.sum()))
+
+    def _query(self, position: int, ranges: dict[int, tuple[float, float]], at: int) -> Fragment:
+        columns, literals = sorted(ranges), list[int]()
+        for column in columns:
+            place, width = ranges[column]
+            values, top = self.sorted_values[column], len(self.sorted_values[column]) - 1
+            start = min(max(place, 0.0), 1.0) * (1.0 - width)
+            literals += [int(values[round(start * top)]), int(values[round((start + width) * top)])]
+        slots = itertools.count()
+        bounds = [Comparison(Ref(c), op, next(slots)) for c in columns for op in (">=", "<=")]
+        return Fragment(
+            source="bench", position=position, table_uuid="t", predicate=And(tuple(bounds)),
+            literals=tuple(literals), moving=(None,) * len(literals), projection=tuple(range(1, 7)),
+            weight=1.0, event_ms=at, engine="bench",
+        )  # fmt: skip
+
+
+def rows_read(table: SimulatedTable, work: Workload) -> float:
+    """Return the rows of the files that the queries open, summed over the queries."""
+    files = table.file_table()
+    return sum(
+        float(demand.weight @ (files_to_read(files, demand) @ files.records))
+        for demand in demands(work, table.schema, HORIZON_MS)
+    )
+
+
+def every_ordering() -> Iterator[Ordering]:
+    for size in range(1, len(NAMES) + 1):
+        for columns in itertools.combinations(range(1, len(NAMES) + 1), size):
+            yield best_of(tuple(SortColumn(column) for column in columns))
+
+
+def settings_of(table: SimulatedTable) -> Settings:
+    size = table.row_width * ROWS_PER_FILE
+    return Settings(
+        now_ms=RECORDED_DAYS * DAY_MS, target_bytes=size, row_group_bytes=size,
+        open_bytes=size // 50, rho=Rho(3.0, "measured"),
+    )  # fmt: skip
+
+
+def measured(seed: int) -> list[str]:
+    """Return one row of the result: a table, its people, what was chosen and what is best."""
+    random = np.random.default_rng(seed)
+    table = flights(random)
+    people = People(
+        random.dirichlet(np.full(len(NAMES), random.uniform(2.0, 10.0))),
+        {field: np.sort(column) for field, column in table.values.items()},
+    )
+    recorded = people.sessions(random, 0, RECORDED_DAYS)
+    later = batch_fragments(people.sessions(random, RECORDED_DAYS, LATER_DAYS))
+    settings = settings_of(table)
+    actions = ours(table, batch_fragments(recorded), settings)
+    chosen, _ = carry_out(table, actions, settings)
+    before = rows_read(table, later)
+    every = np.arange(len(table.files), dtype=np.int64)
+    together = np.zeros(len(every), dtype=np.int64)
+    tried = {}
+    for ordering in every_ordering():
+        layout = Layout(ordering, settings.target_bytes, settings.row_group_bytes, together)
+        written = table.laid_out(layout, every, settings.now_ms)
+        tried[ordering.text(SCHEMA)] = rows_read(written, later) / before
+    best = min(tried, key=lambda label: tried[label])
+    read = rows_read(chosen, later) / before
+    return [
+        str(seed), f"{len(recorded)}", " + ".join(_key(action) for action in actions) or "nothing",
+        f"{read:.3f}", best, f"{tried[best]:.3f}", f"{read / tried[best]:.2f}",
+    ]  # fmt: skip
+
+
+def _key(action: object) -> str:
+    ordering = getattr(action, "ordering", None)
+    return ordering.text(SCHEMA) if ordering is not None else type(action).__name__
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.sessions")
+    parser.add_argument("--seeds", default="1,2,3")
+    seeds = [int(seed) for seed in parser.parse_args(arguments).seeds.split(",")]
+    head = ["seed", "recorded queries", "chosen", "rows read / before", "best in hindsight",
+            "rows read / before", "chosen / best"]  # fmt: skip
+    rows = [head]
+    for seed in seeds:
+        rows.append(measured(seed))
+        print(" | ".join(rows[-1]), flush=True)
+    notes = (
+        "Synthetic sessions: no recorded ones are stored here. 128,000 rows of six columns in 128 "
+        "files, about 12 sessions a day; what is read is counted over 7 days of sessions that no "
+        "decision saw. Best in hindsight: the least of all 63 keys by those later sessions."
+    )
+    print(write_section("Sessions of people", f"python -m bench.sessions --seeds "
+                        f"{','.join(map(str, seeds))}", rows, notes))  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
