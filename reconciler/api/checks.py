@@ -38,7 +38,7 @@ def findings(document: RawDocument, kind: str) -> Iterator[Finding]:
     unsettled = [path for path in document.repeated if _is_scalar(document, path)]
     meant = {item.meant for item in structure if item.meant and not _given(body, item.meant)}
     for violation in rules.violations(kind, whole, [*broken, *unsettled], meant):
-        yield Finding(violation.field, violation.rule.message, _rule_hint(violation), at_key=True)
+        yield Finding(violation.field, violation.rule.message, violation.rule.hint, at_key=True)
 
     def usable(path: Path) -> bool:
         return not any(path[: len(fault)] == fault for fault in broken)
@@ -73,18 +73,3 @@ def _unclear(value: Any, path: Path = ()) -> Iterator[Path]:
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in pairs:
             yield from _unclear(item, (*path, key))
-
-
-def _rule_hint(violation: rules.Violation) -> str:
-    return _RULE_HINTS.get(violation.rule.message, "")
-
-
-_RULE_HINTS = {
-    "Automatic approval needs at least one budget": "add spec.budgets, or use mode Manual",
-    "fields are given exactly when mode is Declared": "mode: Declared with fields, or neither",
-    "keys are given exactly when mode is Declared": "mode: Declared with keys, or neither",
-    "a budget has either per or schedule": "per: 24h, or schedule with duration",
-    "a Hilbert curve needs at least two keys": "name a second key, or use Lexicographic",
-    "approvedPlans and automaticUpTo need mode Manual": "Automatic is limited by budgets instead",
-    "no property may name a class to load": "remove it; file systems are chosen by the URI",
-}

@@ -25,7 +25,7 @@ class Rule:
 
     holds: takes the value at path; None for an immutable field.
     reads: what `holds` reads below path, `[]` for the items too; asks: what it only tests for
-    presence. If one of them is broken, the rule is not evaluated.
+    presence. If one of them is broken, the rule is not evaluated. hint: what to write instead.
     """
 
     kind: str
@@ -35,6 +35,7 @@ class Rule:
     holds: Callable[[Object], bool] | None
     reads: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
+    hint: str = ""
 
 
 def _property_is(spec: Object, name: str, holds: Callable[[str], bool]) -> bool:
@@ -50,12 +51,14 @@ RULES: tuple[Rule, ...] = (
         POLICY, "spec", "approval.mode", "Automatic approval needs at least one budget",
         lambda spec: spec["approval"]["mode"] != "Automatic" or bool(spec.get("budgets")),
         reads=("approval.mode", "budgets"),
+        hint="add spec.budgets, or use mode Manual",
     ),
     Rule(
         POLICY, "spec.layout.partitioning", "fields",
         "fields are given exactly when mode is Declared",
         lambda it: (it["mode"] == "Declared") == ("fields" in it),
         reads=("mode",), asks=("fields",),
+        hint="mode: Declared with fields, or neither",
     ),
     Rule(
         POLICY, "spec.layout.partitioning", "accept", "accept needs mode Declared",
@@ -67,6 +70,7 @@ RULES: tuple[Rule, ...] = (
         "keys are given exactly when mode is Declared",
         lambda it: (it["mode"] == "Declared") == ("keys" in it),
         reads=("mode",), asks=("keys",),
+        hint="mode: Declared with keys, or neither",
     ),
     Rule(
         POLICY, "spec.layout.clustering", "keys", "each key is named once",
@@ -77,6 +81,7 @@ RULES: tuple[Rule, ...] = (
         POLICY, "spec.layout.clustering", "curve", "a Hilbert curve needs at least two keys",
         lambda it: it["curve"] != "Hilbert" or "keys" not in it or len(it["keys"]) >= 2,
         reads=("curve", "keys"),
+        hint="name a second key, or use Lexicographic",
     ),
     Rule(
         POLICY, "spec.layout.clustering", "applyToWrites", "applyToWrites needs mode Declared",
@@ -92,6 +97,7 @@ RULES: tuple[Rule, ...] = (
         POLICY, "spec.budgets[]", "per", "a budget has either per or schedule",
         lambda it: ("per" in it) != ("schedule" in it),
         asks=("per", "schedule"),
+        hint="per: 24h, or schedule with duration",
     ),
     Rule(
         POLICY, "spec.budgets[]", "timeZone", "timeZone needs a schedule",
@@ -121,6 +127,7 @@ RULES: tuple[Rule, ...] = (
         POLICY, "spec.approval", "mode", "approvedPlans and automaticUpTo need mode Manual",
         lambda it: it["mode"] == "Manual" or not ({"approvedPlans", "automaticUpTo"} & it.keys()),
         reads=("mode",), asks=("approvedPlans", "automaticUpTo"),
+        hint="Automatic is limited by budgets instead",
     ),
     Rule(TABLE_LAYOUT, "spec", "table", "catalogRef and table cannot be changed", holds=None),
     Rule(CATALOG, "spec", "catalogName", "type and catalogName cannot be changed", holds=None),
@@ -162,6 +169,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         CATALOG, "spec.properties", "", "no property may name a class to load",
         lambda it: not any(key.endswith("impl") for key in it),
+        hint="remove it; file systems are chosen by the URI",
     ),
 )  # fmt: skip
 

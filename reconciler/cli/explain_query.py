@@ -54,13 +54,8 @@ def fragments_of_query(observation: Observation, sql: str, dialect: str) -> list
     """Return the query's fragments on the table, one per scan. Raises UserError if there is
     none."""
     from reconciler.queries.fragments import Fragment
-    from reconciler.workload_log.sql import (
-        UNKNOWN_TABLES,
-        Session,
-        Skipped,
-        SqlReader,
-        check_dialect,
-    )
+    from reconciler.workload_log.skip_reasons import UNKNOWN_TABLES
+    from reconciler.workload_log.sql import Session, Skipped, SqlReader, check_dialect
     from reconciler.workload_log.sql import unknown_columns as unknown
     from reconciler.workload_log.tables import KnownTable, SchemaMap
 

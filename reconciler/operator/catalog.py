@@ -14,7 +14,7 @@ from typing import Any
 
 from reconciler.api.conditions import Reason
 from reconciler.api.conditions import Status as Truth
-from reconciler.errors import ReconcilerError, UnavailableError, UserError
+from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError, UserError
 from reconciler.kube.errors import Conflict, NotFound
 from reconciler.kube.kinds import CATALOG
 from reconciler.operator import due
@@ -124,7 +124,7 @@ class CatalogReconciler:
         except UnavailableError as error:
             return CatalogProblem(Reason.CATALOG_UNAVAILABLE.value, _line(error), False)
         except UserError as error:
-            denied = "refused the credentials" in error.what
+            denied = isinstance(error, AccessDeniedError)
             reason = Reason.ACCESS_DENIED if denied else Reason.INVALID_SPEC
             return CatalogProblem(reason.value, _line(error), True)
         before = self.listings.get(where)

@@ -22,6 +22,11 @@ DELETE_FILES = "delete files"
 MANIFESTS = "manifests"
 """The units of predictions for actions that replace delete files or manifests."""
 
+SKIPPING = "skipping data"
+OPENING = "opening fewer files"
+DENSER = "denser storage"
+"""What a saving comes from."""
+
 PREDICTED = "predicted"
 """Where the document of a planned action holds its prediction."""
 
@@ -169,9 +174,9 @@ class Total:
         if self.saving <= 0 or not (self.saving_opening or self.saving_denser):
             return None
         parts = {
-            "skipping data": self.saving - self.saving_opening - self.saving_denser,
-            "opening fewer files": self.saving_opening,
-            "denser storage": self.saving_denser,
+            SKIPPING: self.saving - self.saving_opening - self.saving_denser,
+            OPENING: self.saving_opening,
+            DENSER: self.saving_denser,
         }
         shares = [(round(100 * part / self.saving), name) for name, part in parts.items()]
         return tuple(sorted(shares, reverse=True))

@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural
-from reconciler.plan.prediction import Prediction, label_of, predictions_of, total
+from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.plan.totals import Quantity, total_of
 from reconciler.render.modes_text import modes_section
@@ -121,7 +121,7 @@ def _actions(document: Mapping[str, Any], verbose: bool, width: int) -> list[str
 def _title(item: Mapping[str, Any], predicted: Prediction) -> str:
     """Return the label; an order of rows that does not pay by skipping data says what pays."""
     parts = total([predicted]).saved_by
-    if parts is None or not item.get("key") or parts[0][1] == "skipping data":
+    if parts is None or not item.get("key") or parts[0][1] == SKIPPING:
         return label_of(item)
     return f"{label_of(item)} (pays by {parts[0][1]})"
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from reconciler.queries.fragments import Fragment
+from reconciler.workload_log import skip_reasons
 
 BATCH = 20_000
 """Fragments stored in one commit: bounds memory and the number of commits."""
@@ -85,14 +86,10 @@ class Tally:
         self.until_ms = event_ms if self.until_ms is None else max(self.until_ms, event_ms)
 
 
-DAMAGED = "the rest of the file is damaged"
-BOMB = "the rest of the file unpacks to more than any log"
-
-
 class Unreadable(Exception):
-    """The rest of a compressed file cannot be read. reason: DAMAGED or BOMB."""
+    """The rest of a compressed file cannot be read. reason: DAMAGED or BOMB of `skip_reasons`."""
 
-    def __init__(self, reason: str = DAMAGED):
+    def __init__(self, reason: str = skip_reasons.DAMAGED):
         super().__init__(reason)
         self.reason = reason
 
@@ -122,11 +119,11 @@ class _Lines:
 
     def read(self) -> bytes:
         if self._limit is not None and self._read > self._limit:
-            raise Unreadable(BOMB)
+            raise Unreadable(skip_reasons.BOMB)
         try:
             line = self._stream.readline(self._most + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise Unreadable(DAMAGED) from error
+            raise Unreadable(skip_reasons.DAMAGED) from error
         self._read += len(line)
         return line
 

@@ -15,13 +15,12 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.complexity import MAX_SQL
 
 MAX_STATEMENTS = 20_000
 """Maximum prepared statements remembered; the oldest are forgotten first."""
 
-PREPARES = "prepares a statement; counted where it is executed"
-UNKNOWN = "executes a statement whose PREPARE is not in the log"
 
 _START = r"(?:\s++|--[^\n]*+\n|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
 _NAME = r"(?P<name>\"[^\"]++\"|`[^`]++`|\w++)"
@@ -81,13 +80,13 @@ class PreparedStatements:
         found = _PREPARE.fullmatch(sql)
         if found is not None:
             self._remember(_name(found), session, _unquoted(found["query"]))
-            return "", PREPARES
+            return "", skip_reasons.PREPARES
         ended = sql.rstrip(_END)
         found = _EXECUTE.fullmatch(ended)
         if found is not None:
             text = self._text(_name(found), session)
             if text is None:
-                return "", UNKNOWN
+                return "", skip_reasons.UNPREPARED
             return with_values(text, found["using"] or found["list"] or "", self._dialect), ""
         found = _DEALLOCATE.fullmatch(ended)
         if found is not None:

@@ -20,10 +20,10 @@ from typing import Any
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import TRUE, fields_of, only_null_tests
 from reconciler.table.schema import Schema
+from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.constants import Binding
 from reconciler.workload_log.importing import (
     BATCH,
-    BOMB,
     FragmentSink,
     Tally,
     Unreadable,
@@ -40,11 +40,6 @@ SCANS_PER_EXECUTION = 256
 MAX_ID = 1 << 48
 LATEST_MS = 253_402_300_799_000
 """The end of year 9999: no time that a query's constants are computed with lies beyond."""
-UNKNOWN_TABLES = "no table of this catalog"
-OTHER_BRANCH = "reads another branch"
-MAINTENANCE = "maintenance job"
-FAILED = "query failed"
-UNREADABLE_FILTERS = "filters not understood"
 
 _EVENTS = (b"SparkListenerSQL", b"SparkListenerApplicationStart", b"DriverAccumUpdates",
            b"SparkListenerTaskEnd")  # fmt: skip
@@ -147,7 +142,9 @@ class _Application:
                     for number, (line, ended) in enumerate(lines, start=1):
                         self._line(line, ended, None if path.is_dir() else number)
                 except Unreadable as unreadable:
-                    if unreadable.reason == BOMB or not part.name.endswith(".inprogress"):
+                    if unreadable.reason == skip_reasons.BOMB or not part.name.endswith(
+                        ".inprogress"
+                    ):
                         self.tally.skip(unreadable.reason)
         self._store()
         return self.tally
@@ -155,7 +152,7 @@ class _Application:
     def _line(self, line: bytes | None, ended: bool, number: int | None) -> None:
         """Read one line. number: of the line, None in a log of several files."""
         if line is None:
-            self._skip("line is too long", number)
+            self._skip(skip_reasons.TOO_LONG, number)
             return
         if not any(name in line[:200] for name in _EVENTS):
             return
@@ -164,7 +161,7 @@ class _Application:
         except (LookupError, ValueError, ArithmeticError, TypeError, AttributeError,
                 RecursionError):  # fmt: skip
             if ended:
-                self._skip("event is not readable", number)
+                self._skip(skip_reasons.UNREADABLE_EVENT, number)
 
     def _event(self, event: dict[str, Any]) -> None:
         name = event["Event"].rpartition(".")[2]
@@ -257,7 +254,7 @@ class _Application:
         if not scans:
             return
         if self.own or error:
-            self._skip("our own job" if self.own else FAILED)
+            self._skip(skip_reasons.OWN_JOB if self.own else skip_reasons.FAILED)
             return
         found = [self._fragment(execution, scan, end_ms, n) for n, scan in enumerate(scans)]
         kept = _marked([item for item in found if not isinstance(item, str)])
@@ -275,12 +272,12 @@ class _Application:
         """Return the scan's fragment with its table, or why there is none."""
         parsed = parse_scan(scan.text)
         if parsed is None:
-            return MAINTENANCE
+            return skip_reasons.MAINTENANCE
         if parsed.branch:
-            return OTHER_BRANCH
+            return skip_reasons.OTHER_BRANCH
         table = self.importer.tables.resolve(parsed.table)
         if table is None:
-            return UNKNOWN_TABLES
+            return skip_reasons.UNKNOWN_TABLES
         binding = Binding(execution.start_ms, self.importer.zone, "spark", {})
         predicate, literals, full_scan = TRUE, (), False
         projection = _projection(table.schema, parsed.columns)
@@ -289,8 +286,8 @@ class _Application:
             predicate, literals = found.predicate, found.literals  # type: ignore[assignment]
         except (UnreadableFilters, RecursionError):
             full_scan = True
-            self.tally.full_scans[UNREADABLE_FILTERS] += 1
-            self.unread.setdefault(table.uuid, Counter())[UNREADABLE_FILTERS] += 1
+            self.tally.full_scans[skip_reasons.UNREADABLE_FILTERS] += 1
+            self.unread.setdefault(table.uuid, Counter())[skip_reasons.UNREADABLE_FILTERS] += 1
         return table, Fragment(
             source=self.source,
             position=execution.id * SCANS_PER_EXECUTION + min(ordinal, SCANS_PER_EXECUTION - 1),

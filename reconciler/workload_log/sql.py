@@ -25,6 +25,7 @@ from sqlglot.tokenizer_core import TokenType
 from reconciler.errors import UserError
 from reconciler.queries.predicate import TRUE, Literal, Predicate, fields_of
 from reconciler.table.schema import Schema
+from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.column_names import (
     columns_of,
     fold_names,
@@ -55,13 +56,6 @@ from reconciler.workload_log.tables import KnownTable, TableSchemas
 
 MAX_TEMPLATES = 4096
 
-NOT_A_QUERY = "not a query"
-UNKNOWN_TABLES = "no table of this catalog"
-OWN_JOB = "our own job"
-TIME_TRAVEL = "reads an older snapshot or a metadata table"
-UNPARSABLE = "not parsable"
-UNRESOLVED = "names a column or an alias that does not exist"
-TOO_COMPLEX = "too complex to analyse"
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unparsable text is counted, not logged
 
@@ -192,14 +186,16 @@ class SqlReader:
         self, sql: str, event_ms: int, session: Session = Session()
     ) -> list[Demand] | Skipped:
         if _OWN.search(sql):
-            return Skipped(OWN_JOB)
+            return Skipped(skip_reasons.OWN_JOB)
         sql = immediate(sql, self.dialect)
         lifted = lift(sql) if len(sql) <= MAX_SQL else None
         literals: dict[str, Const] = lifted.literals if lifted else {}
         template = self._template(lifted.template, session.levels, literals) if lifted else None
         if template is None:
             literals = {}
-            template = self._template(sql, session.levels, {}) or _Template(reason=UNPARSABLE)
+            template = self._template(sql, session.levels, {}) or _Template(
+                reason=skip_reasons.UNPARSABLE
+            )
         if not template.scans and not template.unread:
             return Skipped(template.reason)
         binding = Binding(event_ms, session.zone, self.dialect, literals)
@@ -239,18 +235,22 @@ class SqlReader:
         except _NotLifted:
             return None
         except TooComplex:
-            return _Template(unread=self._named(text, levels), reason=TOO_COMPLEX)
+            return _Template(unread=self._named(text, levels), reason=skip_reasons.TOO_COMPLEX)
         except (SqlglotError, RecursionError, ValueError, KeyError,
                 TypeError, AttributeError, IndexError) as error:  # fmt: skip
             if literals:
                 return None
-            why = UNRESOLVED if isinstance(error, OptimizeError) else UNPARSABLE
+            why = (
+                skip_reasons.UNRESOLVED
+                if isinstance(error, OptimizeError)
+                else skip_reasons.UNPARSABLE
+            )
             return _Template(unread=self._named(text, levels), reason=why)
 
     def _statements(self, statements: list[exp.Expr], levels: tuple[str, ...]) -> _Template:
         scans: list[tuple[Scan, tuple[int, ...]]] = []
         unknown: tuple[str, ...] = ()
-        reason = NOT_A_QUERY
+        reason = skip_reasons.NOT_A_QUERY
         for statement in statements:
             query = as_query(statement)
             if query is None:
@@ -261,14 +261,14 @@ class SqlReader:
             if isinstance(found, str):
                 reason = found
                 continue
-            reason = UNKNOWN_TABLES
+            reason = skip_reasons.UNKNOWN_TABLES
             if len(found) == 1:
                 have = columns_of(found[0].table.schema)
                 unknown += tuple(name for name in named if name not in have)
             for scan in found:
                 scans.append((scan, _projection(scan.table.schema, scan.columns)))
             if any(_time_travel(node) for node in query.find_all(exp.Table)):
-                return _Template(reason=TIME_TRAVEL)
+                return _Template(reason=skip_reasons.TIME_TRAVEL)
         return _Template(tuple(scans), unknown, reason=reason)
 
     def _scans(self, query: exp.Expr, levels: tuple[str, ...]) -> list[Scan] | str:
@@ -287,7 +287,7 @@ class SqlReader:
             elif self._reads_metadata(parts, levels):
                 metadata = True
         if not known:
-            return TIME_TRAVEL if metadata else UNKNOWN_TABLES
+            return skip_reasons.TIME_TRAVEL if metadata else skip_reasons.UNKNOWN_TABLES
         columns = {key: columns_of(table.schema) for key, table in known.items()}
         check_expansion(query, {key: len(names) for key, names in columns.items()})
         hide_ambiguous(query, columns, self.dialect)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.queries.fragments import Fragment
+from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.constants import named_zone, parse_timestamp
 from reconciler.workload_log.importing import (
     BATCH,
@@ -44,7 +45,6 @@ EARLIEST_MS = 631_152_000_000  # 1990
 DAY_MS = 86_400_000
 SCANS_PER_LINE = 256
 OWN_AGENT = "layoutctl"
-INCOMPLETE = "last line is incomplete; read again when it has ended"
 MAX_LINE = 8 << 20
 """A statement that is analysed has 1 MiB, which JSON may write as six."""
 
@@ -106,7 +106,7 @@ class SqlLogImport:
                         continue
                     if not ended and not _is_object(content):
                         if content.strip():
-                            tally.skip(INCOMPLETE, number)
+                            tally.skip(skip_reasons.INCOMPLETE, number)
                         break
                     if stream is None:
                         stream = forked(place.parent, place.lines, content)
@@ -132,7 +132,7 @@ class SqlLogImport:
     def _line(self, line: bytes | None, number: int, stream: Stream, pending: _Pending) -> None:
         if line is not None and not line.strip(b" \t\r\n\xef\xbb\xbf"):
             return
-        record = "line is too long" if line is None else self.record(line)
+        record = skip_reasons.TOO_LONG if line is None else self.record(line)
         if isinstance(record, str):
             pending.skip(record, number)
             return
@@ -156,22 +156,22 @@ class SqlLogImport:
         try:
             body = json.loads(line.decode("utf-8-sig"))
         except (ValueError, RecursionError):
-            return "not valid JSON"
+            return skip_reasons.NOT_JSON
         if not isinstance(body, dict):
-            return "not a JSON object"
+            return skip_reasons.NOT_AN_OBJECT
         sql = body.get("sql")
         if not isinstance(sql, str) or not sql.strip():
-            return "no SQL text"
+            return skip_reasons.NO_SQL
         event_ms = event_time(body.get("timestamp"), self.defaults.zone)
         if event_ms is None:
-            return "no usable timestamp"
+            return skip_reasons.NO_TIMESTAMP
         if not EARLIEST_MS <= event_ms <= self.latest_ms:
-            return "absurd timestamp"
+            return skip_reasons.ABSURD_TIMESTAMP
         weight = 1.0 if body.get("weight") is None else _number(body["weight"])
         if weight is None or weight <= 0 or weight > 1e12:
-            return "weight is not a positive number"
+            return skip_reasons.BAD_WEIGHT
         if _own(body):
-            return "our own job"
+            return skip_reasons.OWN_JOB
         return Record(
             sql,
             event_ms,
@@ -332,7 +332,7 @@ def _first_line(path: Path, tally: Tally) -> bytes | None:
     if ended or _is_object(content):
         return content
     if content.strip():
-        tally.skip(INCOMPLETE, 1)
+        tally.skip(skip_reasons.INCOMPLETE, 1)
     return None
 
 

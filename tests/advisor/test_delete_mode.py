@@ -31,6 +31,7 @@ from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
 from reconciler.table.schema import PartitionField, PartitionSpec
 from tests.advisor.test_deletes import Delete, history, queries, world
 from tests.advisor.worlds import DAY, SETTINGS, arrived, workload
+from tests.said import Said
 
 MB = 1 << 20
 FILES = 50
@@ -264,13 +265,17 @@ def test_an_upgrade_is_planned_if_demanded(version: int) -> None:
     assert upgrade(found) == (["UpgradeFormat"] if version < 3 else [])
 
 
-def test_an_upgrade_is_planned_if_it_pays_and_never_unless_the_policy_allows_it() -> None:
+def test_an_upgrade_is_planned_if_it_pays_and_never_unless_the_policy_allows_it(
+    said: Said,
+) -> None:
     policy = DeletePolicy(mode="Auto", format_version="Auto")
     often = merges(encoding=Encoding.MERGE_ON_READ)
     pays = advice(often, weight=1e5, properties=LAZY, policy=policy)
     assert upgrade(pays) == ["UpgradeFormat"]
     kept = advice(often, weight=1e5, properties=LAZY)
-    assert upgrade(kept) == [] and any("Format version 3 would save" in n for n in kept.notes)
+    assert upgrade(kept) == []
+    (note,) = kept.notes
+    said(note)
     for unknown in (
         advice(often, weight=0.0, policy=policy),
         advice(Operations(), policy=policy),
@@ -292,7 +297,7 @@ def test_an_upgrade_is_refused_while_another_engine_may_compact(days: int, refus
 # Advice
 
 
-def test_equality_deletes_are_advised_on_with_what_they_cost() -> None:
+def test_equality_deletes_are_advised_on_with_what_they_cost(said: Said) -> None:
     files, deletes = world([Delete(Scope.EQUALITY, 500, snapshot=n) for n in range(3)])
     given = AdviceInput(
         files, workload(), replace(SETTINGS, deletes=DeletePolicy(mode="Auto")), deletes=deletes,
@@ -300,18 +305,20 @@ def test_equality_deletes_are_advised_on_with_what_they_cost() -> None:
     )  # fmt: skip
     found = decide(given)
     (note,) = found.notes
-    assert "3 equality delete files, written by flink" in note
-    assert "writer's choice" in note
+    said(note)
     assert properties_set(found) == {}
 
 
-def test_a_merge_into_a_bucketed_table_names_the_bucket_counts_that_need_no_shuffle() -> None:
+def test_a_merge_into_a_bucketed_table_names_the_bucket_counts_that_need_no_shuffle(
+    said: Said,
+) -> None:
     files = table()
     spec = PartitionSpec(0, (PartitionField(1, 1000, "bucket[12]", "id_bucket"),))
     bucketed = replace(files, specs={0: spec}, default_spec_id=0)
     settings = replace(SETTINGS, deletes=DeletePolicy(mode="Auto"))
     (note,) = decide(AdviceInput(bucketed, workload(), settings, operations=merges())).notes
-    assert "ON compares id" in note and "3, 4, 6, 12, 24" in note
+    assert "3, 4, 6, 12, 24" in note
+    said(note)
     assert not decide(AdviceInput(files, workload(), settings, operations=merges())).notes
 
 

@@ -55,16 +55,16 @@ def _of(advice: Advice, reason: str) -> list[Rejected]:
     return [item for item in advice.rejected if item.reason == reason]
 
 
-@pytest.mark.parametrize(("moving", "fixed", "said"), [(20.0, 0.01, True), (0.01, 0.05, False)])
-def test_a_window_that_moved_explains_only_what_it_would_have_saved(moving, fixed, said):
+@pytest.mark.parametrize(("moving", "fixed", "moved"), [(20.0, 0.01, True), (0.01, 0.05, False)])
+def test_a_window_that_moved_explains_only_what_it_would_have_saved(moving, fixed, moved):
     advice = advise(_table(jitter=400), workload(_gone_by(moving), _rare(fixed)), SETTLED)
     assert advice.actions == ()
-    assert bool(_of(advice, reasons.WINDOW_MOVED)) is said
-    assert _of(advice, reasons.BELOW_COST) or said
+    assert bool(_of(advice, reasons.WINDOW_MOVED)) is moved
+    assert _of(advice, reasons.BELOW_COST) or moved
 
 
 @pytest.mark.parametrize("short", [1.05, 1.5, 1.9])
-def test_what_needs_twice_the_saving_says_so_beside_the_number(short):
+def test_what_needs_twice_the_saving_says_so_beside_the_number(short, said):
     table = _table()
     work = workload(range_workload(np.random.default_rng(0), PART, 40, 1_000, 100_000))
     (scored,) = advise(table, work).actions
@@ -73,8 +73,8 @@ def test_what_needs_twice_the_saving_says_so_beside_the_number(short):
     written = tuple(replace(f, ours=True, added_ms=SETTINGS.now_ms) for f in table.files)
     recent = _of(advise(replace(table, files=written), work, costly), reasons.RECENTLY_WRITTEN)
     assert recent
-    for item in recent:
-        assert "rewritten within the horizon, which needs twice the saving" in str(item.why)
+    (form,) = {item.why.form for item in recent}
+    said("N".join(form))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_a_saving_that_is_short_shows_of_what(saving, needed, says):
     assert str(reasons.short_of(saving, 1.0, needed)) == says
 
 
-def test_a_saving_too_uncertain_to_count_on_is_not_called_a_loss():
+def test_a_saving_too_uncertain_to_count_on_is_not_called_a_loss(said):
     torn = reasons.torn(-1.4, 4.5, 1.0)
     assert torn.numbers == ("4.5", "1.4")
-    assert str(torn) == "expected to save 4.5x its cost, but loses 1.4x in the worst tenth"
+    said(torn)
 
 
 @pytest.mark.parametrize(

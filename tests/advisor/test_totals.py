@@ -13,7 +13,7 @@ from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.totals import is_worse
 from reconciler.plan.ordering import Lexicographic
-from reconciler.plan.prediction import total
+from reconciler.plan.prediction import OPENING, SKIPPING, total
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import TRUE
 from reconciler.queries.rewrite_cost import COMMIT_SECONDS, START_SECONDS, plan_seconds
@@ -138,15 +138,12 @@ def _judged(table, limit, *, position=0, equality=0):
     ],
 )
 def test_rows_under_equality_deletes_are_unknown_and_never_meet_the_objective(
-    position, equality, state, at_least
+    position, equality, state, at_least, said
 ):
     table = arrived(np.random.default_rng(0), rows=20_000)
     judged = _judged(table, 10.0, position=position, equality=equality)
     assert (judged.state, judged.at_least) == (state, at_least)
-    assert ("is unknown until they are converted" in judged.message) is bool(equality)
-    assert "profitable" not in judged.message
-    if equality:
-        assert f"{equality} file" in judged.message
+    said(judged.message)
 
 
 def _parts(advice):
@@ -157,7 +154,7 @@ def _parts(advice):
 def test_a_merge_of_small_files_pays_by_opening_fewer():
     table, work = _scattered(), _ranges(90_000)
     parts = _parts(advise(table, work))
-    assert parts["opening fewer files"] > 80
+    assert parts[OPENING] > 80
     assert sum(parts.values()) == pytest.approx(100, abs=1)
 
 
@@ -166,8 +163,8 @@ def test_a_sort_of_large_files_pays_by_skipping_data():
     table = arrived(random, rows=60_000, rows_per_file=4_000)
     settings = replace(SETTINGS, open_bytes=1, target_bytes=4_000 * ROW_BYTES)
     parts = _parts(advise(table, _ranges(500), settings))
-    assert parts["skipping data"] > 80
-    assert abs(parts["opening fewer files"]) <= 1
+    assert parts[SKIPPING] > 80
+    assert abs(parts[OPENING]) <= 1
 
 
 def test_the_predicted_cost_counts_what_is_read_and_opened():

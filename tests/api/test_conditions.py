@@ -27,4 +27,5 @@ from reconciler.errors import (
     ],
 )
 def test_an_error_has_one_reason(kind: type[UserError], reason: Reason) -> None:
-    assert stalled_by(kind("the secret of clustering.keys cannot be read")) is reason
+    misleading = kind("the secret of clustering.keys cannot be read")
+    assert stalled_by(misleading) is reason

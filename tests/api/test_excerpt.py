@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.excerpt import WIDTH, mask, printable, render_problems, width
 from reconciler.errors import Problem
+from tests.said import Said
 
 
 def render(text: str, line: int, column: int, hint: str = "") -> list[str]:
@@ -12,13 +13,11 @@ def render(text: str, line: int, column: int, hint: str = "") -> list[str]:
     return render_problems([problem], {"f.yaml": text}).split("\n")
 
 
-def test_the_excerpt_looks_as_documented() -> None:
+def test_the_excerpt_looks_as_documented(said: Said) -> None:
     text = "\n" * 13 + "      mode: WorkloadAwre\n"
-    assert render(text, 14, 13, "A | B. Did you mean A?") == [
-        "error: f.yaml:14: spec.a: is wrong",
-        "   14 |       mode: WorkloadAwre",
-        "      |             ^ A | B. Did you mean A?",
-    ]
+    lines = render(text, 14, 13, "A | B. Did you mean A?")
+    assert lines[2].index("^") == lines[1].index("WorkloadAwre")
+    said("\n".join(lines))
 
 
 def test_the_caret_stands_under_wide_letters_too() -> None:
@@ -43,10 +42,11 @@ def test_a_problem_without_a_place_keeps_its_hint() -> None:
 
 def test_credentials_are_masked() -> None:
     assert mask("  token: hunter2") == "  token: ***"
-    assert "hunter2" not in mask('{uri: "http://c", s3.secret-access-key: hunter2, x: 1}')
-    assert "hunter2" not in mask("uri: http://me:hunter2@host/path")
-    assert mask("  secretRef: {name: creds}") == "  secretRef: {name: creds}"
-    assert mask("  interval: 10m") == "  interval: 10m"
+    flow = '{uri: "http://c", s3.secret-access-key: hunter2, x: 1}'
+    for line in (flow, "uri: http://me:hunter2@host/path"):
+        assert "hunter2" not in mask(line)
+    for harmless in ("  secretRef: {name: creds}", "  interval: 10m"):
+        assert mask(harmless) == harmless
 
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:

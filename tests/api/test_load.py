@@ -137,7 +137,8 @@ def test_a_directory_without_documents_is_an_error(tmp_path: Path, said: Said) -
 def test_an_unreadable_file_is_a_problem(tmp_path: Path) -> None:
     write(tmp_path, a=policy())
     (tmp_path / "a.yaml").chmod(0)
-    assert "cannot be read" in read([tmp_path]).errors[0].message
+    (problem,) = read([tmp_path]).errors
+    assert problem.file == str(tmp_path / "a.yaml") and problem.field == ""
 
 
 def test_links_in_circles_and_one_file_twice_are_read_once(tmp_path: Path) -> None:
@@ -256,11 +257,12 @@ def test_one_name_twice_is_an_error(tmp_path: Path, said: Said) -> None:
     said(problem.message)
 
 
-def test_a_catalog_that_no_document_defines_is_a_warning_only(tmp_path: Path) -> None:
+def test_a_catalog_that_no_document_defines_is_a_warning_only(tmp_path: Path, said: Said) -> None:
     write(tmp_path, a=policy("a", catalog="v"), b=CATALOG)
     reading = read([tmp_path])
     assert not reading.errors
-    assert [p.message for p in reading.problems] == ["no IcebergCatalog v in namespace default"]
+    (problem,) = reading.problems
+    said(problem.message)
 
 
 def test_without_any_catalog_document_nothing_is_said_of_catalogs(tmp_path: Path) -> None:

@@ -50,11 +50,12 @@ def test_scalars(text: str, value: object) -> None:
     assert value_of(text) == value
 
 
-def test_a_duplicate_key_names_the_first_line_and_keeps_the_first_value() -> None:
+def test_a_duplicate_key_names_the_first_line_and_keeps_the_first_value(said: Said) -> None:
     (document,), _ = parse_yaml("a: 1\nb: 2\na: {c: 3}\n", "f")
     assert document.value == {"a": 1, "b": 2}
     (problem,) = document.problems
-    assert (problem.line, problem.field, problem.hint) == (3, "a", "first on line 1")
+    assert (problem.line, problem.field) == (3, "a")
+    said(problem.hint)
 
 
 def test_merge_keys_yield_to_what_is_written_out_and_keep_positions() -> None:

@@ -51,11 +51,9 @@ def test_an_older_generation_is_never_called_healthy() -> None:
 
 
 def test_a_plan_that_waits_for_approval_is_suspended_and_says_which() -> None:
-    waiting = condition("Converged", "False", "AwaitingApproval", "plan p-3f9a1c0b77de4c21a0be")
-    assert health(an_object(READY, waiting)) == (
-        "Suspended",
-        "AwaitingApproval: plan p-3f9a1c0b77de4c21a0be",
-    )
+    reason, message = "AwaitingApproval", "plan p-3f9a1c0b77de4c21a0be"
+    waiting = condition("Converged", "False", reason, message)
+    assert health(an_object(READY, waiting)) == ("Suspended", f"{reason}: {message}")
 
 
 def test_what_a_person_suspended_is_suspended() -> None:

@@ -612,7 +612,7 @@ def test_a_plan_that_stands_is_saved_with_the_policy_that_governs_it_now(cli, sc
     policy_file(path, scattered, **declared("day"))
     code, out, _ = cli("plan", name, "-f", path, "--out", "first.json")
     assert code == 0
-    assert "layoutctl apply first.json" in out
+    assert "apply first.json" in out
     assert "--out" not in out
     assert f"layoutctl plan {name} -f {path} --out" in cli("plan", name, "-f", path)[1]
     limits = {"budgets": [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Ki"}]}

@@ -137,11 +137,9 @@ def test_only_lines_of_changed_fields_differ(cli, tmp_path):
     assert cli("recommend", "rec.shop.sales", "--out", "sales.yaml")[0] == 0
     before, after = HAND_WRITTEN.splitlines(), path.read_text().splitlines()
     gone = [line for line in before if line not in after]
-    assert gone == [
-        "            mode: WorkloadAware     # for now",
-        "        files: {targetSize: 64Mi, quietPeriod: 0s}",
-    ]
-    assert after[11] == "            mode: Declared     # for now"
+    mode, files = (line for line in before if "WorkloadAware" in line or "targetSize" in line)
+    assert gone == [mode, files]
+    assert after[11] == mode.replace("WorkloadAware", "Declared")
     assert cli("validate", "-f", "sales.yaml")[0] == 0
 
 
@@ -176,7 +174,7 @@ def test_text_and_markdown_name_the_layout_and_who_loses(cli):
     assert max(map(len, text.splitlines())) <= 100
     assert "Declare: " in text and "Nobody loses" in text
     _, markdown, _ = cli("recommend", "rec.shop.sales", "-o", "markdown")
-    assert markdown.startswith("<!-- layoutctl:recommend rec.shop.sales -->")
+    assert markdown.splitlines()[0].split()[1:3] == ["layoutctl:recommend", "rec.shop.sales"]
     assert "| **best" in markdown
 
 

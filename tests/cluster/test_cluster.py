@@ -91,12 +91,12 @@ def test_a_service_account_may_do_what_its_role_says_and_no_more(
     kubectl("create", "rolebinding", "r", "--role=reader", f"--serviceaccount={namespace}:reader")
     reader = cluster.user_kubeconfig(namespace, "reader")
     assert "kube-root-ca.crt" in kubectl("get", "configmaps", kubeconfig=reader)
-    with pytest.raises(KubectlError, match="cannot list resource"):
+    with pytest.raises(KubectlError, match=r"\(Forbidden\)"):
         kubectl("get", "secrets", kubeconfig=reader)
-    with pytest.raises(KubectlError, match="cannot list resource"):
+    with pytest.raises(KubectlError, match=r"\(Forbidden\)"):
         cluster.kubectl("get", "configmaps", "-n", "kube-system", kubeconfig=reader)
     kubectl("delete", "rolebinding", "r")
-    with pytest.raises(KubectlError, match="cannot list resource"):
+    with pytest.raises(KubectlError, match=r"\(Forbidden\)"):
         kubectl("get", "configmaps", kubeconfig=reader)
 
 
@@ -104,7 +104,7 @@ def test_requests_with_credentials_that_are_refused_are_kept(
     cluster: Cluster, kubectl: Kubectl, namespace: str
 ) -> None:
     stranger = cluster.user_kubeconfig(namespace, "default")
-    with pytest.raises(KubectlError, match="cannot list resource"):
+    with pytest.raises(KubectlError, match=r"\(Forbidden\)"):
         kubectl("get", "configmaps", kubeconfig=stranger)
     assert not cluster.refused(namespace)
     config = json.loads(stranger.read_text())
@@ -152,7 +152,7 @@ def test_a_job_becomes_a_process_with_volumes_environment_and_an_identity(
     ]
     env += [
         {"name": "MODE", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "mode"}}},
-        {"name": "SAID", "value": "$(MODE) in $(POD_NAMESPACE), $$(MODE) $(UNKNOWN)"},
+        {"name": "SAID", "value": "$(MODE)/$(POD_NAMESPACE) $$(MODE) $(UNKNOWN)"},
         {"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu"}}},
     ]
     script = """
@@ -181,7 +181,7 @@ def test_a_job_becomes_a_process_with_volumes_environment_and_an_identity(
     kubectl("wait", "--for=condition=Complete", "job/hello", "--timeout=60s")
     address = only_pod(kubectl, "hello")["status"]["podIP"]
     assert kubectl("logs", "job/hello").splitlines() == [
-        f"said: quick in {namespace}, $(MODE) $(UNKNOWN)",
+        f"said: quick/{namespace} $(MODE) $(UNKNOWN)",
         f"address: {address}",
         "cores: 2",
         "secret: hunter2",
@@ -325,7 +325,7 @@ def test_a_missing_secret_keeps_the_pod_waiting_until_it_is_there(
         stdin=job("volume", "cat /etc/later/word", volumes=[volume], volumeMounts=[mount]),
     )  # fmt: skip
     eventually(lambda: waiting(kubectl, "env").get("reason") == "CreateContainerConfigError")
-    assert waiting(kubectl, "env")["message"] == 'secret "later" not found'
+    assert '"later"' in waiting(kubectl, "env")["message"]
     eventually(lambda: waiting(kubectl, "volume").get("reason") == "ContainerCreating")
     eventually(lambda: "FailedMount" in kubectl("get", "events"))
     kubectl("create", "secret", "generic", "later", "--from-literal=word=hello")

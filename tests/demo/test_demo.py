@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,13 +55,13 @@ def test_the_plan_names_who_gets_slower_and_the_rewrite_is_verified(
 def test_afterwards_nothing_is_left_to_do(ran: tuple[Mapping[str, Any], str, Path]) -> None:
     _, printed, _ = ran
     last = printed[printed.index("=== And now?") :]
-    assert "2 tables are converged" in last or last.count("Converged") >= 2
+    assert re.search("2 .*converged", last) or last.count("Converged") >= 2
 
 
 def test_the_report_has_its_findings(ran: tuple[Mapping[str, Any], str, Path]) -> None:
     _, _, root = ran
     page = (root / "report.html").read_text()
-    assert "<h2>A recorded range of l_shipdate opens" in page
+    assert any("l_shipdate" in finding for finding in re.findall("<h2>(.*?)</h2>", page))
     assert "; before, " in page
 
 

@@ -114,7 +114,7 @@ def test_an_extension_that_is_not_installed_is_one_clear_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(witness, "EXTENSIONS", ("no_such_extension",))
-    with pytest.raises(UnavailableError, match="no_such_extension is not installed"):
+    with pytest.raises(UnavailableError, match="no_such_extension"):
         witness.connect()
 
 

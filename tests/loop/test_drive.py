@@ -211,7 +211,7 @@ def test_a_stop_during_the_work_ends_at_a_boundary(made: Prepared, spark: Any) -
 def test_a_table_that_others_claim_is_left_alone(made: Prepared, spark: Any) -> None:
     claim(made.config, made.run.table, "elsewhere", expected=OWNER)
     files = made.files()
-    with pytest.raises(errors.VetoError, match="claimed by elsewhere") as raised:
+    with pytest.raises(errors.VetoError, match="elsewhere") as raised:
         go(made, spark)
     assert last_words(raised.value).cause is Cause.USER_ERROR
     assert made.files() == files
@@ -232,7 +232,7 @@ def test_a_claim_that_is_lost_meanwhile_ends_the_attempt(made: Prepared) -> None
 def test_a_plan_that_lost_an_action_is_a_conflict(made: Prepared, spark: Any) -> None:
     made.table.refresh().delete("id < 10")
     files = made.files()
-    with pytest.raises(errors.StalePlanError, match="is no longer valid") as raised:
+    with pytest.raises(errors.StalePlanError) as raised:
         go(made, spark)
     words = last_words(raised.value)
     assert words.cause is Cause.CONFLICT and words.retry
@@ -263,12 +263,12 @@ def test_the_stored_plan_must_be_the_admitted_one(made: Prepared) -> None:
     assert load_plan(made.run, plans) == made.plan
     with pytest.raises(errors.UserError, match="changed after"):
         load_plan(replace(made.run, plan_digest="sha256:" + "0" * 64), plans)
-    for changes in (
-        {"plan_id": "p-" + "0" * 20},
-        {"table": ("driven", "other")},
-        {"action_ids": ("a99",)},
+    for differs, changes in (
+        ("its id", {"plan_id": "p-" + "0" * 20}),
+        ("its table", {"table": ("driven", "other")}),
+        ("action a99", {"action_ids": ("a99",)}),
     ):
-        with pytest.raises(errors.UserError, match="differs from the admitted plan"):
+        with pytest.raises(errors.UserError, match=f": {differs}$"):
             load_plan(replace(made.run, **changes), plans)
 
 

@@ -41,9 +41,9 @@ CAUSES = {
 
 @pytest.mark.parametrize("kind", CAUSES, ids=lambda kind: kind.__name__)
 def test_an_error_has_its_cause(kind: type[errors.ReconcilerError]) -> None:
-    words = last_words(kind("the subject", details=("A detail.",), do="do this"))
+    words = last_words(kind("subject", details=("Detail.",), do="do this"))
     assert words.cause is CAUSES[kind]
-    assert words.message == "the subject. A detail"
+    assert words.message == "subject. Detail"
 
 
 def test_every_error_is_covered() -> None:

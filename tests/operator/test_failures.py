@@ -117,17 +117,17 @@ def test_the_cause_is_the_last_words_else_the_exit_else_the_job() -> None:
     killed = cause_of([pod(exitCode=137, reason="Error")], None)
     assert killed.cause == Cause.UNKNOWN and "killed" in killed.message
     assert cause_of([pod(exitCode=4, message="Traceback")], None).cause == Cause.UNKNOWN
-    refused = pod(exitCode=128, reason="StartError", message="no such file")
-    assert "did not start: no such file" in cause_of([refused], None).message
+    refused = pod(exitCode=128, reason="StartError", message="ENOENT")
+    assert "ENOENT" in cause_of([refused], None).message
     late = {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "Deadline"}]}}
     assert "Deadline" in cause_of([], late).message
     assert cause_of([], None).cause == Cause.UNKNOWN
 
 
 def test_a_pod_that_cannot_start_says_why() -> None:
-    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    waiting = {"reason": "ImagePullBackOff", "message": "unknown"}
     stuck = {"status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
-    assert waiting_for([stuck]) == "ImagePullBackOff: no such image"
+    assert waiting_for([stuck]) == "ImagePullBackOff: unknown"
     assert waiting_for([pod(exitCode=0)]) == ""
 
 

@@ -38,10 +38,10 @@ def lines():
 def test_a_line_carries_what_it_is_about(lines):
     logger, read = lines
     with logs.about(table="sales.lineitem"), logs.about(plan="p-1"):
-        logger.info("the plan %s", "stands")
+        logger.info("it %s", "stands")
     logger.warning("outside\nof it")
     first, second = read()
-    assert first["message"] == "the plan stands"
+    assert first["message"] == "it stands"
     assert (first["table"], first["plan"], first["level"]) == ("sales.lineitem", "p-1", "info")
     assert first["time"].endswith("Z")
     assert "table" not in second
@@ -54,11 +54,11 @@ def test_known_secrets_are_hidden_in_messages_and_tracebacks(lines):
     try:
         raise RuntimeError("refused: planted-value-1")
     except RuntimeError:
-        logger.exception("login with planted-value-1 failed")
+        logger.exception("login planted-value-1 failed")
     (line,) = read()
     assert "planted-value-1" not in json.dumps(line)
     assert "RuntimeError" in line["error"]
-    assert "login with *** failed" in line["message"]
+    assert "login *** failed" in line["message"]
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,6 @@ def test_what_the_secret_of_a_catalog_holds_is_hidden_once_it_is_opened(lines):
     reach = Reach(networks(["127.0.0.1"]))
     catalogs = LiveCatalogs(api, Index(), OperatorSettings(), StoredDocuments(), reach)
     assert isinstance(catalogs.open("n", "lake", body), LiveHandle)
-    logger.info("sent planted-value-8 and then planted-value-9")
+    logger.info("sent planted-value-8, planted-value-9")
     (line,) = read()
-    assert line["message"] == "sent *** and then ***"
+    assert line["message"] == "sent ***, ***"

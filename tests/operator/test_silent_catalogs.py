@@ -6,6 +6,7 @@ Nothing here is measured by a clock: a good catalog's turns are counted while th
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -113,7 +114,7 @@ def test_after_its_time_a_catalog_is_left_alone_for_a_while() -> None:
             with pytest.raises(UnavailableError) as refused:
                 handle.glance(("db", "t"))
         assert len(server.requests) == asked
-        assert "is called again in" in refused.value.render()
+        assert re.search(r"again in \d+ s", refused.value.render())
 
 
 def test_threads_that_cannot_be_ended_are_bounded_and_then_refused(said: Said) -> None:
@@ -157,7 +158,7 @@ def test_who_asks_many_catalogs_waits_for_none_of_them_long() -> None:
 def test_a_maximum_holds_for_objects_that_were_stored_before_there_was_one() -> None:
     with (
         serving(saying(EMPTY)) as server,
-        pytest.raises(AssertionError, match="timeout is at most 5m"),
+        pytest.raises(AssertionError, match=r"timeout .* 5m"),
     ):
         opened(server, "old", timeout="100h")
 

@@ -231,7 +231,7 @@ def test_plan_lines_are_aggregated_by_type_with_keys_and_reasons() -> None:
         [
             planned(recluster(3, (DAY,)), 1 << 30, "saves 3x"),
             planned(recluster(4, (DAY, REGION)), 2 << 30, "saves 3x"),
-            planned(SetProperties(), reason="declared by the policy"),
+            planned(SetProperties(), reason="declared"),
             planned(SetSortOrder(key=(REGION,))),
         ],
         SCHEMA,
@@ -241,7 +241,7 @@ def test_plan_lines_are_aggregated_by_type_with_keys_and_reasons() -> None:
             "type": "Recluster", "count": 2, "files": 7, "rewriteBytes": "3Gi",
             "key": "day; day, region desc", "reason": "saves 3x",
         },
-        {"type": "SetProperties", "count": 1, "reason": "declared by the policy"},
+        {"type": "SetProperties", "count": 1, "reason": "declared"},
         {"type": "SetSortOrder", "count": 1, "key": "region desc"},
     ]  # fmt: skip
     check(lines, schema_of_plan()["actions"], "actions")

@@ -109,7 +109,7 @@ def test_a_message_quotes_the_name_of_its_budget(said):
 
 
 def test_a_message_uses_the_title_of_a_budget_that_has_one():
-    cap = Budget("cluster", per_seconds=86_400, max_rewrite_bytes=1, title="the operator's cap")
+    cap = Budget("cluster", per_seconds=86_400, max_rewrite_bytes=1, title="Cap")
     found = admit([Charge(2, 0.0)], [cap], (), at(12))
-    assert found.message.startswith("the operator's cap ")
+    assert found.message.startswith("Cap ")
     assert "cluster" not in found.message

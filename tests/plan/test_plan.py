@@ -125,11 +125,11 @@ def test_one_plan_id_means_one_plan(ours, theirs):
     assert plan_from_document(body).document() == make(ours, table(["a"])).document()
 
 
-def test_a_plan_that_names_an_input_twice_is_refused():
+def test_a_plan_that_names_an_input_twice_is_refused(said):
     body = make([cluster(["a", "a", "b"])], table(["a", "b"])).document()
-    with pytest.raises(UserError, match="not a plan document") as refused:
+    with pytest.raises(UserError, match="plan document") as refused:
         plan_from_document(body)
-    assert refused.value.details == ("an input is named twice",)
+    said(refused.value.render())
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]) | st.characters(min_codepoint=0xD000))

@@ -1,6 +1,6 @@
 """The lines of a plan's totals are found by what they measure, in plans of older versions too."""
 
-from reconciler.plan.prediction import Prediction, total
+from reconciler.plan.prediction import DENSER, OPENING, SKIPPING, Prediction, total
 from reconciler.plan.totals import Quantity, named, total_of
 
 OLDER = {"totals": [{"name": "data files", "now": 3}, {"name": "read / 14 days", "now": 5}]}
@@ -25,8 +25,8 @@ def test_a_saving_is_split_by_what_it_comes_from():
     pack = Prediction(saving=100, saving_opening=90, saving_denser=4)
     sort = Prediction(saving=100, saving_opening=0, saving_denser=-10)
     assert total([pack]).saved_by == (
-        (90, "opening fewer files"), (6, "skipping data"), (4, "denser storage"),
+        (90, OPENING), (6, SKIPPING), (4, DENSER),
     )  # fmt: skip
-    assert total([sort]).saved_by[0] == (110, "skipping data")
+    assert total([sort]).saved_by[0] == (110, SKIPPING)
     assert sum(share for share, _ in total([pack, sort]).saved_by) == 100
     assert total([Prediction(saving=100)]).saved_by is None  # of an older version

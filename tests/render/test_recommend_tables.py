@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Any
 
 import jsonschema
@@ -140,4 +141,5 @@ def test_markdown_of_many_tables_is_cut_and_says_so() -> None:
     body = ranked([answer(f"w.{long}{n:04d}", n * GIB, GIB) for n in range(1, 600)], [], NOW)
     text = recommend_tables_markdown.render(body)
     assert len(text) <= recommend_tables_markdown.MAX_CHARACTERS
-    assert "more rows cut" in text and "more" in text.rsplit("Beyond the budget", 1)[1]
+    cut, beyond = map(int, re.findall(r"(\d+) more", text))
+    assert cut > 0 and beyond > 0

@@ -296,13 +296,13 @@ def test_a_pilot_that_fails_leaves_nothing_behind(
     monkeypatch.setattr(pilot, "ROWS", 2_000)
 
     def fails(*asked: Any) -> None:
-        raise RuntimeError("as a test wants it")
+        raise RuntimeError("planted")
 
     monkeypatch.setattr(pilot, broken, fails)
     name = _loose(bench)
     before, size = bench.rows(name), sum(_sizes(bench, name))
     action = bench.action(name, Cluster, "sensor", target_bytes=size // 8)
-    with pytest.raises(RuntimeError, match="as a test wants it"):
+    with pytest.raises(RuntimeError, match="planted"):
         bench.run(bench.request(name, action))
     assert bench.rows(name) == before
     assert bench.leftovers(name) == []

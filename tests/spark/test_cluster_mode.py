@@ -7,6 +7,7 @@ process borders as they do between pods, and a lost executor is a real one.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,5 @@ def test_a_rewrite_runs_on_executors_of_their_own_and_survives_one_that_is_kille
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
-    assert "rewritten by executors: rows equal, clustered" in done.stdout
-    assert "sampled by executors: rows equal" in done.stdout
-    assert "an executor was killed: rows equal, packed" in done.stdout
-    assert "task memory follows executors" in done.stdout
+    passed = re.findall(r"^passed (\w+)$", done.stdout, re.M)
+    assert passed == ["memory", "cluster", "sample", "kill"]

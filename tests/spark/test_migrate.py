@@ -149,7 +149,7 @@ def test_without_the_spec_that_outputs_were_written_for_nothing_is_committed(
     _, moved, switch = to_spec(bench, name, 1, SpecField(TS, "day"))
     result = bench.run(bench.request(name, moved, switch))
     assert [item.state for item in result.actions] == [Validity.LOST, Validity.LOST]
-    assert "spec 1 does not exist" in result.actions[0].detail
+    assert "spec 1" in result.actions[0].detail
     bench.sql(f"ALTER TABLE {bench.full(name)} ADD PARTITION FIELD bucket(4, id)")
     result = bench.run(bench.request(name, *to_spec(bench, name, 1, SpecField(TS, "day"))))
     assert {item.state for item in result.actions} == {Validity.LOST}

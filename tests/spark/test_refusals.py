@@ -15,6 +15,7 @@ from reconciler.errors import (
     ReconcilerError,
     StalePlanError,
     TableDamagedError,
+    TableNotFoundError,
     UserError,
 )
 from reconciler.plan.actions.cluster import Cluster
@@ -47,7 +48,7 @@ def _refused(bench: Bench, request: ExecutionRequest, error: type[ReconcilerErro
 
 def test_another_file_format(bench: Bench) -> None:
     name = _table(bench, "'write.format.default'='orc'")
-    assert "data file of format ORC" in _refused(bench, _request(bench, name), UserError)
+    assert "ORC" in _refused(bench, _request(bench, name), UserError)
 
 
 def test_a_type_that_spark_does_not_know(bench: Bench, iceberg_catalog: Any) -> None:
@@ -99,7 +100,7 @@ def test_a_partition_column_that_was_dropped_after_the_plan(
     with table.update_schema(allow_incompatible_changes=True) as schema:
         schema.delete_column("g")
     bench.sql(f"REFRESH TABLE {bench.full(name)}")
-    assert "dropped the column" in _refused(bench, request, UserError)
+    assert "dropped" in _refused(bench, request, UserError)
 
 
 def test_a_column_that_is_named_like_one_of_icebergs_own(
@@ -233,7 +234,7 @@ def test_a_plan_of_other_files(bench: Bench) -> None:
     name = _table(bench)
     action = bench.action(name, Cluster, "id", inputs=("file:/nowhere/a.parquet",))
     text = _refused(bench, bench.request(name, action), UserError)
-    assert "1 input file of plan p-1" in text
+    assert "1 input file" in text
 
 
 def test_a_dropped_key_column(bench: Bench) -> None:
@@ -248,5 +249,5 @@ def test_a_table_that_does_not_exist(bench: Bench) -> None:
     name = _table(bench)
     request = _request(bench, name)
     bench.sql(f"DROP TABLE {bench.full(name)}")
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(TableNotFoundError):
         bench.run(request)

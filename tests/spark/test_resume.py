@@ -187,7 +187,7 @@ def test_what_went_wrong_is_reported_though_the_files_cannot_be_removed(
     name = request.table[-1]
 
     def failing(*arguments: Any, **named: Any) -> Any:
-        raise UnavailableError("the storage does not answer")
+        raise UnavailableError("unanswered")
 
     def differs(*arguments: Any) -> write.Written:
         raise VerificationError("rows differ")
@@ -199,7 +199,7 @@ def test_what_went_wrong_is_reported_though_the_files_cannot_be_removed(
         patch.setattr(processes, "own_identity", lambda jvm: writer)
         with pytest.raises(VerificationError):
             bench.run(request)
-    assert "the storage does not answer" in bench.events[-1].text
+    assert "unanswered" in bench.events[-1].text
     assert bench.ledger.open_intents(request.table_uuid)
     assert bench.run(request).done
     assert bench.leftovers(name) == []

@@ -211,6 +211,7 @@ def test_a_jvm_that_accepts_a_question_and_never_answers_counts_as_ended(monkeyp
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(jvm=jvm))
     monkeypatch.setattr(translation, "ANSWER_SECONDS", 0.1 if not answers else 60.0)
     try:
-        assert lost_jvm(Py4JError("an error occurred while calling o7.size")) is not answers
+        error = Py4JError("an error occurred while calling o7.size")
+        assert lost_jvm(error) is not answers
     finally:
         done.set()

@@ -21,6 +21,7 @@ from reconciler.plan.ledger import ReadCheck
 from reconciler.plan.prediction import Prediction
 from reconciler.state import shared_records, state_tables
 from reconciler.state.shared_state import JobLease, SharedStore
+from reconciler.workload_log.skip_reasons import OWN_JOB
 from tests.conftest import sqlite_catalog
 from tests.said import Said
 from tests.state.test_state import UUID, fragment, intent, outcome, plan
@@ -101,10 +102,10 @@ def test_records_are_latest_wins_and_counts_add_up(store: SharedStore) -> None:
     store.set_cursor("log", "120")
     other.set_cursor("log", "240")
     assert store.cursor("log") == "240"
-    store.record_skips(UUID, {"unparsable": 1, "our own job": 3})
+    store.record_skips(UUID, {"unparsable": 1, OWN_JOB: 3})
     other.record_skips(UUID, {"unparsable": 1})
     other.record_skips(None, {"not json": 2})
-    assert store.skips(UUID) == {"our own job": 3, "unparsable": 2}
+    assert store.skips(UUID) == {OWN_JOB: 3, "unparsable": 2}
     assert store.skips(None) == {"not json": 2}
     store.set_note("rho", [4.2])
     store.set_note("rho", [4.2, 5.0])

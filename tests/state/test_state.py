@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reconciler.errors import BlockedError, UserError
+from reconciler.errors import BlockedError, StateError, UserError
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import COMMITTED, UNKNOWN_OUTCOME, Intent, Outcome
 from reconciler.plan.ledger import ReadCheck
@@ -28,6 +28,7 @@ from reconciler.state import state, state_tables
 from reconciler.state.lease import SqliteLease, is_dead, this_process
 from reconciler.state.records import Records
 from reconciler.state.state import RETENTION_SECONDS, StateStore, cache_directory, state_directory
+from reconciler.workload_log.skip_reasons import OWN_JOB
 from tests.said import Said
 
 UUID = "3f9a1c0b-77de-4c21-a0be-000000000001"
@@ -281,9 +282,9 @@ def test_cursors_skips_and_notes_are_kept_per_key(store: StateStore) -> None:
     store.set_cursor("log", "240")
     assert store.cursor("log") == "240"
     store.record_skips(None, {"not json": 2})
-    store.record_skips(UUID, {"unparsable": 1, "our own job": 3})
+    store.record_skips(UUID, {"unparsable": 1, OWN_JOB: 3})
     store.record_skips(UUID, {"unparsable": 1})
-    assert store.skips(UUID) == {"our own job": 3, "unparsable": 2}
+    assert store.skips(UUID) == {OWN_JOB: 3, "unparsable": 2}
     assert store.skips(None) == {"not json": 2}
     assert store.note("rho") is None
     store.set_note("rho", {"ratio": 4.2})
@@ -409,7 +410,7 @@ def test_a_full_disk_is_reported_though_it_ended_the_transaction(
 ) -> None:
     """SQLite rolls back by itself then, and refuses to be asked for it."""
     records = Records(tmp_path / "state.db")
-    with pytest.raises(UserError, match="cannot be used") as caught, records.transaction() as db:
+    with pytest.raises(StateError) as caught, records.transaction() as db:
         db.execute("ROLLBACK")
         raise sqlite3.OperationalError("database or disk is full")
     said(caught.value.details[0])

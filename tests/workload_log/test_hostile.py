@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.workload_log import complexity, importing, sql_log
+from reconciler.workload_log import complexity, importing, skip_reasons, sql_log
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.spark_events import SparkEventImport, is_event_log, parse_scan
-from reconciler.workload_log.sql import TOO_COMPLEX, UNPARSABLE, Skipped, SqlReader, unknown_columns
+from reconciler.workload_log.sql import Skipped, SqlReader, unknown_columns
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import SchemaMap
 from tests.workload_log.oracle import EVENT_MS, known_tables
@@ -91,18 +91,18 @@ def test_a_large_statement_is_analysed(name: str) -> None:
 
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_a_statement_beyond_the_bounds_counts_as_a_full_scan(name: str) -> None:
-    assert outcome(TOO_MUCH[name]) == TOO_COMPLEX
+    assert outcome(TOO_MUCH[name]) == skip_reasons.TOO_COMPLEX
 
 
 def test_a_statement_of_too_many_tokens_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(complexity, "MAX_TOKENS", 100)
-    assert outcome(WHERE + "i = " + "- " * 100 + "1") == TOO_COMPLEX
+    assert outcome(WHERE + "i = " + "- " * 100 + "1") == skip_reasons.TOO_COMPLEX
 
 
 def test_a_condition_that_doubles_at_each_level_is_left_out() -> None:
     assert outcome(f"SELECT * FROM ({nested(25, 'a + a AS a')}) y WHERE y.a = 3") in (
         "analysed",
-        TOO_COMPLEX,
+        skip_reasons.TOO_COMPLEX,
     )
 
 
@@ -177,18 +177,18 @@ def test_a_nested_first_line_is_a_skipped_line_of_a_sql_log(tmp_path: Path) -> N
     )
     assert not is_event_log(path)
     tally = imported(path)
-    assert dict(tally.skipped) == {"not valid JSON": 1} and tally.kept == 1
+    assert dict(tally.skipped) == {skip_reasons.NOT_JSON: 1} and tally.kept == 1
 
 
 def test_hostile_statements_are_counted_and_the_import_goes_on(tmp_path: Path) -> None:
     statements = [TOO_MUCH["stars that double"], TOO_MUCH["thousands of tables"], WHERE + "i = 1"]
     tally = imported(log(tmp_path / "q.jsonl", *map(line, statements)))
     assert tally.kept == len(statements)
-    assert dict(tally.full_scans) == {TOO_COMPLEX: 2}
+    assert dict(tally.full_scans) == {skip_reasons.TOO_COMPLEX: 2}
 
 
 def test_an_unparsable_statement_has_another_reason_than_one_that_is_too_complex() -> None:
-    assert outcome(WHERE + "i = = 1") == UNPARSABLE
+    assert outcome(WHERE + "i = = 1") == skip_reasons.UNPARSABLE
 
 
 def test_a_line_beyond_the_limit_is_skipped_unread(
@@ -196,7 +196,7 @@ def test_a_line_beyond_the_limit_is_skipped_unread(
 ) -> None:
     monkeypatch.setattr(sql_log, "MAX_LINE", 1000)
     tally = imported(log(tmp_path / "q.jsonl", line("x" * 2000), line(WHERE + "i = 1")))
-    assert dict(tally.skipped) == {"line is too long": 1} and tally.kept == 1
+    assert dict(tally.skipped) == {skip_reasons.TOO_LONG: 1} and tally.kept == 1
 
 
 def test_a_packed_log_that_unpacks_to_far_more_ends_with_a_reason(
@@ -206,7 +206,7 @@ def test_a_packed_log_that_unpacks_to_far_more_ends_with_a_reason(
     path = tmp_path / "q.jsonl.gz"
     path.write_bytes(gzip.compress(line(WHERE + "i = 1") + b"\n" * (2 << 20)))
     tally = imported(path)
-    assert tally.kept == 1 and dict(tally.skipped) == {importing.BOMB: 1}
+    assert tally.kept == 1 and dict(tally.skipped) == {skip_reasons.BOMB: 1}
 
 
 def spark(path: Path, *events: object) -> Tally:
@@ -232,7 +232,7 @@ def test_numbers_that_no_store_holds_are_unreadable_events(tmp_path: Path) -> No
     events = [*execution(10**30, EVENT_MS, plan), *execution(2, 10**30, plan)]
     tally = spark(tmp_path / "app", *events, *execution(3, EVENT_MS, plan))
     assert tally.kept == 1
-    assert dict(tally.skipped) == {"event is not readable": 2}
+    assert dict(tally.skipped) == {skip_reasons.UNREADABLE_EVENT: 2}
 
 
 def test_plans_nested_too_deeply_are_unreadable_events(tmp_path: Path) -> None:

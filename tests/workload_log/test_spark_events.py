@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.queries.predicate import render
 from reconciler.table.schema import Field, Schema
+from reconciler.workload_log import skip_reasons
 from reconciler.workload_log.importing import Tally
 from reconciler.workload_log.spark_events import SparkEventImport, event_logs, is_event_log
 from reconciler.workload_log.tables import KnownTable, SchemaMap
@@ -118,7 +119,7 @@ def test_every_scan_of_a_real_log_is_read_as_it_was_pushed_down(events: Path) ->
         text = render(item.predicate, SCHEMA, item.literals)
         found.setdefault(item.position // 256, {})[name] = text
     assert list(found.values()) == [scans for scans in QUERIES.values() if scans]
-    assert dict(tally.skipped) == {"no table of this catalog": 1}
+    assert dict(tally.skipped) == {skip_reasons.UNKNOWN_TABLES: 1}
     assert not any(item.full_scan for item in sink.fragments)
 
 
@@ -215,7 +216,7 @@ def test_logs_whose_beginning_is_lost_do_not_collide(tmp_path: Path) -> None:
 def test_our_own_rewrites_are_left_out(tmp_path: Path) -> None:
     sink = MemorySink()
     path = log_of(tmp_path / "a", start(1, scan("id = 3")), end(1), name="layoutctl apply")
-    assert dict(run(sink, path).skipped) == {"our own job": 1} and not sink.fragments
+    assert dict(run(sink, path).skipped) == {skip_reasons.OWN_JOB: 1} and not sink.fragments
 
 
 def test_failed_branch_and_maintenance_scans_are_counted_apart(tmp_path: Path) -> None:
@@ -231,9 +232,9 @@ def test_failed_branch_and_maintenance_scans_are_counted_apart(tmp_path: Path) -
     )  # fmt: skip
     tally = run(sink, path)
     assert dict(tally.skipped) == {
-        "query failed": 1,
-        "reads another branch": 1,
-        "maintenance job": 1,
+        skip_reasons.FAILED: 1,
+        skip_reasons.OTHER_BRANCH: 1,
+        skip_reasons.MAINTENANCE: 1,
     }
     assert [f.literals for f in sink.fragments] == [(3,)]
 
@@ -242,8 +243,8 @@ def test_filters_that_cannot_be_read_count_as_a_full_scan(tmp_path: Path) -> Non
     sink = MemorySink()
     tally = run(sink, log_of(tmp_path / "a", start(1, scan("id ~ 3")), end(1)))
     assert [f.full_scan for f in sink.fragments] == [True]
-    assert dict(tally.full_scans) == {"filters not understood": 1}
-    assert sink.skips["uuid-q", "filters not understood"] == 1
+    assert dict(tally.full_scans) == {skip_reasons.UNREADABLE_FILTERS: 1}
+    assert sink.skips["uuid-q", skip_reasons.UNREADABLE_FILTERS] == 1
 
 
 def test_a_scan_knows_that_only_the_other_table_of_its_join_has_conditions(tmp_path: Path) -> None:
@@ -263,7 +264,7 @@ def test_a_broken_event_stops_nothing(tmp_path: Path) -> None:
     body = path.read_text().splitlines()
     path.write_text("\n".join([body[0], broken, broken + "}", "\x00" * 40, *body[1:]]) + "\n")
     tally = run(sink, path)
-    assert tally.skipped["event is not readable"] == 2 and len(sink.fragments) == 1
+    assert tally.skipped[skip_reasons.UNREADABLE_EVENT] == 2 and len(sink.fragments) == 1
 
 
 def test_task_bytes_go_to_the_scan_whose_metrics_the_task_updated(tmp_path: Path) -> None:

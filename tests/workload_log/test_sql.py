@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from reconciler.queries.predicate import render
+from reconciler.workload_log import skip_reasons
 from reconciler.workload_log import sql as reader
 from reconciler.workload_log.lift import lift
 from reconciler.workload_log.sql import Demand, Skipped, SqlReader
@@ -355,16 +356,16 @@ def test_statements_read_what_they_read(sql: str, expected: dict[str, str]) -> N
 
 def test_other_statements_are_skipped_with_a_reason() -> None:
     for sql, reason in (
-        ("GRANT SELECT ON db.t TO x", reader.NOT_A_QUERY),
-        ("CREATE VIEW v AS SELECT * FROM db.t", reader.NOT_A_QUERY),
-        ("SELECT 1", reader.UNKNOWN_TABLES),
-        ("EXPLAIN SELECT * FROM db.t", reader.NOT_A_QUERY),
-        ("SELECT * FROM db.t FOR VERSION AS OF 5", reader.TIME_TRAVEL),
-        ("SELECT * FROM cat.db.t.files", reader.TIME_TRAVEL),
-        ("SELECT * FROM t.branch_audit", reader.TIME_TRAVEL),
-        ('SELECT * FROM db."t$partitions"', reader.TIME_TRAVEL),
-        ("SELECT * FROM elsewhere.files", reader.UNKNOWN_TABLES),
-        ("-- layoutctl\nSELECT * FROM db.t", reader.OWN_JOB),
+        ("GRANT SELECT ON db.t TO x", skip_reasons.NOT_A_QUERY),
+        ("CREATE VIEW v AS SELECT * FROM db.t", skip_reasons.NOT_A_QUERY),
+        ("SELECT 1", skip_reasons.UNKNOWN_TABLES),
+        ("EXPLAIN SELECT * FROM db.t", skip_reasons.NOT_A_QUERY),
+        ("SELECT * FROM db.t FOR VERSION AS OF 5", skip_reasons.TIME_TRAVEL),
+        ("SELECT * FROM cat.db.t.files", skip_reasons.TIME_TRAVEL),
+        ("SELECT * FROM t.branch_audit", skip_reasons.TIME_TRAVEL),
+        ('SELECT * FROM db."t$partitions"', skip_reasons.TIME_TRAVEL),
+        ("SELECT * FROM elsewhere.files", skip_reasons.UNKNOWN_TABLES),
+        ("-- layoutctl\nSELECT * FROM db.t", skip_reasons.OWN_JOB),
     ):
         assert SqlReader("trino", BY_NAME).extract(sql, EVENT_MS) == Skipped(reason), sql
 
@@ -494,7 +495,7 @@ def test_columns_of_conditions_that_the_table_does_not_have_are_named(
 
 def test_a_column_that_its_table_does_not_have_makes_a_full_scan_that_says_so() -> None:
     (found,) = demands("SELECT i FROM cat.db.t AS x WHERE x.nope = 1")
-    assert (found.full_scan, found.note) == (True, reader.UNRESOLVED)
+    assert (found.full_scan, found.note) == (True, skip_reasons.UNRESOLVED)
 
 
 @pytest.mark.parametrize(

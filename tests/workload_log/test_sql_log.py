@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UserError
-from reconciler.workload_log import importing, sql_log
+from reconciler.workload_log import skip_reasons, sql_log
 from reconciler.workload_log.importing import Tally
-from reconciler.workload_log.prepared import PREPARES, UNKNOWN
 from reconciler.workload_log.sql import SqlReader
 from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import SchemaMap
@@ -95,7 +94,7 @@ BAD = {
         json.dumps({"sql": s, "timestamp": AT})
         for s in ("SHOW TABLES", "SET a = b", "CALL system.run()", "DROP TABLE db.t", ";")
     ],
-    "no table of this catalog": [
+    skip_reasons.UNKNOWN_TABLES: [
         json.dumps({"sql": s, "timestamp": AT})
         for s in ("SELECT 1", "SELECT * FROM elsewhere.x", "SELECT * FROM elsewhere.files")
     ],
@@ -128,7 +127,7 @@ def test_a_line_of_many_megabytes_is_skipped_unread(
     sink = MemorySink()
     long = json.dumps({"sql": "SELECT '" + "x" * (1 << 20) + "'", "timestamp": AT})
     tally = run(sink, write(tmp_path / "q.jsonl", entry(1), long, entry(2)))
-    assert dict(tally.skipped) == {"line is too long": 1}
+    assert dict(tally.skipped) == {skip_reasons.TOO_LONG: 1}
     assert len(sink.fragments) == 2
 
 
@@ -264,7 +263,7 @@ def test_a_damaged_compressed_log_gives_what_can_be_read(tmp_path: Path) -> None
     path.write_bytes(body[: len(body) // 2])
     tally = run(sink, path)
     assert 0 < tally.kept < 5000
-    assert tally.skipped["the rest of the file is damaged"] == 1
+    assert tally.skipped[skip_reasons.DAMAGED] == 1
 
 
 def test_zstd_logs_are_read(tmp_path: Path) -> None:
@@ -306,12 +305,12 @@ def test_a_log_is_unpacked_by_its_content_whatever_its_name(tmp_path: Path) -> N
         assert run(MemorySink(), tmp_path / name).kept == 300, name
     (tmp_path / "cut").write_bytes(packings["q.jsonl"][:-60])
     tally = run(MemorySink(), tmp_path / "cut")
-    assert 200 < tally.kept < 300 and tally.skipped["the rest of the file is damaged"] == 1
+    assert 200 < tally.kept < 300 and tally.skipped[skip_reasons.DAMAGED] == 1
 
 
 def test_a_log_of_which_nothing_can_be_read_says_so(tmp_path: Path) -> None:
-    for body, reason in ((b"[" + entry(1).encode() + b"]", sql_log.INCOMPLETE),
-                         (gzip.compress(b"x" * 99)[:14], importing.DAMAGED)):  # fmt: skip
+    for body, reason in ((b"[" + entry(1).encode() + b"]", skip_reasons.INCOMPLETE),
+                         (gzip.compress(b"x" * 99)[:14], skip_reasons.DAMAGED)):  # fmt: skip
         (tmp_path / "q.jsonl").write_bytes(body)
         assert dict(run(MemorySink(), tmp_path / "q.jsonl").skipped) == {reason: 1}
 
@@ -345,7 +344,7 @@ def test_session_catalog_schema_and_zone_complete_names_and_times(tmp_path: Path
     assert isinstance(days[0], int)
     assert days == [days[0], days[0] + 1, days[0]]
     assert [f.moving for f in sink.fragments] == [(0,), (1,), (0,)]
-    assert dict(tally.skipped) == {"no table of this catalog": 1}
+    assert dict(tally.skipped) == {skip_reasons.UNKNOWN_TABLES: 1}
 
 
 def statement(sql: str, **extra: Any) -> str:
@@ -375,7 +374,7 @@ def test_an_executed_statement_is_the_last_one_prepared_by_its_name(
     (fragment,) = sink.fragments
     assert fragment.table_uuid == "uuid-t" and fragment.weight == 4.0
     assert fragment.literals == (7, 20454) and fragment.unbound is None
-    assert (tally.read, tally.kept, dict(tally.skipped)) == (3, 1, {PREPARES: 2})
+    assert (tally.read, tally.kept, dict(tally.skipped)) == (3, 1, {skip_reasons.PREPARES: 2})
 
 
 def test_values_that_do_not_fit_leave_the_statement_with_its_shape(tmp_path: Path) -> None:
@@ -402,7 +401,10 @@ def test_prepared_names_belong_to_their_session(tmp_path: Path) -> None:
     tally = run(sink, write(tmp_path / "q.jsonl", *lines))
     assert [(f.table_uuid, f.literals) for f in sink.fragments] == [
         ("uuid-t", (1,)), ("uuid-u", (2,)), ("uuid-u", (3,))]  # fmt: skip
-    assert tally.skipped[UNKNOWN] == 2 and tally.lines[UNKNOWN] == [6, 8]
+    assert tally.skipped[skip_reasons.UNPREPARED] == 2 and tally.lines[skip_reasons.UNPREPARED] == [
+        6,
+        8,
+    ]
 
 
 def test_a_statement_prepared_before_the_last_import_is_known(tmp_path: Path) -> None:

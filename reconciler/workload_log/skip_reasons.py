@@ -1,0 +1,38 @@
+"""Why a line, a query or a scan of a log was not counted as it stands.
+
+Imports count by these texts, the state keeps the counts, and `layoutctl workload` prints them.
+"""
+
+from __future__ import annotations
+
+# Lines and files.
+NOT_JSON = "not valid JSON"
+NOT_AN_OBJECT = "not a JSON object"
+TOO_LONG = "line is too long"
+INCOMPLETE = "last line is incomplete; read again when it has ended"
+UNREADABLE_EVENT = "event is not readable"
+DAMAGED = "the rest of the file is damaged"
+BOMB = "the rest of the file unpacks to more than any log"
+
+# Fields of a line.
+NO_SQL = "no SQL text"
+NO_TIMESTAMP = "no usable timestamp"
+ABSURD_TIMESTAMP = "absurd timestamp"
+BAD_WEIGHT = "weight is not a positive number"
+
+# Statements.
+NOT_A_QUERY = "not a query"
+OWN_JOB = "our own job"
+FAILED = "query failed"
+UNPARSABLE = "not parsable"
+TOO_COMPLEX = "too complex to analyse"
+PREPARES = "prepares a statement; counted where it is executed"
+UNPREPARED = "executes a statement whose PREPARE is not in the log"
+
+# Scans.
+UNKNOWN_TABLES = "no table of this catalog"
+TIME_TRAVEL = "reads an older snapshot or a metadata table"
+OTHER_BRANCH = "reads another branch"
+MAINTENANCE = "maintenance job"
+UNRESOLVED = "names a column or an alias that does not exist"
+UNREADABLE_FILTERS = "filters not understood"
