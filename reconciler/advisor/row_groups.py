@@ -12,11 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.advisor.judge import Candidate, weigh, what_if
-from reconciler.advisor.pto.sizes import GAP
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.situation import Situation
-from reconciler.table.row_group_bytes import PAGE_ROWS, plain_row_bytes, rows_of_row_group
+from reconciler.table.row_group_bytes import (
+    PAGE_GAP,
+    PAGE_ROWS,
+    plain_row_bytes,
+    rows_of_row_group,
+)
 
 SMALLEST = 64 << 10
 MOST_PER_FILE = 32
@@ -73,7 +77,7 @@ def sizes(situation: Situation, candidate: Candidate, pool: Pool) -> Iterator[Si
     configured = 1 << (situation.settings.row_group_bytes.bit_length() - 1)
     while configured > SMALLEST and plain:
         configured //= 2
-        if GAP[0] < configured / (plain * PAGE_ROWS) < GAP[1]:
+        if PAGE_GAP[0] < configured / (plain * PAGE_ROWS) < PAGE_GAP[1]:
             continue
         held = rows_of_row_group(configured, stored_row, max(plain, stored_row))
         per_file = rows / files / max(held, 1.0)

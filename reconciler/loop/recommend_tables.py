@@ -140,18 +140,16 @@ def _waits(charge: Charge, before: Sequence[Charge], states: Sequence[BudgetStat
     short: list[tuple[float, str]] = []
     for state in states:
         budget = state.budget
-        if state.remaining_bytes is not None and budget.max_rewrite_bytes:
-            left = max(0, state.remaining_bytes - size)
-            if charge.rewrite_bytes > left:
-                text = part_of(iec(left), iec(budget.max_rewrite_bytes))
-                needs = f"needs {iec(charge.rewrite_bytes)}, {budget.text} has {text} left"
-                short.append((left / charge.rewrite_bytes, needs + _windows(charge, budget)))
-        if state.remaining_cpu_seconds is not None and budget.max_cpu_seconds:
-            rest = max(0.0, state.remaining_cpu_seconds - seconds)
-            if charge.cpu_seconds > rest:
-                text = part_of(cpu(rest), cpu(budget.max_cpu_seconds))
-                needs = f"needs {cpu(charge.cpu_seconds)}, {budget.text} has {text} left"
-                short.append((rest / charge.cpu_seconds, needs + _windows(charge, budget)))
+        limits = (
+            (budget.max_rewrite_bytes, state.remaining_bytes, size, charge.rewrite_bytes, iec),
+            (budget.max_cpu_seconds, state.remaining_cpu_seconds, seconds, charge.cpu_seconds, cpu),
+        )
+        for limit, remaining, used, asked, shown in limits:
+            left = 0.0 if remaining is None else max(0, remaining - used)
+            if limit and remaining is not None and asked > left:
+                text = part_of(shown(left), shown(limit))
+                needs = f"needs {shown(asked)}, {budget.text} has {text} left"
+                short.append((left / asked, needs + _windows(charge, budget)))
     return min(short)[1] if short else ""
 
 

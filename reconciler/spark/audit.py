@@ -17,15 +17,13 @@ from typing import Any
 from reconciler.api.schema import AUDITED_TABLE, MAIN_TABLE
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, UnsupportedError
 from reconciler.plan.execution import Audit, Intent
-from reconciler.spark import commit, iceberg, metadata_files
+from reconciler.spark import commit, history, iceberg, metadata_files
 from reconciler.spark.iceberg import LiveTable
 from reconciler.spark.metadata_files import Prepared
 from reconciler.spark.operations import Operation
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
 from reconciler.table.branches import AUDIT
 
-REQUEST_TIMEOUT_SECONDS = 60.0
-"""After this time no catalog still works on a request whose sender gave up."""
 RESENDS = 10
 PAUSE_SECONDS = 0.5
 SCRIPT = "ScriptTransformation"
@@ -92,7 +90,7 @@ def _check_on_branch(
             raise
         error = thrown
     if error is not None and not _cannot_arrive(live, error):
-        time.sleep(REQUEST_TIMEOUT_SECONDS)
+        time.sleep(history.REQUEST_TIMEOUT_SECONDS)
     live.table.refresh()
     snapshot = _marked(live, mark)
     try:

@@ -41,8 +41,6 @@ from reconciler.spark.translate import CLEANABLE, java_exception
 
 JVM_EXIT_SECONDS = 90.0
 """Wait for a JVM that lost its driver: it ends by itself after the commit that it was sending."""
-REQUEST_TIMEOUT_SECONDS = 60.0
-"""After this time no catalog still works on a request whose sender gave up."""
 
 OnEvent = Callable[[Event], None]
 
@@ -203,14 +201,15 @@ def _fence_by_append(live: LiveTable, intent: Intent, on_event: OnEvent) -> Comm
 
 
 def _wait_for_requests(on_event: OnEvent) -> None:
+    seconds = history.REQUEST_TIMEOUT_SECONDS
     on_event(
         Event(
             "fence",
-            f"the outcome of a commit is unknown; waiting {REQUEST_TIMEOUT_SECONDS:.0f} s, then an "
-            "empty append makes sure that it cannot arrive late",
+            f"the outcome of a commit is unknown; waiting {seconds:.0f} s, then an empty append "
+            "makes sure that it cannot arrive late",
         )
     )
-    time.sleep(REQUEST_TIMEOUT_SECONDS)
+    time.sleep(seconds)
 
 
 def append_mark(live: LiveTable, attempt_id: str, batch: int) -> None:

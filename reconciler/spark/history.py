@@ -15,6 +15,9 @@ from reconciler.plan.execution import Intent
 from reconciler.spark import iceberg
 from reconciler.spark.iceberg import LiveTable
 
+REQUEST_TIMEOUT_SECONDS = 60.0
+"""After this time no catalog still works on a request whose sender gave up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:

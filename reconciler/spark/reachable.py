@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.spark import metadata, stage
+from reconciler.table.orphans import SCHEME
 
-SCHEME = "^([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*"
-"""What differs between the names of one file. The rest begins below the root."""
 PLACE = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?/*(.*)")
 ALIKE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
 """Schemes of one store."""

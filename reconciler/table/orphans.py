@@ -26,7 +26,10 @@ METADATA = ".metadata.json"
 SUFFIXES = (".parquet", ".orc", ".avro", ".puffin", ".stats", METADATA)
 """Files that writers of Iceberg name so. Others may be somebody's notes."""
 
-_START = re.compile("^([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*")
+SCHEME = "^([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*"
+"""Regular expression (Python's and Java's) of what differs between the names of one file. The rest
+begins below the root."""
+_START = re.compile(SCHEME)
 
 
 @dataclass(frozen=True, slots=True)

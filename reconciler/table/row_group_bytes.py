@@ -28,6 +28,9 @@ UNBOUNDED_TEXT = 28.0
 PAGE_ROWS = 20_000
 """parquet.page.row.count.limit of the Java writer."""
 
+PAGE_GAP = (0.8, 1.25)
+"""Declared sizes, in plain pages, between which a row group has one page or several."""
+
 
 def row_groups_of(size: npt.ArrayLike, row_group_bytes: float) -> npt.NDArray[np.int64]:
     """Return the number of row groups of files, or runs of rows, of these bytes, int64."""

@@ -23,7 +23,7 @@ from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, 
 from reconciler.loop.driver_job import drive, load_plan
 from reconciler.loop.local_actor import LocalActor
 from reconciler.plan.actions.cluster import Cluster
-from reconciler.spark import commit, execute, fence, processes
+from reconciler.spark import commit, execute, history, processes
 from reconciler.spark.translate import translated
 from tests.cli.in_process import Cli, runner
 from tests.loop.runs import prepared
@@ -196,7 +196,7 @@ def test_what_a_crash_left_on_s3_is_removed(
     writer = processes.identity(dead.pid)
     dead.kill()
     dead.wait()
-    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     with monkeypatch.context() as patch:
         patch.setattr(commit, "send", lambda *_: commit.Unknown("connection lost", lost=True))
         patch.setattr(processes, "own_identity", lambda jvm: writer)

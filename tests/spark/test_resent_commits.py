@@ -26,7 +26,7 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.execution import COMMITTED
-from reconciler.spark import execute, fence, iceberg
+from reconciler.spark import execute, fence, history, iceberg
 from reconciler.spark.iceberg import LiveTable
 from reconciler.table.schema import SortColumn
 from tests.gateway import DROPPED, HUNG, LATE, RETRY_AFTER, TWICE, Gateway
@@ -162,7 +162,7 @@ def test_a_late_commit_is_fenced(
 ) -> None:
     """Answered with a 504 and not there: the fence makes sure that it cannot arrive, and nothing
     of it stays, neither data nor metadata."""
-    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     bench = gateway_bench
     name = _table(bench)
     request, before = _rewrite(bench, name), bench.rows(name)
@@ -206,7 +206,7 @@ def test_maintenance_of_deletes_is_done_once_whenever_it_arrives(
     fault: str,
 ) -> None:
     """A late one is fenced: it may not remove delete files that were replaced meanwhile."""
-    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     bench = gateway_bench
     name, action = _with_deletes(bench, kind)
     before = bench.rows(name)
@@ -275,7 +275,7 @@ def test_a_jvm_that_is_killed_while_its_request_hangs_leaves_nothing(
     gateway_bench: Bench, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its metadata files are written and the catalog has not seen the request."""
-    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     bench = gateway_bench
     name = _table(bench)
     before = bench.rows(name)

@@ -14,7 +14,7 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, VerificationError
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.execution import ExecutionRequest, Intent
-from reconciler.spark import cleanup, commit, execute, fence, lease, processes, write
+from reconciler.spark import cleanup, commit, execute, fence, history, lease, processes, write
 from reconciler.spark.iceberg import LiveTable
 from tests.conftest import rest_spark_conf
 from tests.rest_server import RestServer
@@ -306,7 +306,7 @@ def test_a_head_that_had_moved_before_the_request_is_not_a_fence(
     name = request.table[-1]
     bench.sql(f"INSERT INTO {bench.full(name)} VALUES (100)")
     asserted = _head(bench, name)
-    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     assert _settle_elsewhere(bench, request, asserted if known else None) == ["failed"]
     assert [event.phase for event in bench.events] == ["fence"]
     assert _head(bench, name) != asserted
@@ -318,7 +318,7 @@ def test_without_any_fence_an_empty_append_is_made_and_said(
     request = _request(bench)
     name = request.table[-1]
     before = bench.rows(name)
-    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     remote = CatalogConfig("rec", "rest", {"uri": "http://elsewhere"})
     outcomes = fence.settle(
         remote, _live(bench, name), _intent(bench, request, ""), False, bench.events.append
@@ -344,7 +344,7 @@ def test_a_rewrite_over_rest_is_exact_and_settles_a_lost_commit(
     bench = Bench(spark, config, tmp_path)
     request = _request(bench)
     before = bench.rows(request.table[-1])
-    monkeypatch.setattr(fence, "REQUEST_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(history, "REQUEST_TIMEOUT_SECONDS", 0.1)
     _crash(bench, request, monkeypatch, _lost_after(lambda *arguments: None))
     result = bench.run(request)
     assert (result.commits, result.done) == (1, True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.advisor.simulate.grid import Sizes
-from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
+from reconciler.table.row_group_bytes import PAGE_GAP, PAGE_ROWS, rows_of_row_group
 
 MIB = 1 << 20
 LEAST_FILE, MOST_FILE = 32 * MIB, 512 * MIB
@@ -16,10 +16,6 @@ PER_FILE = (1, 2, 4, 6, 8, 10)
 SMALLEST_FILE = MIB
 LEAST_GROUP_ROWS = 500
 """Fewer rows in a row group: its share of the footer exceeds what it lets queries skip."""
-
-
-GAP = (0.8, 1.25)
-"""Declared sizes, in plain pages, between which a row group has one page or several."""
 
 
 def size_grid(table_bytes: float, bytes_per_row: float) -> tuple[Sizes, ...]:
@@ -84,8 +80,8 @@ def declared_row_group(stored: int, compressed_row: float, plain_row: float) -> 
     ]
     size = min(both)[1]
     page = plain_row * PAGE_ROWS
-    if GAP[0] * page < size < GAP[1] * page:
-        ends = [max(1, round(end * page)) for end in GAP]
+    if PAGE_GAP[0] * page < size < PAGE_GAP[1] * page:
+        ends = [max(1, round(end * page)) for end in PAGE_GAP]
         size = min(
             ends, key=lambda s: abs(rows_of_row_group(s, compressed_row, plain_row) - wanted)
         )

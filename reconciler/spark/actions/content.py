@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from reconciler.errors import ReconcilerError
 from reconciler.format import plural
 from reconciler.plan.actions.content import ContentAction
+from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import Intent, Outcome
-from reconciler.spark import cleanup, fence, iceberg, stage, vanished
+from reconciler.plan.standing import Fallen
+from reconciler.spark import cleanup, fence, iceberg, stage, standing, vanished
 from reconciler.spark.actions.base import Executor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.translate import lost_jvm
@@ -28,6 +30,25 @@ SomeContent = TypeVar("SomeContent", bound=ContentAction)
 
 class ContentExecutor(Executor[SomeContent], ABC):
     """`judge` is called before each attempt, which then uses what was read of the head."""
+
+    @abstractmethod
+    def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
+        """Read what the actions need of the head, a snapshot id, and return how they stand on it.
+
+        done: ids of the actions that the table's history or this run has carried out.
+        """
+
+    def judge(self) -> dict[str, ActionState]:
+        """Once the plan's snapshot has left the history, what is not done is lost."""
+        run = self.run
+        run.table.refresh()
+        snapshot = run.table.currentSnapshot()
+        if snapshot is None:
+            lost = standing.fallen_state(Fallen.ROLLED_BACK, run.request)
+            return {key: lost for key, _ in self.items}
+        done = standing.actions_in_history(run.table, run.request) | run.done_ids
+        states = self.states(int(snapshot.snapshotId()), done)
+        return standing.unless_fallen(run.table, run.request, states)
 
     @abstractmethod
     def input_bytes(self, paths: Sequence[str]) -> int:

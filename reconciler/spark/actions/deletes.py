@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -23,7 +23,6 @@ from reconciler.plan.actions.delete_maintenance import (
 )
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.plan.execution import FAILED, Event, Outcome
-from reconciler.plan.standing import Fallen
 from reconciler.spark import (
     batch,
     compact,
@@ -68,23 +67,14 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         known = {file.path for file in self.files}
         standing.check_inputs(run.table, run.request, self.items, known, run.shown)
 
-    def judge(self) -> dict[str, ActionState]:
-        run = self.run
-        run.table.refresh()
-        snapshot = run.table.currentSnapshot()
-        if snapshot is None:
-            lost = standing.fallen_state(Fallen.ROLLED_BACK, run.request)
-            return {key: lost for key, _ in self.items}
-        head = int(snapshot.snapshotId())
-        self.files = delete_files.live(run.spark, run.table, head)
+    def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
+        self.files = delete_files.live(self.run.spark, self.run.table, head)
         paths = frozenset(file.path for file in self.files)
         changed = self.changed(head)
-        done = standing.actions_in_history(run.table, run.request) | run.done_ids
-        states = {
+        return {
             key: action.judge(Facts(done=key in done, live=paths, changed=changed))
             for key, action in self.items
         }
-        return standing.unless_fallen(run.table, run.request, states)
 
     def changed(self, head: int) -> frozenset[str]:
         """Return the inputs that are live and yet not what the action is about any more."""

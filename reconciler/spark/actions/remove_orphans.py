@@ -11,36 +11,17 @@ from typing import Any
 
 from reconciler.format import count, iec, plural
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
-from reconciler.plan.actions.state import ActionState, Facts, Validity
-from reconciler.plan.execution import COMMITTED, Outcome
 from reconciler.spark import cleanup, metadata, reachable
-from reconciler.spark.actions.base import Executor
+from reconciler.spark.actions.one_by_one import OneByOneExecutor
 from reconciler.table.orphans import Listed, Search, orphans_of, place_of
 
 
-class OrphansExecutor(Executor[RemoveOrphans]):
-    def judge(self) -> dict[str, ActionState]:
-        facts = metadata.facts(self.run.table)
-        done = self.run.done_ids
-        return {
-            key: action.judge(Facts(done=key in done, metadata=facts.metadata))
-            for key, action in self.items
-        }
+class OrphansExecutor(OneByOneExecutor[RemoveOrphans]):
+    def may_begin(self) -> bool:
+        return not self.run.stopping()
 
-    def carry_out(self) -> None:
-        for key, action in self.items:
-            self.run.table.refresh()
-            state = self.judge()[key]
-            if state.validity is Validity.PENDING and not self.run.stopping():
-                self._remove(key, action)
-            elif state.validity is Validity.LOST:
-                self.run.say("skipped", f"{action.verb}  SKIPPED: {state.why}", key)
-
-    def _remove(self, key: str, action: RemoveOrphans) -> None:
-        run, started = self.run, time.monotonic()
-        snapshot = run.table.currentSnapshot()
-        base = 0 if snapshot is None else int(snapshot.snapshotId())
-        attempt_id = run.begin_attempt()
+    def commit(self, key: str, action: RemoveOrphans) -> None:
+        run, begun = self.run, self.begin()
         gone = self._orphans(action)
         run.require_lease()
         files, size = reachable.delete(run.table, gone)
@@ -48,11 +29,7 @@ class OrphansExecutor(Executor[RemoveOrphans]):
         detail = f"{plural(files, 'file')} removed ({iec(size)})"
         if left:
             detail += f"; {count(left)} of the plan are gone, younger, or referred to by now"
-        intent = run.intent(attempt_id, 1, (key,), base)
-        run.ledger.record_intent(intent)
-        seconds = time.monotonic() - started
-        outcome = Outcome(attempt_id, 1, key, COMMITTED, None, 0, 0, 0, 0, 0, 0.0, seconds, detail)
-        run.record(intent, (outcome,))
+        self.record(begun, key, detail)
         run.done_ids.add(key)
         run.say("property", f"{action.verb}: {detail}", key)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +11,6 @@ from reconciler.format import count, iec, plural
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import ActionState
 from reconciler.plan.execution import FAILED, Event, Outcome
-from reconciler.plan.standing import Fallen
 from reconciler.spark import (
     batch,
     damage,
@@ -62,25 +61,17 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
         self.known_deletes = {path: file.deletes for path, file in tasks.items()}
         inputs.refuse_files(run.table, tasks, run.shown)
 
-    def judge(self) -> dict[str, ActionState]:
-        """Once the plan's snapshot has left the history, what is not done is lost."""
+    def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
         run = self.run
-        run.table.refresh()
-        snapshot = run.table.currentSnapshot()
-        if snapshot is None:
-            lost = standing.fallen_state(Fallen.ROLLED_BACK, run.request)
-            return {key: lost for key, _ in self.items}
         wanted = [path for _, action in self.items for path in action.inputs]
         keys = [_described(action) for _, action in self.items]
         columns = inputs.columns_to_describe(run.table, keys, len(wanted))
-        self.tasks = scan_tasks(run.spark, run.table, int(snapshot.snapshotId()), wanted, columns)
-        done = standing.actions_in_history(run.table, run.request) | run.done_ids
+        self.tasks = scan_tasks(run.spark, run.table, head, wanted, columns)
         now = metadata.facts(run.table).metadata
-        states = {
+        return {
             key: standing.judge(action, key in done, self.known_deletes, self.tasks, now)
             for key, action in self.items
         }
-        return standing.unless_fallen(run.table, run.request, states)
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         return sum(self.tasks[path].size for path in paths)

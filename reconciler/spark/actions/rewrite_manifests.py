@@ -8,14 +8,14 @@ committed, and Iceberg compares the number of entries again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from reconciler.errors import VerificationError
 from reconciler.format import count, iec
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.plan.execution import Event, Outcome
-from reconciler.spark import batch, metadata_files, standing
+from reconciler.spark import batch, metadata_files
 from reconciler.spark.actions.content import ContentExecutor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.batch import Part
@@ -23,15 +23,11 @@ from reconciler.spark.manifests import RewrittenManifests, grouped, live_entries
 
 
 class ManifestsExecutor(ContentExecutor[RewriteManifests]):
-    def judge(self) -> dict[str, ActionState]:
-        run = self.run
-        run.table.refresh()
-        self.live = live_manifests(run.spark, run.table)
-        done = standing.actions_in_history(run.table, run.request) | run.done_ids
-        states = {
+    def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
+        self.live = live_manifests(self.run.spark, self.run.table)
+        return {
             key: action.judge(Facts(done=key in done, live=self.live)) for key, action in self.items
         }
-        return standing.unless_fallen(run.table, run.request, states)
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         return sum(self.live.get(path, 0) for path in paths)
