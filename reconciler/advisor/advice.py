@@ -153,6 +153,7 @@ class Settings:
     keep the present one. cpu_calibration: actual / predicted CPU time of executed actions.
     expire: which snapshots to keep, None to expire none. rewrite_manifests: where planning a query
     reads too many. remove_orphans: which files count as such, None to remove none; orphans: found.
+    remove_specs_ms: how long a partition spec must be unused to be removed, None to remove none.
     """
 
     mode: str = "WorkloadAware"
@@ -193,6 +194,7 @@ class Settings:
     rewrite_manifests: bool = False
     remove_orphans: Search | None = None
     orphans: Orphans = NO_ORPHANS
+    remove_specs_ms: int | None = None
 
 
 @dataclass(frozen=True)

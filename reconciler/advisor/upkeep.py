@@ -17,6 +17,7 @@ from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.prediction import MANIFESTS, Prediction
 from reconciler.plan.sentence import Sentence, sentence
@@ -31,8 +32,10 @@ from reconciler.table.retention import (
     of_table,
     old,
 )
+from reconciler.table.spec_use import history_ms
 
-ORPHANS = "remove orphans"
+ORPHANS, SPECS = "remove orphans", "remove partition specs"
+HOUR_MS = 3_600_000
 TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 MANIFEST_BYTES = 8 << 20
 """Iceberg's default size of a manifest."""
@@ -59,13 +62,15 @@ class Upkeep:
 
 def housekeeping(situation: Situation) -> Upkeep:
     """Return manifests to rewrite, then snapshots to expire: these may hold the old manifests; then
-    files that nothing refers to."""
+    partition specs that no snapshot uses, and files that nothing refers to."""
     if situation.refused:
         return Upkeep()
     settings = situation.settings
     found = _manifests(situation) if settings.rewrite_manifests else Upkeep()
     if settings.expire:
         found += _expire(situation, settings.expire)
+    if settings.remove_specs_ms is not None:
+        found += _specs(situation, settings.remove_specs_ms)
     if settings.remove_orphans:
         found += _orphans(situation, settings.remove_orphans)
     return found
@@ -127,6 +132,32 @@ def _expire(situation: Situation, asked: Retention) -> Upkeep:
         return replace(_not(situation, reasons.NOT_DUE, why), due_ms=later)
     action = ExpireSnapshots(tuple(sorted(found)), retention.max_age_ms, retention.least)
     predicted = _predicted(situation, action, freed(log, found))
+    return Upkeep((ScoredAction(action, predicted),))
+
+
+def _specs(situation: Situation, unused_ms: int) -> Upkeep:
+    """Remove old specs without a use; none while the table is on its way to another spec."""
+    settings, table = situation.settings, situation.table
+    metadata, migration = settings.metadata, settings.migration
+    if not metadata.old_specs:
+        return Upkeep()
+    if migration is not None and migration.present != migration.spec_id:
+        return _not(situation, reasons.SPEC_IN_USE, "the table moves to another spec", SPECS)
+    reach = history_ms(metadata.log, settings.now_ms)
+    if reach < unused_ms:
+        due = settings.now_ms + unused_ms - reach if metadata.log.main else None
+        hours, asked = (str(ms // HOUR_MS) for ms in (reach, unused_ms))
+        why = sentence("", hours, " h of history are retained; ", asked, " h are needed")
+        return replace(_not(situation, reasons.SPEC_IN_USE, why, SPECS), due_ms=due)
+    unused = tuple(n for n in metadata.old_specs if n in (metadata.unused_specs or ()))
+    if not unused:
+        return _not(situation, reasons.SPEC_IN_USE, "", SPECS)
+    action = RemoveSpecs(unused, unused_ms)
+    predicted = Prediction(
+        label=action.label(table.schema, table.specs),
+        reason=f"no retained snapshot has a file of them, back to {reach // HOUR_MS} h ago",
+        kind=action.kind,
+    )
     return Upkeep((ScoredAction(action, predicted),))
 
 

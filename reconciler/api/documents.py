@@ -197,11 +197,19 @@ class OrphanRemoval:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecRemoval:
+    """unused_seconds: for so long no file of the spec may have existed."""
+
+    unused_seconds: Annotated[int, "unusedFor", "duration"]
+
+
+@dataclass(frozen=True, slots=True)
 class Maintenance:
     """None: it is left to others."""
 
     expire_snapshots: SnapshotExpiry | None = None
     remove_orphans: OrphanRemoval | None = None
+    remove_specs: SpecRemoval | None = None
     rewrite_manifests: ManifestRewrite | None = None
 
 

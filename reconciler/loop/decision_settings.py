@@ -122,6 +122,7 @@ def settings_for(
         rewrite_manifests=spec.maintenance is not None
         and spec.maintenance.rewrite_manifests is ManifestRewrite.AUTO,
         remove_orphans=orphan_search(spec),
+        remove_specs_ms=specs_unused_ms(spec),
         orphans=orphans,
     )
 
@@ -158,6 +159,11 @@ def _replaces_files(summary: Mapping[str, str]) -> bool:
 def orphan_search(spec: PolicySpec) -> Search | None:
     asked = spec.maintenance.remove_orphans if spec.maintenance else None
     return None if asked is None else Search(asked.age_seconds * 1000, asked.prefix or "")
+
+
+def specs_unused_ms(spec: PolicySpec) -> int | None:
+    asked = spec.maintenance.remove_specs if spec.maintenance else None
+    return None if asked is None else asked.unused_seconds * 1000
 
 
 def _expire(spec: PolicySpec, needed: frozenset[int]) -> Retention | None:

@@ -24,6 +24,7 @@ from reconciler.loop.decision_settings import (
     orphan_search,
     row_group_size,
     settings_for,
+    specs_unused_ms,
 )
 from reconciler.loop.evidence import (
     STALE_WORKLOAD_MS,
@@ -42,6 +43,7 @@ from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
 from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.spec_use import idle_specs
 
 FEW_FILES = 128
 """Tables of at most this many files are planned with the footers of all of them.
@@ -113,6 +115,10 @@ class Ports(Protocol):
         self, target: Target, search: Search, now_ms: int, under_way: Collection[str]
     ) -> Orphans:
         """Return files of the table that nothing refers to. under_way: directories of attempts."""
+        ...
+
+    def unused_specs(self, target: Target, candidates: Collection[int]) -> frozenset[int]:
+        """Return those of the partition specs that no snapshot uses."""
         ...
 
 
@@ -253,13 +259,14 @@ def _advised_on(
 ) -> Advised:
     evidence, history = ports.evidence(seen), ports.history(seen.uuid)
     seen, orphans = _with_orphans(seen, target, policy, ports, now)
+    seen = _with_unused_specs(seen, target, policy, ports, now)
     settings = settings_for(
         policy,
         seen,
         history,
         target_bytes=target_size(policy, seen),
         coverage=evidence.coverage.share,
-        now_ms=int(now.timestamp() * 1000),
+        now_ms=_ms(now),
         workload=evidence.workload,
         needed=needed_snapshots(policy, seen, ports, now),
         orphans=orphans,
@@ -276,9 +283,28 @@ def _with_orphans(
     if search is None:
         return seen, NO_ORPHANS
     under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
-    found = ports.orphans(target, search, int(now.timestamp() * 1000), under_way)
+    found = ports.orphans(target, search, _ms(now), under_way)
     paths = frozenset(file.path for file in found.files)
     return replace(seen, metadata=replace(seen.metadata, orphans=paths)), found
+
+
+def _with_unused_specs(
+    seen: Observation, target: Target, policy: TableLayoutPolicy, ports: Ports, now: dt.datetime
+) -> Observation:
+    """Look for partition specs that no snapshot uses, where the policy asks for it and the history
+    is long enough to show it: all manifest lists are read."""
+    unused_ms = specs_unused_ms(policy.spec)
+    if unused_ms is None:
+        return seen
+    found = idle_specs(seen.metadata, seen.files, seen.delete_files, unused_ms, _ms(now))
+    if not found:
+        return seen
+    unused = ports.unused_specs(target, found)
+    return replace(seen, metadata=replace(seen.metadata, unused_specs=unused))
+
+
+def _ms(moment: dt.datetime) -> int:
+    return int(moment.timestamp() * 1000)
 
 
 def needed_snapshots(
@@ -481,7 +507,7 @@ def _freeze(
 
 def _warn_if_stale(document: dict[str, Any], workload: Workload, now: dt.datetime) -> None:
     """Add a warning to the plan if the log is old; Automatic approval then waits."""
-    age = int(now.timestamp() * 1000) - workload.until_ms
+    age = _ms(now) - workload.until_ms
     if not workload.empty and age > STALE_WORKLOAD_MS:
         days = age // 86_400_000
         document["workload"]["warning"] = f"its last query is {days} days old"

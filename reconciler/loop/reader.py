@@ -17,6 +17,7 @@ from reconciler.catalog.footers import read_row_groups
 from reconciler.catalog.observe import observe_table
 from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.sketch_reader import ReadSketches, read_directly
+from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
 from reconciler.loop.propose import Evidence, Target, Work
@@ -57,6 +58,11 @@ class Reader:
             target.catalog, target.identifier, self.cache, search, now_ms,
             under_way=under_way, timeout=self.timeout,
         )  # fmt: skip
+
+    def unused_specs(self, target: Target, candidates: Collection[int]) -> frozenset[int]:
+        return unused_specs(
+            target.catalog, target.identifier, self.cache, candidates, timeout=self.timeout
+        )
 
     def evidence(self, observation: Observation) -> Evidence:
         excluded = excluded_fields(self.exclude_columns, observation.schema)

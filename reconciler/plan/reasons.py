@@ -39,6 +39,7 @@ COMPACTION_OFF = "CompactionOff"
 COMPACTED_ELSEWHERE = "CompactedElsewhere"
 UPGRADE_UNPAID = "UpgradeDoesNotPay"
 NOT_REMOVABLE = "NotRemovable"
+SPEC_IN_USE = "SpecInUse"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
 MIGRATION_REFUSED = "MigrationRefused"
@@ -90,6 +91,7 @@ SENTENCES = {
         "of position deletes makes a table of format version 3 unreadable"
     ),
     UPGRADE_UNPAID: "saves too little, or the saving is too uncertain",
+    SPEC_IN_USE: "a retained snapshot has files of each old spec, and none is expired for this",
     NOT_REMOVABLE: "the table sets gc.enabled=false: its files may belong to other tables too",
 }
 

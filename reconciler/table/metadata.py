@@ -18,8 +18,8 @@ class TableMetadata:
     sort_terms: the default sort order in canonical form (actions.set_sort_order.sort_term).
     format_version: of Apache Iceberg's table specification. specs: per partition spec the canonical
     forms of its fields (SpecField.term), void ones left out; default_spec_id: of the spec that
-    writers follow. log: its snapshots and refs. orphans: paths of files that nothing refers to,
-    None if they were not searched.
+    writers follow. log: its snapshots and refs. orphans: paths of files that nothing refers to;
+    unused_specs: ids of specs that no manifest of any snapshot has; None if they were not searched.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -29,6 +29,14 @@ class TableMetadata:
     default_spec_id: int = 0
     log: SnapshotLog = NO_SNAPSHOTS
     orphans: frozenset[str] | None = None
+    unused_specs: frozenset[int] | None = None
+
+    @property
+    def old_specs(self) -> tuple[int, ...]:
+        """Return the ids of the specs that are neither the newest nor the one that writers follow,
+        in ascending order."""
+        newest = max(self.specs, default=0)
+        return tuple(sorted(self.specs.keys() - {newest, self.default_spec_id}))
 
     @property
     def sorted_columns(self) -> frozenset[int]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from reconciler.advisor.advice import Advice, AdviceInput, Settings
+from reconciler.advisor.advice import Advice, AdviceInput, Migration, Settings
 from reconciler.advisor.decide import decide
 from reconciler.plan import reasons
 from reconciler.plan.actions import action_from_canonical
 from reconciler.plan.actions.expire_snapshots import ExpireSnapshots
+from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Facts, Validity
+from reconciler.table.deletes import NO_DELETE_FILES
 from reconciler.table.manifests import ManifestTable, manifest_table
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.retention import BRANCH, MAIN, Ref, Retention, Snapshot, SnapshotLog
+from reconciler.table.spec_use import idle_specs
 from tests.advisor import worlds
 from tests.advisor.worlds import SETTINGS, arrived, workload
 
@@ -130,3 +134,60 @@ def test_manifests_are_left_where_a_rewrite_gains_little() -> None:
     ordered = replace(full, held_by=np.ones(30, dtype=np.int64))
     assert with_manifests(ordered).actions == ()
     assert advise(replace(ASKED, expire=None)).actions == ()
+
+
+SPECS = replace(METADATA, specs={0: (), 1: ("day(3)",), 2: ("month(3)",)}, default_spec_id=1)
+UNUSED = replace(SPECS, unused_specs=frozenset((0,)))
+SPECS_ASKED = replace(ASKED, expire=None, metadata=UNUSED, remove_specs_ms=20 * HOUR_MS)
+
+
+def test_unused_specs_are_removed_only_where_the_policy_asks() -> None:
+    (found,) = advise(SPECS_ASKED).actions
+    assert found.action == RemoveSpecs((0,), 20 * HOUR_MS)
+    assert not found.predicted.rewrites
+    assert action_from_canonical(found.action.canonical()) == found.action
+    assert advise(replace(SPECS_ASKED, remove_specs_ms=None)).actions == ()
+
+
+def test_specs_wait_for_the_history_for_the_snapshots_and_for_a_migration() -> None:
+    short = advise(replace(SPECS_ASKED, remove_specs_ms=40 * HOUR_MS))
+    held = advise(replace(SPECS_ASKED, metadata=replace(UNUSED, unused_specs=frozenset())))
+    moves = Migration((), spec_id=0, exists=True, present=1)
+    moving = advise(replace(SPECS_ASKED, migration=moves))
+    for waits in (short, held, moving):
+        assert "RemoveSpecs" not in [item.action.kind for item in waits.actions]
+        (why,) = [item for item in waits.rejected if str(item.what) == "remove partition specs"]
+        assert why.reason == reasons.SPEC_IN_USE
+    assert short.upkeep_due_ms == (1 + 40) * HOUR_MS  # the oldest snapshot is of hour 1
+
+
+@pytest.mark.parametrize(
+    ("specs", "state", "why"),
+    [
+        ((0,), Validity.PENDING, ""),
+        ((7,), Validity.DONE, "gone"),
+        ((0, 2), Validity.LOST, "spec 2 "),
+        ((0, 1), Validity.LOST, "spec 1 "),
+    ],
+)
+def test_the_newest_spec_and_the_writers_are_never_removed(
+    specs: tuple[int, ...], state: Validity, why: str
+) -> None:
+    found = RemoveSpecs(specs).judge(Facts(metadata=UNUSED))
+    assert found.validity is state and why in found.why
+
+
+def test_a_spec_with_files_is_never_removed() -> None:
+    used = replace(SPECS, unused_specs=frozenset())
+    assert RemoveSpecs((0,)).judge(Facts(metadata=used)).validity is Validity.LOST
+
+
+def test_only_a_history_that_is_long_enough_shows_which_specs_are_idle() -> None:
+    files, now = TABLE.file_table(), 31 * HOUR_MS
+    found = idle_specs(SPECS, files, NO_DELETE_FILES, 20 * HOUR_MS, now)
+    assert found == ()  # its files have spec 0
+    newer = replace(SPECS, specs={**SPECS.specs, 3: ("hour(3)",)}, default_spec_id=0)
+    assert idle_specs(newer, files, NO_DELETE_FILES, 20 * HOUR_MS, now) == (1, 2)
+    assert idle_specs(newer, files, NO_DELETE_FILES, 31 * HOUR_MS, now) == ()
+    deletes = replace(NO_DELETE_FILES, spec_id=np.array([2]))
+    assert idle_specs(newer, files, deletes, 20 * HOUR_MS, now) == (1,)

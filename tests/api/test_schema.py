@@ -80,7 +80,7 @@ def test_map_keys_of_lists_are_required() -> None:
 
 ABSENT = (
     "spec.recommend", "spec.maintenance", "spec.maintenance.expireSnapshots",
-    "spec.maintenance.removeOrphans",
+    "spec.maintenance.removeOrphans", "spec.maintenance.removeSpecs",
 )  # fmt: skip
 """Objects whose absence means that nothing is done, whatever their fields' defaults."""
 

@@ -130,3 +130,37 @@ def test_nothing_is_an_orphan_where_another_table_lies_below(
     assert found.plan.empty
     (why,) = [it for it in found.advice.rejected if str(it.what) == "remove orphans"]
     assert "another table" in str(why.why)
+
+
+@pytest.mark.spark
+def test_old_specs_are_removed_once_no_snapshot_uses_them(
+    spark, catalog_config, make_table, tmp_path
+):
+    """LATER is two hours on: the history is then long enough for one hour, not for three."""
+    table = make_table("old_specs", files=1, rows=50)
+    for transform in ("day", "month"):
+        with table.update_spec() as update:
+            if transform == "month":
+                update.remove_field("date_day")
+            update.add_field("date", transform)
+    rows = multiset(table)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+
+    def proposed(time: str):
+        asked = {"removeSpecs": {"unusedFor": time}}
+        return step_of(catalog_config, "old_specs", LATER, maintenance=asked, **NONE)
+
+    assert len(table.refresh().metadata.partition_specs) == 3
+    waits = proposed("3h").propose(actor)
+    assert waits.plan.empty
+    (why,) = [it for it in waits.advice.rejected if str(it.what) == "remove partition specs"]
+    assert "3 h" in str(why.why)
+    steps = []
+    done = run_until_converged(proposed("1h"), actor, EVERYTHING, quiet, never, steps.append)
+    assert done.state.state == CONVERGED, done.state
+    (planned,) = steps[0].before.plan.actions
+    assert planned.action.specs == (1,)  # spec 0 has the file, 2 is the writers' and the newest
+    metadata = table.refresh().metadata
+    assert sorted(spec.spec_id for spec in metadata.partition_specs) == [0, 2]
+    assert multiset(table) == rows and done.after.plan.empty

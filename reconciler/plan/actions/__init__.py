@@ -19,6 +19,7 @@ from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -29,7 +30,7 @@ KINDS: Mapping[str, type[Action]] = {
     for kind in (
         SetProperties, SetSortOrder, UpgradeFormat, AddSpec, Migrate, SwitchSpec, BinPack, Cluster,
         Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes, RemoveDanglingDeletes,
-        RewriteManifests, ExpireSnapshots, RemoveOrphans,
+        RewriteManifests, ExpireSnapshots, RemoveSpecs, RemoveOrphans,
     )
 }  # fmt: skip
 

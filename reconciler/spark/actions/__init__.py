@@ -19,6 +19,7 @@ from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.remove_orphans import RemoveOrphans
+from reconciler.plan.actions.remove_specs import RemoveSpecs
 from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
@@ -33,6 +34,7 @@ from reconciler.spark.actions.expire_snapshots import ExpireExecutor
 from reconciler.spark.actions.migrate import MigrateExecutor
 from reconciler.spark.actions.partition_specs import AddSpecExecutor, SwitchSpecExecutor
 from reconciler.spark.actions.remove_orphans import OrphansExecutor
+from reconciler.spark.actions.remove_specs import RemoveSpecsExecutor
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.actions.rewrite_manifests import ManifestsExecutor
 from reconciler.spark.actions.set_properties import PropertiesExecutor
@@ -56,6 +58,7 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     SwitchSpec: SwitchSpecExecutor,
     RewriteManifests: ManifestsExecutor,
     ExpireSnapshots: ExpireExecutor,
+    RemoveSpecs: RemoveSpecsExecutor,
     RemoveOrphans: OrphansExecutor,
 }
 """In this order they run: writers and rewrites follow the properties that are set first, and data
