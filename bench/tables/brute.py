@@ -14,20 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.tables.drawn import Drawn
-from bench.tables.play import NAMESPACE, Place, Seen, create, look, read_of, workload
+from bench.tables.play import Place, Seen, create, look, read_of, workload
+from bench.tables.trial import arranged, carry_out, roll_back
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.simulate.demand import demands
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rewrite_cost
-from reconciler.spark import execute
 from reconciler.table.filetable import Int64
 from reconciler.table.schema import Schema, SortColumn
-from tests.spark.ledger import FileLease, FileLedger
 
 MOST_OF_TABLE = 0.8
 """If the files that are read hold more than this share of the bytes, they are not tried apart."""
@@ -57,16 +53,13 @@ def best(place: Place, drawn: Drawn, rho: float) -> list[Tried]:
         itertools.product(orderings(drawn.columns, schema), parts)
     ):
         label = f"{where}{ordering.text(schema) or 'bin-pack'}"
-        _rewrite(place, name, before, rows, ordering, drawn.target, f"p-{number:020x}")
+        actions = arranged(before, rows, ordering, drawn.target, 128 << 20)
+        carry_out(place, name, before, actions, f"p-{number:020x}")
         found = look(place, name)
         size = int(before.observation.files.bytes[rows].sum())
         cost = read_of(found.view, later).cost + rewrite_cost(Rho(rho), size)
         tried.append(Tried(label, cost))
-        table = f"{NAMESPACE}.{name}"
-        snapshot = before.observation.snapshot_id
-        place.spark.sql(
-            f"CALL {place.config.name}.system.rollback_to_snapshot('{table}', {snapshot})"
-        )
+        roll_back(place, name, before)
     return sorted(tried, key=lambda one: one.cost)
 
 
@@ -88,38 +81,3 @@ def _asked(seen: Seen, later: Workload) -> Int64:
     for demand in demands(later, files.schema, HORIZON_MS) if not later.empty else ():
         needed |= files_to_read(files, demand).any(axis=0) if demand.prunable else True
     return np.flatnonzero(needed).astype(np.int64)
-
-
-def _rewrite(
-    place: Place, name: str, seen: Seen, rows: Int64, ordering: Ordering, target: int, plan: str
-) -> None:
-    """Carry out one action per partition."""
-    files, actions = seen.observation.files, []
-    kind = Cluster if ordering.key else BinPack
-    for number in np.unique(files.partition[rows]):
-        spec_id, values = files.partitions[int(number)]
-        mine = rows[files.partition[rows] == number]
-        actions.append(
-            kind(
-                spec_id=spec_id, partition=values, ordering=ordering, target_bytes=target,
-                row_group_bytes=128 << 20, inputs=tuple(sorted(map(str, files.path[mine]))),
-            )
-        )  # fmt: skip
-    request = ExecutionRequest(
-        catalog=place.config,
-        table=(NAMESPACE, name),
-        table_uuid=seen.observation.uuid,
-        plan_id=plan,
-        actions=tuple(actions),
-        action_ids=tuple(f"a{n:02d}" for n in range(1, len(actions) + 1)),
-        base_snapshot_id=seen.observation.snapshot_id,
-        verify="Counts",
-        backoff_seconds=0.0,
-    )
-    ledger = place.root / f"ledger-{name}.db"
-    done = execute.execute(
-        request, place.spark, FileLedger(ledger), FileLease(ledger), lambda event: None,
-        lambda: False,
-    )  # fmt: skip
-    if not done.done:
-        raise RuntimeError(f"{name}: {plan} was not carried out")

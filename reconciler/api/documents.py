@@ -153,7 +153,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PolicyLayout:
     partitioning: Partitioning
     clustering: Clustering
     files: Files
@@ -282,7 +282,7 @@ class PolicySpec:
     interval_seconds: Annotated[int, "interval", "duration"]
     suspend: bool
     objectives: Objectives
-    layout: Layout
+    layout: PolicyLayout
     recluster: Recluster
     deletes: Deletes
     safety: Safety

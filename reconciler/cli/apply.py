@@ -21,7 +21,7 @@ from reconciler.cli.apply_result import (
     report_list,
     summary_of,
 )
-from reconciler.cli.apply_run import Run
+from reconciler.cli.apply_run import ApplyRun
 from reconciler.cli.options import (
     CatalogName,
     Exclude,
@@ -79,7 +79,9 @@ def register(app: typer.Typer) -> None:
             with stop_signals(_say_that_it_stops) as should_stop:
                 options = given(file, catalog, shared)
                 for step, plan in jobs:
-                    run = Run(step, plan, actor, until_converged, yes, auto_approve, quiet, options)
+                    run = ApplyRun(
+                        step, plan, actor, until_converged, yes, auto_approve, quiet, options
+                    )
                     ended.append(_guarded(run, output, should_stop, many=len(jobs) > 1))
                     if should_stop():
                         break
@@ -136,7 +138,9 @@ class _Ended:
     error: dict[str, Any] | None = None
 
 
-def _guarded(run: Run, output: Output, should_stop: Callable[[], bool], *, many: bool) -> _Ended:
+def _guarded(
+    run: ApplyRun, output: Output, should_stop: Callable[[], bool], *, many: bool
+) -> _Ended:
     """Return how one table ended; among many, one table's error does not stop the others."""
     from reconciler.errors import EXIT_INTERRUPTED, ReconcilerError
     from reconciler.render.apply_text import render_summary
@@ -159,7 +163,7 @@ def _guarded(run: Run, output: Output, should_stop: Callable[[], bool], *, many:
     return _Ended(code, report_document(run.steps, result))
 
 
-def _cut_short(run: Run, result: StepResult) -> bool:
+def _cut_short(run: ApplyRun, result: StepResult) -> bool:
     """Whether requested and permitted work is left undone."""
     from reconciler.loop.step import PENDING
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.api.version import API_VERSION
 
 if TYPE_CHECKING:
-    from reconciler.cli.apply_run import Run
+    from reconciler.cli.apply_run import ApplyRun
     from reconciler.cli.following import Given
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import StepResult
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.render.apply_text import ApplySummary
 
 
-def last_execution(run: Run) -> ExecutionResult | None:
+def last_execution(run: ApplyRun) -> ExecutionResult | None:
     return next((s.result for s in reversed(run.steps) if s.result is not None), None)
 
 
@@ -33,7 +33,7 @@ def report_list(
     }
 
 
-def exit_code(run: Run, result: StepResult) -> int:
+def exit_code(run: ApplyRun, result: StepResult) -> int:
     from reconciler import errors
     from reconciler.loop.step import BLOCKED, CONVERGED, PENDING
 
@@ -139,7 +139,7 @@ def _committed(done: ExecutionResult | None) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def summary_of(run: Run, result: StepResult, interrupted: bool) -> ApplySummary:
+def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySummary:
     """Return the result of the run, as the values that `apply_text` prints."""
     from reconciler.plan.prediction import total
     from reconciler.render.apply_text import ApplySummary, FileCount, WindowRead

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.plan.plan import Plan
 
 
-class Run:
+class ApplyRun:
     """One table's apply: its options, and its output."""
 
     def __init__(

@@ -37,15 +37,12 @@ class Reading:
     files: float
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Fact tables as scans see them, by the name that queries use."""
-
-    views: Mapping[str, TableView]
+Views = Mapping[str, TableView]
+"""Fact tables as scans see them, by the name that queries use."""
 
 
-def layout_of(config: CatalogConfig, tables: Mapping[str, tuple[str, ...]], cache: Path) -> Layout:
-    """Return the present layout of tables, with every footer. tables: name in queries ->
+def views_of(config: CatalogConfig, tables: Mapping[str, tuple[str, ...]], cache: Path) -> Views:
+    """Return the tables as they are laid out now, with every footer. tables: name in queries ->
     identifier."""
     views = {}
     for name, identifier in tables.items():
@@ -53,17 +50,15 @@ def layout_of(config: CatalogConfig, tables: Mapping[str, tuple[str, ...]], cach
         every = np.arange(len(seen.files), dtype=np.int64)
         groups = read_row_groups(config, seen.files, every)
         views[name] = table_view(seen.files, groups, None, row_group_bytes=128 << 20)
-    return Layout(views)
+    return views
 
 
-def readings(
-    layout: Layout, queries: Sequence[Query], others: Mapping[str, Schema]
-) -> list[Reading]:
-    """Return, per query in order, what it reads from the layout. others: schemas that it joins."""
+def readings(views: Views, queries: Sequence[Query], others: Mapping[str, Schema]) -> list[Reading]:
+    """Return, per query in order, what it reads from the tables. others: schemas that it joins."""
     total = [np.zeros(len(queries)), np.zeros(len(queries))]
-    for name, fragments in _fragments(layout, queries, others).items():
+    for name, fragments in _fragments(views, queries, others).items():
         for batch in batch_fragments(fragments).shapes:
-            read = read_shape(layout.views[name], recorded(batch))
+            read = read_shape(views[name], recorded(batch))
             # Fragments carry the query's number as their event time, and batches keep that order.
             np.add.at(total[0], batch.event_ms, read.bytes)
             np.add.at(total[1], batch.event_ms, read.files)
@@ -71,10 +66,10 @@ def readings(
 
 
 def _fragments(
-    layout: Layout, queries: Sequence[Query], others: Mapping[str, Schema]
+    views: Views, queries: Sequence[Query], others: Mapping[str, Schema]
 ) -> dict[str, list[Fragment]]:
     """Return the queries' fragments on each table of the layout, read from their SQL."""
-    schemas = {name: view.files.schema for name, view in layout.views.items()}
+    schemas = {name: view.files.schema for name, view in views.items()}
     known: dict[tuple[str, ...], KnownTable] = {
         (name,): KnownTable(name, name, schema) for name, schema in {**others, **schemas}.items()
     }

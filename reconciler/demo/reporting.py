@@ -32,7 +32,7 @@ and a concurrent collector cost such a round half of its CPU time and save nothi
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QueryRun:
     """The result of one execution and its figures from Spark's event log.
 
     bytes: sum of Bytes Read over its tasks, all tables; files: data files that its scans of the
@@ -50,7 +50,7 @@ class Run:
 
 def run_round(
     place: Place, queries: Sequence[Query], title: str, afterwards: Sequence[str] = ()
-) -> tuple[tuple[Run, ...], Path]:
+) -> tuple[tuple[QueryRun, ...], Path]:
     """Run the queries in the given order; return the result of each, and the event log's path.
 
     afterwards: further statements of the same session, which are not measured.
@@ -69,7 +69,7 @@ def run_round(
             raise UnavailableError(
                 f"Spark recorded nothing of {query.label} in {log}", do="run the demo again"
             )
-        runs.append(Run(query.label, query.name, checksums[query.label], *measured))
+        runs.append(QueryRun(query.label, query.name, checksums[query.label], *measured))
     return tuple(runs), log
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.demo import data, measure, reporting, tpch, witness
 from reconciler.demo.measure import Reading
-from reconciler.demo.reporting import Run
+from reconciler.demo.reporting import QueryRun
 from reconciler.demo.tpch import Query
 from reconciler.errors import EXIT_OK, InternalError, UnavailableError
 from reconciler.format import count, duration, iec, percent
@@ -151,7 +151,7 @@ def write_documents(demo: Demo) -> None:
     )
 
 
-def first_round(demo: Demo, queries: Sequence[Query]) -> tuple[Run, ...]:
+def first_round(demo: Demo, queries: Sequence[Query]) -> tuple[QueryRun, ...]:
     demo.title("A day of queries, in Spark")
     runs, log = reporting.run_round(demo.place, queries, "reporting")
     by_name = _by_name(runs)
@@ -204,7 +204,7 @@ def _checks(demo: Demo) -> list[ReadCheck]:
 def again(
     demo: Demo,
     queries: Sequence[Query],
-    before: tuple[Run, ...],
+    before: tuple[QueryRun, ...],
     layouts: dict[str, list[Reading]],
     others: Mapping[str, Schema],
 ) -> None:
@@ -230,7 +230,7 @@ def _iceberg_sort(demo: Demo) -> str:
     )
 
 
-def _checksums(demo: Demo, before: Sequence[Run], after: Sequence[Run]) -> None:
+def _checksums(demo: Demo, before: Sequence[QueryRun], after: Sequence[QueryRun]) -> None:
     results = {run.label: run.checksum for run in after}
     differing = [run.label for run in before if results[run.label] != run.checksum]
     demo.facts["differing results"] = differing
@@ -245,8 +245,8 @@ def _checksums(demo: Demo, before: Sequence[Run], after: Sequence[Run]) -> None:
 def _compare(
     demo: Demo,
     queries: Sequence[Query],
-    before: Sequence[Run],
-    after: Sequence[Run],
+    before: Sequence[QueryRun],
+    after: Sequence[QueryRun],
     layouts: Mapping[str, list[Reading]],
 ) -> None:
     """Print planned bytes per template in three layouts, and the files that Spark opened."""
@@ -320,7 +320,9 @@ def second_reader(demo: Demo, queries: Sequence[Query], *layouts: Planned) -> No
     demo.facts["second reader"] = {"files": counts, "same rows": same, "queries": len(rows)}
 
 
-def _files_agree(queries: Sequence[Query], runs: Sequence[Run], planned: Sequence[Reading]) -> bool:
+def _files_agree(
+    queries: Sequence[Query], runs: Sequence[QueryRun], planned: Sequence[Reading]
+) -> bool:
     """Whether Spark opened exactly the data files that were planned, in every execution.
 
     Spark may skip more: it filters by values that a join finds at run time.
@@ -437,8 +439,8 @@ def _readings(
     copies: Mapping[str, str] | None = None,
 ) -> list[Reading]:
     tables = {name: (data.NAMESPACE, (copies or {}).get(name, name)) for name in data.FACTS}
-    layout = measure.layout_of(demo.config, tables, demo.cache)
-    return measure.readings(layout, queries, others)
+    views = measure.views_of(demo.config, tables, demo.cache)
+    return measure.readings(views, queries, others)
 
 
 def _all_22(
@@ -453,16 +455,16 @@ def _schema(demo: Demo, name: str) -> Schema:
     return observe_table(demo.config, (data.NAMESPACE, name), demo.cache).schema
 
 
-def _by_name(runs: Sequence[Run]) -> dict[str, list[Run]]:
+def _by_name(runs: Sequence[QueryRun]) -> dict[str, list[QueryRun]]:
     """Return the runs by template, in the order of the mixes."""
     order = list(dict.fromkeys(name for name, _ in (*tpch.ROUND_ONE, *tpch.ROUND_TWO)))
-    grouped: dict[str, list[Run]] = {}
+    grouped: dict[str, list[QueryRun]] = {}
     for run in sorted(runs, key=lambda run: (order.index(run.name), run.label)):
         grouped.setdefault(run.name, []).append(run)
     return grouped
 
 
-def _mean_files(runs: Sequence[Run]) -> str:
+def _mean_files(runs: Sequence[QueryRun]) -> str:
     opened = sum(run.files for run in runs) / len(runs)
     held = max(run.scanned for run in runs)
     return f"{opened:,.0f} of {count(held)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.advisor.migration.risks import risks
 from reconciler.advisor.pto.methods.registry import UNDECLARABLE
-from reconciler.advisor.pto.recommend import FrontPoint, Layout
+from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint
 from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
@@ -75,7 +75,7 @@ def recommendation_document(made: Recommended) -> dict[str, Any]:
     }
 
 
-def _saves(today: Layout, chosen: Layout | None) -> float:
+def _saves(today: DeclaredLayout, chosen: DeclaredLayout | None) -> float:
     if chosen is None or not today.read:
         return 0.0
     return round((1.0 - chosen.read / today.read) * 100, 1)
@@ -124,12 +124,12 @@ def _objective(made: Recommended) -> dict[str, Any]:
     }
 
 
-def described(layout: Layout, schema: Schema) -> str:
+def described(layout: DeclaredLayout, schema: Schema) -> str:
     """Return `by month(ts), sorted by a, b`."""
     return in_words(layout.spec, layout.ordering, schema)
 
 
-def _layout(layout: Layout, made: Recommended) -> dict[str, Any]:
+def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     seen, work = made.observation, "sort" if layout.ordering.key else "pack"
     today = layout.name == "today"
     what = "as it is" if today else described(layout, seen.schema)
@@ -175,7 +175,7 @@ def _layout(layout: Layout, made: Recommended) -> dict[str, Any]:
     return body
 
 
-def _shape(number: int, layout: Layout, made: Recommended) -> dict[str, Any]:
+def _shape(number: int, layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
     demand, today = made.demands[number], made.recommendation.today
     text = render(demand.predicate, made.observation.schema)
     return {
@@ -205,13 +205,13 @@ def _fields(spec: PartitionSpec, schema: Schema) -> list[dict[str, str]]:
     ]
 
 
-def changes_spec(layout: Layout, seen: Observation) -> bool:
+def changes_spec(layout: DeclaredLayout, seen: Observation) -> bool:
     """Whether the layout partitions the table in another way than today."""
     present = seen.files.specs[seen.files.default_spec_id]
     return _fields(layout.spec, seen.schema) != _fields(present, seen.schema)
 
 
-def policy_of(layout: Layout, made: Recommended) -> dict[str, Any] | None:
+def policy_of(layout: DeclaredLayout, made: Recommended) -> dict[str, Any] | None:
     """Return spec.layout of a policy that declares the layout, None if none can."""
     if made.options.method in UNDECLARABLE:
         return None
@@ -247,7 +247,7 @@ def policy_changes(policy: Mapping[str, Any]) -> dict[tuple[str | int, ...], Any
     return found
 
 
-def warnings(layout: Layout, made: Recommended) -> list[str]:
+def warnings(layout: DeclaredLayout, made: Recommended) -> list[str]:
     """Return what a reviewer must know before a partition spec is changed, each with its
     evidence."""
     seen = made.observation

@@ -62,7 +62,7 @@ class ImportState:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ImportRun:
     """The result of one run. until_ms: time of the last known query; files: seen and unchanged."""
 
     until_ms: int = 0
@@ -80,9 +80,9 @@ class Imports:
     held: Callable[[], bool]
     cache: Path
     _of: dict[Where, Origin] = field(default_factory=dict)
-    _runs: dict[Where, Run] = field(default_factory=dict)
+    _runs: dict[Where, ImportRun] = field(default_factory=dict)
     _next: dict[Where, dt.datetime] = field(default_factory=dict)
-    _tasks: dict[Where, Future[Run]] = field(default_factory=dict)
+    _tasks: dict[Where, Future[ImportRun]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _turns: Turns = field(default_factory=lambda: Turns(2, PATIENCE_SECONDS))
 
@@ -112,9 +112,9 @@ class Imports:
                 due=now + SOON if running else self._next.get(where),
             )
 
-    def _started(self, handle: LiveHandle, known: Run | None) -> Future[Run]:
+    def _started(self, handle: LiveHandle, known: ImportRun | None) -> Future[ImportRun]:
         """In a thread of its own, which waits for its turn and then for its own catalog only."""
-        future: Future[Run] = Future()
+        future: Future[ImportRun] = Future()
 
         def work() -> None:
             with self._turns.taken():
@@ -149,7 +149,7 @@ class Imports:
         return False
 
 
-def state_of(known: Run | None, now: dt.datetime) -> ImportState:
+def state_of(known: ImportRun | None, now: dt.datetime) -> ImportState:
     """Return WorkloadFresh from the last run."""
     if known is None:
         return ImportState(Truth.UNKNOWN, Reason.NO_QUERIES.value, "the first import is running")
@@ -168,7 +168,9 @@ def state_of(known: Run | None, now: dt.datetime) -> ImportState:
     return ImportState(Truth.TRUE, Reason.FRESH.value, text, known.version)
 
 
-def run(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], bool]) -> Run:
+def run(
+    handle: LiveHandle, known: ImportRun | None, cache: Path, held: Callable[[], bool]
+) -> ImportRun:
     """Read what is new in every source. Never raises: the error is in the result."""
     try:
         reach = handle.config.reach
@@ -176,23 +178,25 @@ def run(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], b
             handle.lane, reach, IMPORT_SECONDS, lambda: _noted(handle, known, cache, held)
         )
     except ReconcilerError as error:
-        return replace(known or Run(), error=error.what, more=False)
+        return replace(known or ImportRun(), error=error.what, more=False)
     except BaseException as error:  # no bug of a reader may end imports or the process
         log.exception("the import of %s failed", handle.owner())
         text = f"the import failed ({type(error).__name__})"
-        return replace(known or Run(), error=text, more=False)
+        return replace(known or ImportRun(), error=text, more=False)
 
 
-def _noted(handle: LiveHandle, known: Run | None, cache: Path, held: Callable[[], bool]) -> Run:
+def _noted(
+    handle: LiveHandle, known: ImportRun | None, cache: Path, held: Callable[[], bool]
+) -> ImportRun:
     """Goes on from what this operator knows, or an earlier one has noted."""
     note = handle.store.note(NOTE) or {}
-    before = known or Run()  # a first run that failed knows less than the note
+    before = known or ImportRun()  # a first run that failed knows less than the note
     until = max(before.until_ms, int(note.get("untilMs", 0)))
     version = max(before.version, int(note.get("version", 0)))
-    return _run(handle, Run(until, version, done=before.done), cache, held)
+    return _run(handle, ImportRun(until, version, done=before.done), cache, held)
 
 
-def _run(handle: LiveHandle, state: Run, cache: Path, held: Callable[[], bool]) -> Run:
+def _run(handle: LiveHandle, state: ImportRun, cache: Path, held: Callable[[], bool]) -> ImportRun:
     tables = CatalogTables(handle)
     files = size = 0
     errors: list[str] = []
@@ -220,7 +224,7 @@ def _run(handle: LiveHandle, state: Run, cache: Path, held: Callable[[], bool]) 
     version = state.version + (1 if added else 0)
     if (until, version) != (state.until_ms, state.version):
         handle.store.set_note(NOTE, {"untilMs": until, "version": version})
-    return Run(until, version, "; ".join(errors)[:500], more and not errors, done)
+    return ImportRun(until, version, "; ".join(errors)[:500], more and not errors, done)
 
 
 def _files(handle: LiveHandle, source: WorkloadSource) -> Iterator[tuple[str, str, int]]:

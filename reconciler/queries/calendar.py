@@ -24,7 +24,7 @@ _FIXED: dict[Period, tuple[int, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class PeriodClock:
     """A clock that stands at the start of a period. shift_ms: how much later than in UTC the period
     starts (local midnight, Sunday as the first day of the week); 0 for months."""
 
@@ -46,10 +46,10 @@ class Cut:
         return number * length + origin + self.shift_ms
 
 
-def cut_of(period: Period, times_ms: Int64) -> Cut:
-    """Return the cut on which most of the times lie. times_ms must not be empty."""
+def clock_of(period: Period, times_ms: Int64) -> PeriodClock:
+    """Return the clock at whose starts most of the times lie. times_ms must not be empty."""
     if period == "month":
-        return Cut(period)
+        return PeriodClock(period)
     length, origin = _FIXED[period]
     shifts, counts = np.unique((times_ms - origin) % length, return_counts=True)
-    return Cut(period, int(shifts[np.argmax(counts)]))
+    return PeriodClock(period, int(shifts[np.argmax(counts)]))

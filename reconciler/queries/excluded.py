@@ -53,7 +53,7 @@ def without_fields(fragment: Fragment, excluded: Collection[int]) -> Fragment:
         predicate=_in_order(kept),
         literals=tuple(fragment.literals[slot] for slot in slots),
         moving=tuple(fragment.moving[slot] for slot in slots),
-        cuts=tuple(fragment.cuts[slot] for slot in slots) if fragment.cuts else (),
+        clocks=tuple(fragment.clocks[slot] for slot in slots) if fragment.clocks else (),
         unbound=None if unbound is None else _in_order(_kept(push_not(unbound), excluded)),
     )
 

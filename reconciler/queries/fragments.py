@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.calendar import Cut
+from reconciler.queries.calendar import PeriodClock
 from reconciler.queries.predicate import Literal, Predicate, slots_of
 
 MIN_SPAN_MS = 86_400_000
@@ -34,8 +34,8 @@ class Fragment:
     weight: how many executions it represents. event_ms: epoch milliseconds.
     recorded_bytes, duration_ms: what the engine measured, None if it recorded nothing.
     full_scan: the query could not be understood and counts as an unexplained full scan.
-    cuts: per slot the clock that a detected offset counts from, in its periods (literal = start of
-    the event's period + offset periods), None for event time; () if no offset was detected so.
+    clocks: per slot the clock that a detected offset counts from, in its periods (literal = start
+    of the event's period + offset periods), None for event time; () if no offset was detected so.
     unbound: for a prepared statement whose values the log does not hold, its whole predicate;
     `predicate` then keeps only the conditions whose literals are known.
     elsewhere: the query has conditions, but only on other tables that this one is joined with.
@@ -56,7 +56,7 @@ class Fragment:
     duration_ms: int | None = None
     full_scan: bool = False
     unbound: Predicate | None = None
-    cuts: tuple[Cut | None, ...] = ()
+    clocks: tuple[PeriodClock | None, ...] = ()
     elsewhere: bool = False
     grouped: bool = False
 
@@ -103,7 +103,7 @@ class ShapeBatch:
     literals[slot]: int64/float64/S<w>[queries] for scalar slots, for In slots a tuple of tuples.
     Byte strings come as an object array if one of them ends in NUL.
     moving[slot]: float64[queries], the offset to event_ms in the domain's unit, NaN if fixed; or,
-    if the slot has a clock in `cuts`, the offset in its periods.
+    if the slot has a clock in `clocks`, the offset in its periods.
     weight, event_ms, recorded_bytes (NaN if missing), duration_ms (NaN if missing).
     elsewhere: share of the weight whose queries have conditions on other tables only. grouped:
     share of the weight that read the table grouped by partition.
@@ -120,7 +120,7 @@ class ShapeBatch:
     duration_ms: npt.NDArray[np.float64]
     full_scan: bool
     unbound: Predicate | None = None
-    cuts: tuple[Cut | None, ...] = ()
+    clocks: tuple[PeriodClock | None, ...] = ()
     elsewhere: float = 0.0
     grouped: float = 0.0
 
@@ -194,7 +194,7 @@ def _shape_batch(key: str, members: list[Fragment]) -> ShapeBatch:
         duration_ms=np.array([_nan(m.duration_ms) for m in members], dtype=np.float64),
         full_scan=first.full_scan,
         unbound=first.unbound,
-        cuts=first.cuts,
+        clocks=first.clocks,
         elsewhere=sum(m.weight for m in members if m.elsewhere) / max(float(weight.sum()), 1e-9),
         grouped=sum(m.weight for m in members if m.grouped) / max(float(weight.sum()), 1e-9),
     )

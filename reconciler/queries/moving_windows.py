@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.queries.calendar import DAY_MS, PERIODS, Cut, cut_of
+from reconciler.queries.calendar import DAY_MS, PERIODS, PeriodClock, clock_of
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import And, Comparison, In, Predicate, StartsWith, walk
 from reconciler.table.filetable import Int64
@@ -67,22 +67,22 @@ def with_detected_movement(fragments: Iterable[Fragment], schema: Schema) -> lis
 @dataclass(frozen=True, slots=True)
 class _Movement:
     """How one slot of a shape moves. offsets: int64[queries]; moves: bool[queries], false for the
-    few queries whose literal is fixed. cut: the clock that the offsets count from, None for event
+    few queries whose literal is fixed. clock: the clock that the offsets count from, None for event
     time itself."""
 
     offsets: Int64
     moves: npt.NDArray[np.bool_]
-    cut: Cut | None = None
+    clock: PeriodClock | None = None
 
 
 def _with_offsets(fragment: Fragment, moving: Mapping[int, _Movement], number: int) -> Fragment:
     offsets = list(fragment.moving)
-    cuts: list[Cut | None] = [None] * len(offsets)
+    clocks: list[PeriodClock | None] = [None] * len(offsets)
     for slot, movement in moving.items():
-        cuts[slot] = movement.cut
+        clocks[slot] = movement.clock
         if movement.moves[number]:
             offsets[slot] = int(movement.offsets[number])
-    return replace(fragment, moving=tuple(offsets), cuts=tuple(cuts))
+    return replace(fragment, moving=tuple(offsets), clocks=tuple(clocks))
 
 
 def _moving_slots(members: Sequence[Fragment], schema: Schema) -> dict[int, _Movement]:
@@ -115,12 +115,12 @@ def _movement(values: Int64, events: Int64, width: float, iceberg_type: str) -> 
         return exact
     at, whole = _in_ms(values, iceberg_type)
     for period in PERIODS:
-        cut = cut_of(period, at)
-        on_it = whole & (cut.start(cut.number(at)) == at)
-        distance = cut.number(at) - cut.number(events)
-        moves = on_it & _frequent(distance, on_it, events, cut)
+        clock = clock_of(period, at)
+        on_it = whole & (clock.start(clock.number(at)) == at)
+        distance = clock.number(at) - clock.number(events)
+        moves = on_it & _frequent(distance, on_it, events, clock)
         if moves.mean() >= MOST_EVENTS:
-            return _Movement(distance, moves, cut)
+            return _Movement(distance, moves, clock)
     return None
 
 
@@ -133,23 +133,23 @@ def _in_ms(values: Int64, iceberg_type: str) -> tuple[Int64, npt.NDArray[np.bool
 
 
 def _frequent(
-    distance: Int64, on_it: npt.NDArray[np.bool_], events: Int64, cut: Cut
+    distance: Int64, on_it: npt.NDArray[np.bool_], events: Int64, clock: PeriodClock
 ) -> npt.NDArray[np.bool_]:
     """Return which queries have one of the few distances in periods that recur."""
     numbers, counts = np.unique(distance[on_it], return_counts=True)
     kept = [
         number
         for number in numbers[np.argsort(-counts, kind="stable")][:MAX_WINDOWS]
-        if _recurs(events[on_it & (distance == number)], cut)
+        if _recurs(events[on_it & (distance == number)], clock)
     ]
     return np.isin(distance, kept)
 
 
-def _recurs(events: Int64, cut: Cut | None) -> bool:
+def _recurs(events: Int64, clock: PeriodClock | None) -> bool:
     """Whether a window is asked for often enough, on several days and in more than one period."""
     if len(events) < MIN_EVENTS or len(np.unique(events // DAY_MS)) < MIN_DAYS:
         return False
-    return cut is None or len(np.unique(cut.number(events))) > 1
+    return clock is None or len(np.unique(clock.number(events))) > 1
 
 
 def _exact(values: Int64, events: Int64, width: float, iceberg_type: str) -> _Movement | None:

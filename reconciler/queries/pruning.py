@@ -208,7 +208,7 @@ def resolve_moving(
 
     at_ms: epoch milliseconds, one for all queries or int64[queries] (batch.event_ms gives the
     recorded literals). Offsets are in the column's unit: days, us or ns, or whole periods for a
-    partition transform and for literals cut to a period (`ShapeBatch.cuts`). Slots on columns
+    partition transform and for literals cut to a period (`ShapeBatch.clocks`). Slots on columns
     without a time do not change.
     """
     times = np.broadcast_to(np.asarray(at_ms, dtype=np.int64), (len(batch),))
@@ -217,12 +217,12 @@ def resolve_moving(
         moves = ~np.isnan(batch.moving[leaf.slot])
         literal = resolved[leaf.slot]
         offset = np.where(moves, batch.moving[leaf.slot], 0.0).round().astype(np.int64)
-        cut = batch.cuts[leaf.slot] if batch.cuts else None
-        at = times if cut is None else cut.start(cut.number(times) + offset)
+        clock = batch.clocks[leaf.slot] if batch.clocks else None
+        at = times if clock is None else clock.start(clock.number(times) + offset)
         moved = _domain_time(leaf, schema, at)
         if moved is None or isinstance(literal, tuple) or not moves.any():
             continue
-        resolved[leaf.slot] = np.where(moves, moved + offset if cut is None else moved, literal)
+        resolved[leaf.slot] = np.where(moves, moved + offset if clock is None else moved, literal)
     return tuple(resolved)
 
 

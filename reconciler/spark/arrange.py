@@ -159,7 +159,9 @@ def _divided(source: Source, group: Group) -> Any:
     return stage.union(parts)
 
 
-def _slice(source: Source, cut: Cut, number: int, chosen: Sequence[InputFile], spills: bool) -> Any:
+def _slice(
+    source: Source, cut: Division, number: int, chosen: Sequence[InputFile], spills: bool
+) -> Any:
     rows = source.read([file.path for file in chosen], in_order=True)
     mine = source.observed(rows.where(cut.holds(number)), rows.schema)
     return cut.sorted(mine, spills)
@@ -204,7 +206,7 @@ def key_order(source: Source, group: Group, key: Sequence[keys.KeyColumn]) -> li
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Division:
     """How the rows of a group are ordered and divided.
 
     order: of the key, used without a curve. scores: columns that give a row's place in the key.
@@ -306,7 +308,7 @@ class Cut:
         return [file for file in inputs if file.span[0] <= high and file.span[1] >= low]
 
 
-def fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ...]) -> Cut:
+def fit(source: Source, group: Group, whole: Any, key: tuple[keys.KeyColumn, ...]) -> Division:
     """Return ranks and slices from one sample of the key columns."""
     prefixes = _prefixes(source, group, key)
     columns = tuple(keys.score(part, prefix) for part, prefix in zip(key, prefixes, strict=True))
@@ -320,9 +322,9 @@ def _cut_of_sort(
     key: tuple[keys.KeyColumn, ...],
     columns: tuple[Any, ...],
     scores: keys.Scores,
-) -> Cut:
+) -> Division:
     tuples = [tuple(row) for row in scores.T.tolist()]
-    return Cut(
+    return Division(
         tuple(key_order(source, group, key)),
         columns,
         None,
@@ -337,17 +339,17 @@ def _cut_of_curve(
     key: tuple[keys.KeyColumn, ...],
     columns: tuple[Any, ...],
     scores: keys.Scores,
-) -> Cut:
+) -> Division:
     curve = keys.fit_curve(scores)
     along = curve.position(scores)
     cuts = keys.slice_cuts([(float(place),) for place in along], group.begins)
     if len(cuts) == 1:
         cuts = [(float(keys.aligned(int(cuts[0][0]), along)),)]
     position = keys.curve_position(source.spark, columns, curve)
-    return Cut((), columns, curve, (position,), tuple(cuts))
+    return Division((), columns, curve, (position,), tuple(cuts))
 
 
-CUTS: Mapping[type[Ordering], Callable[..., Cut]] = {
+CUTS: Mapping[type[Ordering], Callable[..., Division]] = {
     Lexicographic: _cut_of_sort,
     Hilbert: _cut_of_curve,
 }

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli import targets
-from reconciler.cli.apply_run import Run
+from reconciler.cli.apply_run import ApplyRun
 from tests.cli.test_plan_apply import (  # noqa: F401 (fixtures)
     Cli,
     cli,
@@ -170,14 +170,14 @@ def test_refresh_replaces_the_frozen_plan(
 
 def _at(monkeypatch: pytest.MonkeyPatch, phase: str, *acts: Callable[[], object]) -> None:
     """Acts once, at the first event of the phase that `apply` reports."""
-    left, honest = list(acts), Run.on_event
+    left, honest = list(acts), ApplyRun.on_event
 
     def on_event(run: Any, event: Any) -> None:
         honest(run, event)
         while event.phase == phase and left:
             left.pop(0)()
 
-    monkeypatch.setattr(Run, "on_event", on_event)
+    monkeypatch.setattr(ApplyRun, "on_event", on_event)
 
 
 def test_deletes_on_inputs_while_the_rest_is_committed(

@@ -48,7 +48,7 @@ def now() -> str:
 
 
 @dataclass(slots=True)
-class Run:
+class PodRun:
     """One run of the container: pid 0 before it has started."""
 
     started: str = field(default_factory=now)
@@ -73,7 +73,7 @@ class Pod:
         self._api, self._images, self._exits = api, images, exits
         self._leaving = asyncio.Event()
         self._deadline = float("inf")
-        self._run: Run | None = None
+        self._run: PodRun | None = None
         self._restarts = 0
         self._last: dict[str, Any] = {}
         self._conditions: dict[str, dict[str, Any]] = {}
@@ -171,7 +171,7 @@ class Pod:
 
     async def _run_once(self, command: list[str], env: dict[str, str]) -> int:
         """Runs the container until it ends; its exit code."""
-        run = self._run = Run()
+        run = self._run = PodRun()
         self._spawn(run, command, env)
         exited = self._exits(run.pid)
         renewing = asyncio.create_task(self._renew_tokens())
@@ -197,7 +197,7 @@ class Pod:
             with contextlib.suppress(NotYet):
                 await container.renew_tokens(self.body, self.setting, self._api)
 
-    def _spawn(self, run: Run, command: list[str], env: dict[str, str]) -> None:
+    def _spawn(self, run: PodRun, command: list[str], env: dict[str, str]) -> None:
         directory = self.setting.directory
         root, spec, message = directory / "root", directory / "spec.json", self.setting.message_file
         root.mkdir(exist_ok=True)
@@ -281,7 +281,7 @@ class Pod:
         await self._report("Pending", state)
         await self._event(_EVENTS.get(why.reason, "Failed"), why.message)
 
-    async def _report_ended(self, run: Run, code: int) -> None:
+    async def _report_ended(self, run: PodRun, code: int) -> None:
         reason = "OOMKilled" if run.out_of_memory else "Completed" if code == 0 else "Error"
         ended = {
             "exitCode": code,

@@ -16,7 +16,7 @@ from reconciler.kube.kinds import CATALOG
 from reconciler.loop.propose import Target
 from reconciler.operator import importing
 from reconciler.operator.catalogs import LiveHandle
-from reconciler.operator.importing import NOTE, Imports, Run, run
+from reconciler.operator.importing import NOTE, ImportRun, Imports, run
 from reconciler.queries.predicate import TRUE, fields_of
 from reconciler.state import state
 from tests.cluster.fixtures import eventually
@@ -84,11 +84,11 @@ def test_what_was_read_for_another_state_is_read_again(
 ) -> None:
     from dataclasses import replace
 
-    asked: list[Run | None] = []
+    asked: list[ImportRun | None] = []
 
-    def runs(handle: LiveHandle, known: Run | None, *rest: Any) -> Run:
+    def runs(handle: LiveHandle, known: ImportRun | None, *rest: Any) -> ImportRun:
         asked.append(known)
-        return Run(1, 1, done={"a.json": "1"})
+        return ImportRun(1, 1, done={"a.json": "1"})
 
     monkeypatch.setattr(importing, "run", runs)
     imports = Imports(lambda: NOW, lambda: True, tmp_path)
@@ -100,7 +100,7 @@ def test_what_was_read_for_another_state_is_read_again(
 
     settled(handle, NOW)
     settled(handle, NOW + dt.timedelta(hours=2))
-    assert asked[0] is None and asked[1] == Run(1, 1, done={"a.json": "1"})
+    assert asked[0] is None and asked[1] == ImportRun(1, 1, done={"a.json": "1"})
     spec = handle.document.spec
     system = replace(spec.system, namespace=("elsewhere",))
     document = replace(handle.document, spec=replace(spec, system=system))
@@ -145,7 +145,7 @@ def test_queries_are_kept_for_the_retention_of_the_catalog(
     later = state._now_ms() + 3 * 3_600_000
     monkeypatch.setattr(state, "_now_ms", lambda: later)
     kept, brief = (with_workload(tmp_path, retention=text) for text in ("4h", "2h"))
-    known = Run(1, 1)
+    known = ImportRun(1, 1)
     run(kept, known, tmp_path / "imports", lambda: True)
     assert len(handle.store.fragments(uuid)) == len(kept.store.fragments(uuid)) == 3
     run(brief, known, tmp_path / "imports", lambda: True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.queries.calendar import Cut
+from reconciler.queries.calendar import PeriodClock
 from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.fragments import Fragment
 from reconciler.queries.predicate import (
@@ -66,13 +66,13 @@ def test_an_unbound_condition_is_dropped_too() -> None:
 
 
 def test_what_a_literal_moves_with_follows_it_to_its_new_place() -> None:
-    day = Cut("day")
+    day = PeriodClock("day")
     given = replace(
         fragment(And((Comparison(SSN, "=", 0), Comparison(DAY, "<", 1))), (7, 8)),
-        moving=(None, -3), cuts=(None, day),
+        moving=(None, -3), clocks=(None, day),
     )  # fmt: skip
     found = without_fields(given, {2})
-    assert (found.moving, found.cuts) == ((-3,), (day,))
+    assert (found.moving, found.clocks) == ((-3,), (day,))
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Windows that an application cuts to the hour, day, week or month, and several at once."""
+"""Windows that an application clocks to the hour, day, week or month, and several at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.queries.calendar import PERIODS, Cut, Period
+from reconciler.queries.calendar import PERIODS, Period, PeriodClock
 from reconciler.queries.fragments import Fragment, batch_fragments
 from reconciler.queries.moving_windows import with_detected_movement
 from reconciler.queries.predicate import Comparison, Ref
@@ -57,7 +57,7 @@ def replayed(found: list[Fragment], at: dt.datetime) -> set[dt.datetime]:
 def test_a_cut_window_moves_from_period_to_period(period: Period) -> None:
     rule = RULES[period]
     found = with_detected_movement([asked(at, rule(at)) for at in moments(70)], SCHEMA)
-    assert {f.cuts for f in found} == {(Cut(period),)}
+    assert {f.clocks for f in found} == {(PeriodClock(period),)}
     for days in (75.3, 83.9, 120.5):
         later = START + dt.timedelta(days=days)
         assert replayed(found, later) == {rule(later)}
@@ -68,7 +68,7 @@ def test_local_midnight_is_a_day_that_starts_later() -> None:
     found = with_detected_movement(
         [asked(at, midnight(at.astimezone(zone))) for at in moments(10)], SCHEMA
     )
-    assert {f.cuts for f in found} == {(Cut("day", 5 * HOUR),)}
+    assert {f.clocks for f in found} == {(PeriodClock("day", 5 * HOUR),)}
     for hour in (2, 7):
         later = START + dt.timedelta(days=20, hours=hour)
         assert replayed(found, later) == {midnight(later.astimezone(zone))}
@@ -111,13 +111,13 @@ def test_nanoseconds_are_cut_alike() -> None:
     schema = Schema(0, (Field(1, "ts", "timestamptz_ns"),))
     items = [asked(at, RULES["day"](at)) for at in moments(10)]
     items = [replace(f, literals=(f.literals[0] * 1000,)) for f in items]  # type: ignore[operator]
-    assert {f.cuts for f in with_detected_movement(items, schema)} == {(Cut("day"),)}
+    assert {f.clocks for f in with_detected_movement(items, schema)} == {(PeriodClock("day"),)}
 
 
 @pytest.mark.parametrize("period", PERIODS)
 def test_times_on_a_cut_are_their_own_start(period: Period) -> None:
-    cut = Cut(period, 0 if period == "month" else 5 * HOUR)
+    clock = PeriodClock(period, 0 if period == "month" else 5 * HOUR)
     at = np.random.default_rng(2).integers(-(10**13), 10**13, 500)
-    number = cut.number(at)
-    assert (cut.start(number) <= at).all() and (at < cut.start(number + 1)).all()
-    assert (cut.number(cut.start(number)) == number).all()
+    number = clock.number(at)
+    assert (clock.start(number) <= at).all() and (at < clock.start(number + 1)).all()
+    assert (clock.number(clock.start(number)) == number).all()

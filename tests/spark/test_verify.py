@@ -119,9 +119,9 @@ def test_slices_that_miss_a_file_are_not_committed(
     """As with a writer whose bounds are wrong: the manifests send a slice past its rows."""
     name, request = sliced
     before = bench.rows(name)
-    honest = arrange.Cut.files_of
+    honest = arrange.Division.files_of
     monkeypatch.setattr(
-        arrange.Cut, "files_of", lambda cut, files, number: honest(cut, files, number)[number:]
+        arrange.Division, "files_of", lambda cut, files, number: honest(cut, files, number)[number:]
     )
     with pytest.raises(VerificationError, match=r"\b30000 rows\b.*\b40"):
         bench.run(request)

@@ -88,7 +88,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Layout:
+class DeclaredLayout:
     """A layout as people declare it, and its effect.
 
     name: today, default, expert, or best. spec, ordering, target_bytes, row_group: what to declare,
@@ -127,7 +127,7 @@ class Sensitivity:
     how much more it would cost by the full evidence, as a share."""
 
     what: str
-    layout: Layout
+    layout: DeclaredLayout
     regret: float
 
 
@@ -150,9 +150,9 @@ class Recommendation:
     many were simulated to choose, and how many there were.
     """
 
-    today: Layout
-    chosen: Layout | None
-    others: tuple[Layout, ...]
+    today: DeclaredLayout
+    chosen: DeclaredLayout | None
+    others: tuple[DeclaredLayout, ...]
     keep: str
     refused: tuple[RefusedSpec, ...]
     usage: Usage
@@ -246,13 +246,13 @@ def _screened(space: Space, screen: Pool) -> Space:
     return replace(space, orderings=tuple(space.orderings[number] for number in chosen))
 
 
-def _today(given: Given, space: Space) -> Layout:
+def _today(given: Given, space: Space) -> DeclaredLayout:
     readings = space.present
     reading = float(reading_cost(given.costs, readings, given.demands).sum())
     view = given.view
     groups = float(len(view.row_groups)) if view.row_groups is not None else float("nan")
     files = max(len(view.files), 1)
-    return Layout(
+    return DeclaredLayout(
         "today", given.present, ARRIVAL, int(view.files.total_bytes / files), None,
         readings.window[0], float(readings.window.sum()), float(readings.window.sum()), reading,
         reading, float(len(view.files)), groups if view.label == "exact" else float("nan"),
@@ -260,7 +260,9 @@ def _today(given: Given, space: Space) -> Layout:
     )  # fmt: skip
 
 
-def _layout(name: str, given: Given, space: Space, label: Label, today: Layout) -> Layout:
+def _layout(
+    name: str, given: Given, space: Space, label: Label, today: DeclaredLayout
+) -> DeclaredLayout:
     candidate, spec = label.candidate, space.partitionings[label.candidate.spec].spec
     low, high = (
         float(space.label([candidate], widening=width)[0].window.sum()) for width in (0.0, WIDEST)
@@ -273,7 +275,7 @@ def _layout(name: str, given: Given, space: Space, label: Label, today: Layout) 
         for number in np.flatnonzero(label.window > WORSE * today.window)
         if label.window[number] > 0
     )
-    return Layout(
+    return DeclaredLayout(
         name, spec, space.ordering(candidate.ordering), candidate.sizes.target_bytes, declared,
         label.window, min(low, read), max(high, read), label.reading, label.total, label.files,
         label.row_groups, label.opened, label.rewrite_bytes, label.first_rewrite_bytes,
@@ -284,7 +286,7 @@ def _layout(name: str, given: Given, space: Space, label: Label, today: Layout) 
 def _answer(
     given: Given,
     space: Space,
-    today: Layout,
+    today: DeclaredLayout,
     labels: Sequence[Label],
     chosen: CandidateLayout,
     labelled: int,
@@ -340,7 +342,7 @@ def _one_file(space: Space) -> str:
     return f"the table is one file of {size}, less than the smallest file size of {iec(least)}"
 
 
-def _keep(today: Layout, chosen: Layout) -> str:
+def _keep(today: DeclaredLayout, chosen: DeclaredLayout) -> str:
     """Return why today's layout should stay, "" if the chosen one is better."""
     if chosen.total < (1.0 - LEAST_GAIN) * today.total:
         return ""
@@ -352,7 +354,7 @@ def _keep(today: Layout, chosen: Layout) -> str:
 def _too_thin(
     given: Given,
     space: Space,
-    today: Layout,
+    today: DeclaredLayout,
     refused: tuple[RefusedSpec, ...],
 ) -> Recommendation:
     labels = space.label(space.candidates)
@@ -433,7 +435,7 @@ def described(spec: PartitionSpec, ordering: Ordering, schema: Schema) -> str:
 
 
 def _sensitivity(
-    given: Given, space: Space, labels: Sequence[Label], picked: Label, today: Layout
+    given: Given, space: Space, labels: Sequence[Label], picked: Label, today: DeclaredLayout
 ) -> tuple[Sensitivity, ...]:
     """Return what other windows of the log, and half the sample, would choose among the best."""
     few = [picked.candidate, *(item.candidate for item in _best_few(space, labels, picked))]

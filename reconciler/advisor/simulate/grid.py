@@ -171,7 +171,7 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Pieces:
     """owner: int64[row groups], the file of each. smallest: sampled rows of the smallest row group
     per size, if the sample were cut into as many as there will be; float64[sizes]."""
 
@@ -181,7 +181,7 @@ class Cut:
     smallest: Float64
 
 
-def cut(rows: Arrangement, sizes: Sequence[Sizes]) -> Cut:
+def cut(rows: Arrangement, sizes: Sequence[Sizes]) -> Pieces:
     """Return where each size cuts the rows into files, and those into row groups."""
     files, groups, owners, smallest, before = [], [], [], [], 0
     for number, size in enumerate(sizes):
@@ -191,7 +191,7 @@ def cut(rows: Arrangement, sizes: Sequence[Sizes]) -> Cut:
         owners.append(owner + before)
         smallest.append(least)
         before += len(one.starts)
-    return Cut(_joined(files), _joined(groups), np.concatenate(owners), np.array(smallest))
+    return Pieces(_joined(files), _joined(groups), np.concatenate(owners), np.array(smallest))
 
 
 def _joined(parts: Sequence[Slices]) -> Slices:
@@ -371,7 +371,7 @@ def _expected(
 
 
 def _bounds(
-    rows: Arrangement, made: Cut, field: int, widening: float
+    rows: Arrangement, made: Pieces, field: int, widening: float
 ) -> tuple[ColumnBounds, ColumnBounds]:
     """Return the zone maps of the row groups and of the files of every size."""
     column, ranks = rows.pool.columns[field], rows.ranks[field]

@@ -1,10 +1,11 @@
 """Our sort and Hilbert rewrites against Iceberg's procedures on the same files and target.
 
-`python -m bench.rewrite` makes TPC-H lineitem at scale factor 1 (tpchgen-cli), in arrival order,
-as one Iceberg table per contender, and writes seconds, CPU and how well each result is clustered
-to bench/RESULTS.md. Verification is reported apart: the procedures read nothing back. A session as
-Spark starts it and one like ours are alive side by side and take turns, so that a machine that
-becomes slower or faster meanwhile does so for both: a ratio is of two runs one after the other.
+`python -m bench.against_iceberg` makes TPC-H lineitem at scale factor 1 (tpchgen-cli), in arrival
+order, as one Iceberg table per contender, and writes seconds, CPU and how well each result is
+clustered to bench/RESULTS.md. Verification is reported apart: the procedures read nothing back. A
+session as Spark starts it and one like ours are alive side by side and take turns, so that a
+machine that becomes slower or faster meanwhile does so for both: a ratio is of two runs one after
+the other.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main() -> int:
             played = [
                 [player.play(what) for player, what in turns] for _ in range(arguments.rounds + 1)
             ]
-    command = f"python -m bench.rewrite {' '.join(sys.argv[1:])}".strip()
+    command = f"python -m bench.against_iceberg {' '.join(sys.argv[1:])}".strip()
     print(_written(chosen, [list(runs) for runs in zip(*played[1:], strict=True)], command))
     return 0
 
@@ -79,9 +80,9 @@ class _Session:
         self._process.start()
         return self
 
-    def play(self, contender: int) -> Run:
+    def play(self, contender: int) -> Measured:
         self._ours.send(contender)
-        run: Run = self._ours.recv()
+        run: Measured = self._ours.recv()
         return run
 
     def __exit__(self, *error: object) -> None:
@@ -106,7 +107,7 @@ def _serve(parent: Any, directory: Path, source: Path, settings: Mapping[str, st
         session.stop(spark)
 
 
-def _written(turns: Sequence[Turn], played: Sequence[Sequence[Run]], command: str) -> str:
+def _written(turns: Sequence[Turn], played: Sequence[Sequence[Measured]], command: str) -> str:
     """played: the runs of each turn, round by round."""
     head = ["", "seconds", "JVM CPU s", "of it verification", "l_shipdate in", "l_partkey in"]
     best = [min(runs, key=lambda run: run.seconds) for runs in played]
@@ -133,7 +134,7 @@ def _written(turns: Sequence[Turn], played: Sequence[Sequence[Run]], command: st
     return write_section("File-set rewrite", command, [head, *rows], notes)
 
 
-def _ratio(mine: Sequence[Run], theirs: Sequence[Run], what: str) -> str:
+def _ratio(mine: Sequence[Measured], theirs: Sequence[Measured], what: str) -> str:
     found = sorted(getattr(a, what) / getattr(b, what) for a, b in zip(mine, theirs, strict=True))
     return f"{statistics.median(found):.2f} ({found[0]:.2f} to {found[-1]:.2f})"
 
@@ -145,7 +146,7 @@ def _generate(directory: Path, scale: float) -> Path:
 
 
 @dataclass(frozen=True)
-class Run:
+class Measured:
     """One contender's rewrite. cpu: of the whole JVM; verify: task CPU of reading back, in it."""
 
     what: str
@@ -162,7 +163,7 @@ class Run:
         return [self.what, *numbers, *depths]
 
 
-def _measured(bench: Bench, source: Path, contender: Contender) -> Run:
+def _measured(bench: Bench, source: Path, contender: Contender) -> Measured:
     what, ready = contender
     name = _table(bench, source)
     act = ready(bench, name)
@@ -172,7 +173,7 @@ def _measured(bench: Bench, source: Path, contender: Contender) -> Run:
     seconds, cpu = time.monotonic() - seconds, _jvm_cpu(bench) - cpu
     files = bench.files(name)
     depths = tuple(_depth(files, column) for column in BOTH)
-    return Run(what, seconds, cpu, verify, len(files), depths)
+    return Measured(what, seconds, cpu, verify, len(files), depths)
 
 
 def _jvm_cpu(bench: Bench) -> float:

@@ -1,6 +1,7 @@
 """Recommendations against physical rewrites: is the chosen layout best, the prediction true?
 
-    python -m bench.rewrites [--tables lineitem,store_sales,events] [--scale 0.1] [--rewrites 14]
+    python -m bench.recommend_on_spark [--tables lineitem,store_sales,events] [--scale 0.1]
+        [--rewrites 14]
 
 Each table is recommended for by the code of `layoutctl recommend`. The chosen layout, the next
 best, and others spread over the candidates are then written by the executors that carry out plans.
@@ -23,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from bench.recommend_on_spark.tables import TABLES
 from bench.results import write_section
-from bench.rewrites.tables import TABLES
 from bench.tables.__main__ import start
 from bench.tables.drawn import NOW, Drawn
-from bench.tables.play import NAMESPACE, Place, create, imported, look
+from bench.tables.play import NAMESPACE, Place, Seen, create, imported, look
+from bench.tables.trial import arranged, carry_out, roll_back
 from reconciler.advisor.pto.methods.baselines import default_layout, expert
 from reconciler.advisor.pto.objective import reading_cost
 from reconciler.advisor.pto.partitionings import text_of
@@ -40,16 +42,12 @@ from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Target
 from reconciler.loop.recommend import Options, gathered
 from reconciler.plan.actions.base import Action
-from reconciler.plan.actions.bin_pack import BinPack
-from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec
-from reconciler.plan.execution import ExecutionRequest
-from reconciler.spark import execute, session
+from reconciler.spark import session
 from reconciler.state.state import StateStore
-from tests.spark.ledger import FileLease, FileLedger
 
-LOG = Path("build/bench-rewrites.jsonl")
+LOG = Path("build/bench-recommend-on-spark.jsonl")
 NOTES = """Predicted and found are the cost of reading over the horizon plus the rewrite, of layouts
 that were written by the executors of plans; found from the footers of the written files. Goals: 14
 layouts of three tables, Spearman 0.99, 1 % above the best, 5 % of error. Few layouts and close
@@ -88,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.rewrites")
+    parser = argparse.ArgumentParser(prog="python -m bench.recommend_on_spark")
     parser.add_argument("--tables", default="lineitem,store_sales,events")
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--rewrites", type=int, default=14)
@@ -181,28 +179,12 @@ def _written(
 ) -> Written:
     before = look(place, drawn.name)
     actions = _actions(before, given, space, label)
-    plan = f"p-{time.time_ns():020x}"
-    request = ExecutionRequest(
-        catalog=place.config, table=(NAMESPACE, drawn.name), table_uuid=before.observation.uuid,
-        plan_id=plan, actions=tuple(actions),
-        action_ids=tuple(f"a{n:02d}" for n in range(1, len(actions) + 1)),
-        base_snapshot_id=before.observation.snapshot_id, verify="Counts", backoff_seconds=0.0,
-    )  # fmt: skip
-    ledger = place.root / f"ledger-{drawn.name}.db"
-    done = execute.execute(
-        request, place.spark, FileLedger(ledger), FileLease(ledger), lambda event: None,
-        lambda: False,
-    )  # fmt: skip
-    if not done.done:
-        raise RuntimeError(f"{drawn.name}: {label.candidate} was not written: {done}")
+    carry_out(place, drawn.name, before, actions, f"p-{time.time_ns():020x}")
     after = look(place, drawn.name)
     assert after.observation.files.total_records == before.observation.files.total_records
     found = _read(given, after.view)
     found["total"] = found["cost"] + label.rewrite
-    place.spark.sql(
-        f"CALL {place.config.name}.system.rollback_to_snapshot("
-        f"'{NAMESPACE}.{drawn.name}', {before.observation.snapshot_id})"
-    )
+    roll_back(place, drawn.name, before)
     candidate, schema = label.candidate, before.observation.schema
     order = space.ordering(candidate.ordering).text(schema) or "unsorted"
     spec = text_of(space.partitionings[candidate.spec].spec, schema)
@@ -216,25 +198,15 @@ def _written(
     return Written(name, what, predicted, found)
 
 
-def _actions(before: Any, given: Given, space: Space, label: Label) -> list[Action]:
+def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Action]:
     files, candidate = before.observation.files, label.candidate
     chosen = space.partitionings[candidate.spec]
     ordering = space.ordering(candidate.ordering)
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
     declared = space.declared(candidate.sizes.row_group_bytes, row)
-    common = {
-        "ordering": ordering, "target_bytes": candidate.sizes.target_bytes,
-        "row_group_bytes": declared.configured,
-    }  # fmt: skip
+    sizes = (candidate.sizes.target_bytes, declared.configured)
     if chosen.present:
-        kind = Cluster if ordering.key else BinPack
-        actions: list[Action] = []
-        for part in np.unique(files.partition):
-            mine = np.flatnonzero(files.partition == part)
-            spec_id, values = files.partitions[int(part)]
-            inputs = tuple(sorted(map(str, files.path[mine])))
-            actions.append(kind(spec_id=spec_id, partition=values, inputs=inputs, **common))
-        return actions
+        return arranged(before, np.arange(len(files), dtype=np.int64), ordering, *sizes)
     metadata = before.observation.metadata
     fields = chosen.spec.own_fields
     known = [n for n, own in metadata.specs.items() if set(own) == {f.term for f in fields}]
@@ -244,7 +216,8 @@ def _actions(before: Any, given: Given, space: Space, label: Label) -> list[Acti
     inputs = tuple(sorted(map(str, files.path)))
     moved = Migrate(
         inputs=inputs, spec_id=old, partition=files.partitions[int(files.partition[0])][1],
-        output_spec_id=number, fields=fields, **common,
+        output_spec_id=number, fields=fields, ordering=ordering, target_bytes=sizes[0],
+        row_group_bytes=sizes[1],
     )  # fmt: skip
     return [*added, moved]
 
@@ -290,7 +263,7 @@ def report(log: Path) -> str:
             f"{known['of_expert']:.2f}",
         ])  # fmt: skip
     return write_section(
-        "Recommendations against rewrites", "python -m bench.rewrites", rows, NOTES
+        "Recommendations against rewrites", "python -m bench.recommend_on_spark", rows, NOTES
     )
 
 
