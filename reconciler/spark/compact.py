@@ -10,9 +10,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from reconciler.format import count
-from reconciler.spark import delete_files, positions, replacement, scan, write_deletes
+from reconciler.spark import (
+    delete_files,
+    metrics,
+    position_sets,
+    positions,
+    replacement,
+    scan,
+    write_deletes,
+)
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
+from reconciler.spark.metrics import TaskMetrics
+from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.replacement import Replacement
 from reconciler.spark.scan import ScanTasks
 
@@ -31,20 +41,41 @@ def replacement_for(
     removed = [*inputs, *folded]
     if not tasks:
         return Replacement(tasks, (), removed, "they apply to no data file")
+    if sum(file.rows for file in sources) <= write_deletes.DRIVER_POSITIONS:
+        return _on_driver(attempt, table, tasks, sources, removed)
     replacement.job_group(attempt, f"{base}/write", WHAT)
-    rows = _collected(attempt, table, base, tasks, sources)
-    if rows is None:
-        made = _written(attempt, table, base, tasks, sources)
-    else:
-        made = write_deletes.on_driver(spark, table, tasks, rows)
+    made = _written(attempt, table, base, tasks, sources)
     with replacement.uncommitted(attempt, made) as added:
         replacement.job_group(attempt, f"{base}/verify", WHAT)
-        if rows is None:
-            number = _verified(attempt, table, base, tasks, sources, added)
-        else:
-            number = _verified_rows(attempt, table, base, rows, added)
+        number = _verified(attempt, table, base, tasks, sources, added)
         found = replacement.described(attempt, added)
     return Replacement(tasks, found, removed, replacement.compared("positions", number))
+
+
+def _on_driver(
+    attempt: Attempt,
+    table: Any,
+    tasks: ScanTasks,
+    sources: Sequence[DeleteFile],
+    removed: Sequence[DeleteFile],
+) -> Replacement:
+    """Read, write and verify in the driver's JVM, without a Spark job."""
+    spark = attempt.spark
+    begun = metrics.driver_cpu_seconds(spark)
+    wanted = position_sets.applied(spark, table, tasks, sources)
+    made = write_deletes.on_driver(spark, table, tasks, wanted)
+    with replacement.uncommitted(attempt, made) as added:
+        found = replacement.described(attempt, added)
+        written = metrics.driver_cpu_seconds(spark)
+        number = _verified_sets(attempt, table, wanted, found)
+    return Replacement(
+        tasks,
+        found,
+        removed,
+        replacement.compared("positions", number),
+        TaskMetrics(written - begun),
+        TaskMetrics(metrics.driver_cpu_seconds(spark) - written),
+    )
 
 
 def _sources(
@@ -61,18 +92,6 @@ def _sources(
         and not file.vector
         and (file.data_file in tasks if file.data_file else (file.spec_id, file.place) in places)
     ]
-
-
-def _collected(
-    attempt: Attempt, table: Any, base: str, tasks: ScanTasks, sources: Sequence[DeleteFile]
-) -> Any | None:
-    """Return the rows (file, pos) that readers apply, duplicates included, as a java.util.List;
-    None if they are too many."""
-    if sum(file.rows for file in sources) > write_deletes.DRIVER_POSITIONS:
-        return None
-    javas = [file.java for file in sources]
-    with positions.in_delete_files(attempt.spark, table, f"{base}/read", javas) as stored:
-        return write_deletes.collected(positions.that_apply(attempt.spark, stored, tasks, sources))
 
 
 def _written(
@@ -103,21 +122,18 @@ def _by_partition(
     return found
 
 
-def _verified_rows(attempt: Attempt, table: Any, base: str, rows: Any, added: Sequence[Any]) -> int:
-    """Return the number of positions, as `_verified`; few are compared in the driver's JVM, which
-    takes one Spark job instead of a shuffle."""
+def _verified_sets(
+    attempt: Attempt, table: Any, wanted: PositionSets, added: Sequence[DeleteFile]
+) -> int:
+    """Return the number of positions, as `_verified`: what the written files hold is compared with
+    what readers applied, data file by data file."""
     spark = attempt.spark
-    with positions.in_delete_files(spark, table, f"{base}/after", added) as stored:
-        frame = stored.select(positions.FILE, positions.POSITION)
-        found = frame._jdf.collectAsList()
-    sets = spark._jvm.java.util.HashSet
-    wanted, written = sets(rows), sets(found)
-    number, repeated = int(wanted.size()), int(found.size()) - int(written.size())
-    missing, foreign = sets(wanted), sets(written)
-    missing.removeAll(written)
-    foreign.removeAll(wanted)
-    _require_same(attempt, number, int(missing.size()), int(foreign.size()), repeated)
-    return number
+    held = position_sets.stored(spark, table, [file.java for file in added])
+    found = position_sets.merged(spark, held)
+    rows = position_sets.stored_rows(spark, table, added)
+    apart = position_sets.difference(spark, wanted, found, rows)
+    _require_same(attempt, apart.every, apart.missing, apart.foreign, apart.repeated)
+    return apart.every
 
 
 def _verified(

@@ -7,7 +7,7 @@ marked includes rows deleted by position; the new delete file of a data file tak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +15,20 @@ from reconciler.errors import UnsupportedError
 from reconciler.format import count
 from reconciler.spark import (
     iceberg,
+    metrics,
+    position_sets,
     positions,
     replacement,
     scan,
     stage,
-    streams,
     verify,
     write,
     write_deletes,
 )
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.delete_files import DeleteFile
+from reconciler.spark.metrics import TaskMetrics
+from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.positions import FILE, IS_DELETED, POSITION
 from reconciler.spark.replacement import Replacement
 from reconciler.spark.scan import ScanTasks
@@ -53,10 +56,10 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """rows: a java.util.List of (file, pos), None if there are too many. live: the rows that
-    readers see. number: of rows hit."""
+    """sets: the rows that a reader marks, None if they are too many for the driver; live: then the
+    rows that readers see. number: of rows hit."""
 
-    rows: Any | None
+    sets: PositionSets | None
     live: Fingerprint
     number: int
 
@@ -108,17 +111,90 @@ def replacement_for(
     hits = _hits(work)
     if unsure:
         _compare_with_a_full_read(work, hits.number)
+    return _of_many(work, hits) if hits.sets is None else _of_few(work, hits.sets)
+
+
+def _of_few(work: _Work, hits: PositionSets) -> Replacement:
+    """Write from the driver, and verify data file by data file: what is hidden afterwards is what
+    was hidden before."""
+    attempt, table = work.attempt, work.table
+    begun = metrics.driver_cpu_seconds(attempt.spark)
     changed = _changed(work, hits)
-    made = _written(work, hits, changed)
+    kept_apart = hits.keep(changed)
+    made = write_deletes.on_driver(attempt.spark, table, work.tasks, kept_apart)
     with replacement.uncommitted(attempt, made) as added:
         found = replacement.described(attempt, added)
-        removed = [*inputs, *_folded(work, changed)]
-        replacement.job_group(attempt, f"{base}/verify", WHAT)
+        removed = [*work.inputs, *_folded(work, changed)]
+        written = metrics.driver_cpu_seconds(attempt.spark)
+        after, repeated = _hidden_after(work, found, removed)
+        apart = position_sets.difference(attempt.spark, hits, after)
+        if apart or repeated:
+            raise replacement.mismatch(
+                attempt,
+                f"of {count(apart.every)} deleted rows {count(apart.missing)} would be back, "
+                f"{count(apart.foreign)} others would be hidden, {count(repeated)} are written "
+                "twice",
+            )
+    return Replacement(
+        work.tasks,
+        found,
+        removed,
+        replacement.compared("deleted rows", apart.every),
+        TaskMetrics(written - begun),
+        TaskMetrics(metrics.driver_cpu_seconds(attempt.spark) - written),
+    )
+
+
+def _hidden_after(
+    work: _Work, added: Sequence[DeleteFile], removed: Sequence[DeleteFile]
+) -> tuple[PositionSets, int]:
+    """Return what position deletes hide of each data file once the delete files are replaced, and
+    how many positions the new files hold twice. A vector hides the other position deletes of its
+    file; the equality deletes that stay hide nothing that was not hidden before."""
+    spark = work.attempt.spark
+    held = position_sets.stored(spark, work.table, [file.java for file in added])
+    new = position_sets.merged(spark, held)
+    rows = position_sets.stored_rows(spark, work.table, added)
+    twice = rows - sum(new.cardinalities().values())
+    gone = {file.identity for file in removed}
+    vectors = {file.data_file for file in added if file.vector}
+    stay = [file for file in _positions_of(work) if file.identity not in gone]
+    old = position_sets.applied(spark, work.table, work.tasks, stay).without(vectors)
+    both = iceberg.java_list(spark, [new.java, old.java])
+    return position_sets.merged(spark, both), twice
+
+
+def _positions_of(work: _Work) -> list[DeleteFile]:
+    """Return the position delete files that may apply to one of the data files, without those that
+    a vector hides."""
+    vectors = {file.data_file for file in work.files if file.vector}
+    places = set(scan.places(work.attempt.spark, work.table, work.tasks).values())
+    return [
+        file
+        for file in work.files
+        if not file.keys
+        and (
+            (file.data_file in work.tasks and (file.vector or file.data_file not in vectors))
+            if file.data_file
+            else (file.spec_id, file.place) in places
+        )
+    ]
+
+
+def _of_many(work: _Work, hits: _Hits) -> Replacement:
+    """Write by Spark's tasks, and verify by reading the data files once more."""
+    attempt = work.attempt
+    changed = frozenset(work.tasks)
+    made = _written(work, hits)
+    with replacement.uncommitted(attempt, made) as added:
+        found = replacement.described(attempt, added)
+        removed = [*work.inputs, *_folded(work, changed)]
+        replacement.job_group(attempt, f"{work.base}/verify", WHAT)
         live = _live_after(work, found, removed)
     if live != hits.live:
         raise replacement.mismatch(attempt, _difference(hits.live, live))
     proof = f"{replacement.compared('rows', live.rows)}, hash equal"
-    return Replacement(tasks, found, removed, proof)
+    return Replacement(work.tasks, found, removed, proof)
 
 
 def _difference(before: Fingerprint, after: Fingerprint) -> str:
@@ -140,20 +216,27 @@ def _hits(work: _Work) -> _Hits:
     """Read the identity columns of all data files once, and collect what is deleted if it is not
     too much."""
     from pyspark.sql import Observation
+    from pyspark.sql import functions as f
 
     tasks = work.tasks.java_tasks(list(work.tasks))
     with _stored(work, f"{work.base}/hits", tasks) as frame:
-        if _most(work) > write_deletes.DRIVER_POSITIONS:
-            found = frame.agg(*_aggregates(frame)).first().asDict()
-            return _Hits(None, verify.fingerprint(found), int(found["hit"]))
-        observation = Observation(f"{work.base}/hits")
-        observed = frame.observe(observation, *_aggregates(frame))
-        rows = write_deletes.collected(observed.where(IS_DELETED).select(FILE, POSITION))
-        if rows is None:
-            found = frame.agg(*_aggregates(frame)).first().asDict()
-        else:
-            found = observation.get
-    return _Hits(rows, verify.fingerprint(found), int(found["hit"]))
+        if _most(work) <= write_deletes.DRIVER_POSITIONS:
+            read = Observation(f"{work.base}/hits")
+            every = frame.observe(read, f.count(f.lit(1)).alias("rows"))
+            marked = every.where(IS_DELETED).groupBy(FILE).agg(f.collect_list(POSITION))
+            sets = position_sets.of_rows(work.attempt.spark, marked._jdf.collectAsList())
+            _require_every_row(work, int(read.get["rows"]))
+            return _Hits(sets, Fingerprint(0), sum(sets.cardinalities().values()))
+        found = frame.agg(*_aggregates(frame)).first().asDict()
+        return _Hits(None, verify.fingerprint(found), int(found["hit"]))
+
+
+def _require_every_row(work: _Work, read: int) -> None:
+    """Raise VerificationError unless the reading saw each stored row: a deleted one that it did not
+    see would come back."""
+    stored = sum(file.rows for file in work.tasks.values())
+    if read != stored:
+        raise replacement.mismatch(work.attempt, f"{count(read)} of {count(stored)} rows were read")
 
 
 def _most(work: _Work) -> int:
@@ -210,46 +293,23 @@ def _compare_with_a_full_read(work: _Work, hit: int) -> None:
         )
 
 
-def _changed(work: _Work, hits: _Hits) -> frozenset[str]:
-    """Return the data files that get a new delete file: those with more rows hit than the delete
+def _changed(work: _Work, hits: PositionSets) -> frozenset[str]:
+    """Return the data files that get a new delete file: those with other rows hit than the delete
     files of theirs alone hold, and all with hits where a delete file of several may hold some."""
-    if hits.rows is None:
-        return frozenset(work.tasks)
-    known: dict[str, int] = {}
-    for file in work.files:
-        if file.data_file in work.tasks and not file.keys:
-            known[file.data_file] = known.get(file.data_file, 0) + file.rows
-    wide = {(f.spec_id, f.place) for f in work.files if not f.keys and not f.data_file}
-    vectors = {file.data_file for file in work.files if file.vector}
-    spark = work.attempt.spark
+    spark, attempt = work.attempt.spark, work.attempt
+    every = _positions_of(work)
+    own = [file for file in every if file.data_file]
+    known = position_sets.applied(spark, attempt.table, work.tasks, own)
+    wide = {(file.spec_id, file.place) for file in every if not file.data_file}
+    vectors = {file.data_file for file in own if file.vector}
     places = scan.places(spark, work.table, work.tasks) if wide else {}
-    return frozenset(
-        path
-        for path, number in _by_file(spark, hits.rows)
-        if number != known.get(path, 0) or (places.get(path) in wide and path not in vectors)
-    )
+    return hits.differing(known) | {
+        path for path in hits.cardinalities() if places.get(path) in wide and path not in vectors
+    }
 
 
-def _by_file(spark: Any, rows: Any) -> Iterator[tuple[str, int]]:
-    """Yield the number of rows (file, pos) of each file."""
-    collectors = spark._jvm.java.util.stream.Collectors
-    path_of = iceberg.as_lambda(spark, streams.FUNCTION, write_deletes.path_of_row(spark))
-    grouped = rows.stream().collect(collectors.groupingBy(path_of, collectors.counting()))
-    entries = spark._jvm.java.util.ArrayList(grouped.entrySet())
-    kind = "java.util.Map$Entry"
-    key = iceberg.method(spark, kind, "getKey", streams.OBJECT)
-    value = iceberg.method(spark, kind, "getValue", streams.OBJECT)
-    numbers = streams.lines(spark, entries, value)
-    yield from zip(streams.lines(spark, entries, key), map(int, numbers), strict=True)
-
-
-def _written(work: _Work, hits: _Hits, changed: frozenset[str]) -> list[Any]:
+def _written(work: _Work, hits: _Hits) -> list[Any]:
     spark = work.attempt.spark
-    if hits.rows is not None:
-        wanted = streams.contained(spark, changed)
-        of_changed = streams.chain(spark, write_deletes.path_of_row(spark), wanted)
-        rows = streams.kept(spark, hits.rows, of_changed)
-        return write_deletes.on_driver(spark, work.table, work.tasks, rows)
     made: list[Any] = []
     places = scan.places(spark, work.table, work.tasks)
     for number, place in enumerate(sorted(set(places.values()))):

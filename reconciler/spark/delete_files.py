@@ -49,17 +49,21 @@ class DeleteFile:
 
 def live(spark: Any, table: Any, snapshot_id: int) -> list[DeleteFile]:
     """Return the delete files that the snapshot's manifests list."""
-    found: list[DeleteFile] = []
     specs, io = table.specs(), table.io()
     lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+    by_spec: dict[int, Any] = {}
     for manifest in iceberg.each(table.snapshot(snapshot_id).deleteManifests(io)):
         reader = spark._jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, io, specs)
+        own = by_spec.setdefault(int(manifest.partitionSpecId()), lists.newArrayList())
         try:
-            files = lists.newArrayList(reader.iterator())
+            own.addAll(lists.newArrayList(reader.iterator()))
         finally:
             reader.close()
-        found += _described(spark, files, specs.get(manifest.partitionSpecId()))
-    return found
+    return [
+        file
+        for spec_id, files in by_spec.items()
+        for file in _described(spark, files, specs.get(spec_id))
+    ]
 
 
 def written(spark: Any, table: Any, files: Sequence[Any]) -> list[DeleteFile]:
@@ -104,49 +108,45 @@ def _applies(file: DeleteFile, ages: scan.Ages) -> bool:
 
 def _described(spark: Any, files: Any, spec: Any) -> list[DeleteFile]:
     """files: a java.util.List of DeleteFile, of one spec."""
-
-    def column(name: str, returns: str) -> list[str]:
-        return streams.lines(spark, files, iceberg.method(spark, FILE, name, returns))
-
     path_of = iceberg.method(
         spark, "org.apache.iceberg.PartitionSpec", "partitionToPath", streams.STRING,
         "org.apache.iceberg.StructLike",
     ).bindTo(spec)  # fmt: skip
     partition_of = iceberg.method(spark, FILE, "partition", "org.apache.iceberg.StructLike")
     places = streams.lines(spark, files, streams.chain(spark, partition_of, path_of))
+    rows = streams.lines(spark, files, iceberg.once(spark, "delete row", lambda: _row(spark)))
+    spec_id, everywhere = int(spec.specId()), bool(spec.isUnpartitioned())
+    found = []
+    for java, place, row in zip(iceberg.each(files), places, rows, strict=True):
+        path, offset, length, sequence, named, keys, kind, count, size = row.split(streams.UNIT)
+        found.append(
+            DeleteFile(
+                java, path, _number(offset), spec_id, place, everywhere, _number(sequence),
+                "" if named == "null" else named, _ids(keys), kind == PUFFIN, int(count),
+                _number(length) or int(size),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _row(spark: Any) -> Any:
+    """Return DeleteFile -> its values in one text."""
     names_of = iceberg.static_method(
         spark, "org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation",
         streams.STRING, DELETE,
     )  # fmt: skip
-    offsets = streams.lines(
-        spark, files, iceberg.method(spark, DELETE, "contentOffset", streams.LONG)
-    )
-    lengths = streams.lines(
-        spark, files, iceberg.method(spark, DELETE, "contentSizeInBytes", streams.LONG)
-    )
-    columns = zip(
-        iceberg.each(files),
-        column("location", streams.STRING),
-        offsets,
-        places,
-        column("dataSequenceNumber", streams.LONG),
-        streams.lines(spark, files, names_of),
-        column("equalityFieldIds", "java.util.List"),
-        column("format", "org.apache.iceberg.FileFormat"),
-        column("recordCount", "long"),
-        column("fileSizeInBytes", "long"),
-        lengths,
-        strict=True,
-    )
-    spec_id, everywhere = int(spec.specId()), bool(spec.isUnpartitioned())
-    return [
-        DeleteFile(
-            java, path, _number(offset), spec_id, place, everywhere, _number(sequence),
-            "" if named == "null" else named, _ids(keys), kind == PUFFIN, int(rows),
-            _number(length) or int(size),
-        )
-        for java, path, offset, place, sequence, named, keys, kind, rows, size, length in columns
-    ]  # fmt: skip
+    return streams.row(
+        spark, DELETE,
+        iceberg.method(spark, FILE, "location", streams.STRING),
+        iceberg.method(spark, DELETE, "contentOffset", streams.LONG),
+        iceberg.method(spark, DELETE, "contentSizeInBytes", streams.LONG),
+        iceberg.method(spark, FILE, "dataSequenceNumber", streams.LONG),
+        names_of,
+        iceberg.method(spark, FILE, "equalityFieldIds", "java.util.List"),
+        iceberg.method(spark, FILE, "format", "org.apache.iceberg.FileFormat"),
+        iceberg.method(spark, FILE, "recordCount", "long"),
+        iceberg.method(spark, FILE, "fileSizeInBytes", "long"),
+    )  # fmt: skip
 
 
 def _number(text: str) -> int:

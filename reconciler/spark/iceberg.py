@@ -7,6 +7,7 @@ file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing is decided here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -168,6 +169,21 @@ def _handle(spark: Any, find: str, owner: str, name: str, returns: str, *paramet
     return once(spark, (find, owner, name, parameters), found)
 
 
+def private_method(spark: Any, owner: str, name: str, *parameters: str) -> Any:
+    """Return a MethodHandle of a method that Iceberg does not publish."""
+
+    def found() -> Any:
+        gateway = spark.sparkContext._gateway
+        kinds = gateway.new_array(spark._jvm.java.lang.Class, len(parameters))
+        for index, parameter in enumerate(parameters):
+            kinds[index] = java_class(spark, parameter)
+        declared = java_class(spark, owner).getDeclaredMethod(name, kinds)
+        declared.setAccessible(True)
+        return spark._jvm.java.lang.invoke.MethodHandles.publicLookup().unreflect(declared)
+
+    return once(spark, ("private", owner, name, parameters), found)
+
+
 def as_lambda(spark: Any, interface: str, handle: Any) -> Any:
     """Return a MethodHandle as a functional interface, so that it runs inside the JVM."""
     proxies = spark._jvm.java.lang.invoke.MethodHandleProxies
@@ -190,19 +206,16 @@ class SnapshotInfo:
 
 
 def snapshot_info(snapshot: Any) -> SnapshotInfo:
-    parent = snapshot.parentId()
+    """Read it from Iceberg's own JSON: one call, where its summary takes three per entry."""
+    from py4j.java_gateway import JavaClass
+
+    parser = JavaClass("org.apache.iceberg.SnapshotParser", snapshot._gateway_client)
+    body = json.loads(str(parser.toJson(snapshot)))
+    summary = dict(body.get("summary") or {})
+    operation = summary.pop("operation", "")
     return SnapshotInfo(
-        int(snapshot.snapshotId()),
-        None if parent is None else int(parent),
-        str(snapshot.operation() or ""),
-        _text_map(snapshot.summary()),
+        int(body["snapshot-id"]), body.get("parent-snapshot-id"), str(operation), summary
     )
-
-
-def _text_map(java_map: Any) -> dict[str, str]:
-    if java_map is None:
-        return {}
-    return {str(entry.getKey()): str(entry.getValue()) for entry in each(java_map.entrySet())}
 
 
 def ancestors(table: Any) -> Iterator[SnapshotInfo]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from reconciler.spark import iceberg
+
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
@@ -41,6 +43,14 @@ def of_job_group(spark: Any, group: str) -> TaskMetrics:
             if stage is not None and stage.numCompleteTasks() > 0:
                 total += TaskMetrics(stage.executorCpuTime() / 1e9, stage.inputBytes(), 0, 1)
     return total
+
+
+def driver_cpu_seconds(spark: Any) -> float:
+    """Return the CPU seconds that the driver's JVM has used so far, in all of its threads."""
+    name = "com.sun.management.OperatingSystemMXBean"
+    used = iceberg.method(spark, name, "getProcessCpuTime", "long")
+    bean = spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
+    return int(used.bindTo(bean).invokeWithArguments(iceberg.java_list(spark, []))) / 1e9
 
 
 def stage_of(store: Any, stage_id: int) -> Any | None:

@@ -20,7 +20,8 @@ from reconciler.spark.scan import ScanTasks
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """tasks: every data file to which an added or removed delete file applies. proof: what was
-    compared, for people. seconds: of writing and verifying."""
+    compared, for people. metrics, verify_metrics: of reading and writing, and of verifying, by
+    Spark's tasks and by the driver where it does the work. seconds: of both."""
 
     tasks: ScanTasks | None = None
     added: Sequence[DeleteFile] = ()

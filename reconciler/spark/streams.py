@@ -17,6 +17,8 @@ STREAM = "java.util.stream.Stream"
 PREDICATE = "java.util.function.Predicate"
 FUNCTION = "java.util.function.Function"
 CONSUMER = "java.util.function.Consumer"
+UNIT = "\x1f"
+"""Between the values of one line."""
 
 
 def chain(spark: Any, first: Any, *more: Any) -> Any:
@@ -42,6 +44,19 @@ def spread(spark: Any, owner: str, handle: Any, *getters: Any) -> Any:
     order = spark.sparkContext._gateway.new_array(jvm.int, len(taken))  # the item, every time
     returned = iceberg.method_type(spark, OBJECT, owner).changeReturnType(kind.returnType())
     return handles.permuteArguments(handles.filterArguments(handle, 0, filters), returned, order)
+
+
+def row(spark: Any, owner: str, *getters: Any) -> Any:
+    """Return (item) -> the texts of what the getters return, with UNIT between them."""
+    texts = "java.lang.CharSequence"
+    array = iceberg.java_array(spark, texts, []).getClass()
+    join = spark._jvm.java.lang.invoke.MethodHandles.publicLookup().findStatic(
+        iceberg.java_class(spark, STRING),
+        "join",
+        iceberg.method_type(spark, STRING, texts, texts).changeParameterType(1, array),
+    )
+    joined = given(spark, join, 0, UNIT).asCollector(array, len(getters))
+    return spread(spark, owner, joined, *(chain(spark, one, text(spark)) for one in getters))
 
 
 def given(spark: Any, handle: Any, position: int, *values: Any) -> Any:
@@ -84,6 +99,12 @@ def mapped(spark: Any, items: Any, handle: Any) -> Any:
     return (
         items.stream().map(iceberg.as_lambda(spark, FUNCTION, handle)).collect(collectors.toList())
     )
+
+
+def to_map(spark: Any, items: Any, key: Any, value: Any) -> Any:
+    """Return a java.util.Map of what two handles return for each item; each key once."""
+    functions = [iceberg.as_lambda(spark, FUNCTION, handle) for handle in (key, value)]
+    return items.stream().collect(spark._jvm.java.util.stream.Collectors.toMap(*functions))
 
 
 def any_of(spark: Any, stream: Any, element: Any) -> Any:

@@ -8,72 +8,49 @@ partition at a time.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reconciler.spark import iceberg, positions, stage, streams
+from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.scan import ScanTasks
 
-DRIVER_POSITIONS = 200_000
-"""Maximum positions that the driver's JVM holds as rows: about 200 bytes each."""
+DRIVER_POSITIONS = 4_000_000
+"""Maximum positions that the driver's JVM holds: about 2 bytes each as sets, 24 while they are
+collected."""
 TASK_POSITIONS = 5_000_000
 """Positions that one task sorts."""
 DEFAULT_DELETE_TARGET = 64 << 20
 
-_ROW = "org.apache.spark.sql.Row"
 _STRUCT = "org.apache.iceberg.StructLike"
 _SPEC = "org.apache.iceberg.PartitionSpec"
 
 
-def collected(frame: Any) -> Any | None:
-    """Return the frame's rows as a java.util.List in the driver, None if there are too many."""
-    rows = frame._jdf.limit(DRIVER_POSITIONS + 1).collectAsList()
-    return rows if int(rows.size()) <= DRIVER_POSITIONS else None
+def on_driver(spark: Any, table: Any, tasks: ScanTasks, wanted: PositionSets) -> list[Any]:
+    """Write the positions; return the new org.apache.iceberg.DeleteFile objects, uncommitted.
 
-
-def on_driver(spark: Any, table: Any, tasks: ScanTasks, rows: Any) -> list[Any]:
-    """Write the rows (file, pos), in any order, duplicates allowed; return the new
-    org.apache.iceberg.DeleteFile objects, uncommitted.
-
-    table: as `stage.overridden` returns it. tasks: the data files that the rows name.
+    table: as `stage.overridden` returns it. tasks: the data files that the sets are of.
     """
+    paths = sorted(wanted.cardinalities())
+    if not paths:
+        return []
     vectors = int(table.operations().current().formatVersion()) >= 3
-    writer, accept = _vectors(spark, table) if vectors else _files(spark, table)
+    writer, put = _vectors(spark, table) if vectors else _files(spark, table)
     try:
-        sink = streams.spread(spark, _ROW, accept, *_of_row(spark, tasks))
-        rows.forEach(iceberg.as_lambda(spark, streams.CONSUMER, sink))
+        for path, task in zip(paths, iceberg.each(tasks.java_tasks(paths)), strict=True):
+            put(path, wanted.of(path), task.spec(), task.file().partition())
     finally:
         writer.close()
     return list(iceberg.each(writer.result().deleteFiles()))
 
 
-def path_of_row(spark: Any) -> Any:
-    """Return Row (file, pos) -> file."""
-    text_at = iceberg.method(spark, _ROW, "getString", streams.STRING, "int")
-    return streams.given(spark, text_at, 1, 0)
+Put = Callable[[str, Any, Any, Any], None]
+"""Takes a path, its PositionDeleteIndex, and the partition spec and partition of its data file."""
 
 
-def _of_row(spark: Any, tasks: ScanTasks) -> list[Any]:
-    """Return Row -> path, position, partition spec and partition of its data file."""
-    path = path_of_row(spark)
-    long_at = iceberg.method(spark, _ROW, "getLong", "long", "int")
-    task = streams.chain(spark, path, tasks.task_of())
-    spec_of = iceberg.method(spark, "org.apache.iceberg.PartitionScanTask", "spec", _SPEC)
-    file_of = iceberg.method(
-        spark, "org.apache.iceberg.ContentScanTask", "file", "org.apache.iceberg.ContentFile"
-    )
-    partition_of = iceberg.method(spark, "org.apache.iceberg.ContentFile", "partition", _STRUCT)
-    return [
-        path,
-        streams.given(spark, long_at, 1, 1),
-        streams.chain(spark, task, spec_of),
-        streams.chain(spark, task, file_of, partition_of),
-    ]
-
-
-def _vectors(spark: Any, table: Any) -> tuple[Any, Any]:
-    """Return a writer of one puffin file, and (path, position, spec, partition) -> nothing."""
-    core, name = spark._jvm.org.apache.iceberg, "org.apache.iceberg.deletes.BaseDVFileWriter"
+def _vectors(spark: Any, table: Any) -> tuple[Any, Put]:
+    """Return a writer of one puffin file."""
+    core = spark._jvm.org.apache.iceberg
     index = iceberg.java_class(spark, "org.apache.iceberg.deletes.PositionDeleteIndex")
     handles = spark._jvm.java.lang.invoke.MethodHandles
     none = handles.dropArguments(
@@ -84,15 +61,11 @@ def _vectors(spark: Any, table: Any) -> tuple[Any, Any]:
     files = _output_files(spark, table, core.FileFormat.PUFFIN)
     previous = iceberg.as_lambda(spark, streams.FUNCTION, none)
     writer = core.deletes.BaseDVFileWriter(files, previous)
-    accept = iceberg.method(spark, name, "delete", "void", streams.STRING, "long", _SPEC, _STRUCT)
-    return writer, accept.bindTo(writer)
+    return writer, writer.delete
 
 
-def _files(spark: Any, table: Any) -> tuple[Any, Any]:
-    """Return a writer of position delete files, and (path, position, spec, partition) -> nothing.
-
-    It sorts the positions of a data file, and removes duplicates.
-    """
+def _files(spark: Any, table: Any) -> tuple[Any, Put]:
+    """Return a writer of position delete files, one per data file."""
     core, delete = spark._jvm.org.apache.iceberg, "org.apache.iceberg.deletes.PositionDelete"
     formats = core.FileFormat
     factory = core.data.GenericFileWriterFactory.Builder(table).deleteFileFormat(formats.PARQUET)
@@ -107,11 +80,17 @@ def _files(spark: Any, table: Any) -> tuple[Any, Any]:
         spark, "org.apache.iceberg.io.PartitioningWriter", "write", "void", streams.OBJECT, _SPEC,
         _STRUCT,
     ).bindTo(writer)  # fmt: skip
-    put = iceberg.method(spark, delete, "set", delete, "java.lang.CharSequence", "long")
-    put = put.bindTo(core.deletes.PositionDelete.create())
+    at = iceberg.method(spark, delete, "set", delete, "java.lang.CharSequence", "long")
+    at = at.bindTo(core.deletes.PositionDelete.create())
     handles = spark._jvm.java.lang.invoke.MethodHandles
-    kind = put.type().changeReturnType(iceberg.java_class(spark, streams.OBJECT))
-    return writer, handles.collectArguments(write, 0, put.asType(kind))
+    kind = at.type().changeReturnType(iceberg.java_class(spark, streams.OBJECT))
+    accept = handles.collectArguments(write, 0, at.asType(kind))  # path, position, spec, partition
+
+    def put(path: str, positions_of: Any, spec: Any, partition: Any) -> None:
+        one = streams.given(spark, streams.given(spark, accept, 2, spec, partition), 0, path)
+        positions_of.forEach(iceberg.as_lambda(spark, "java.util.function.LongConsumer", one))
+
+    return writer, put
 
 
 def _output_files(spark: Any, table: Any, kind: Any) -> Any:

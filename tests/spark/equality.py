@@ -62,6 +62,24 @@ def add_equality_delete(
     return f"file:{path}"
 
 
+def add_position_delete(
+    bench: Bench, name: str, rows: Sequence[tuple[str, int]], partition: str
+) -> str:
+    """Delete rows (path of a data file, position) by one file of the partition, written as they
+    are; return its path."""
+    import pyarrow as pa
+
+    where = {
+        "file_path": pa.array([path for path, _ in rows]),
+        "pos": pa.array([position for _, position in rows], pa.int64()),
+    }
+    path, table = _written(bench, where, POSITION_IDS), bench.table(name)
+    builder = bench.spark._jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
+    file = _built(builder.ofPositionDeletes(), path, len(rows), partition)
+    table.newRowDelta().addDeletes(file).commit()
+    return f"file:{path}"
+
+
 def upsert(
     bench: Bench,
     name: str,

@@ -13,7 +13,7 @@ from reconciler.catalog.observe import observe_table
 from reconciler.errors import TableDamagedError
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
-from reconciler.spark import delete_files, stage, write_deletes
+from reconciler.spark import delete_files, position_sets, stage, write_deletes
 from reconciler.spark.scan import scan_tasks
 from reconciler.table.damage import damage_of
 from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
@@ -45,8 +45,9 @@ def test_of_two_vectors_for_one_file_the_table_is_rolled_back(bench: Bench, tmp_
     head = int(table.currentSnapshot().snapshotId())
     path = str(bench.sql(f"SELECT DISTINCT _file FROM {full} WHERE id = 6")[0][0])
     tasks = scan_tasks(spark, table, head, [path])
-    rows = spark.createDataFrame([(path, 3)], "file string, pos bigint")._jdf.collectAsList()
-    (vector,) = write_deletes.on_driver(spark, stage.overridden(spark, table, {}), tasks, rows)
+    rows = spark.createDataFrame([(path, [3])], "file string, at array<bigint>")
+    wanted = position_sets.of_rows(spark, rows._jdf.collectAsList())
+    (vector,) = write_deletes.on_driver(spark, stage.overridden(spark, table, {}), tasks, wanted)
     (old,) = [file for file in delete_files.live(spark, table, head) if not file.vector]
     table.newRewrite().deleteFile(old.java).addFile(vector).commit()
     with pytest.raises(Exception, match="multiple DVs"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,14 @@ from reconciler.plan.actions.delete_maintenance import (
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
-from reconciler.spark import convert, write_deletes
-from tests.spark.equality import add_equality_delete, data_files, delete_paths, on_disk
+from reconciler.spark import convert, position_sets, positions, write_deletes
+from tests.spark.equality import (
+    add_equality_delete,
+    add_position_delete,
+    data_files,
+    delete_paths,
+    on_disk,
+)
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -191,6 +199,97 @@ def test_many_positions_are_written_by_the_executors(
     assert {row.file_format for row in rows} == {"PUFFIN" if version == 3 else "PARQUET"}
 
 
+def _jobs(bench: Bench) -> int:
+    context = bench.spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    return int(context.statusStore().jobsList(None).size())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_few_positions_are_compacted_without_a_spark_job(bench: Bench, version: int) -> None:
+    name = _table(bench, 2, "d")
+    full = bench.full(name)
+    for number in (3, 4):
+        bench.sql(f"DELETE FROM {full} WHERE id % 10 = {number}")
+    if version == 3:
+        bench.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ('format-version'='3')")
+    paths = delete_paths(bench, name)
+    actions = [
+        CompactDeletes(inputs=tuple(p for p in paths if f"d={d}/" in p), partition=(d,))
+        for d in (0, 1)
+    ]
+    before, request = bench.rows(name), bench.request(name, *actions)
+    jobs = _jobs(bench)
+    result = bench.run(request)
+    assert (result.done, result.commits, _jobs(bench) - jobs) == (True, 1, 0)
+    assert bench.rows(name) == before and bench.leftovers(name) == []
+    assert min(one.cpu_seconds for one in result.outcomes if one.batch) > 0.0
+
+
+def test_a_conversion_reads_the_data_once(bench: Bench) -> None:
+    name = _table(bench, 2)
+    path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
+    request = bench.request(name, ConvertDeletes(inputs=(path,)))
+    jobs = _jobs(bench)
+    assert bench.run(request).done
+    assert _jobs(bench) - jobs <= 2  # the scan, and the shuffle of what it found
+
+
+def test_a_row_that_a_conversion_does_not_read_is_noticed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The equality delete that hides it would be removed."""
+    name = _table(bench, 2)
+    path = add_equality_delete(bench, name, {"id": _longs(2, 102)})
+    before, honest = bench.rows(name), positions.in_data_files
+
+    @contextlib.contextmanager
+    def half(*arguments: Any) -> Iterator[Any]:
+        with honest(*arguments) as frame:
+            yield frame.where("_pos < 20")
+
+    monkeypatch.setattr(positions, "in_data_files", half)
+    with pytest.raises(VerificationError):
+        bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
+    assert bench.rows(name) == before and bench.leftovers(name) == []
+
+
+def test_only_what_readers_apply_is_written(bench: Bench) -> None:
+    """A position delete file of a partition that names a file of another one, a file that is not
+    there, and a row twice."""
+    name = _table(bench, 2, "d")
+    mine, other = (
+        next(row.file_path for row in bench.files(name) if row.partition.d == d) for d in (0, 1)
+    )
+    rows = [(mine, 1), (mine, 1), (mine, 3), (other, 5), (f"{mine}-gone", 7)]
+    path = add_position_delete(bench, name, rows, "d=0")
+    assert len(_ids(bench, name)) == 118
+    _unchanged(bench, name, CompactDeletes(inputs=(path,), partition=(0,)))
+    (left,) = bench.sql(f"SELECT record_count FROM {bench.full(name)}.delete_files")
+    assert left.record_count == 2
+    dead = add_position_delete(bench, name, [(f"{mine}-gone", 7)], "d=0")
+    _unchanged(bench, name, CompactDeletes(inputs=(dead,), partition=(0,)))
+    assert dead not in delete_paths(bench, name)
+
+
+def test_sets_of_positions_are_compared_exactly(bench: Bench) -> None:
+    spark = bench.spark
+
+    def sets(**held: list[int]) -> position_sets.PositionSets:
+        frame = spark.createDataFrame(list(held.items()), "file string, at array<bigint>")
+        return position_sets.of_rows(spark, frame._jdf.collectAsList())
+
+    wanted = sets(a=[1, 2, 70_000], b=[5])
+    same, less, other = sets(b=[5], a=[70_000, 2, 1]), sets(a=[1, 2]), sets(a=[1, 2, 3], c=[5])
+    found = [position_sets.difference(spark, wanted, one) for one in (same, less, other)]
+    assert [(d.every, d.missing, d.foreign) for d in found] == [(4, 0, 0), (4, 2, 0), (4, 2, 2)]
+    assert position_sets.difference(spark, wanted, same, 6).repeated == 2
+    assert wanted.differing(same) == frozenset() and wanted.differing(other) == {"a", "b"}
+    assert (wanted.keep({"b"}).cardinalities(), wanted.without({"b"}).cardinalities()) == (
+        {"b": 1}, {"a": 3},
+    )  # fmt: skip
+
+
 def test_a_vector_takes_in_whatever_it_would_hide(bench: Bench) -> None:
     """Of two delete files of a partition one is compacted after an upgrade."""
     name = _table(bench, 2)
@@ -314,9 +413,8 @@ def test_a_position_that_is_not_written_is_found(
     conversion = ConvertDeletes(inputs=(add_equality_delete(bench, name, {"id": _longs(2, 102)}),))
     before, honest = bench.rows(name), write_deletes.on_driver
 
-    def forgetful(spark: Any, table: Any, tasks: Any, rows: Any) -> list[Any]:
-        kept = spark._jvm.java.util.ArrayList(rows.subList(1, rows.size()))
-        return honest(spark, table, tasks, kept)
+    def forgetful(spark: Any, table: Any, tasks: Any, wanted: Any) -> list[Any]:
+        return honest(spark, table, tasks, wanted.without(sorted(wanted.cardinalities())[:1]))
 
     monkeypatch.setattr(write_deletes, "on_driver", forgetful)
     for action in (compaction, conversion):

@@ -50,25 +50,31 @@ BATCH_ROWS = 20_000_000
 
 
 class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
-    """files: the delete files of the head judged last. begun: bytes read by the actions of the
-    batch under way, until it is sent."""
+    """files: the delete files of the snapshot read last, which `read_of` is the id of. begun: bytes
+    read by the actions of the batch under way, until it is sent."""
 
     def __init__(self, run: Run, items: Items[SomeDeletes]) -> None:
         super().__init__(run, items)
         self.files: list[DeleteFile] = []
+        self.read_of: int | None = None
         self.begun: dict[str, int] = {}
 
     # Judging
 
+    def _read(self, snapshot_id: int) -> None:
+        """Read the delete files of a snapshot, which never changes, unless they are known."""
+        if self.read_of != snapshot_id:
+            self.files = delete_files.live(self.run.spark, self.run.table, snapshot_id)
+            self.read_of = snapshot_id
+
     def check(self) -> None:
         run = self.run
-        judged = standing.judged_snapshot(run.table, run.request, run.shown)
-        self.files = delete_files.live(run.spark, run.table, judged)
+        self._read(standing.judged_snapshot(run.table, run.request, run.shown))
         known = {file.path for file in self.files}
         standing.check_inputs(run.table, run.request, self.items, known, run.shown)
 
     def states(self, head: int, done: Collection[str]) -> dict[str, ActionState]:
-        self.files = delete_files.live(self.run.spark, self.run.table, head)
+        self._read(head)
         paths = frozenset(file.path for file in self.files)
         changed = self.changed(head)
         return {
@@ -234,8 +240,10 @@ class ReplacingExecutor(DeleteExecutor[SomeDeletes], ABC):
             raise named from error
         return replace(
             made,
-            metrics=metrics.of_job_group(attempt.spark, f"{base}/write"),
-            verify_metrics=metrics.of_job_group(attempt.spark, f"{base}/verify"),
+            metrics=made.metrics + metrics.of_job_group(attempt.spark, f"{base}/write"),
+            verify_metrics=(
+                made.verify_metrics + metrics.of_job_group(attempt.spark, f"{base}/verify")
+            ),
             seconds=time.monotonic() - started,
         )
 
