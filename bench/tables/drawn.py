@@ -53,7 +53,8 @@ class Drawn:
     why: the sentence that has to say more, "" for any.
     columns: candidates of a brute force over keys. window: for moving windows, the time column, and
     the earliest time that a query to come asks for. changes: SQL that is run after the appends.
-    whole: every batch becomes one file, whatever the target.
+    whole: every batch becomes one file, whatever the target. target: size of files, 0 to name none;
+    row_group: size of row groups, 0 to name none.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Drawn:
     window: tuple[str, dt.datetime] | None = None
     changes: tuple[str, ...] = ()
     whole: bool = False
+    row_group: int = 0
 
     @property
     def name(self) -> str:

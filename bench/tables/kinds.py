@@ -468,6 +468,20 @@ def _plain(random: Random, files: int, rows: int) -> list[pa.Table]:
     ]  # fmt: skip
 
 
+def unnamed_sizes(seed: int) -> Drawn:
+    """Larger, and nobody names the size of its files; of its row groups with every second seed."""
+    random = random_of("unnamed_sizes", seed)
+    files, rows = _size(random, 8, 12), _size(random, 120_000, 160_000)
+    batches = [
+        pa.table({"account": random.integers(0, 50_000, rows), "v": random.random(rows),
+                  "w": random.random(rows), "x": random.random(rows), "y": random.random(rows)})
+        for _ in range(files)
+    ]  # fmt: skip
+    asks = [(_pick(0, 50_000, "SELECT v, w, x FROM {t} WHERE account = {v}"), HEAVY)]
+    return drawn("unnamed_sizes", seed, batches, asks, ("account",), target=0,
+                 row_group=(128 << 20) * (seed % 2))  # fmt: skip
+
+
 def placebo_clustered(seed: int) -> Drawn:
     """Already in the order that the queries ask for."""
     random = random_of("placebo_clustered", seed)
@@ -537,8 +551,8 @@ KINDS: Mapping[str, Callable[[int], Drawn]] = {
     for made in (
         orders, sensors, trips, nulls, wide, clicks, logs, coupons, sensors_busy, nested, skewed,
         low_cardinality, by_day, by_bucket, by_identity, many_small, updated, two_columns, prices,
-        dashboards, placebo_clustered, placebo_full_scans, placebo_joined, placebo_all_match,
-        placebo_rare, placebo_unasked,
+        dashboards, unnamed_sizes, placebo_clustered, placebo_full_scans, placebo_joined,
+        placebo_all_match, placebo_rare, placebo_unasked,
     )
 }  # fmt: skip
 """By name, in the order in which `--tables N` takes them."""

@@ -45,6 +45,7 @@ from reconciler.workload_log.tables import KnownTable, SchemaMap
 
 NAMESPACE = "loop"
 ROW_GROUP = 128 << 20
+ROW_GROUP_SIZE = "write.parquet.row-group-size-bytes"
 TARGET = "write.target-file-size-bytes"
 ONE_FILE = 1 << 30
 
@@ -108,10 +109,11 @@ class Played:
 
 def create(place: Place, drawn: Drawn, name: str) -> None:
     first = drawn.batches[0]
-    properties = {
-        TARGET: str(ONE_FILE if drawn.whole else drawn.target),
-        "write.delete.mode": "merge-on-read",
-    }
+    properties = {"write.delete.mode": "merge-on-read"}
+    if drawn.whole or drawn.target:
+        properties[TARGET] = str(ONE_FILE if drawn.whole else drawn.target)
+    if drawn.row_group:
+        properties[ROW_GROUP_SIZE] = str(drawn.row_group)
     identifier = f"{NAMESPACE}.{name}"
     table = place.catalog.create_table(identifier, first.schema, properties=properties)
     if drawn.partition:

@@ -134,8 +134,9 @@ class Settings:
 
     mode, ordering, apply_to_writes: spec.layout.clustering; ARRIVAL unless Declared.
     target_bytes, row_group_bytes: resolved sizes; target_explicit, row_group_explicit: the policy
-    names the size, so it is also set as a table property. row_group_auto: neither policy nor table
-    names a size of row groups, so that a rewrite may choose its own.
+    names the size, so it is also set as a table property. target_auto, row_group_auto: neither
+    policy nor table names the size, so that a rewrite may choose its own. chosen_sizes: by plan,
+    the least size of files that its rewrites chose so (ledger.chosen_sizes).
     metadata: the table's present properties and sort order.
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
@@ -166,6 +167,8 @@ class Settings:
     target_explicit: bool = False
     row_group_explicit: bool = False
     row_group_auto: bool = False
+    target_auto: bool = False
+    chosen_sizes: Mapping[str, int] = field(default_factory=dict)
     metadata: TableMetadata = field(default_factory=TableMetadata)
     min_input_files: int = 5
     quiet_partitions: frozenset[int] = frozenset()

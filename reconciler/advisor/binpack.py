@@ -49,6 +49,7 @@ def bin_pack_candidates(
     decisions = small_files(
         situation.table, settings.target_bytes, settings.min_input_files, key=ordering.key,
         taken=np.flatnonzero(~free), largest_share=1.0 if forced else LARGEST_SHARE,
+        aimed=situation.aimed,
     )  # fmt: skip
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
@@ -120,9 +121,12 @@ def _veto(situation: Situation, candidate: Candidate, forced: bool, spent: float
 
 
 def merge_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Candidate:
-    """Return the files merged in the order of a key, or concatenated in order of arrival."""
+    """Return the files merged in the order of a key, or concatenated in order of arrival.
+
+    They get the table's own size: their neighbours, which stay, have it.
+    """
     if ordering.key:
-        return declared_what_if(situation, rows, ordering)
+        return declared_what_if(situation, rows, ordering, files=False)
     layout = planned_layout(situation, rows, ARRIVAL)
     outcome = simulate(layout, situation.part(rows), situation.demands)
     assert outcome is not None  # whole files can always be merged
@@ -150,7 +154,10 @@ def small_files_mask(situation: Situation) -> Bool:
     """bool[files]: small and mergeable, as the objectives count them."""
     settings = situation.settings
     key = packing_order(situation).key
-    return small_mask(situation.table, settings.target_bytes, settings.min_input_files, key=key)
+    return small_mask(
+        situation.table, settings.target_bytes, settings.min_input_files, key=key,
+        aimed=situation.aimed,
+    )  # fmt: skip
 
 
 def forced_by_objectives(situation: Situation) -> bool:

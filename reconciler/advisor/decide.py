@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.advisor import sizes
 from reconciler.advisor.advice import Advice, AdviceInput, Rejected, ScoredAction
 from reconciler.advisor.binpack import (
     bin_pack_candidates,
@@ -48,7 +49,7 @@ from reconciler.advisor.totals import (
     window_bytes,
 )
 from reconciler.advisor.upkeep import Upkeep, housekeeping
-from reconciler.format import iec, plural
+from reconciler.format import plural
 from reconciler.plan import reasons
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
@@ -447,10 +448,10 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
     rows = made.rows
     sums = totals(situation, [made])
     words = _in_words(situation, action, item.reason)
-    chosen = f" in row groups of about {iec(made.row_group_bytes)}"
     return replace(
         words,
-        label=f"{words.label}{chosen}" if made.row_group_configured else words.label,
+        label=f"{words.label}{sizes.in_words(made)}",
+        target_bytes=made.target_configured or None,
         layout=action.layout(),
         files_in=len(rows),
         files_out=made.files_out,
@@ -478,7 +479,7 @@ def _action(situation: Situation, item: Chosen) -> Rewrite:
         "spec_id": spec_id,
         "partition": values,
         "ordering": item.candidate.ordering,
-        "target_bytes": settings.target_bytes,
+        "target_bytes": item.candidate.target_configured or settings.target_bytes,
         "row_group_bytes": item.candidate.row_group_configured or settings.row_group_bytes,
         "inputs": tuple(sorted(str(path) for path in table.path[rows])),
     }

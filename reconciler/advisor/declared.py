@@ -18,10 +18,10 @@ from reconciler.advisor.judge import (
     what_if,
 )
 from reconciler.advisor.recluster import FULL_ROWS, allowed, wanted_columns
-from reconciler.advisor.row_groups import sized
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation, is_quiet
+from reconciler.advisor.sizes import sized
 from reconciler.advisor.slices import oversized, slices
 from reconciler.plan import reasons
 from reconciler.plan.drift import declared_drift
@@ -60,8 +60,11 @@ def declared_candidates(
     return found, turned
 
 
-def declared_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> Candidate:
-    """The rewrite with what each shape reads afterwards, as far as sample or bounds tell."""
+def declared_what_if(
+    situation: Situation, rows: Int64, ordering: Ordering, files: bool = True
+) -> Candidate:
+    """The rewrite with what each shape reads afterwards, as far as sample or bounds tell. files:
+    whether it may choose the size of files."""
     layout = planned_layout(situation, rows, ordering)
     before = readings_of(situation, rows)
     pool = _pool(situation, rows, ordering)
@@ -70,7 +73,7 @@ def declared_what_if(situation: Situation, rows: Int64, ordering: Ordering) -> C
         outcome = _unchanged(situation, rows, layout)
     made = weigh(situation, rows, layout, before, outcome)
     if pool is not None and outcome.written.label != "bound":
-        made = sized(situation, (made, layout, outcome), pool)[0]
+        made = sized(situation, (made, layout, outcome), pool, files=files)[0]
     return made
 
 

@@ -49,7 +49,8 @@ class Candidate:
 
     saving, saving_low: bytes-equivalent over the horizon; cost: rho x input bytes. views: the
     row groups and files that it would write; row_group_bytes: stored size of a full row group
-    there; row_group_configured: the size that the writer is given for it, 0 for the table's own;
+    there; row_group_configured, target_configured: the sizes that the writer is given for row
+    groups and files, 0 for the table's own;
     written_share: bytes written per live byte of its files.
     """
 
@@ -67,6 +68,7 @@ class Candidate:
     row_group_bytes: int
     written_share: float
     row_group_configured: int = 0
+    target_configured: int = 0
 
     @property
     def written(self) -> tuple[FileTable, ...]:
@@ -89,13 +91,19 @@ def readings_of(situation: Situation, rows: Int64) -> tuple[ShapeReading, ...]:
     return tuple(read_shape(part, demand) for demand in situation.demands)
 
 
-def planned_layout(situation: Situation, rows: Int64, ordering: Ordering) -> Layout:
-    """Return the layout as the execution will run it: the same groups, in key order."""
+def planned_layout(
+    situation: Situation, rows: Int64, ordering: Ordering, target_bytes: int = 0
+) -> Layout:
+    """Return the layout as the execution will run it: the same groups, in key order.
+
+    target_bytes: size of files, 0 for the table's own.
+    """
     settings = situation.settings
+    target = target_bytes or settings.target_bytes
     files = situation.part(rows).files
-    groups = ordering.groups(extents(files, ordering.key), target_bytes=settings.target_bytes)
+    groups = ordering.groups(extents(files, ordering.key), target_bytes=target)
     return Layout(
-        ordering, settings.target_bytes, situation.stored_row_group, groups.number,
+        ordering, target, situation.stored_row_group, groups.number,
         settings.open_bytes, int(files.partition[0]) if len(files) else 0,
         unbounded=situation.unbounded,
     )  # fmt: skip
@@ -146,7 +154,11 @@ def sharpen(
     """Return the same candidate with the sample's own error included."""
     drawn = with_replicates(outcome, pool, layout, situation.demands, situation.settings.seed)
     made = weigh(situation, candidate.rows, layout, candidate.before, drawn)
-    return replace(made, row_group_configured=candidate.row_group_configured)
+    return replace(
+        made,
+        row_group_configured=candidate.row_group_configured,
+        target_configured=candidate.target_configured,
+    )
 
 
 def shape_gains(

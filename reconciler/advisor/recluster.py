@@ -29,12 +29,12 @@ from reconciler.advisor.judge import (
     what_if,
 )
 from reconciler.advisor.room import added_by, room_left, stake
-from reconciler.advisor.row_groups import sized
 from reconciler.advisor.runs import SETTLED, grows, merged_runs, tiers
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.simulate.layout import Layout, Outcome
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation, is_quiet
+from reconciler.advisor.sizes import sized
 from reconciler.advisor.slices import oversized, slices
 from reconciler.advisor.totals import amplification
 from reconciler.advisor.wair.cut import Cut, cut
@@ -307,7 +307,10 @@ def _ranked(
     finalists.sort(key=lambda item: -_rated(item[0]))
     best, played = finalists[0]
     if played is not None:
-        best, layout, outcome = sized(situation, (best, *played), full)
+        best, layout, outcome = sized(
+            situation, (best, *played), full,
+            refused=lambda made: _refusal(situation, made, spent) is not None,
+        )  # fmt: skip
         played = layout, outcome
     # The sample's own error only lowers the bound: what is refused without it is refused with it.
     if played is not None and _refusal(situation, best, spent) is None:

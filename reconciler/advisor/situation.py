@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, ri
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.untouched import Asked, asked_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
+from reconciler.plan.execution import plan_of_file
 from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import MIN_SPAN_MS
 from reconciler.queries.rates import Outlook, forecast_rates
@@ -88,6 +90,16 @@ class Situation:
     def trusted(self) -> bool:
         """Whether the workload explains enough of the recorded bytes to act on it."""
         return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
+
+    @cached_property
+    def aimed(self) -> Int64:
+        """The size that each file was written to have, int64[files]: the target, unless a plan of
+        ours chose another one."""
+        sizes = self.settings.chosen_sizes
+        found = np.full(len(self.table), self.settings.target_bytes, dtype=np.int64)
+        for row in np.flatnonzero(self.table.layout_written) if sizes else ():
+            found[row] = sizes.get(plan_of_file(str(self.table.path[row])), found[row])
+        return found
 
     @property
     def alpha(self) -> npt.NDArray[np.float64]:

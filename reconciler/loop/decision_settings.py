@@ -31,6 +31,7 @@ from reconciler.plan.budget import Budget
 from reconciler.plan.ledger import (
     LedgerEntry,
     ReadCheck,
+    chosen_sizes,
     cpu_calibration,
     read_calibration,
     rests_on_workload,
@@ -38,6 +39,7 @@ from reconciler.plan.ledger import (
     written_layouts,
 )
 from reconciler.plan.ordering import ordering_of
+from reconciler.plan.small_files import declared_target_bytes
 from reconciler.queries.fragments import Workload
 from reconciler.queries.rewrite_cost import Rho, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
@@ -95,6 +97,9 @@ def settings_for(
         row_group_explicit=files.row_group_bytes is not None,
         row_group_auto=files.row_group_bytes is None
         and ROW_GROUP_PROPERTY not in observation.properties,
+        target_auto=files.target_bytes is None
+        and not declared_target_bytes(observation.properties),
+        chosen_sizes=chosen_sizes(history.entries),
         metadata=observation.metadata,
         min_input_files=files.min_input_files,
         quiet_partitions=quiet_partitions(observation, spec, now_ms),

@@ -65,6 +65,16 @@ def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]
     return {plan: frozenset(layouts) for plan, layouts in found.items()}
 
 
+def chosen_sizes(entries: Iterable[LedgerEntry]) -> dict[str, int]:
+    """Return, by plan, the least size of files that one of its committed rewrites chose itself."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        size = entry.predicted.target_bytes
+        if entry.committed and size:
+            found[entry.plan_id] = min(size, found.get(entry.plan_id, size))
+    return found
+
+
 def _shrank(entries: Sequence[LedgerEntry]) -> bool:
     """Whether the same rewrite of its own output might write fewer files."""
     expected = sum(_expected_bytes(entry) for entry in entries)

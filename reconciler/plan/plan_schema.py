@@ -110,7 +110,8 @@ _ACTION = {
             },
             "properties": dict.fromkeys(
                 ("filesIn", "filesOut", "groups", "bytesIn", "bytesOut", "writtenMilli",
-                 "cpuMillis", "millis", "readNow", "readAfter", "removedFiles", "removedBytes"),
+                 "cpuMillis", "millis", "readNow", "readAfter", "removedFiles", "removedBytes",
+                 "targetBytes"),
                 _INTEGER,
             ),
         },

@@ -21,7 +21,7 @@ MIB = 1 << 20
 TARGET_PROPERTY = "write.target-file-size-bytes"
 
 WRITTEN_SHARE = 0.5
-"""A file of ours above this share of the target is not small: the writer aimed at that target."""
+"""A file of ours above this share of the size that it was written to have is not small."""
 
 LARGEST_SHARE = 0.75
 """A set is packed only if its largest file is at most this share of it."""
@@ -54,19 +54,22 @@ def small_files(
     key: Sequence[SortColumn] = (),
     taken: Int64 | None = None,
     largest_share: float = LARGEST_SHARE,
+    aimed: Int64 | None = None,
 ) -> list[Drift]:
     """Return sets of small files to bin-pack, and small files to leave alone and why.
 
     Small is below 0.75 of the target and mergeable with at least minInputFiles of its (spec,
     partition); a tiny partition's only file is not small. With a key, only neighbours in key order
     are packed, so that no packed file spans others. taken: rows that are rewritten anyway.
-    largest_share: 1.0 disables the size tiers, for an objective that forces packing.
+    largest_share: 1.0 disables the size tiers, for an objective that forces packing. aimed: the
+    size that each file of ours was written to have, int64[files]; None for the target.
     """
     free = np.ones(len(table), dtype=np.bool_)
     if taken is not None:
         free[taken] = False
     candidate = free & (table.bytes < SMALL_SHARE * target_bytes)
-    candidate &= ~(table.layout_written & (table.bytes >= WRITTEN_SHARE * target_bytes))
+    least = np.minimum(target_bytes, target_bytes if aimed is None else aimed)
+    candidate &= ~(table.layout_written & (table.bytes >= WRITTEN_SHARE * least))
     ranges = ranges_of(table, key[0].field_id) if _has_bounds(table, key) else None
     decisions: list[Drift] = []
     for spec_id, partition, members in table.groups():
@@ -94,11 +97,16 @@ def small_files(
 
 
 def small_mask(
-    table: FileTable, target_bytes: int, min_input_files: int, *, key: Sequence[SortColumn] = ()
+    table: FileTable,
+    target_bytes: int,
+    min_input_files: int,
+    *,
+    key: Sequence[SortColumn] = (),
+    aimed: Int64 | None = None,
 ) -> Bool:
     """Return bool[files]: the file is small as objectives count it, so it can be packed away."""
     mask = np.zeros(len(table), dtype=np.bool_)
-    for decision in small_files(table, target_bytes, min_input_files, key=key):
+    for decision in small_files(table, target_bytes, min_input_files, key=key, aimed=aimed):
         if decision.rewrite:
             mask[decision.files] = True
     return mask

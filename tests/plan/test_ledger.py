@@ -15,6 +15,7 @@ from reconciler.plan.ledger import (
     ReadCheck,
     Reservation,
     charged,
+    chosen_sizes,
     cpu_calibration,
     throughput,
     trust,
@@ -154,6 +155,19 @@ def test_a_rewrite_whose_files_came_out_much_smaller_may_be_done_again():
     assert written_layouts(entries) == {"p-2": frozenset({"one"}), "p-3": frozenset({"one"})}
     foreseen = replace(entries[0], predicted=Prediction(layout="one", bytes_in=10, bytes_out=1))
     assert written_layouts([foreseen]) == {"p-1": frozenset({"one"})}
+
+
+def test_a_plan_s_files_have_the_least_size_that_its_rewrites_chose():
+    def chose(plan: str, size: int | None, state: str = COMMITTED) -> LedgerEntry:
+        made = entry(1_000, 10)
+        outcome = replace(made.outcome, state=state)
+        return replace(made, plan_id=plan, outcome=outcome, predicted=Prediction(target_bytes=size))
+
+    entries = [
+        chose("p-1", 64), chose("p-1", 16), chose("p-1", None), chose("p-2", None),
+        chose("p-3", 16, CONFLICT),
+    ]  # fmt: skip
+    assert chosen_sizes(entries) == {"p-1": 16}
 
 
 def test_only_the_first_rewrite_of_a_plan_is_taken_to_have_warmed_up_the_jvm():

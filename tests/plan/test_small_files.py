@@ -49,6 +49,14 @@ def test_a_file_much_larger_than_the_others_waits_until_they_have_grown() -> Non
     assert packed([*tiny(1, rows=14), *tiny(6, rows=1)][:5]) == []
 
 
+def test_a_file_of_ours_is_measured_by_the_size_that_it_was_written_to_have() -> None:
+    table = table_of(tiny(5, rows=8), ("long", "long"))
+    ours = replace(table, layout_written=np.ones(5, dtype=np.bool_))
+    aimed = np.full(5, 8 * ROW_BYTES)
+    for files, size, small in ((ours, aimed, 0), (ours, None, 5), (table, aimed, 5)):
+        assert small_mask(files, TARGET, MIN_FILES, aimed=size).sum() == small
+
+
 def test_an_objective_may_force_packing_across_size_tiers() -> None:
     table = table_of([*tiny(1, rows=14), *tiny(4, rows=1)], ("long", "long"))
     forced = small_files(table, TARGET, MIN_FILES, largest_share=1.0)

@@ -1,0 +1,189 @@
+"""Chooses the sizes of the files and row groups that a rewrite writes, by its what-if.
+
+A sorted file of one row group is read whole by every query that opens it; of many row groups most
+are skipped, but each costs a look at its bounds and a request per column. A large file saves
+openings, and a small one is skipped by its bounds in the manifest. Sizes are tried only where
+neither the policy nor the table names one. They are powers of two, so that two decisions about
+nearly the same files choose the same size.
+
+Row groups come first: what they cannot skip is left for the size of files to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reconciler.advisor.judge import Candidate, planned_layout, weigh, what_if
+from reconciler.advisor.simulate.layout import Layout, Outcome
+from reconciler.advisor.simulate.pool import Pool
+from reconciler.advisor.situation import Situation
+from reconciler.format import iec
+from reconciler.table.filetable import Float64
+from reconciler.table.operations import Encoding
+from reconciler.table.row_group_bytes import (
+    PAGE_GAP,
+    PAGE_ROWS,
+    plain_row_bytes,
+    rows_of_row_group,
+)
+
+SMALLEST = 64 << 10
+MOST_PER_FILE = 32
+SAMPLED_ROWS = 100
+"""Sampled rows that a row group, or a file, needs for its what-if to rank layouts as the whole rows
+do."""
+CLEARLY = 0.9
+"""Reading that another size has to leave, of what the table's own size leaves, to be chosen."""
+NEARLY = 1.05
+"""Reading, of the least, up to which another size is preferred: larger row groups, and files of
+nearly the table's own size."""
+FILES = 8 << 20, 512 << 20
+"""The least and the greatest size of files that is tried."""
+
+Played = tuple[Candidate, Layout, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """configured: for the writer; stored: bytes of the row groups that it gives."""
+
+    configured: int
+    stored: int
+
+
+def sized(
+    situation: Situation,
+    played: Played,
+    pool: Pool,
+    *,
+    files: bool = True,
+    refused: Callable[[Candidate], bool] = lambda made: False,
+) -> Played:
+    """Return the rewrite in the sizes that its queries read least of.
+
+    files: whether the size of files may be another one. refused: whether a rewrite does not pass;
+    what other queries than the expected ones may read counts there too.
+    """
+    found, settings = played, situation.settings
+    if settings.row_group_auto:
+        found = _least(situation, found, _in_row_groups(situation, found, pool))
+    if settings.target_auto and files:
+        found = _least(situation, found, _in_files(situation, found, pool))
+    if found is not played and refused(found[0]) and not refused(played[0]):
+        return played
+    return found
+
+
+def in_words(made: Candidate) -> str:
+    """Return ` in files of about 64 MiB and row groups of about 2 MiB`; "" for the table's own."""
+    sizes = []
+    if made.target_configured:
+        sizes.append(f"files of about {iec(made.target_configured)}")
+    if made.row_group_configured:
+        sizes.append(f"row groups of about {iec(made.row_group_bytes)}")
+    return f" in {' and '.join(sizes)}" if sizes else ""
+
+
+def _least(situation: Situation, played: Played, others: Iterable[Played]) -> Played:
+    """Return what leaves the least to read if that is clearly less, else the rewrite as it was."""
+    found = [(one, _left(situation, one[0])) for one in others]
+    least = min((left for _, left in found), default=0.0)
+    if not found or least > CLEARLY * _left(situation, played[0]):
+        return played
+    return next(one for one, left in found if left <= NEARLY * least)
+
+
+def _in_row_groups(situation: Situation, played: Played, pool: Pool) -> Iterator[Played]:
+    candidate, layout, _ = played
+    for size in row_group_sizes(situation, candidate, pool):
+        other = replace(layout, row_group_bytes=size.stored)
+        made = _played(situation, candidate, other, pool)
+        if made is not None:
+            yield replace(made[0], row_group_configured=size.configured), *made[1:]
+
+
+def _in_files(situation: Situation, played: Played, pool: Pool) -> Iterator[Played]:
+    candidate, layout, _ = played
+    rows, configured = candidate.rows, candidate.row_group_configured
+    written = situation.table.live_bytes[rows] * candidate.written_share
+    most = min(max(len(rows), candidate.files_out), len(pool) / SAMPLED_ROWS)
+    tried = {_files_of(layout, written)}
+    for size in file_sizes(situation, candidate):
+        other = planned_layout(situation, rows, candidate.ordering, size)
+        other = replace(other, row_group_bytes=layout.row_group_bytes)
+        count = _files_of(other, written)
+        if count in tried or count > most:
+            continue
+        tried.add(count)
+        made = _played(situation, candidate, other, pool)
+        if made is not None:
+            found = replace(made[0], target_configured=size, row_group_configured=configured)
+            yield found, *made[1:]
+
+
+def _files_of(layout: Layout, written: Float64) -> int:
+    """Return the number of files that inputs of these bytes become."""
+    return int(layout.files_of(np.bincount(layout.groups, weights=written)).sum())
+
+
+def _played(
+    situation: Situation, candidate: Candidate, layout: Layout, pool: Pool
+) -> Played | None:
+    outcome = what_if(situation, candidate.rows, layout, pool)
+    if outcome is None:
+        return None
+    made = weigh(situation, candidate.rows, layout, candidate.before, outcome)
+    return made, layout, outcome
+
+
+def row_group_sizes(situation: Situation, candidate: Candidate, pool: Pool) -> Iterator[Size]:
+    """Yield the sizes of row groups to try, the largest first.
+
+    Sizes between one page and several are left out: which of the two the writer makes is uncertain.
+    """
+    groups = situation.given.row_groups
+    rows = float(sum(files.records.sum() for files in candidate.written))
+    size = float(sum(files.bytes.sum() for files in candidate.written))
+    files = sum(len(written) for written in candidate.written)
+    if groups is None or not rows or not size:
+        return
+    plain = plain_row_bytes(groups, situation.table.schema)
+    stored_row = size / rows
+    configured = 1 << (situation.settings.row_group_bytes.bit_length() - 1)
+    while configured > SMALLEST and plain:
+        configured //= 2
+        if PAGE_GAP[0] < configured / (plain * PAGE_ROWS) < PAGE_GAP[1]:
+            continue
+        held = rows_of_row_group(configured, stored_row, max(plain, stored_row))
+        per_file = rows / files / max(held, 1.0)
+        sampled = len(pool) * held / rows
+        if 1.5 <= per_file <= MOST_PER_FILE and sampled >= SAMPLED_ROWS:
+            yield Size(configured, max(1, round(held * stored_row)))
+
+
+def file_sizes(situation: Situation, candidate: Candidate) -> Sequence[int]:
+    """Return the sizes of files to try, those next to the table's own size first.
+
+    None holds too many of the chosen row groups. Where a writer replaces whole files to change
+    rows, none is larger than the table's own.
+    """
+    own, (least, most) = situation.settings.target_bytes, FILES
+    if candidate.row_group_configured:
+        most = min(most, MOST_PER_FILE * candidate.row_group_bytes)
+    if any(one.encoding is Encoding.COPY_ON_WRITE for one in situation.given.operations.every):
+        most = min(most, own)
+    powers = [1 << power for power in range(least.bit_length() - 1, most.bit_length())]
+    return sorted(powers, key=lambda size: (abs(np.log2(size / own)), -size))
+
+
+def _left(situation: Situation, candidate: Candidate) -> float:
+    """Return what the expected queries read of its files after it, openings included."""
+    return float(
+        sum(
+            demand.executions @ reading.cost
+            for demand, reading in zip(situation.demands, candidate.after, strict=True)
+        )
+    )

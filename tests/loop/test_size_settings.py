@@ -1,0 +1,39 @@
+"""Who names the sizes of files and row groups, and what is left for the what-if to choose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.loop.decision_settings import ROW_GROUP_PROPERTY, History, settings_for
+from reconciler.plan.small_files import TARGET_PROPERTY
+from reconciler.queries.fragments import batch_fragments
+from tests.cli.observations import lineitem
+from tests.loop.test_step import policy
+
+
+@pytest.mark.parametrize(
+    ("files", "properties", "chosen"),
+    [
+        ({}, {}, (True, True)),
+        ({"targetSize": "Auto", "rowGroupSize": "Auto"}, {}, (True, True)),
+        ({"targetSize": "64Mi"}, {}, (False, True)),
+        ({}, {TARGET_PROPERTY: "1000000"}, (False, True)),
+        ({}, {TARGET_PROPERTY: "no size"}, (True, True)),
+        ({"rowGroupSize": "64Mi"}, {}, (True, False)),
+        ({}, {ROW_GROUP_PROPERTY: "1000000"}, (True, False)),
+    ],
+)
+def test_a_size_is_chosen_where_neither_policy_nor_table_names_one(
+    files: dict[str, str], properties: dict[str, str], chosen: tuple[bool, bool]
+) -> None:
+    asked: Any = policy("t", layout={"files": files})
+    seen = lineitem(12, 3)
+    seen = replace(seen, metadata=replace(seen.metadata, properties=properties))
+    settings = settings_for(
+        asked, seen, History(), target_bytes=1, coverage=1.0, now_ms=0,
+        workload=batch_fragments([], ()),
+    )  # fmt: skip
+    assert (settings.target_auto, settings.row_group_auto) == chosen
