@@ -39,7 +39,6 @@ OBJECTS, EDITS = 10_000, 200
 RELIST, QUIET = 150.0, 165.0
 """A quarter of the usual time between two re-lists, so that a short stretch holds one."""
 PLURALS = ("tablelayoutpolicies", "tablelayouts", "icebergcatalogs", "leases", "jobs", "pods")
-Sample = dict[str, float]
 
 
 def main(objects: int) -> None:

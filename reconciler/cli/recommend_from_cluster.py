@@ -87,8 +87,13 @@ def declared(found: Found) -> dict[str, Any]:
 
 
 def whole(found: Found, timeout: float) -> dict[str, Any]:
-    """Return the stored document. Raises UserError or UnavailableError if it cannot be read."""
+    """Return the stored document. Raises UserError or UnavailableError if it cannot be read.
+
+    The operator may be of another version than this one.
+    """
     from reconciler.catalog.discover import resolve_catalog
+    from reconciler.errors import UserError
+    from reconciler.loop.recommendation_document import problem
     from reconciler.state.plan_store import PlanStore
 
     known = found.recommendation
@@ -96,7 +101,15 @@ def whole(found: Found, timeout: float) -> dict[str, Any]:
     config = resolve_catalog(document.spec.catalog_name, [document])
     system = document.spec.system
     plans = PlanStore(config, system.plans.uri, namespace=tuple(system.namespace), timeout=timeout)
-    return plans.get_recommendation(str(known["uri"]), str(known["digest"]))
+    stored = plans.get_recommendation(str(known["uri"]), str(known["digest"]))
+    wrong = problem(stored)
+    if wrong:
+        raise UserError(
+            f"the recommendation at {known['uri']} is not one that this version reads",
+            details=(wrong,),
+            do=f"use layoutctl of the operator's version, or run layoutctl recommend {found.table}",
+        )
+    return stored
 
 
 def _catalog(found: Found) -> IcebergCatalog:

@@ -28,7 +28,7 @@ SURE_ROWS = 40
 
 
 def recommendation_document(made: Recommended) -> dict[str, Any]:
-    """Return the document; its schema is RECOMMENDATION_SCHEMA."""
+    """Return the document."""
     seen, answer = made.observation, made.recommendation
     chosen = answer.chosen
     layouts = [answer.today, *([chosen] if chosen else []), *answer.others]
@@ -329,3 +329,12 @@ RECOMMENDATION_SCHEMA: Mapping[str, Any] = {
         "labelled": {"type": "integer"},
     },
 }  # fmt: skip
+
+
+def problem(body: Any) -> str:
+    """Return what is wrong with a recommendation document, "" if it is valid."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    error = best_match(Draft202012Validator(RECOMMENDATION_SCHEMA).iter_errors(body))
+    return "" if error is None else f"{error.json_path}: {error.message[:200]}"

@@ -257,7 +257,7 @@ def test_a_recommendation_becomes_one_pull_request(api, cluster, namespace, tmp_
     pulls.server.shutdown()
     (opened,) = pulls.opened
     assert (opened["head"], opened["base"]) == (f"layout/{RECOMMENDED['id']}", "main")
-    assert "l_shipdate" in opened["body"] and "pull/1" in said[0]
+    assert RECOMMENDED["summary"] in opened["body"] and "pull/1" in said[0]
     changed = git(clone, "diff", "--stat", "origin/main", f"origin/{opened['head']}")
     assert "layouts/sales.yaml" in changed and "1 file changed" in changed
 

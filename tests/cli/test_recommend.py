@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -13,9 +14,13 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from reconciler.loop.recommend_tables import RECOMMENDATIONS_SCHEMA
+from reconciler.catalog.discover import resolve_catalog
+from reconciler.cli.recommend_from_cluster import Found, whole
+from reconciler.errors import UserError
 from reconciler.loop.recommendation_document import RECOMMENDATION_SCHEMA
+from reconciler.state.plan_store import PlanStore
 from tests.cli.in_process import Cli, isolate, runner
+from tests.recommendations import RECOMMENDATIONS_SCHEMA
 from tests.said import Said
 
 ROWS, FILES = 40_000, 6
@@ -277,3 +282,32 @@ def test_the_page_has_plots_and_what_each_query_reads(cli, tmp_path):
     assert front == sorted(front) and sorted(y for _, y in front)[::-1] == [y for _, y in front]
     assert body["front"][0]["what"] == "today"
     assert cli("recommend", "rec.shop.sales", "--html", str(tmp_path / "no" / "page.html"))[0] == 1
+
+
+CATALOG_OBJECT = {
+    "apiVersion": "layout.lakehouse.dev/v1alpha1",
+    "kind": "IcebergCatalog",
+    "metadata": {"name": "lake", "namespace": "default"},
+    "spec": {"type": "sql", "catalogName": "rec", "properties": {"uri": "sqlite://"}},
+}
+
+
+def test_a_stored_recommendation_is_read_if_it_is_one_of_this_version(
+    cli, warehouse, tmp_path, said
+):
+    body = json.loads(cli("recommend", "rec.shop.sales", "-o", "json")[1])
+    plans = f"file://{tmp_path}/plans"
+    catalog = {**CATALOG_OBJECT["spec"], "system": {"plans": {"uri": plans}}}
+    place: Any = SimpleNamespace(catalogs=[{**CATALOG_OBJECT, "spec": catalog}])
+    store = PlanStore(resolve_catalog("rec", []), plans)
+
+    def read(document: dict[str, Any], name: str) -> dict[str, Any]:
+        uri, digest = store.put_recommendation("u-1", name, document)
+        known = {"id": name, "uri": uri, "digest": digest}
+        layout = {"status": {"recommendation": known}}
+        return whole(Found(place, layout, "rec.shop.sales", "lake"), 10.0)
+
+    assert read(body, "r-1") == body
+    with pytest.raises(UserError) as refused:
+        read({key: value for key, value in body.items() if key != "layouts"}, "r-2")
+    said(refused.value.details[0])

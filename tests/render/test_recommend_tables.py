@@ -10,9 +10,10 @@ import jsonschema
 import pytest
 
 from reconciler.errors import UserError
-from reconciler.loop.recommend_tables import RECOMMENDATIONS_SCHEMA, Answer, Failed, ranked
+from reconciler.loop.recommend_tables import Answer, Failed, ranked
 from reconciler.plan.budget import Budget, Spent
 from reconciler.render import recommend_tables_markdown, recommend_tables_text
+from tests.recommendations import RECOMMENDATIONS_SCHEMA
 from tests.said import Said
 
 MIB, GIB = 1 << 20, 1 << 30
