@@ -109,7 +109,7 @@ def line_of(place: Place, drawn: Drawn, with_brute: bool) -> dict[str, Any]:
     line = compared(place, played)
     line["witness"] = [[asdict(one) for one in found] for found in watched]
     if with_brute and drawn.columns:
-        tried = brute.best(place, drawn, line["cost"]["rho"])
+        tried = brute.best(place, drawn, line["cost"]["rho"], brute.row_groups_of(played))
         line["tried"] = [asdict(one) for one in tried]
     return line
 

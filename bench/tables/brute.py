@@ -1,8 +1,9 @@
-"""The best layout in hindsight: real rewrites of a copy by every key, priced by queries to come.
+"""The best layout in hindsight: real rewrites of a copy, priced by queries to come.
 
 Single columns, pairs in both orders and as a curve; of the whole table, and of the files that the
-queries to come read. Each rewrite is carried out by the executor and rolled back. The cost of a
-layout is that of reading it for the horizon plus rho times the bytes rewritten, as in a plan.
+queries to come read. All of them are written by pyarrow (`bench.tables.arrow_trial`), and the best
+of these rewritten by the executor and rolled back. The cost of a layout is that of reading it for
+the horizon plus rho times the bytes rewritten, as in a plan.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.tables.arrow_trial import parts_of, read_cost
 from bench.tables.drawn import Drawn
-from bench.tables.play import Place, Seen, create, look, read_of, workload
+from bench.tables.play import ROW_GROUP, Place, Played, Seen, create, look, read_of, workload
 from bench.tables.trial import arranged, carry_out, roll_back
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.simulate.demand import demands
+from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.queries.exposure import files_to_read
 from reconciler.queries.fragments import Workload
@@ -29,38 +32,98 @@ MOST_OF_TABLE = 0.8
 """If the files that are read hold more than this share of the bytes, they are not tried apart."""
 
 
+REWRITTEN = 3
+"""Layouts that Spark writes of those that pyarrow wrote."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One layout. cost: of reading for the horizon and of the rewrite, in bytes of reading."""
+    """One layout. trial, cost: of reading for the horizon and of the rewrite, in bytes of reading,
+    as pyarrow wrote it and as Spark did; cost None if Spark did not."""
 
     label: str
-    cost: float
+    trial: float
+    cost: float | None
 
 
-def best(place: Place, drawn: Drawn, rho: float) -> list[Tried]:
-    """Return every layout that was tried, the cheapest first."""
+def best(place: Place, drawn: Drawn, rho: float, row_groups: RowGroupSize) -> list[Tried]:
+    """Return every layout that was tried: those that Spark wrote by cost, then the others."""
     name = f"{drawn.name}_copy"
     create(place, drawn, name)
     before = look(place, name)
     later = workload(place, name, drawn.later)
-    tried = [Tried("nothing", read_of(before.view, later).cost)]
-    schema = before.observation.schema
-    every = np.arange(len(before.observation.files), dtype=np.int64)
+    nothing = read_of(before.view, later).cost
+    options = sorted(_options(place, drawn, name, before, later, rho, row_groups.stored),
+                     key=lambda option: option.trial)  # fmt: skip
+    tried = [Tried("nothing", nothing, nothing)]
+    for number, option in enumerate(options):
+        cost = None
+        if number < REWRITTEN:
+            actions = arranged(before, option.rows, option.ordering, drawn.target,
+                               row_groups.configured or ROW_GROUP)  # fmt: skip
+            carry_out(place, name, before, actions, f"p-{number:020x}")
+            cost = read_of(look(place, name).view, later).cost + option.rewriting
+            roll_back(place, name, before)
+        tried.append(Tried(option.label, option.trial, cost))
+    return sorted(tried, key=lambda one: (one.cost is None, one.cost or one.trial))
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupSize:
+    """Of the plan's own rewrites, which the brute force adopts. configured: as writers are told;
+    stored: as files then have them. 0 for one row group a file."""
+
+    configured: int = 0
+    stored: int = 0
+
+
+def row_groups_of(played: Played) -> RowGroupSize:
+    configured = [item.action.row_group_bytes for item in played.plan.plan.actions
+                  if isinstance(item.action, Rewrite)]  # fmt: skip
+    if not any(configured):
+        return RowGroupSize()
+    seen, known = played.after, set(played.before.observation.files.path)
+    owner = seen.view.group_file
+    assert owner is not None
+    new = [number for number, path in enumerate(seen.observation.files.path) if path not in known]
+    size = float(seen.observation.files.bytes[new].sum())
+    return RowGroupSize(max(configured), round(size / max(int(np.isin(owner, new).sum()), 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A rewrite of the files `rows`. trial: its cost as pyarrow wrote it; rewriting: the part of it
+    that the rewrite takes."""
+
+    label: str
+    ordering: Ordering
+    rows: Int64
+    rewriting: float
+    trial: float
+
+
+def _options(
+    place: Place,
+    drawn: Drawn,
+    name: str,
+    before: Seen,
+    later: Workload,
+    rho: float,
+    row_group_bytes: int,
+) -> Iterator[_Option]:
+    schema, files = before.observation.schema, before.observation.files
+    every = np.arange(len(files), dtype=np.int64)
     asked = _asked(before, later)
-    share = before.observation.files.bytes[asked].sum() / before.observation.files.total_bytes
-    parts = [("", every)] + ([("asked: ", asked)] if 0 < share < MOST_OF_TABLE else [])
-    for number, (ordering, (where, rows)) in enumerate(
-        itertools.product(orderings(drawn.columns, schema), parts)
-    ):
-        label = f"{where}{ordering.text(schema) or 'bin-pack'}"
-        actions = arranged(before, rows, ordering, drawn.target, 128 << 20)
-        carry_out(place, name, before, actions, f"p-{number:020x}")
-        found = look(place, name)
-        size = int(before.observation.files.bytes[rows].sum())
-        cost = read_of(found.view, later).cost + rewrite_cost(Rho(rho), size)
-        tried.append(Tried(label, cost))
-        roll_back(place, name, before)
-    return sorted(tried, key=lambda one: one.cost)
+    share = files.bytes[asked].sum() / files.total_bytes
+    for where, rows in [("", every), ("asked: ", asked)]:
+        if where and not 0 < share < MOST_OF_TABLE:
+            continue
+        rewriting = rewrite_cost(Rho(rho), int(files.bytes[rows].sum()))
+        parts = parts_of(place, drawn, name, before, rows)
+        for ordering in orderings(drawn.columns, schema):
+            read = read_cost(place, drawn, before, parts, ordering, row_group_bytes, later)
+            label = f"{where}{ordering.text(schema) or 'bin-pack'}"
+            yield _Option(label, ordering, rows, rewriting, read + rewriting)
 
 
 def orderings(columns: Sequence[str], schema: Schema) -> Iterator[Ordering]:

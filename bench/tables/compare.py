@@ -11,6 +11,7 @@ from bench.tables.play import Place, Played, Read, Seen, read_of
 from reconciler.plan.prediction import predictions_of, total
 from reconciler.plan.rejected import merged
 from reconciler.queries.rewrite_cost import CPU_OF_FIRST
+from reconciler.table.filetable import Float64, Int64
 
 Numbers = dict[str, Any]
 
@@ -60,7 +61,9 @@ def compared(place: Place, played: Played) -> Numbers:
         },
         "next": total(predictions_of(played.following.plan.document()["actions"])).bytes_in,
         "next_labels": [item.predicted.label for item in played.following.plan.actions],
-        "outside": _outside(place, played),
+        "days": played.days,
+        "most_of_budget": played.most_of_budget,
+        "outside": _outside(played),
         "reasons": [[line.reason, line.why] for line in merged(evidence["rejected"])],
     }
 
@@ -106,8 +109,12 @@ def _written(played: Played) -> int:
     return int(files.bytes[[path not in known for path in files.path]].sum())
 
 
-def _outside(place: Place, played: Played) -> float | None:
-    """Return the share of the rewritten rows that no window to come asks for; None without one."""
+def _outside(played: Played) -> Numbers | None:
+    """Return the shares of the rewritten rows that no window to come asks for; None without one.
+
+    rows: of all of them; files: of those in files of which no row is asked for. The rest is in
+    files in which a window begins: they are rewritten as a whole or not at all.
+    """
     drawn: Drawn = played.drawn
     if drawn.window is None or not played.plan.plan.actions:
         return None
@@ -115,21 +122,24 @@ def _outside(place: Place, played: Played) -> float | None:
     inputs = {path for item in played.plan.plan.actions for path in item.action.inputs}
     rows = [number for number, path in enumerate(played.before.observation.files.path)
             if path in inputs]  # fmt: skip
-    return _older(played.before, np.array(rows, dtype=np.int64), column, since)
+    older, whole = _older(played.before, np.array(rows, dtype=np.int64), column, since)
+    total = max(float(whole.sum()), 1.0)
+    return {
+        "rows": float(older.sum()) / total,
+        "files": float(whole[older == whole].sum()) / total,
+    }
 
 
-def _older(seen: Seen, rows: np.ndarray, column: str, since: Any) -> float:
-    """Return the share of these files' rows that are older, by footers: rows are in order of time
-    there."""
+def _older(seen: Seen, rows: Int64, column: str, since: Any) -> tuple[Float64, Float64]:
+    """Return the older rows and all rows of each of these files, by footers: rows are in order of
+    time there."""
     groups, owner = seen.view.row_groups, seen.view.group_file
     assert groups is not None and owner is not None
     field = next(f for f in seen.view.files.schema.fields if f.name == column)
     bounds = groups.columns[field.field_id]
-    edge = np.datetime64(since, "us").astype(np.int64)
-    old = whole = 0.0
-    for group in np.flatnonzero(np.isin(owner, rows)):
-        low, high = int(bounds.lower[group]), int(bounds.upper[group])
-        share = np.clip((edge - low) / max(high - low, 1), 0.0, 1.0)
-        old += float(share) * groups.records[group]
-        whole += float(groups.records[group])
-    return old / max(whole, 1.0)
+    low, high = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
+    edge = float(np.datetime64(since, "us").astype(np.int64))
+    share = np.clip((edge - low) / np.maximum(high - low, 1.0), 0.0, 1.0)
+    older = np.bincount(owner, share * groups.records, len(seen.view.files))
+    whole = np.bincount(owner, groups.records, len(seen.view.files))
+    return older[rows], whole[rows]

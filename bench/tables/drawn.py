@@ -54,7 +54,8 @@ class Drawn:
     columns: candidates of a brute force over keys. window: for moving windows, the time column, and
     the earliest time that a query to come asks for. changes: SQL that is run after the appends.
     whole: every batch becomes one file, whatever the target. target: size of files, 0 to name none;
-    row_group: size of row groups, 0 to name none.
+    row_group: size of row groups, 0 to name none. budget: share of the table's bytes that may be
+    rewritten in a day, None without a budget.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Drawn:
     changes: tuple[str, ...] = ()
     whole: bool = False
     row_group: int = 0
+    budget: float | None = None
 
     @property
     def name(self) -> str:

@@ -124,9 +124,29 @@ def sensors(seed: int) -> Drawn:
                  window=("ts", NOW - DAY), target=1 << 20)  # fmt: skip
 
 
-def _readings(random: Random, start: dt.datetime, rows: int, devices: int) -> pa.Table:
+def sensors_midnight(seed: int) -> Drawn:
+    """As sensors, but a file ends at midnight: the window of now begins in the middle of one."""
+    random = random_of("sensors_midnight", seed)
+    rows, devices = _size(random, 20_000, 60_000), _size(random, 200, 2_000)
+    midnight = NOW.replace(hour=0)
+    batches = [_readings(random, midnight - n * DAY, rows, devices) for n in range(DAYS, 0, -1)]
+    batches.append(_readings(random, midnight, rows // 2, devices, NOW - midnight))
+    a_day = float(random.uniform(20, 60))
+
+    def last_day(random: Random, at: dt.datetime) -> str:
+        device = int(random.integers(0, devices))
+        since = text(at - DAY)
+        return f"SELECT ts, value FROM {{t}} WHERE device_id = {device} AND ts >= {since}"
+
+    return drawn("sensors_midnight", seed, batches, [(last_day, a_day)], ("device_id", "ts"),
+                 window=("ts", NOW - DAY), target=1 << 20)  # fmt: skip
+
+
+def _readings(
+    random: Random, start: dt.datetime, rows: int, devices: int, span: dt.timedelta = DAY
+) -> pa.Table:
     return pa.table({
-        "ts": times(random, start, DAY, rows),
+        "ts": times(random, start, span, rows),
         "device_id": random.integers(0, devices, rows),
         "value": np.round(random.normal(20.0, 5.0, rows), 3),
         "battery": random.integers(0, 100, rows).astype(np.int32),
@@ -460,6 +480,19 @@ def prices(seed: int) -> Drawn:
     return drawn("prices", seed, batches, [(dear, HEAVY)], ("amount", "shop"), target=1 << 20)
 
 
+def budgeted(seed: int) -> Drawn:
+    """Unpartitioned, and three times as large as what may be rewritten in a day."""
+    random = random_of("budgeted", seed)
+    files, rows, keys = _size(random, 16, 30), _size(random, 20_000, 40_000), 8_000
+    batches = [
+        pa.table({"k": random.integers(0, keys, rows), "x": random.random(rows),
+                  "n": np.arange(i * rows, (i + 1) * rows)})
+        for i in range(files)
+    ]  # fmt: skip
+    ask = _pick(0, keys, "SELECT x FROM {t} WHERE k = {v}")
+    return drawn("budgeted", seed, batches, [(ask, HEAVY)], ("k",), target=1 << 20, budget=0.3)
+
+
 def _plain(random: Random, files: int, rows: int) -> list[pa.Table]:
     return [
         pa.table({"id": np.arange(n * rows, (n + 1) * rows), "k": random.integers(0, 5_000, rows),
@@ -549,9 +582,10 @@ def placebo_unasked(seed: int) -> Drawn:
 KINDS: Mapping[str, Callable[[int], Drawn]] = {
     made.__name__: made
     for made in (
-        orders, sensors, trips, nulls, wide, clicks, logs, coupons, sensors_busy, nested, skewed,
-        low_cardinality, by_day, by_bucket, by_identity, many_small, updated, two_columns, prices,
-        dashboards, unnamed_sizes, placebo_clustered, placebo_full_scans, placebo_joined,
+        orders, sensors, trips, nulls, wide, clicks, logs, coupons, sensors_busy, sensors_midnight,
+        nested, skewed, low_cardinality, by_day, by_bucket, by_identity, many_small, updated,
+        two_columns, prices, budgeted, dashboards, unnamed_sizes,
+        placebo_clustered, placebo_full_scans, placebo_joined,
         placebo_all_match, placebo_rare, placebo_unasked,
     )
 }  # fmt: skip

@@ -10,9 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import parse_transform
 
-from bench.tables.drawn import NOW, Asked, Drawn
+from bench.tables.drawn import DAY, NOW, Asked, Drawn
 from reconciler.advisor.advice import HORIZON_MS
 from reconciler.advisor.simulate.demand import demands
 from reconciler.api.catalog_config import CatalogConfig
@@ -32,7 +33,8 @@ from reconciler.catalog.observe import observe_table
 from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.propose import Proposal, Target
-from reconciler.loop.step import Step, run_step
+from reconciler.loop.step import Step, StepResult, run_step
+from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.queries.fragments import Fragment, Workload, batch_fragments
 from reconciler.queries.read_cost import read_shape
@@ -44,10 +46,13 @@ from reconciler.workload_log.sql_log import SqlLogImport
 from reconciler.workload_log.tables import KnownTable, SchemaMap
 
 NAMESPACE = "loop"
+Clock = Callable[[], dt.datetime]
 ROW_GROUP = 128 << 20
 ROW_GROUP_SIZE = "write.parquet.row-group-size-bytes"
 TARGET = "write.target-file-size-bytes"
 ONE_FILE = 1 << 30
+MOST_DAYS = 12
+"""Days that a plan may take under a budget."""
 
 
 @dataclass
@@ -67,9 +72,25 @@ class Place:
 
 @dataclass
 class TimedActor(LocalActor):
-    """seconds: of every execution."""
+    """Its clock stands at NOW and goes on by days. seconds, read: of every execution, and the bytes
+    that it rewrote; days: when each day of this clock began on the real one."""
 
     seconds: list[float] = field(default_factory=list)
+    read: list[int] = field(default_factory=list)
+    days: list[dt.datetime] = field(default_factory=lambda: [dt.datetime.now(dt.UTC)])
+
+    def now(self) -> dt.datetime:
+        return NOW.replace(tzinfo=dt.UTC) + (len(self.days) - 1) * DAY
+
+    def next_day(self) -> None:
+        self.days.append(dt.datetime.now(dt.UTC))
+
+    def spent(self, policy: str, table_uuid: str, besides: str = "") -> tuple[Spent, ...]:
+        """What was charged, at the days of this clock."""
+        return tuple(
+            replace(one, at=NOW.replace(tzinfo=dt.UTC) + (bisect(self.days, one.at) - 1) * DAY)
+            for one in super().spent(policy, table_uuid, besides)
+        )
 
     def execute(
         self,
@@ -80,6 +101,7 @@ class TimedActor(LocalActor):
         started = time.monotonic()
         done = super().execute(request, on_event, should_stop)
         self.seconds.append(time.monotonic() - started)
+        self.read.append(done.read_bytes)
         return done
 
 
@@ -93,7 +115,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Played:
-    """One table before and after, and the proposals of the plan and of the next one."""
+    """One table before and after, and the proposals of the plan and of the next one.
+
+    days: that the plan took; most_of_budget: share of a day's budget that was used at most.
+    """
 
     drawn: Drawn
     before: Seen
@@ -105,6 +130,8 @@ class Played:
     seconds: float
     cpu_seconds: float
     rows_equal: bool
+    days: int
+    most_of_budget: float | None
 
 
 def create(place: Place, drawn: Drawn, name: str) -> None:
@@ -183,7 +210,9 @@ def _iso(moment: dt.datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def step_of(place: Place, name: str) -> Step:
+def step_of(place: Place, name: str, clock: Clock, budget: int | None) -> Step:
+    """Return the step. budget: bytes a day, None without one."""
+    daily = {"name": "daily", "per": "24h", "maxRewriteBytes": str(budget)}
     policy = from_document({
         "apiVersion": "layout.lakehouse.dev/v1alpha1",
         "kind": "TableLayoutPolicy",
@@ -192,11 +221,11 @@ def step_of(place: Place, name: str) -> Step:
             "catalogRef": {"name": place.config.name},
             "tables": {"include": [f"{NAMESPACE}.{name}"]},
             "layout": {"files": {"quietPeriod": "0s"}},
+            "budgets": [daily] if budget else [],
         },
     })  # fmt: skip
     assert isinstance(policy, TableLayoutPolicy)
-    now = NOW.replace(tzinfo=dt.UTC)
-    return Step(Target(place.config, (NAMESPACE, name)), policy, "bench", lambda: now)
+    return Step(Target(place.config, (NAMESPACE, name)), policy, "bench", clock)
 
 
 def play(
@@ -210,11 +239,17 @@ def play(
     before, rows = look(place, name), _multiset(place, name)
     watched = [watch(name)]
     actor = TimedActor(store, place.root / "cache", spark=place.spark)
-    step = step_of(place, name)
+    budget = None
+    if drawn.budget is not None:
+        budget = round(drawn.budget * before.observation.files.total_bytes)
+    step = step_of(place, name, actor.now, budget)
     plan = step.propose(actor)
-    done = run_step(
-        step, actor, Approvals(everything=True), lambda event: None, lambda: False, plan
-    )
+    done = _stepped(step, actor, plan)
+    cpu_seconds = _cpu(done)
+    while done.state.reason == "OverBudget" and len(actor.days) < MOST_DAYS:
+        actor.next_day()
+        done = _stepped(step, actor)
+        cpu_seconds += _cpu(done)
     after = look(place, name)
     watched.append(watch(name))
     played = Played(
@@ -226,10 +261,22 @@ def play(
         recorded=plan.evidence.workload,
         later=workload(place, name, drawn.later),
         seconds=sum(actor.seconds),
-        cpu_seconds=done.result.cpu_seconds if done.result else 0.0,
+        cpu_seconds=cpu_seconds,
         rows_equal=_multiset(place, name) == rows,
+        days=len(actor.days),
+        most_of_budget=max(actor.read, default=0) / budget if budget else None,
     )
     return played, watched
+
+
+def _stepped(step: Step, actor: TimedActor, plan: Proposal | None = None) -> StepResult:
+    return run_step(
+        step, actor, Approvals(everything=True), lambda event: None, lambda: False, plan
+    )  # fmt: skip
+
+
+def _cpu(done: StepResult) -> float:
+    return done.result.cpu_seconds if done.result else 0.0
 
 
 def _multiset(place: Place, name: str) -> Counter[str]:

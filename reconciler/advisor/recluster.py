@@ -303,20 +303,31 @@ def _ranked(
     full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
     if full is None:
         return scored
-    finalists = [_judged(situation, candidate, full, before) for candidate in scored[:FINALISTS]]
+    chosen = _finalists(situation, scored)
+    finalists = [_judged(situation, candidate, full, before, spent) for candidate in chosen]
     finalists.sort(key=lambda item: -_rated(item[0]))
     best, played = finalists[0]
-    if played is not None:
-        best, layout, outcome = sized(
-            situation, (best, *played), full,
-            refused=lambda made: _refusal(situation, made, spent) is not None,
-        )  # fmt: skip
-        played = layout, outcome
     # The sample's own error only lowers the bound: what is refused without it is refused with it.
     if played is not None and _refusal(situation, best, spent) is None:
         best = sharpen(situation, best, *played, full)
     others = [candidate for candidate, _ in finalists[1:]]
-    return [best, *others, *scored[FINALISTS : FINALISTS + 1]]
+    rest = [candidate for candidate in scored if not any(candidate is one for one in chosen)]
+    return [best, *others, *rest[:1]]
+
+
+def _finalists(situation: Situation, scored: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that are judged on the full sample: the best, and the best curve if
+    row groups or files may become smaller.
+
+    A curve gains most by that: it orders rows by several columns, and large row groups show little
+    of it.
+    """
+    best, settings = list(scored[:FINALISTS]), situation.settings
+    if (settings.row_group_auto or settings.target_auto) and all(
+        one.ordering.lead is not None for one in best
+    ):
+        best += [one for one in scored[FINALISTS:] if one.ordering.lead is None][:1]
+    return best
 
 
 def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Float64:
@@ -395,15 +406,24 @@ def _largest_share(pool: Pool, field_id: int) -> float:
 
 
 def _judged(
-    situation: Situation, candidate: Candidate, pool: Pool, before: tuple[ShapeReading, ...]
+    situation: Situation,
+    candidate: Candidate,
+    pool: Pool,
+    before: tuple[ShapeReading, ...],
+    spent: float,
 ) -> tuple[Candidate, tuple[Layout, Outcome] | None]:
-    """Return the same key judged on the full sample, and its simulation; None if that adds
-    nothing."""
+    """Return the same key judged on the full sample, in files and row groups of the best sizes, and
+    its simulation; None if that adds nothing."""
     layout = planned_layout(situation, candidate.rows, candidate.ordering)
     outcome = what_if(situation, candidate.rows, layout, pool)
     if outcome is None or outcome.written.label == "bound":
         return candidate, None
-    return weigh(situation, candidate.rows, layout, before, outcome), (layout, outcome)
+    made = weigh(situation, candidate.rows, layout, before, outcome)
+    made, layout, outcome = sized(
+        situation, (made, layout, outcome), pool,
+        refused=lambda other: _refusal(situation, other, spent) is not None,
+    )  # fmt: skip
+    return made, (layout, outcome)
 
 
 def _key_text(situation: Situation, candidate: Candidate) -> str:

@@ -12,11 +12,12 @@ from reconciler.advisor.advice import AdviceInput
 from reconciler.advisor.decide import decide
 from reconciler.advisor.sizes import MOST_PER_FILE, SMALLEST
 from reconciler.plan.actions.cluster import Cluster
-from reconciler.plan.ordering import Lexicographic
+from reconciler.plan.ordering import Hilbert, Lexicographic
 from reconciler.plan.small_files import WRITTEN_SHARE
 from reconciler.table.operations import Encoding, Kind, Operations, RowOperation
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
+    DATE,
     PART,
     ROW_BYTES,
     SETTINGS,
@@ -78,6 +79,23 @@ def test_reading_costs_at_most_as_much_as_with_the_table_s_own_size(width):
         for settings in (AUTO, LARGE)
     ]
     assert costs[0] <= 1.02 * costs[1]
+
+
+def test_keys_are_compared_in_the_row_groups_that_each_would_get():
+    """Of a few files, a sort by one column reads about as much as a curve; of many row groups, the
+    curve serves the other column too."""
+    random = np.random.default_rng(4)
+    table = arrived(random, rows=ROWS, jitter=1_000)
+    work = workload(
+        range_workload(random, PART, 60, 2_000, 100_000, weight=20.0),
+        range_workload(random, DATE, 60, 20, 1_000, weight=15.0),
+    )
+    settings = replace(AUTO, target_bytes=ROW_BYTES * ROWS // 3)
+    (named,) = advise(table, work, replace(settings, row_group_auto=False)).actions
+    (chosen,) = advise(table, work, settings).actions
+    assert isinstance(named.action.ordering, Lexicographic)
+    assert isinstance(chosen.action.ordering, Hilbert)
+    assert chosen.action.row_group_bytes < settings.target_bytes
 
 
 def test_a_small_sample_chooses_no_size():
