@@ -1,8 +1,9 @@
 """What queries would read of a table that nobody had rewritten.
 
-Harm is measured against such a table, and nobody keeps one. Files that a writer added and we did
-not touch show it in part: columns in whose order rows arrive are those whose values are in few of
-these files, and queries of other columns read of the rest what they read of these.
+Harm is measured against such a table, which does not exist and is estimated. Files that a writer
+added and we did not touch show it in part: columns in whose order rows arrive are those whose
+values are in few of these files. What queries of other columns read of these files, they would read
+of the rest as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What speaks against moving a table to another partition spec, its evidence and the way round.
+"""Reasons not to move a table to another partition spec, each with its evidence and its remedy.
 
 Deleted rows come back, and rows appear twice, where writers assume one spec: an equality delete
 applies only to files of its own spec and partition, and a dynamic overwrite replaces only
@@ -82,7 +82,7 @@ def _format(facts: _Facts) -> Risk | None:
 
 
 def _dropped(facts: _Facts) -> Risk | None:
-    """Files whose partition Iceberg cannot write down any more."""
+    """Files whose partition Iceberg can no longer write."""
     known, table = facts.table.schema.by_id, facts.table
     broken = [
         number

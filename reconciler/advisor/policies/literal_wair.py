@@ -64,7 +64,7 @@ def literal_wair(columns: Sequence[int], window: int, k_max: int) -> Policy:
 
 
 def recent(workload: Workload, window: int) -> Workload:
-    """The last `window` queries by event time: what the literal policy goes by."""
+    """The last `window` queries by event time: what the literal policy decides by."""
     if workload.empty:
         return workload
     times = np.concatenate([batch.event_ms for batch in workload.shapes])

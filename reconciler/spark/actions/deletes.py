@@ -83,7 +83,7 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         }
 
     def changed(self, head: int) -> frozenset[str]:
-        """Return the inputs that are live and yet not what the action is about any more."""
+        """Return the inputs that are live, but no longer what the action was planned for."""
         return frozenset()
 
     def input_bytes(self, paths: Sequence[str]) -> int:

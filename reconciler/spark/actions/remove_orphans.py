@@ -1,4 +1,4 @@
-"""Deletes the files of a plan that still nothing of the table refers to.
+"""Deletes those files of a plan that the table still does not refer to.
 
 What the metadata refers to is read again right before, with every branch and tag. The lease keeps
 other attempts of ours away, and those that were open are settled by then. Nothing is committed.

@@ -1,0 +1,32 @@
+"""The reconcile of a catalog: the reason that an error of its listing becomes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reconciler.errors import AccessDeniedError, ReconcilerError, UnavailableError, UserError
+from reconciler.operator.catalog import CatalogReconciler
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "stalls"),
+    [
+        (AccessDeniedError("no"), "AccessDenied", True),
+        (UserError("the server says: refused the credentials"), "InvalidSpec", True),
+        (UnavailableError("no"), "CatalogUnavailable", False),
+    ],
+)
+def test_the_kind_of_an_error_and_not_its_text_gives_the_reason(
+    error: ReconcilerError, reason: str, stalls: bool
+) -> None:
+    def listing() -> list[tuple[str, ...]]:
+        raise error
+
+    opened = SimpleNamespace(listing=listing)
+    own: Any = SimpleNamespace(catalogs=SimpleNamespace(open=lambda *where: opened))
+    problem = CatalogReconciler._looked(own, ("n", "c"), {})
+    assert problem is not None
+    assert (problem.reason, problem.stalls) == (reason, stalls)
