@@ -22,7 +22,8 @@ from reconciler.advisor.judge import (
     rejected,
     weigh,
 )
-from reconciler.advisor.recluster import allowed, wanted_columns
+from reconciler.advisor.keys import wanted_columns
+from reconciler.advisor.recluster import allowed
 from reconciler.advisor.simulate.whatif import simulate
 from reconciler.advisor.situation import Situation
 from reconciler.advisor.slices import oversized, slices

@@ -17,7 +17,8 @@ from reconciler.advisor.judge import (
     weigh,
     what_if,
 )
-from reconciler.advisor.recluster import FULL_ROWS, allowed, wanted_columns
+from reconciler.advisor.keys import FULL_ROWS, wanted_columns
+from reconciler.advisor.recluster import allowed
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.situation import Situation, is_quiet

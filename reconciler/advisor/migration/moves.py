@@ -14,8 +14,9 @@ import numpy as np
 from reconciler.advisor.advice import Migration, ObjectiveJudgement, Rejected
 from reconciler.advisor.binpack import packing_order
 from reconciler.advisor.judge import Candidate, readings_of, rejected, weigh
+from reconciler.advisor.keys import FULL_ROWS, wanted_columns
 from reconciler.advisor.migration.risks import hindrances, other_specs
-from reconciler.advisor.recluster import FULL_ROWS, movable, wanted_columns
+from reconciler.advisor.recluster import movable
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.whatif import simulate

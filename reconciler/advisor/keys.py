@@ -1,0 +1,199 @@
+"""Decides by which key files are clustered: the what-if of every candidate key (WAIR section 4.4).
+
+All candidates are judged on a thin sample. The best of them are judged on the full one, each in
+files and row groups of the sizes that serve it best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+import numpy as np
+
+from reconciler.advisor.judge import (
+    Candidate,
+    planned_layout,
+    readings_of,
+    sharpen,
+    weigh,
+    what_if,
+)
+from reconciler.advisor.simulate.demand import predicate_columns
+from reconciler.advisor.simulate.layout import Layout, Outcome
+from reconciler.advisor.simulate.pool import Pool, build_pool
+from reconciler.advisor.situation import Situation
+from reconciler.advisor.sizes import sized
+from reconciler.advisor.wair.signature import candidate_keys
+from reconciler.plan.ordering import Lexicographic, Ordering, best_of
+from reconciler.queries.read_cost import ShapeReading
+from reconciler.queries.table_view import projected_bytes
+from reconciler.table.filetable import Float64, Int64
+from reconciler.table.schema import SortColumn
+
+Passes = Callable[[Candidate], bool]
+"""Whether a rewrite passes the gate."""
+
+QUICK_ROWS, FULL_ROWS = 4_096, 32_768
+FINALISTS = 2
+CURVE = 0.98
+"""Share of a Hilbert curve's net saving that counts beside sorts. The execution ranks rows by
+sampled quantiles, which the what-if does not show, and any later rewrite along a curve takes whole
+partitions."""
+
+FILLED = 0.5
+"""Share of a row group that the most frequent value of a column has to fill before a second column
+is tried behind it."""
+
+
+def ranked(
+    situation: Situation, rows: Int64, centroid: Float64, columns: list[int], passes: Passes
+) -> list[Candidate]:
+    """Return all candidate keys by what-if, best first; the finalists are judged on the full
+    sample.
+    """
+    part = situation.part(rows)
+    wanted = wanted_columns(situation)
+    quick = build_pool(part, wanted, QUICK_ROWS)
+    before = readings_of(situation, rows)
+    scored = _scored(
+        situation,
+        rows,
+        [
+            best_of(tuple(SortColumn(columns[i]) for i in members))
+            for members in candidate_keys(centroid, served_shares(situation, rows, columns))
+        ],
+        quick,
+        before,
+    )
+    if not scored:
+        return []
+    if quick is not None:
+        pairs = nested_pairs(scored, quick)
+        scored = _by_net(scored + _scored(situation, rows, pairs, quick, before))
+    full = build_pool(part, wanted, FULL_ROWS) if quick is not None else None
+    if full is None:
+        return scored
+    chosen = _finalists(situation, scored)
+    finalists = [_judged(situation, candidate, full, before, passes) for candidate in chosen]
+    finalists.sort(key=lambda item: -_rated(item[0]))
+    best, played = finalists[0]
+    # The sample's own error only lowers the bound: what is refused without it is refused with it.
+    if played is not None and passes(best):
+        best = sharpen(situation, best, *played, full)
+    others = [candidate for candidate, _ in finalists[1:]]
+    rest = [candidate for candidate in scored if not any(candidate is one for one in chosen)]
+    return [best, *others, *rest[:1]]
+
+
+def _finalists(situation: Situation, scored: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that are judged on the full sample: the best, and the best curve if
+    row groups or files may become smaller.
+
+    A curve gains most by that: it orders rows by several columns, and large row groups show little
+    of it.
+    """
+    best, settings = list(scored[:FINALISTS]), situation.settings
+    if (settings.row_group_auto or settings.target_auto) and all(
+        one.ordering.lead is not None for one in best
+    ):
+        best += [one for one in scored[FINALISTS:] if one.ordering.lead is None][:1]
+    return best
+
+
+def wanted_columns(situation: Situation) -> list[int]:
+    """Return the columns that some query filters on."""
+    schema = situation.table.schema
+    return sorted({c for d in situation.demands for c in predicate_columns(d.predicate, schema)})
+
+
+def served_shares(situation: Situation, rows: Int64, columns: list[int]) -> Float64:
+    """Return, per column, the share of the possible saving that the present layout already gives.
+
+    It is the bytes that the column's queries skip in these files now, over all bytes that could be
+    saved. A shape's bytes are split equally over its predicate columns (4.4).
+    """
+    schema = situation.table.schema
+    served = np.zeros(len(columns))
+    for demand, reading in zip(situation.demands, situation.savings.readings, strict=True):
+        whole = projected_bytes(situation.table, demand.projection)[rows]
+        spared = float((demand.executions.sum() * whole - reading.read[rows]).sum())
+        used = [c for c in predicate_columns(demand.predicate, schema) if c in columns]
+        for column in used:
+            served[columns.index(column)] += max(spared, 0.0) / len(used)
+    return served / max(float(situation.savings.saving[rows].sum()), 1.0)
+
+
+def _scored(
+    situation: Situation,
+    rows: Int64,
+    orderings: Sequence[Ordering],
+    pool: Pool | None,
+    before: tuple[ShapeReading, ...],
+) -> list[Candidate]:
+    """Return the orderings of which something is known, best first."""
+    scored = []
+    for ordering in orderings:
+        layout = planned_layout(situation, rows, ordering)
+        outcome = what_if(situation, rows, layout, pool)
+        if outcome is not None:
+            scored.append(weigh(situation, rows, layout, before, outcome))
+    return _by_net(scored)
+
+
+def _by_net(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(
+        candidates,
+        key=lambda c: (-_rated(c), len(c.ordering.key), [k.field_id for k in c.ordering.key]),
+    )
+
+
+def _rated(candidate: Candidate) -> float:
+    """Return what candidates are compared by: a curve has to be clearly better than a sort."""
+    margin = 1.0 if candidate.ordering.lead is not None or candidate.net < 0.0 else CURVE
+    return candidate.net * margin
+
+
+def nested_pairs(ranked: Sequence[Candidate], pool: Pool) -> list[Ordering]:
+    """Return the sorts by one column and then by another that may be better than those ranked.
+
+    Both orders of the best pair of columns, and the best single column before the leads of the next
+    two. If no value of a column fills a row group, a second column has nothing to separate.
+    """
+    keys = [candidate.ordering.key for candidate in ranked]
+    pair = next((key for key in keys if len(key) == 2), ())
+    leads = list(dict.fromkeys(key[0] for key in keys if len(key) == 1))
+    wanted = [*permutations(pair, 2), *((leads[0], other) for other in leads[1:3])]
+    slices = max(sum(len(view.row_groups or ()) for view in ranked[0].views), 1)
+    filled = {column for column in dict.fromkeys(key[0] for key in wanted)
+              if _largest_share(pool, column.field_id) * slices >= FILLED}  # fmt: skip
+    return [Lexicographic(key) for key in dict.fromkeys(wanted) if key[0] in filled]
+
+
+def _largest_share(pool: Pool, field_id: int) -> float:
+    """Return the share of the rows that have the most frequent value of the column, or NULL."""
+    column = pool.columns.get(field_id)
+    if column is None or not len(pool):
+        return 0.0
+    return max(float(column.share.max()), float((column.ranks < 0).mean()))
+
+
+def _judged(
+    situation: Situation,
+    candidate: Candidate,
+    pool: Pool,
+    before: tuple[ShapeReading, ...],
+    passes: Passes,
+) -> tuple[Candidate, tuple[Layout, Outcome] | None]:
+    """Return the same key judged on the full sample, in files and row groups of the best sizes, and
+    its simulation; None if that adds nothing."""
+    layout = planned_layout(situation, candidate.rows, candidate.ordering)
+    outcome = what_if(situation, candidate.rows, layout, pool)
+    if outcome is None or outcome.written.label == "bound":
+        return candidate, None
+    made = weigh(situation, candidate.rows, layout, before, outcome)
+    made, layout, outcome = sized(
+        situation, (made, layout, outcome), pool,
+        refused=lambda other: not passes(other),
+    )  # fmt: skip
+    return made, (layout, outcome)
