@@ -76,8 +76,8 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """The work of ours on a table that has begun or may begin.
+class OpenWork:
+    """Our work on a table that has begun or may begin.
 
     plans: proposed last, under each policy that the table had; attempts: not settled yet.
     """
@@ -107,7 +107,7 @@ class Ports(Protocol):
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None: ...
 
-    def work(self, table_uuid: str) -> Work: ...
+    def work(self, table_uuid: str) -> OpenWork: ...
 
     def put_plan(self, plan: Plan) -> None: ...
 

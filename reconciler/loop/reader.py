@@ -20,7 +20,7 @@ from reconciler.catalog.sketch_reader import ReadSketches, read_directly
 from reconciler.catalog.spec_use import unused_specs
 from reconciler.loop.decision_settings import History
 from reconciler.loop.evidence import CoverageInfo
-from reconciler.loop.propose import Evidence, Target, Work
+from reconciler.loop.propose import Evidence, OpenWork, Target
 from reconciler.plan.ledger import ReadCheck, Reservation, charged
 from reconciler.plan.plan import Plan, PlannedAction
 from reconciler.queries.coverage import coverage
@@ -110,10 +110,10 @@ class Reader:
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:
         return self.store.standing_plan(table_uuid, policy_hash)
 
-    def work(self, table_uuid: str) -> Work:
+    def work(self, table_uuid: str) -> OpenWork:
         """Return what is planned for the table, or not settled yet."""
         attempts = self.store.open_intents(table_uuid)
-        return Work(self.store.standing_plans(table_uuid), attempts)
+        return OpenWork(self.store.standing_plans(table_uuid), attempts)
 
     def put_plan(self, plan: Plan) -> None:
         self.store.put_plan(plan)

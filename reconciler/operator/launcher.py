@@ -61,8 +61,8 @@ for a recommendation, which comes after all work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """An offer. refused: by a budget or the cap, while the jobs `among` were live."""
+class Offer:
+    """What a table could start. refused: by a budget or the cap, while the jobs `among` ran."""
 
     candidate: Startable
     since: dt.datetime
@@ -77,7 +77,7 @@ class Launcher:
     """offers: what each table could start, and since when. Thread-safe."""
 
     layouts: Layouts
-    offers: dict[Key, Waiting] = field(default_factory=dict)
+    offers: dict[Key, Offer] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     admitting: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,7 +97,7 @@ class Launcher:
         with self.lock:
             known = self.offers.get(key)
             if known is None:
-                known = Waiting(candidate, self.layouts.clock(), policy, limit)
+                known = Offer(candidate, self.layouts.clock(), policy, limit)
             elif known.candidate != candidate:
                 known = replace(known, refused=None)
             offered = replace(known, candidate=candidate, policy=policy, limit=limit)
@@ -126,10 +126,10 @@ class Launcher:
         for offered in self.in_order():
             if not runtime.held() or runtime.stopping():
                 break
-            waiting = self.offers.get(offered)
-            if waiting is None:
+            offer = self.offers.get(offered)
+            if offer is None:
                 continue
-            if self._standing(waiting, living) is not None:
+            if self._standing(offer, living) is not None:
                 retry = True
                 continue
             try:
@@ -154,15 +154,15 @@ class Launcher:
             if record is not None and record.unsettled
         ]
 
-    def _standing(self, waiting: Waiting, living: list[tuple[str, str]]) -> Wait | None:
+    def _standing(self, offer: Offer, living: list[tuple[str, str]]) -> Wait | None:
         """Return the refusal that still applies: the limits on jobs at once, or a recent answer."""
         later = self.layouts.clock() + RETRY
-        if sum(policy == waiting.policy for policy, _ in living) >= waiting.limit:
+        if sum(policy == offer.policy for policy, _ in living) >= offer.limit:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL)
         if len(living) >= self.layouts.runtime.settings.max_jobs:
             return Wait(later, Reason.CONCURRENCY_LIMIT, FULL_EVERYWHERE)
-        same = waiting.among == frozenset(name for _, name in living)
-        refused = waiting.refused
+        same = offer.among == frozenset(name for _, name in living)
+        refused = offer.refused
         now = self.layouts.clock()
         # Not longer than intended: a clock may have been set back since.
         stands = refused is not None and same and now < refused.until <= now + REFUSED
@@ -182,7 +182,7 @@ class Launcher:
         with self.lock:
             found = list(self.offers.items())
 
-        def rank(item: tuple[Key, Waiting]) -> tuple[float, Key]:
+        def rank(item: tuple[Key, Offer]) -> tuple[float, Key]:
             waited = max(0.0, (now - item[1].since).total_seconds() / 3600)
             candidate = item[1].candidate
             least = LEAST_SAVING / 100 if candidate.recommends else LEAST_SAVING

@@ -90,7 +90,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class Admitted:
     """count: how many leading actions may start. reason: "" | "OutsideWindow" | "OverBudget"."""
 
     count: int
@@ -147,10 +147,10 @@ def admit(
     budgets: Sequence[Budget],
     spent: Sequence[Spent] | None,
     now: dt.datetime,
-) -> Admission:
+) -> Admitted:
     """Return the longest prefix of `charges` that fits every active budget."""
     if spent is None and budgets:
-        return Admission(0, "OverBudget", "the ledger of past spending cannot be read", ())
+        return Admitted(0, "OverBudget", "the ledger of past spending cannot be read", ())
     states = tuple(budget_state(budget, spent or (), now) for budget in budgets)
     count, limiting = len(charges), None
     for state in states:
@@ -158,8 +158,8 @@ def admit(
         if fits < count:
             count, limiting = fits, state
     if limiting is None:
-        return Admission(count, "", "", states)
-    return Admission(count, *_why(limiting), states)
+        return Admitted(count, "", "", states)
+    return Admitted(count, *_why(limiting), states)
 
 
 def _prefix(charges: Sequence[Charge], state: BudgetState) -> int:

@@ -35,7 +35,7 @@ files, in bytes of reading."""
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class TotalLine:
     """One line, in its unit. None: not predicted, as for a plan that was carried out in part."""
 
     now: int
@@ -59,12 +59,12 @@ def is_of(line: Mapping[str, Any], quantity: Quantity) -> bool:
     return bool(line["name"].partition(_WINDOW)[0] == quantity)
 
 
-def total_of(evidence: Mapping[str, Any], quantity: Quantity) -> Total | None:
+def total_of(evidence: Mapping[str, Any], quantity: Quantity) -> TotalLine | None:
     """Return the line of a quantity that is not a percentage; None if the plan has no such line,
     such as that of reads without recorded queries."""
     for line in evidence.get("totals", ()):
         if is_of(line, quantity):
-            return Total(
+            return TotalLine(
                 line["now"], line.get("after"), line.get("low"), line.get("high"),
                 line.get("note") or "",
             )  # fmt: skip

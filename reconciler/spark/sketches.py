@@ -49,7 +49,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TaskInput:
     """What a task needs. bins: per task the numbers of its requests. cpu_seconds: that a task may
     use. version: of how rows are chosen, here."""
 
@@ -91,7 +91,7 @@ def on_executors(
     slots = max(1, int(spark.sparkContext.defaultParallelism))
     bins = balanced([request.size for request in requests], TASKS_PER_SLOT * slots)
     properties = {key: value for key, value in io.properties.items() if isinstance(value, str)}
-    work = Work(
+    work = TaskInput(
         Opening(properties, current_reach()), schema, tuple(fields), tuple(requests), bins,
         now_ms, cpu_seconds / len(bins),
     )  # fmt: skip
@@ -131,12 +131,12 @@ Row = tuple[int, float, Sketch | ReconcilerError]
 """Number of the request, CPU seconds that it took, the sketch or why there is none."""
 
 
-def reading(work: Work) -> Callable[[int], Iterator[Row]]:
+def reading(work: TaskInput) -> Callable[[int], Iterator[Row]]:
     """Return the function of a task, from the number of its bin to rows."""
     return lambda number: _read_bin(work, number)
 
 
-def _read_bin(work: Work, number: int) -> Iterator[Row]:
+def _read_bin(work: TaskInput, number: int) -> Iterator[Row]:
     """Yield a row per request of the bin, until one fails."""
     from reconciler.catalog.network import on_behalf
 
@@ -158,7 +158,7 @@ def _read_bin(work: Work, number: int) -> Iterator[Row]:
             return
 
 
-def _check(work: Work, used: float) -> None:
+def _check(work: TaskInput, used: float) -> None:
     if work.version != VERSION:
         raise UserError(
             "the executors have another release of this package than the driver",

@@ -43,7 +43,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Place:
+class StartOfReading:
     """Where reading starts: after `lines` lines.
 
     stream: the one to continue, None for a fork of `parent` (or for a new log).
@@ -88,7 +88,7 @@ def render_streams(others: Iterable[Stream], current: Stream, digest: str) -> st
     return json.dumps({"streams": [*bodies, current.body(digest)]}, separators=(",", ":"))
 
 
-def place_in(streams: list[Stream], lines: Iterable[bytes]) -> Place:
+def place_in(streams: list[Stream], lines: Iterable[bytes]) -> StartOfReading:
     """Return the furthest marked position of any stream that matches the file's lines."""
     wanted = {n for stream in streams for n in stream.marks}
     last = max(wanted, default=0)
@@ -100,12 +100,12 @@ def place_in(streams: list[Stream], lines: Iterable[bytes]) -> Place:
             seen[number] = running.digest
         if number >= last:
             break
-    best = Place(0, None, "")
+    best = StartOfReading(0, None, "")
     for stream in streams:
         reached = max((n for n, h in stream.marks.items() if seen.get(n) == h), default=0)
         if reached > best.lines or (reached == best.lines and reached and best.stream is None):
             at_end = reached == stream.lines
-            best = Place(reached, stream if at_end else None, stream.id)
+            best = StartOfReading(reached, stream if at_end else None, stream.id)
     return best
 
 

@@ -30,8 +30,8 @@ from reconciler.workload_log.importing import (
 from reconciler.workload_log.packing import open_log, packed_size
 from reconciler.workload_log.prepared import PreparedStatements
 from reconciler.workload_log.progress import (
-    Place,
     Running,
+    StartOfReading,
     Stream,
     forked,
     key_of,
@@ -84,13 +84,13 @@ class SqlLogImport:
             return tally
         key = key_of(first)
         streams = parse_streams(self.sink.cursor(key))
-        place = place_in(streams, _complete_lines(path)) if streams else Place(0, None, "")
+        place = place_in(streams, _complete_lines(path)) if streams else StartOfReading(0, None, "")
         tally.earlier = place.lines
         self._import_from(path, place, key, streams, tally)
         return tally
 
     def _import_from(
-        self, path: Path, place: Place, key: str, streams: list[Stream], tally: Tally
+        self, path: Path, place: StartOfReading, key: str, streams: list[Stream], tally: Tally
     ) -> None:
         running = Running()
         stream = place.stream
