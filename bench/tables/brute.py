@@ -53,10 +53,10 @@ def best(place: Place, drawn: Drawn, rho: float, row_groups: RowGroupSize) -> li
     before = look(place, name)
     later = workload(place, name, drawn.later)
     nothing = read_of(before.view, later).cost
-    options = sorted(_options(place, drawn, name, before, later, rho, row_groups.stored),
+    every = sorted(options(place, drawn, name, before, later, rho, row_groups.stored),
                      key=lambda option: option.trial)  # fmt: skip
     tried = [Tried("nothing", nothing, nothing)]
-    for number, option in enumerate(options):
+    for number, option in enumerate(every):
         cost = None
         if number < REWRITTEN:
             actions = arranged(before, option.rows, option.ordering, drawn.target,
@@ -91,7 +91,7 @@ def row_groups_of(played: Played) -> RowGroupSize:
 
 
 @dataclass(frozen=True, slots=True)
-class _Option:
+class Option:
     """A rewrite of the files `rows`. trial: its cost as pyarrow wrote it; rewriting: the part of it
     that the rewrite takes."""
 
@@ -102,7 +102,7 @@ class _Option:
     trial: float
 
 
-def _options(
+def options(
     place: Place,
     drawn: Drawn,
     name: str,
@@ -110,7 +110,7 @@ def _options(
     later: Workload,
     rho: float,
     row_group_bytes: int,
-) -> Iterator[_Option]:
+) -> Iterator[Option]:
     schema, files = before.observation.schema, before.observation.files
     every = np.arange(len(files), dtype=np.int64)
     asked = _asked(before, later)
@@ -123,7 +123,7 @@ def _options(
         for ordering in orderings(drawn.columns, schema):
             read = read_cost(place, drawn, before, parts, ordering, row_group_bytes, later)
             label = f"{where}{ordering.text(schema) or 'bin-pack'}"
-            yield _Option(label, ordering, rows, rewriting, read + rewriting)
+            yield Option(label, ordering, rows, rewriting, read + rewriting)
 
 
 def orderings(columns: Sequence[str], schema: Schema) -> Iterator[Ordering]:

@@ -228,6 +228,12 @@ def step_of(place: Place, name: str, clock: Clock, budget: int | None) -> Step:
     return Step(Target(place.config, (NAMESPACE, name)), policy, "bench", clock)
 
 
+def budget_of(drawn: Drawn, before: Seen) -> int | None:
+    """Return the bytes a day that may be rewritten, None without a budget."""
+    share, size = drawn.budget, before.observation.files.total_bytes
+    return None if share is None else round(share * size)
+
+
 def play(
     place: Place, drawn: Drawn, watch: Callable[[str], Any] = lambda name: None
 ) -> tuple[Played, list[Any]]:
@@ -239,9 +245,7 @@ def play(
     before, rows = look(place, name), _multiset(place, name)
     watched = [watch(name)]
     actor = TimedActor(store, place.root / "cache", spark=place.spark)
-    budget = None
-    if drawn.budget is not None:
-        budget = round(drawn.budget * before.observation.files.total_bytes)
+    budget = budget_of(drawn, before)
     step = step_of(place, name, actor.now, budget)
     plan = step.propose(actor)
     done = _stepped(step, actor, plan)
