@@ -54,7 +54,7 @@ def main() -> int:
     chosen = TURNS[:6] if arguments.brief else TURNS
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:
         directory = Path(scratch)
-        source = _generate(directory, arguments.scale)
+        source = generate(directory, arguments.scale)
         with (
             _Session(directory / "stock", source, JAVAS_DEFAULT) as stock,
             _Session(directory / "ours", source, {}) as ours,
@@ -139,7 +139,7 @@ def _ratio(mine: Sequence[Measured], theirs: Sequence[Measured], what: str) -> s
     return f"{statistics.median(found):.2f} ({found[0]:.2f} to {found[-1]:.2f})"
 
 
-def _generate(directory: Path, scale: float) -> Path:
+def generate(directory: Path, scale: float) -> Path:
     command = [str(Path(sys.executable).parent / "tpchgen-cli"), "parquet", "-s", f"{scale:g}"]
     subprocess.run([*command, "--tables=lineitem", "--output-dir", str(directory)], check=True)
     return directory / "lineitem.parquet"
@@ -168,15 +168,15 @@ def _measured(bench: Bench, source: Path, contender: Contender) -> Measured:
     name = _table(bench, source)
     act = ready(bench, name)
     bench.spark._jvm.System.gc()
-    seconds, cpu = time.monotonic(), _jvm_cpu(bench)
+    seconds, cpu = time.monotonic(), jvm_cpu(bench)
     verify = act()
-    seconds, cpu = time.monotonic() - seconds, _jvm_cpu(bench) - cpu
+    seconds, cpu = time.monotonic() - seconds, jvm_cpu(bench) - cpu
     files = bench.files(name)
     depths = tuple(_depth(files, column) for column in BOTH)
     return Measured(what, seconds, cpu, verify, len(files), depths)
 
 
-def _jvm_cpu(bench: Bench) -> float:
+def jvm_cpu(bench: Bench) -> float:
     """CPU seconds of the JVM so far: tasks, driver, compiler and garbage collector."""
     pid = bench.spark.sparkContext._gateway.proc.pid
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

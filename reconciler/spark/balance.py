@@ -95,7 +95,7 @@ def joined(
             sources = []
             for place, file in enumerate(run):
                 set_id = f"{base}/short-{number}-{place}"
-                task = iceberg.java_list(spark, [stage.task_of_new_file(spark, table, file)])
+                task = stage.tasks_of_new_files(spark, table, [file])
                 staged.enter_context(stage.staged(spark, table, set_id, task))
                 sources.append(stage.read(spark, set_id, stage.WHOLE_FILE))
             size = sum(int(file.fileSizeInBytes()) for file in run)

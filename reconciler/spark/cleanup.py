@@ -5,11 +5,19 @@ Called once the attempt is fenced, or for our own attempt when none of its work 
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from reconciler.spark import iceberg, stage
 
+HADOOP_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
+LOCAL = re.compile("^(file:(//)?)?/+(?!/)")
+"""Begins a path of the local file system."""
+HIDDEN = re.compile(r"\..*\.crc")
+"""Files of checksums, which Hadoop lists with none of the others and deletes with theirs."""
 PREFIX_OPERATIONS = "org.apache.iceberg.io.SupportsPrefixOperations"
 
 
@@ -50,6 +58,8 @@ def listed(spark: Any, table: Any, prefix: str) -> dict[str, tuple[int, int]]:
     io = table.io()
     if not iceberg.is_a(spark, io, PREFIX_OPERATIONS):
         return {}
+    if iceberg.is_a(spark, io, HADOOP_IO) and LOCAL.match(prefix):
+        return _listed_locally(prefix)
     try:
         found = io.listPrefix(prefix + "/").iterator()
         files = {}
@@ -60,6 +70,19 @@ def listed(spark: Any, table: Any, prefix: str) -> dict[str, tuple[int, int]]:
         if _missing(error):
             return {}
         raise
+    return files
+
+
+def _listed_locally(prefix: str) -> dict[str, tuple[int, int]]:
+    """Return the same of the local file system, where Hadoop starts a process for each file to read
+    its permissions. Python runs beside the JVM."""
+    root = Path("/" + LOCAL.sub("", prefix))
+    files = {}
+    for path in root.rglob("*"):
+        if path.is_file() and not HIDDEN.fullmatch(path.name):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                found = path.stat()
+                files[f"file:{path}"] = found.st_size, found.st_mtime_ns // 1_000_000
     return files
 
 
@@ -89,7 +112,7 @@ def _relative(path: str, prefix: str) -> str:
 
 def _remove_empty_directories(spark: Any, table: Any, prefix: str) -> None:
     """On a file system, remove the empty prefix and its partition directories, deepest first."""
-    if not iceberg.is_a(spark, table.io(), "org.apache.iceberg.hadoop.HadoopFileIO"):
+    if not iceberg.is_a(spark, table.io(), HADOOP_IO):
         return
     root = spark._jvm.org.apache.hadoop.fs.Path(prefix)
     system = root.getFileSystem(spark._jsc.hadoopConfiguration())

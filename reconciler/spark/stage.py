@@ -10,7 +10,7 @@ table's, so that Iceberg loads none.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.api.served_properties import names_code, staged_properties
@@ -23,6 +23,7 @@ TARGET_SIZE = "write.target-file-size-bytes"
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 UNSORTED = 0
 """Id of the sort order that every table has, without fields."""
+LINEAGE_VERSION = 3
 NO_ROW_ID = -(1 << 62)
 """First row id of a file that is read back: rows without an id of their own get a negative one."""
 DEFAULT_TARGET = 512 * 1024 * 1024
@@ -164,33 +165,48 @@ def union(frames: Sequence[Any]) -> Any:
     return joined
 
 
-def task_of_new_file(spark: Any, table: Any, data_file: Any) -> Any:
-    """Return a scan task over an uncommitted data file, so that it is read back through Iceberg."""
+def tasks_of_new_files(spark: Any, table: Any, files: Sequence[Any]) -> Any:
+    """Return a java.util.List of scan tasks over uncommitted data files of one partition spec, so
+    that they are read back through Iceberg.
+
+    What all files share is looked up once: a migration writes thousands of files.
+    """
+    found = spark._jvm.java.util.ArrayList()
+    if not files:
+        return found
     core = spark._jvm.org.apache.iceberg
-    gateway = spark.sparkContext._gateway
-    spec = table.specs().get(data_file.specId())
-    return core.BaseFileScanTask(
-        _with_lineage_base(spark, spec, data_file),
-        gateway.new_array(core.DeleteFile, 0),
-        core.SchemaParser.toJson(table.schema()),
-        core.PartitionSpecParser.toJson(spec),
-        core.expressions.ResidualEvaluator.unpartitioned(core.expressions.Expressions.alwaysTrue()),
-    )
+    spec = table.specs().get(files[0].specId())
+    nothing = spark.sparkContext._gateway.new_array(core.DeleteFile, 0)
+    schema_text = core.SchemaParser.toJson(table.schema())
+    spec_text = core.PartitionSpecParser.toJson(spec)
+    everything = core.expressions.Expressions.alwaysTrue()
+    residual = core.expressions.ResidualEvaluator.unpartitioned(everything)
+    task_of, based = core.BaseFileScanTask, _lineage_base(spark, table, spec)
+    for file in files:
+        found.add(task_of(based(file), nothing, schema_text, spec_text, residual))
+    return found
 
 
-def _with_lineage_base(spark: Any, spec: Any, data_file: Any) -> Any:
-    """Return the file with a first row id and sequence number: without them its lineage reads as
-    null."""
+def _lineage_base(spark: Any, table: Any, spec: Any) -> Callable[[Any], Any]:
+    """Return what gives a file a first row id and sequence number: without them its lineage, which
+    tables have from format 3 on, reads as null."""
+    if int(table.operations().current().formatVersion()) < LINEAGE_VERSION:
+        return lambda data_file: data_file
     files = spark._jvm.org.apache.iceberg.DataFiles
-    copied = files.builder(spec).copy(data_file).withFirstRowId(NO_ROW_ID).build()
     boxed_long = _array(
         spark, spark._jvm.java.lang.Class, [iceberg.java_class(spark, "java.lang.Long")]
     )
     base_file = iceberg.java_class(spark, "org.apache.iceberg.BaseFile")
     setter = base_file.getMethod("setDataSequenceNumber", boxed_long)
     setter.setAccessible(True)
-    setter.invoke(copied, _array(spark, spark._jvm.java.lang.Object, [NO_ROW_ID]))
-    return copied
+    number = _array(spark, spark._jvm.java.lang.Object, [NO_ROW_ID])
+
+    def based(data_file: Any) -> Any:
+        copied = files.builder(spec).copy(data_file).withFirstRowId(NO_ROW_ID).build()
+        setter.invoke(copied, number)
+        return copied
+
+    return based
 
 
 def _array(spark: Any, kind: Any, values: Sequence[Any]) -> Any:

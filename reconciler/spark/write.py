@@ -16,7 +16,6 @@ from reconciler.format import count
 from reconciler.spark import (
     arrange,
     balance,
-    iceberg,
     metadata,
     metrics,
     moved,
@@ -286,8 +285,7 @@ def read_back(
 
     if not files:
         return Fingerprint(0)
-    tasks = iceberg.java_list(spark, [stage.task_of_new_file(spark, table, f) for f in files])
-    with stage.staged(spark, table, set_id, tasks):
+    with stage.staged(spark, table, set_id, stage.tasks_of_new_files(spark, table, files)):
         sizes = [int(file.fileSizeInBytes()) for file in files]
         frame = stage.without_lineage_base(stage.read(spark, set_id, even_split(spark, sizes)))
         if not hashed:
