@@ -212,8 +212,10 @@ def _key_field(policy: TableLayoutPolicy, name: str, schema: Schema) -> Field:
 
 
 def quiet_partitions(observation: Observation, spec: PolicySpec, now_ms: int) -> frozenset[int]:
-    """Return the partitions that another writer overwrote or deleted from within the quiet
-    period."""
+    """Return the partitions that another writer overwrote or deleted from within the quiet period.
+
+    None in a period of no length, even if a writer's clock is ahead of ours.
+    """
     return _changed(observation, spec, now_ms, observation.recent_writes)
 
 
@@ -236,11 +238,12 @@ def conflicting_partitions(
 def _changed(
     observation: Observation, spec: PolicySpec, now_ms: int, writes: Iterable[RecentWrite]
 ) -> frozenset[int]:
-    since = now_ms - spec.layout.files.quiet_period_seconds * 1000
+    quiet_ms = spec.layout.files.quiet_period_seconds * 1000
+    since = now_ms - quiet_ms
     recent = {
         (spec_id, partition_identity(values))
         for write in writes
-        if write.timestamp_ms > since
+        if quiet_ms and write.timestamp_ms > since
         for spec_id, values in write.partitions
     }
     return frozenset(

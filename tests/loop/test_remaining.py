@@ -10,6 +10,7 @@ import numpy as np
 
 from reconciler.advisor.advice import HORIZON_MS, Rejected
 from reconciler.format import utc
+from reconciler.loop.decision_settings import quiet_partitions
 from reconciler.loop.remaining import begun, left_of
 from reconciler.loop.waiting import quiet_ends, ripens_ms, waiting
 from reconciler.plan.actions.bin_pack import BinPack
@@ -62,6 +63,18 @@ def test_what_waits_ends_a_quiet_period_after_the_last_change_of_its_partition()
     assert utc(first) in held.text() and utc(last) in held.text()
     nothing: Any = SimpleNamespace(rejected=turned[1:2], upkeep_due_ms=None)
     assert waiting(nothing, seen, rules) is None
+
+
+def test_no_partition_is_quiet_in_a_period_of_no_length_though_a_clock_is_ahead() -> None:
+    seen = lineitem(12, 3)
+    seen = replace(seen, recent_writes=(_written(seen, 1, NOON + MINUTE),))
+    quiet = {
+        period: quiet_partitions(
+            seen, policy("t", layout={"files": {"quietPeriod": period}}).spec, NOON
+        )
+        for period in ("0s", "1s")
+    }
+    assert quiet == {"0s": frozenset(), "1s": frozenset({1})}
 
 
 def test_time_alone_ends_quiet_periods_and_the_hysteresis_of_what_we_wrote() -> None:
