@@ -21,6 +21,7 @@ from reconciler.spark import (
     replacement,
     scan,
     stage,
+    streams,
     verify,
     write,
     write_deletes,
@@ -54,6 +55,25 @@ class _Work:
     unsure: bool
 
 
+@dataclass
+class Seen:
+    """What earlier attempts of a run read. marks: a java.util.Map from each data file to the
+    deletes that applied to it; sets: the rows that these hide. A data file and its deletes never
+    change, so that only those are read again that got other deletes since."""
+
+    marks: Any = None
+    sets: PositionSets | None = None
+
+    def unread(self, spark: Any, tasks: ScanTasks) -> ScanTasks:
+        """Return the tasks that must be read."""
+        if self.marks is None:
+            return tasks
+        left = spark._jvm.java.util.HashMap(scan.delete_marks(spark, tasks))
+        left.entrySet().removeAll(self.marks.entrySet())
+        keys = spark._jvm.java.util.ArrayList(left.keySet())
+        return tasks.subset(streams.lines(spark, keys, streams.text(spark)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Hits:
     """sets: the rows that a reader marks, None if they are too many for the driver; live: then the
@@ -82,23 +102,30 @@ def refuse(spark: Any, table: Any, name: str, inputs: Iterable[DeleteFile]) -> N
             holder = parents.get(holder)
 
 
-def key_bytes(spark: Any, table: Any, snapshot_id: int, inputs: Sequence[DeleteFile]) -> int:
-    """Return the stored bytes of the identity columns of the data files under the inputs; of the
-    whole file where the manifest does not hold them."""
+def key_bytes(
+    spark: Any, table: Any, snapshot_id: int, inputs: Sequence[DeleteFile], seen: Seen
+) -> int:
+    """Return the stored bytes of the identity columns of the data files under the inputs that must
+    be read; of the whole file where the manifest does not hold them."""
     ids = {field_id for file in inputs for field_id in file.keys}
     paths = [file.path for file in inputs]
     tasks = scan.tasks_under(spark, table, snapshot_id, paths, ids)
     known = (
         sum(file.sizes[i] for i in ids & file.sizes.keys()) if file.sizes else file.size
-        for file in tasks.values()
+        for file in seen.unread(spark, tasks).values()
     )
     return sum(known)
 
 
 def replacement_for(
-    attempt: Attempt, base: str, inputs: Sequence[DeleteFile], files: Sequence[DeleteFile]
+    attempt: Attempt,
+    base: str,
+    inputs: Sequence[DeleteFile],
+    files: Sequence[DeleteFile],
+    seen: Seen,
 ) -> Replacement:
-    """Write and verify what takes the place of the inputs. files: all of the snapshot."""
+    """Write and verify what takes the place of the inputs. files: all of the snapshot. seen: is
+    kept up to date."""
     spark, table = attempt.spark, replacement.output_table(attempt)
     paths = [file.path for file in inputs]
     tasks = scan.tasks_under(spark, attempt.table, attempt.snapshot_id, paths)
@@ -108,7 +135,7 @@ def replacement_for(
     keys, unsure = _keys(attempt.table, ids)
     work = _Work(attempt, table, base, tasks, inputs, files, keys, unsure)
     replacement.job_group(attempt, f"{base}/write", WHAT)
-    hits = _hits(work)
+    hits = _hits(work, seen)
     if unsure:
         _compare_with_a_full_read(work, hits.number)
     return _of_many(work, hits) if hits.sets is None else _of_few(work, hits.sets)
@@ -212,29 +239,42 @@ def _keys(table: Any, ids: Collection[int]) -> tuple[tuple[str, ...], bool]:
     return tuple(str(name) for name in names if name is not None), bool(names)
 
 
-def _hits(work: _Work) -> _Hits:
-    """Read the identity columns of all data files once, and collect what is deleted if it is not
+def _hits(work: _Work, seen: Seen) -> _Hits:
+    """Read the identity columns of the data files once, and collect what is deleted if it is not
     too much."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
+    spark = work.attempt.spark
+    if _most(work) <= write_deletes.DRIVER_POSITIONS:
+        unread = seen.unread(spark, work.tasks)
+        maps = [_collected(work, unread).java] if unread else []
+        if seen.sets is not None:
+            maps.append(seen.sets.keep(set(work.tasks) - set(unread)).java)
+        seen.sets = position_sets.merged(spark, iceberg.java_list(spark, maps))
+        seen.marks = scan.delete_marks(spark, work.tasks)
+        return _Hits(seen.sets, Fingerprint(0), sum(seen.sets.cardinalities().values()))
     tasks = work.tasks.java_tasks(list(work.tasks))
     with _stored(work, f"{work.base}/hits", tasks) as frame:
-        if _most(work) <= write_deletes.DRIVER_POSITIONS:
-            read = Observation(f"{work.base}/hits")
-            every = frame.observe(read, f.count(f.lit(1)).alias("rows"))
-            marked = every.where(IS_DELETED).groupBy(FILE).agg(f.collect_list(POSITION))
-            sets = position_sets.of_rows(work.attempt.spark, marked._jdf.collectAsList())
-            _require_every_row(work, int(read.get["rows"]))
-            return _Hits(sets, Fingerprint(0), sum(sets.cardinalities().values()))
         found = frame.agg(*_aggregates(frame)).first().asDict()
         return _Hits(None, verify.fingerprint(found), int(found["hit"]))
 
 
-def _require_every_row(work: _Work, read: int) -> None:
+def _collected(work: _Work, unread: ScanTasks) -> PositionSets:
+    """Return the rows of these data files that a reader marks."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    with _stored(work, f"{work.base}/hits", unread.java_tasks(list(unread))) as frame:
+        read = Observation(f"{work.base}/hits")
+        every = frame.observe(read, f.count(f.lit(1)).alias("rows"))
+        marked = every.where(IS_DELETED).groupBy(FILE).agg(f.collect_list(POSITION))
+        sets = position_sets.of_rows(work.attempt.spark, marked._jdf.collectAsList())
+        _require_every_row(work, unread, int(read.get["rows"]))
+    return sets
+
+
+def _require_every_row(work: _Work, tasks: ScanTasks, read: int) -> None:
     """Raise VerificationError unless the reading saw each stored row: a deleted one that it did not
     see would come back."""
-    stored = sum(file.rows for file in work.tasks.values())
+    stored = sum(file.rows for file in tasks.values())
     if read != stored:
         raise replacement.mismatch(work.attempt, f"{count(read)} of {count(stored)} rows were read")
 

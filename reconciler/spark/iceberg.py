@@ -8,7 +8,7 @@ file. Used by `stage`, `commit`, `fence` and `cleanup`; nothing is decided here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,6 +226,20 @@ def ancestors(table: Any) -> Iterator[SnapshotInfo]:
         info = snapshot_info(snapshot)
         yield info
         snapshot = None if info.parent is None else table.snapshot(info.parent)
+
+
+def changed_lately(table: Any, milliseconds: int, attempts: Collection[str]) -> frozenset[int]:
+    """Return the sequence numbers of the snapshots of so long before the head that change or delete
+    rows; attempts: ids of our own, whose snapshots do not count."""
+    found: set[int] = set()
+    snapshot = table.currentSnapshot()
+    since = 0 if snapshot is None else int(snapshot.timestampMillis()) - milliseconds
+    while snapshot is not None and int(snapshot.timestampMillis()) >= since:
+        info = snapshot_info(snapshot)
+        if info.operation != "append" and info.summary.get(ATTEMPT_ID) not in attempts:
+            found.add(int(snapshot.sequenceNumber()))
+        snapshot = None if info.parent is None else table.snapshot(info.parent)
+    return frozenset(found)
 
 
 def ancestors_until(table: Any, base: int) -> tuple[list[SnapshotInfo], bool]:

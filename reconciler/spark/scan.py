@@ -176,6 +176,45 @@ def tasks_under(
     return _with_files(spark, streams.kept(spark, planned(spark, scan), under), bare=True)
 
 
+def delete_marks(spark: Any, tasks: ScanTasks) -> Any:
+    """Return a java.util.Map from path to a text that says which delete files apply to the file."""
+    every = tasks.java_tasks(list(tasks)) if tasks else iceberg.java_list(spark, [])
+    location = iceberg.method(spark, _FILE, "location", _STRING)
+    mark_of = _joined(spark, location, streams.UNIT)
+    return streams.to_map(spark, every, _task_path(spark), mark_of)
+
+
+def _joined(spark: Any, text_of: Any, separator: str) -> Any:
+    """Return FileScanTask -> the sorted texts of its delete files."""
+    mapped = iceberg.method(spark, streams.STREAM, "map", streams.STREAM, streams.FUNCTION)
+    collector = "java.util.stream.Collector"
+    collect = iceberg.method(spark, streams.STREAM, "collect", _OBJECT, collector)
+    return streams.chain(
+        spark,
+        _delete_stream(spark),
+        streams.given(spark, mapped, 1, _function(spark, text_of)),
+        iceberg.method(spark, streams.STREAM, "sorted", streams.STREAM),
+        streams.given(spark, collect, 1, spark._jvm.java.util.stream.Collectors.joining(separator)),
+    )
+
+
+def touched_by(spark: Any, tasks: ScanTasks, sequences: Collection[int]) -> frozenset[str]:
+    """Return the files that a snapshot of one of these sequence numbers wrote, or deleted rows of
+    by position."""
+    content = iceberg.method(spark, _FILE, "content", "org.apache.iceberg.FileContent")
+    number = iceberg.method(spark, _FILE, "dataSequenceNumber", "java.lang.Long")
+    wanted = {f"POSITION_DELETES{streams.UNIT}{sequence}" for sequence in sequences}
+    every = tasks.java_tasks(list(tasks)) if tasks else iceberg.java_list(spark, [])
+    of_deletes = _joined(spark, streams.row(spark, _FILE, content, number), "\x1e")
+    paths = streams.lines(spark, every, _task_path(spark))
+    texts = streams.lines(spark, every, of_deletes)
+    return frozenset(
+        path
+        for path, text in zip(paths, texts, strict=True)
+        if tasks[path].sequence in sequences or not wanted.isdisjoint(text.split("\x1e"))
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Ages:
     """Data sequence numbers of live data files. oldest: the lowest by (spec id, partition as a

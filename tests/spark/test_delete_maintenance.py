@@ -137,7 +137,7 @@ def test_a_delete_on_a_member_of_a_struct_is_converted_only_if_readers_agree(
     conversion = ConvertDeletes(inputs=delete_paths(bench, name))
     honest = convert._hits
     with monkeypatch.context() as patch:
-        patch.setattr(convert, "_hits", lambda work: replace(honest(work), number=2))
+        patch.setattr(convert, "_hits", lambda *some: replace(honest(*some), number=2))
         request = bench.request(name, conversion)
         with pytest.raises(UnsupportedError, match="equality deletes"):
             bench.run(request)
@@ -233,6 +233,50 @@ def test_a_conversion_reads_the_data_once(bench: Bench) -> None:
     jobs = _jobs(bench)
     assert bench.run(request).done
     assert _jobs(bench) - jobs <= 2  # the scan, and the shuffle of what it found
+
+
+def test_a_conflict_of_a_conversion_costs_only_the_files_that_were_touched(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vector comes for one of three data files, each time that the conversion is about to
+    commit."""
+    name = _table(bench, 3)
+    path = add_equality_delete(bench, name, {"id": _longs(2, 42, 82)})
+    reads: list[int] = []
+    honest = convert._collected
+
+    def counted(work: Any, unread: Any) -> Any:
+        reads.append(len(unread))
+        return honest(work, unread)
+
+    monkeypatch.setattr(convert, "_collected", counted)
+    left = [7, 47]
+
+    def on_event(event: Event) -> None:
+        if event.phase == "commit" and left:
+            bench.sql(f"DELETE FROM {bench.full(name)} WHERE id = {left.pop()}")
+
+    result = bench.run(bench.request(name, ConvertDeletes(inputs=(path,))), on_event)
+    assert (result.done, result.conflicts, reads) == (True, 2, [3, 1, 1])
+    first, second, third = [one.read_bytes for one in result.outcomes if one.batch]
+    assert second < first and third < first
+    assert _ids(bench, name) == set(range(120)) - {2, 42, 82, 7, 47}
+    assert delete_paths(bench, name, 2) == () and bench.leftovers(name) == []
+
+
+def test_after_a_conflict_files_that_are_still_being_changed_wait(bench: Bench) -> None:
+    """One file got a vector before the plan, another one at the commit: neither is tried again."""
+    name = _table(bench, 3)
+    full = bench.full(name)
+    bench.sql(f"DELETE FROM {full} WHERE id = 7")
+    action = bench.action(name, ApplyDeletes)
+    still = bench.sql(f"SELECT DISTINCT _file FROM {full} WHERE id >= 80")[0][0]
+    deletion = _on_commit(lambda: bench.sql(f"DELETE FROM {full} WHERE id = 47"))
+    result = bench.run(bench.request(name, action), deletion)
+    assert (result.conflicts, result.commits) == (1, 1)
+    assert still not in data_files(bench, name)
+    assert len(set(action.inputs) & set(data_files(bench, name))) == 2
+    assert _ids(bench, name) == set(range(120)) - {7, 47}
 
 
 def test_a_row_that_a_conversion_does_not_read_is_noticed(
@@ -368,7 +412,7 @@ def test_a_conversion_beside_a_rewrite_brings_no_row_back(
 
     request = bench.request(name, bench.action(name, ApplyDeletes))
     result = bench.run(request, _on_commit(deleted_and_converted))
-    assert result.conflicts == 1 and result.done
+    assert (result.conflicts, result.commits) == (1, 1)
     assert _ids(bench, name) == set(range(120)) - {2, 102}
 
 

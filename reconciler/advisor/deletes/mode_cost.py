@@ -112,7 +112,7 @@ def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
     applied = one.reading * (POSITION_SECONDS * one.rows + OPEN_SECONDS * new_files)
     fold = 0.0 if way is Way.PARTITION else FOLD_SECONDS[way is Way.VECTORS] * one.writing
     folded = fold * one.rows
-    write += _maintained(between * applied + folded, rewrite)
+    write += maintained(between * applied + folded, rewrite)
     opened = OPEN_SECONDS * one.reading
     if way is not Way.PARTITION:
         return write + between * opened * (one.files if way is Way.FILE else one.partitions)
@@ -121,10 +121,10 @@ def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
     others = POSITION_SECONDS * one.rows * max(one.shared / max(one.partitions, 1.0) - 1.0, 0.0)
     size = int(2 * one.rows)
     compact = throughput.cpu_seconds("compact-deletes", size, int(one.partitions), first=False)
-    return write + _maintained(between * (opened * one.shared + one.reading * others), compact)
+    return write + maintained(between * (opened * one.shared + one.reading * others), compact)
 
 
-def _maintained(slope: float, cost: float) -> float:
+def maintained(slope: float, cost: float) -> float:
     """Return slope * n/2 + cost / n at its least, n >= 1: slope is R*d, cost is M."""
     if slope <= 0.0:
         return 0.0

@@ -46,7 +46,8 @@ SomeDeletes = TypeVar("SomeDeletes", bound=DeleteMaintenance)
 Items = Sequence[tuple[str, SomeDeletes]]
 
 BATCH_ROWS = 20_000_000
-"""Rows of delete files that one commit replaces, unless the plan would need too many commits."""
+"""Rows of delete files that one commit replaces, unless the plan would need too many commits. After
+a conflict as few as they allow: the next one costs less."""
 
 
 class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
@@ -131,7 +132,8 @@ class DeleteExecutor(ContentExecutor[SomeDeletes], ABC):
         shared = any(
             file.everywhere and file.keys for file in delete_files.of_paths(self.files, inputs)
         )
-        most = max(BATCH_ROWS, -(-sum(rows) // max(1, self.run.request.max_commits - 1)))
+        least = BATCH_ROWS if not self.run.conflicts else 1
+        most = max(least, -(-sum(rows) // max(1, self.run.request.max_commits - 1)))
         items: list[tuple[str, SomeDeletes]] = []
         held = 0
         for item, size in zip(pending, rows, strict=True):
@@ -288,6 +290,12 @@ class CompactExecutor(ReplacingExecutor[CompactDeletes]):
 
 
 class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
+    """seen: what its attempts read, so that a conflict costs only what another writer touched."""
+
+    def __init__(self, run: Run, items: Items[ConvertDeletes]) -> None:
+        super().__init__(run, items)
+        self.seen = convert.Seen()
+
     def check(self) -> None:
         super().check()
         run = self.run
@@ -296,14 +304,17 @@ class ConvertExecutor(ReplacingExecutor[ConvertDeletes]):
         convert.refuse(run.spark, run.table, run.shown, files)
 
     def input_bytes(self, paths: Sequence[str]) -> int:
-        """The delete files, and the identity columns of the data files that they apply to."""
+        """The delete files, and the identity columns of the data files that they apply to and that
+        no attempt has read as they are."""
         run = self.run
         head = int(run.table.currentSnapshot().snapshotId())
         files = delete_files.of_paths(self.files, paths)
-        return super().input_bytes(paths) + convert.key_bytes(run.spark, run.table, head, files)
+        return super().input_bytes(paths) + convert.key_bytes(
+            run.spark, run.table, head, files, self.seen
+        )
 
     def make(self, attempt: Attempt, base: str, inputs: Sequence[DeleteFile]) -> Replacement:
-        return convert.replacement_for(attempt, base, inputs, self.files)
+        return convert.replacement_for(attempt, base, inputs, self.files, self.seen)
 
 
 def _parts(

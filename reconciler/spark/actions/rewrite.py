@@ -14,8 +14,10 @@ from reconciler.plan.execution import FAILED, Event, Outcome
 from reconciler.spark import (
     batch,
     damage,
+    iceberg,
     inputs,
     metadata,
+    scan,
     session,
     stage,
     standing,
@@ -34,6 +36,10 @@ from reconciler.table.schema import SortColumn
 
 COMPARABLE = 4
 """A group up to this factor smaller predicts how another one compresses."""
+
+
+HOT_MILLISECONDS = 60_000
+"""A file that another writer changed so lately may well change again while it is rewritten."""
 
 
 class RewriteExecutor(ContentExecutor[Rewrite]):
@@ -72,6 +78,25 @@ class RewriteExecutor(ContentExecutor[Rewrite]):
             key: standing.judge(action, key in done, self.known_deletes, self.tasks, now)
             for key, action in self.items
         }
+
+    def _pending(self) -> list[tuple[str, Rewrite]]:
+        """After a conflict, files that another writer has just changed wait for the next plan: it
+        is about to change them again. Unless it changes all of them."""
+        pending, run = super()._pending(), self.run
+        if not run.conflicts or not pending:
+            return pending
+        lately = iceberg.changed_lately(run.table, HOT_MILLISECONDS, run.attempts)
+        hot = scan.touched_by(run.spark, self.tasks, lately) if lately else frozenset()
+        left = [
+            (key, replace(action, inputs=tuple(p for p in action.inputs if p not in hot)))
+            for key, action in pending
+        ]
+        cool = [(key, action) for key, action in left if action.inputs]
+        waiting = sum(len(a.inputs) for _, a in pending) - sum(len(a.inputs) for _, a in cool)
+        if not cool or not waiting:
+            return pending
+        run.say("waiting", f"{plural(waiting, 'file')} another writer has just changed: left out")
+        return cool
 
     def input_bytes(self, paths: Sequence[str]) -> int:
         return sum(self.tasks[path].size for path in paths)
