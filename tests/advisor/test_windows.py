@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,28 @@ def test_only_rows_of_windows_to_come_are_rewritten(form: str) -> None:
     assert outside <= 0.1 * rewritten
     assert 0.7 * claimed <= before - cost(table, future) <= 1.4 * claimed
     assert claimed <= 1.1 * before
+
+
+@pytest.mark.parametrize(("queries", "pays"), [(400, True), (150, False)])
+def test_a_file_in_which_the_window_begins_is_rewritten_only_if_windows_still_read_enough_of_it(
+    queries: int, pays: bool
+) -> None:
+    """A file is rewritten as a whole: half of its rows are in no window to come."""
+    random, table = np.random.default_rng(7), empty_table(SCHEMA)
+    for half in (0, *range(1, 2 * DAYS, 2)):  # the first and the last file are of half a day
+        days = 0.5 if half in (0, 2 * DAYS - 1) else 1.0
+        times = half * DAY // 2 + np.sort(random.integers(0, int(days * DAY), int(ROWS * days)))
+        rows = {DEVICE: random.integers(0, DEVICES, len(times)), TIME: times * 1000,
+                VALUE: random.random(len(times))}  # fmt: skip
+        table = table.append(rows, ROWS, int(times[-1]), ROWS // FILES)
+    settings = replace(SETTINGS, open_bytes=0)
+    files = table.file_table()
+    past = asked(random, "exact", 0, DAYS * DAY, queries)
+    sample = table.sample(np.arange(len(files)), 512)
+    advice = decide(AdviceInput(files, past, settings, table.row_groups(), sample))
+    chosen = {path for item in advice.actions for path in item.action.inputs}
+    newest = [file.path for file in table.files][-2:]
+    assert chosen == set(newest if pays else newest[1:])
 
 
 @pytest.mark.parametrize("queries", [40, 900])
