@@ -62,7 +62,6 @@ from reconciler.plan.execution import plan_of_file
 from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
-from reconciler.queries.rewrite_cost import plan_seconds
 from reconciler.table.filetable import Int64
 
 HOUR_MS = 3_600_000
@@ -324,7 +323,7 @@ def _advice(
         payback_hours=_payback(situation, cost, saving),
         cost=cost,
         cpu_seconds=work.cpu_seconds,
-        seconds=plan_seconds(work.millis / 1000, work.groups),
+        seconds=situation.settings.throughput.plan_seconds(work.millis / 1000, work.groups),
         yearly_read=situation.yearly,
         wanted_sketches=np.zeros(0, dtype=np.int64),
         outlook=situation.outlook,

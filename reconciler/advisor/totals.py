@@ -73,11 +73,13 @@ def totals(situation: Situation, candidates: Sequence[Effect]) -> Totals:
 
 
 def saved_by_opening(situation: Situation, made: Candidate) -> float:
-    """Return the part of the saving that comes from opening fewer files, in bytes."""
-    fewer = sum(
-        float(demand.executions @ (was.files - then.files))
-        for demand, was, then in zip(situation.demands, made.before, made.after, strict=True)
+    """Return the saving if queries opened the same share of the new, fewer files, in bytes. What is
+    not opened because its bounds exclude it is skipped data."""
+    opened = sum(
+        float(demand.executions @ was.files)
+        for demand, was in zip(situation.demands, made.before, strict=True)
     )
+    fewer = opened * (1.0 - made.files_out / max(len(made.rows), 1))
     return fewer * situation.settings.open_bytes * situation.life
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reconciler.loop.propose import Proposal
     from reconciler.loop.step import StepResult
     from reconciler.plan.execution import ExecutionResult
+    from reconciler.plan.prediction import Total
     from reconciler.render.apply_text import ApplySummary
 
 
@@ -98,7 +99,12 @@ def _step_document(step: StepResult) -> dict[str, Any]:
         "rewrittenBytes": done.read_bytes if done else 0,
         "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
         "seconds": round(done.seconds, 3) if done else 0.0,
+        "startSeconds": None
+        if done is None or done.start_seconds is None
+        else round(done.start_seconds, 3),
         "predictedBytes": admitted.bytes_in,
+        "predictedCpuSeconds": admitted.cpu_seconds,
+        "predictedSeconds": round(_seconds(step, admitted), 3),
         "read": None
         if step.check is None
         else {
@@ -124,6 +130,12 @@ def _step_document(step: StepResult) -> dict[str, Any]:
             for a in (done.actions if done else ())
         ],
     }
+
+
+def _seconds(step: StepResult, admitted: Total) -> float:
+    """Return the predicted time of actions that one process carries out, the start of Spark
+    included."""
+    return step.before.settings.throughput.plan_seconds(admitted.millis / 1000, admitted.groups)
 
 
 def _id(snapshot: int | None) -> str | None:
@@ -168,11 +180,13 @@ def summary_of(run: ApplyRun, result: StepResult, interrupted: bool) -> ApplySum
         ran=bool(done),
         stopped=interrupted,
         seconds=time.monotonic() - run.started,
+        executed_seconds=sum(r.seconds + (r.start_seconds or 0.0) for _, r in done),
         commits=sum(r.commits for _, r in done),
         conflicts=sum(r.conflicts for _, r in done),
         predicted_bytes=admitted.bytes_in,
         actual_bytes=sum(r.read_bytes for _, r in done),
         predicted_cpu_seconds=admitted.cpu_seconds,
+        predicted_seconds=_seconds(done[0][0], admitted) if done else 0.0,
         actual_cpu_seconds=sum(r.cpu_seconds for _, r in done),
         read=read,
         files=files,

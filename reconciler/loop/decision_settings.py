@@ -41,7 +41,7 @@ from reconciler.plan.ledger import (
 from reconciler.plan.ordering import ordering_of
 from reconciler.plan.small_files import declared_target_bytes
 from reconciler.queries.fragments import Workload
-from reconciler.queries.rewrite_cost import Rho, rho_from
+from reconciler.queries.rewrite_cost import Rho, RunTimes, rho_from
 from reconciler.table.observation import ACTION_IDS, PLAN_ID, Observation, RecentWrite
 from reconciler.table.operations import Encoding
 from reconciler.table.orphans import NO_ORPHANS, Orphans, Search
@@ -55,11 +55,13 @@ DEFAULT_ROW_GROUP = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The state store's history of a table. rho: measured ratios, oldest first."""
+    """The state store's history of a table. rho: measured ratios, oldest first; runs: times of
+    executions, of all tables."""
 
     entries: tuple[LedgerEntry, ...] = ()
     checks: tuple[ReadCheck, ...] = ()
     rho: tuple[float, ...] = ()
+    runs: tuple[RunTimes, ...] = ()
 
 
 def settings_for(
@@ -105,7 +107,7 @@ def settings_for(
         quiet_partitions=quiet_partitions(observation, spec, now_ms),
         now_ms=now_ms,
         rho=rho,
-        throughput=throughput(history.entries),
+        throughput=throughput(history.entries, history.runs),
         most_bytes=_tightest(budget.max_rewrite_bytes for budget in spec.budgets),
         most_cpu_seconds=_tightest(budget.max_cpu_seconds for budget in spec.budgets),
         debt=debt(history, rho),

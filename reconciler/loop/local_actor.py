@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,21 @@ from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.properties import spark_conf
 from reconciler.errors import ReconcilerError
 from reconciler.loop.propose import PlanOnTable, Target
-from reconciler.loop.reader import Reader, rho_key
+from reconciler.loop.reader import RUN_TIMES, Reader, rho_key
 from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
-from reconciler.plan.ledger import LedgerEntry, charged
+from reconciler.plan.ledger import LedgerEntry, charged, times_of
+from reconciler.plan.plan import PlannedAction
+from reconciler.plan.prediction import total
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field
 
 MOST_MEASUREMENTS = 5
 """Measurements of rho kept per table: more hardly change their geometric mean."""
+
+MOST_RUNS = 20
+"""Runs whose times are kept, of all tables: the machine may change."""
 
 
 @dataclass
@@ -58,8 +64,11 @@ class LocalActor(Reader):
 
         refuse_read_only(request.catalog)
         read = next((path for action in request.actions for path in action.inputs), "")
+        began = None if self.spark is not None else time.monotonic()
         session = self.session(request.catalog, request.table[-1], read)
-        return execute(request, session, self.store, self.store.lease(), on_event, should_stop)
+        start = None if began is None else time.monotonic() - began
+        done = execute(request, session, self.store, self.store.lease(), on_event, should_stop)
+        return replace(done, start_seconds=start)
 
     def resume(
         self, target: Target, observation: Observation, on_event: Callable[[Event], None]
@@ -80,6 +89,17 @@ class LocalActor(Reader):
             self.store.lease(),
             on_event,
         )
+
+    def record_times(self, admitted: Sequence[PlannedAction], result: ExecutionResult) -> None:
+        """Keep the times of the last runs; a failure is ignored, as that of a measurement."""
+        groups = total(item.predicted for item in admitted).groups
+        works = {item.id: item.action.work for item in admitted}
+        times = times_of(works, groups, result)
+        if times is None:
+            return
+        with contextlib.suppress(ReconcilerError):
+            known = list(self.store.note(RUN_TIMES) or ())
+            self.store.set_note(RUN_TIMES, [*known, times.document()][-MOST_RUNS:])
 
     def measure_rho(self, after: PlanOnTable, result: ExecutionResult) -> None:
         """Read a part of the table with the most frequent projection, a few times in a table's

@@ -27,12 +27,16 @@ from reconciler.queries.coverage import coverage
 from reconciler.queries.excluded import excluded_fields, without_fields
 from reconciler.queries.fragments import batch_fragments
 from reconciler.queries.moving_windows import with_detected_movement
+from reconciler.queries.rewrite_cost import run_times
 from reconciler.state.sketch import sample_rows
 from reconciler.state.state import Store
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
 from reconciler.table.orphans import Orphans, Search
 from reconciler.table.sample import RowGroups, RowSample
+
+RUN_TIMES = "times of runs"
+"""The note of what executions took, of all tables."""
 
 
 @dataclass
@@ -105,6 +109,7 @@ class Reader:
             entries=self.store.ledger(table_uuid),
             checks=self.store.read_checks(table_uuid),
             rho=tuple(self.store.note(rho_key(table_uuid)) or ()),
+            runs=run_times(self.store.note(RUN_TIMES) or ()),
         )
 
     def standing_plan(self, table_uuid: str, policy_hash: str) -> Plan | None:

@@ -19,7 +19,6 @@ from reconciler.plan.plan import PlannedAction, action_document
 from reconciler.plan.prediction import Prediction, Total, millis, total, whole
 from reconciler.plan.prediction_interval import files_after
 from reconciler.plan.totals import Quantity, is_of
-from reconciler.queries.rewrite_cost import plan_seconds
 
 
 def shown_document(proposal: Proposal) -> dict[str, Any]:
@@ -161,11 +160,12 @@ def _shapes(proposal: Proposal, planned: Mapping[str, Any], same: bool) -> list[
 
 
 def _cost(proposal: Proposal, planned: Mapping[str, Any], left: Total) -> dict[str, Any]:
+    model = proposal.settings.throughput
     return {
         **planned,
         "tableBytes": proposal.observation.files.total_bytes,
         "cpuMillis": left.cpu_millis,
-        "millis": millis(plan_seconds(left.millis / 1000, left.groups)),
+        "millis": millis(model.plan_seconds(left.millis / 1000, left.groups)),
         "paybackMillis": _payback(proposal, planned.get("paybackMillis"), left),
     }
 

@@ -93,6 +93,10 @@ class Actor(Ports, GateFacts, Protocol):
         """Measure and store the cost of rewriting compared with reading, if it can be measured."""
         ...
 
+    def record_times(self, admitted: Sequence[PlannedAction], result: ExecutionResult) -> None:
+        """Store what the execution took, for the forecasts of later plans of any table."""
+        ...
+
     def record_check(self, table_uuid: str, check: ReadCheck) -> None: ...
 
     def execute(
@@ -287,6 +291,7 @@ def carry_out(
         result = actor.execute(request, on_event, should_stop)
     after = look()
     if result.commits:
+        actor.record_times(admitted, result)
         actor.measure_rho(after, result)
     check = _read_check(before, after, result, actor, step.clock())
     if check is not None:

@@ -158,7 +158,7 @@ class ExecutionResult:
     by this.
 
     outcomes: of every commit batch sent, in order. stopped: `should_stop` ended it early. seconds:
-    wall clock of all of it.
+    wall clock of all of it, after start_seconds of starting Spark; None if it ran already.
     """
 
     attempts: tuple[str, ...]
@@ -168,6 +168,7 @@ class ExecutionResult:
     conflicts: int
     stopped: bool
     seconds: float
+    start_seconds: float | None = None
 
     @property
     def read_bytes(self) -> int:

@@ -13,10 +13,16 @@ from dataclasses import dataclass, field
 from reconciler.format import plural
 from reconciler.plan.actions import KINDS
 from reconciler.plan.budget import Spent
-from reconciler.plan.execution import COMMITTED, Outcome, attempt_started_ms
+from reconciler.plan.execution import COMMITTED, ExecutionResult, Outcome, attempt_started_ms
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Calibration, calibrate
-from reconciler.queries.rewrite_cost import Throughput, ThroughputSample, throughput_from
+from reconciler.queries.rewrite_cost import (
+    RunTimes,
+    Throughput,
+    ThroughputSample,
+    modelled_cpu,
+    throughput_from,
+)
 
 SHRUNK = 2 / 3
 """If files have less than this share of the expected bytes, a second rewrite would write fewer of
@@ -254,8 +260,8 @@ def work_of(entry: LedgerEntry) -> str | None:
     return kind.work if kind else None
 
 
-def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
-    """Return the throughput model, from committed rewrites of a known kind.
+def throughput(entries: Sequence[LedgerEntry], runs: Sequence[RunTimes] = ()) -> Throughput:
+    """Return the throughput model, from committed rewrites of a known kind. runs: of all tables.
 
     A commit that was settled after a crash has no measured CPU time and is not used.
     """
@@ -273,7 +279,28 @@ def throughput(entries: Sequence[LedgerEntry]) -> Throughput:
                     kind, done.read_bytes, done.cpu_seconds, done.seconds, done.files_in, first
                 )
             )
-    return throughput_from(samples)
+    return throughput_from(samples, runs)
+
+
+def times_of(
+    works: Mapping[str, str | None], groups: int, result: ExecutionResult
+) -> RunTimes | None:
+    """Return the times of one execution; None if it committed nothing that is timed.
+
+    works: `Action.work` by action id. groups: of the plan's actions.
+    """
+    begun: set[str] = set()
+    tasks = cpu = model = 0.0
+    for done in result.outcomes:
+        work = works.get(done.action_id)
+        if done.state != COMMITTED or work is None or done.cpu_seconds <= 0.0:
+            continue
+        model += modelled_cpu(work, done.read_bytes, done.files_in, work not in begun)
+        begun.add(work)
+        tasks, cpu = tasks + done.seconds, cpu + done.cpu_seconds
+    if not begun or result.conflicts:
+        return None
+    return RunTimes(result.start_seconds, result.seconds - tasks, groups, tasks, cpu, model)
 
 
 def read_calibration(checks: Iterable[ReadCheck]) -> Calibration:

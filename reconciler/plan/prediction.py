@@ -155,7 +155,8 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sums of predictions, fields as theirs; an action without a value counts as 0."""
+    """The sums of predictions, fields as theirs; an action without a value counts as 0. in_parts:
+    number of predictions that say what their saving comes from."""
 
     files_in: int = 0
     files_out: int = 0
@@ -168,12 +169,13 @@ class Total:
     saving_opening: int = 0
     saving_denser: int = 0
     cost: int = 0
+    in_parts: int = 0
 
     @property
     def saved_by(self) -> tuple[tuple[int, str], ...] | None:
         """Percentages of the saving by what it comes from, the greatest first; None without a
         saving, or where it is not known."""
-        if self.saving <= 0 or not (self.saving_opening or self.saving_denser):
+        if self.saving <= 0 or not self.in_parts:
             return None
         parts = {
             SKIPPING: self.saving - self.saving_opening - self.saving_denser,
@@ -191,7 +193,8 @@ class Total:
 def total(predictions: Iterable[Prediction]) -> Total:
     """Return the sums over the actions of a plan, or over those that remain."""
     every = tuple(predictions)
-    return Total(**{name: sum(getattr(item, name) or 0 for item in every) for name in _SUMMED})
+    sums = {name: sum(getattr(item, name) or 0 for item in every) for name in _SUMMED}
+    return Total(**sums, in_parts=sum(item.saving_opening is not None for item in every))
 
 
 def predictions_of(actions: Iterable[Mapping[str, Any]]) -> list[Prediction]:
@@ -238,4 +241,4 @@ _SHRINKING = (
 )  # fmt: skip
 """What shrinks with an action's inputs."""
 
-_SUMMED = tuple(item.name for item in fields(Total))
+_SUMMED = tuple(item.name for item in fields(Total) if item.name != "in_parts")

@@ -6,8 +6,8 @@ ledger's outcomes scale them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -65,7 +65,8 @@ one JVM; maintenance of deletes on two buckets of lineitem, 1.5 million rows in 
 delete files. The first action of a kind also pays for compiling its code."""
 
 START_SECONDS = 4.5
-"""Time of starting the JVM and its Spark session: 4.6 CPU seconds, of several threads."""
+"""Time of starting the JVM and its Spark session: 4.6 CPU seconds, of several threads. Until runs
+were measured, as all seconds here."""
 
 COMMIT_SECONDS = 0.5
 """Time of a group beside its tasks: planning its jobs, its commit, checks before and after. A
@@ -77,10 +78,49 @@ WALL_PER_CPU = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class RunTimes:
+    """One execution of a plan, of any table of a state store. Seconds, wall clock unless named CPU.
+
+    start: of the JVM and its Spark session, None if one was there. beside: of all that is no task
+    of a group. groups: committed. tasks, cpu: of the committed groups' tasks; model: their CPU
+    seconds by the constants of this module.
+    """
+
+    start: float | None
+    beside: float
+    groups: int
+    tasks: float
+    cpu: float
+    model: float
+
+    def document(self) -> dict[str, int | None]:
+        """In whole milliseconds, for `run_times`."""
+        return {
+            name: None if value is None else round(1000 * value)
+            for name, value in asdict(self).items()
+            if name != "groups"
+        } | {"groups": self.groups}
+
+
+def run_times(bodies: Iterable[Mapping[str, int | None]]) -> tuple[RunTimes, ...]:
+    """Inverse of `RunTimes.document`, for several."""
+    return tuple(
+        RunTimes(
+            start=None if body["start"] is None else body["start"] / 1000,
+            groups=body["groups"] or 0,
+            **{name: (body[name] or 0) / 1000 for name in ("beside", "tasks", "cpu", "model")},
+        )
+        for body in bodies
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Throughput:
     """The time model of a rewrite, scaled by the measured times of executed ones.
 
-    cpu_scale, seconds_scale: by kind, 1 until the ledger has outcomes (label "model").
+    cpu_scale, seconds_scale: by kind, 1 until the ledger has outcomes (label "model"; "other
+    tables" if only theirs are known). start_seconds, group_seconds: the fixed parts of a plan and
+    of each of its groups.
     """
 
     cpu_scale: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(CPU_PER_BYTE, 1.0))
@@ -88,6 +128,15 @@ class Throughput:
         default_factory=lambda: dict.fromkeys(CPU_PER_BYTE, 1.0)
     )
     label: str = "model"
+    start_seconds: float = START_SECONDS
+    group_seconds: float = COMMIT_SECONDS
+
+    def plan_seconds(self, seconds: float, groups: int) -> float:
+        """Return the time of a plan whose actions take `seconds` in `groups` groups, with the start
+        of a JVM; 0 for a plan that rewrites nothing."""
+        if seconds <= 0.0:
+            return 0.0
+        return self.start_seconds + self.group_seconds * groups + seconds
 
     def cpu_seconds(self, kind: str, size: int, files: int = 0, first: bool = True) -> float:
         return self.cpu_scale[kind] * modelled_cpu(kind, size, files, first)
@@ -105,19 +154,18 @@ def modelled_cpu(kind: str, size: int, files: int, first: bool) -> float:
 PRIOR_THROUGHPUT = Throughput()
 
 
-def plan_seconds(seconds: float, groups: int) -> float:
-    """Return the time of a plan whose actions take `seconds` in `groups` groups, with the start of
-    a JVM; 0 for a plan that rewrites nothing."""
-    if seconds <= 0.0:
-        return 0.0
-    return START_SECONDS + COMMIT_SECONDS * groups + seconds
+def throughput_from(
+    samples: Sequence[ThroughputSample], runs: Sequence[RunTimes] = ()
+) -> Throughput:
+    """Return the median of actual / modelled over the table's executed rewrites per kind.
 
-
-def throughput_from(samples: Sequence[ThroughputSample]) -> Throughput:
-    """Return the median of actual / modelled over the executed rewrites per kind.
-
-    A kind without executed actions takes the value of the first kind that has some.
+    A kind without executed actions takes the value of the first kind that has some; a table without
+    any takes that of `runs`, which are of all tables. So do the fixed parts of a plan. A prior
+    counts once among what other tables say.
     """
+    start = _middle(START_SECONDS, [r.start for r in runs if r.start is not None])
+    beside = [max(r.beside, 0.0) / r.groups for r in runs if r.groups]
+    each = _middle(COMMIT_SECONDS, beside)
     cpu: dict[str, float] = {}
     wall: dict[str, float] = {}
     for kind in CPU_PER_BYTE:
@@ -128,11 +176,21 @@ def throughput_from(samples: Sequence[ThroughputSample]) -> Throughput:
             cpu[kind] = float(np.median([s.cpu_seconds / m for s, m in pairs]))
             wall[kind] = float(np.median([s.seconds / (WALL_PER_CPU * m) for s, m in pairs]))
     if not cpu:
-        return PRIOR_THROUGHPUT
+        known = [r for r in runs if r.model > 0.0 and r.cpu > 0.0]
+        of_cpu = _middle(1.0, [r.cpu / r.model for r in known])
+        of_time = _middle(1.0, [r.tasks / (WALL_PER_CPU * r.model) for r in known])
+        return Throughput(
+            dict.fromkeys(CPU_PER_BYTE, of_cpu), dict.fromkeys(CPU_PER_BYTE, of_time),
+            "other tables" if known else "model", start, each,
+        )  # fmt: skip
     for kind in CPU_PER_BYTE:
         cpu.setdefault(kind, next(iter(cpu.values())))
         wall.setdefault(kind, next(iter(wall.values())))
-    return Throughput(cpu, wall, "measured")
+    return Throughput(cpu, wall, "measured", start, each)
+
+
+def _middle(prior: float, measured: Sequence[float]) -> float:
+    return float(np.median([prior, *measured]))
 
 
 def rewrite_cost(rho: Rho, input_bytes: int) -> float:

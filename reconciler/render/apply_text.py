@@ -45,20 +45,23 @@ class FileCount:
 class ApplySummary:
     """The result of one table's apply.
 
-    ran: something was executed. stopped: a signal ended it early. predicted_*, actual_*: of
-    everything admitted. state: Converged or another state with its reason; message: why. following:
+    ran: something was executed. stopped: a signal ended it early. seconds: of everything. executed:
+    of them, those of executions, with the start of Spark. predicted_*, actual_*: of everything
+    admitted. state: Converged or another state with its reason; message: why. following:
     commands to run next.
     """
 
     ran: bool
     stopped: bool
     seconds: float
+    executed_seconds: float
     commits: int
     conflicts: int
     predicted_bytes: int
     actual_bytes: int
     predicted_cpu_seconds: float
     actual_cpu_seconds: float
+    predicted_seconds: float
     read: WindowRead | None
     files: FileCount | None
     state: str
@@ -100,7 +103,9 @@ def _comparison(summary: ApplySummary, width: int) -> list[str]:
         ["", "PREDICTED", "ACTUAL", ""],
         ["rewritten", iec(summary.predicted_bytes), iec(summary.actual_bytes), lost],
         ["CPU", cpu(summary.predicted_cpu_seconds), cpu(summary.actual_cpu_seconds), ""],
-    ]
+        ["time", duration(summary.predicted_seconds), duration(summary.executed_seconds),
+         "with the start of Spark"],
+    ]  # fmt: skip
     if summary.files is not None:
         foreseen = "-" if summary.files.predicted is None else f"{summary.files.predicted:,}"
         rows.append(

@@ -16,7 +16,7 @@ from reconciler.plan.ordering import Lexicographic
 from reconciler.plan.prediction import OPENING, SKIPPING, total
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import TRUE
-from reconciler.queries.rewrite_cost import COMMIT_SECONDS, START_SECONDS, plan_seconds
+from reconciler.queries.rewrite_cost import COMMIT_SECONDS, START_SECONDS, Throughput
 from reconciler.queries.table_view import row_group_count, table_view
 from reconciler.table.schema import SortColumn
 from tests.advisor.worlds import (
@@ -191,4 +191,4 @@ def test_a_plan_takes_the_start_of_a_jvm_and_a_commit_for_each_group():
     assert work.groups
     fixed = START_SECONDS + work.groups * COMMIT_SECONDS
     assert advice.seconds == pytest.approx(fixed + work.millis / 1000)
-    assert plan_seconds(0.0, 0) == 0.0
+    assert Throughput().plan_seconds(0.0, 0) == 0.0

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.plan.execution import COMMITTED, CONFLICT, Outcome, attempt_started_ms
+from reconciler.plan.execution import (
+    COMMITTED,
+    CONFLICT,
+    ExecutionResult,
+    Outcome,
+    attempt_started_ms,
+)
 from reconciler.plan.ledger import (
     LedgerEntry,
     ReadCheck,
@@ -18,11 +24,12 @@ from reconciler.plan.ledger import (
     chosen_sizes,
     cpu_calibration,
     throughput,
+    times_of,
     trust,
     written_layouts,
 )
 from reconciler.plan.prediction import Prediction
-from reconciler.queries.rewrite_cost import Throughput
+from reconciler.queries.rewrite_cost import RunTimes, Throughput, modelled_cpu
 from tests.examples import examples
 from tests.said import Said
 
@@ -168,6 +175,30 @@ def test_a_plan_s_files_have_the_least_size_that_its_rewrites_chose():
         chose("p-3", 16, CONFLICT),
     ]  # fmt: skip
     assert chosen_sizes(entries) == {"p-1": 16}
+
+
+def test_the_times_of_a_run_are_those_of_its_committed_groups():
+    def done(action: str, cpu: float, state: str = COMMITTED) -> Outcome:
+        return replace(
+            entry(1_000_000, 10).outcome,
+            action_id=action,
+            state=state,
+            cpu_seconds=cpu,
+            seconds=2.0,
+        )
+
+    def ended(*outcomes: Outcome, conflicts: int = 0) -> ExecutionResult:
+        return ExecutionResult((), (), outcomes, 1, conflicts, False, 7.0, start_seconds=5.0)
+
+    works = {"a01": "sort", "a02": "sort", "a03": None}
+    first, second = done("a01", 3.0), done("a02", 1.0)
+    found = times_of(works, 2, ended(first, second, done("a03", 0.0)))
+    model = sum(
+        modelled_cpu("sort", one.read_bytes, one.files_in, one is first) for one in (first, second)
+    )
+    assert found == RunTimes(5.0, 3.0, 2, tasks=4.0, cpu=4.0, model=model)
+    assert times_of(works, 2, ended(done("a01", 3.0, CONFLICT))) is None
+    assert times_of(works, 2, ended(first, conflicts=1)) is None
 
 
 def test_only_the_first_rewrite_of_a_plan_is_taken_to_have_warmed_up_the_jvm():

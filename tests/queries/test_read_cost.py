@@ -14,9 +14,11 @@ from reconciler.plan.prediction_interval import calibrate
 from reconciler.queries.read_cost import read_shape, scan_amplification
 from reconciler.queries.rewrite_cost import (
     PRIOR_RHO,
+    RunTimes,
     Throughput,
     ThroughputSample,
     rho_from,
+    run_times,
     throughput_from,
 )
 from reconciler.queries.row_filter import matches
@@ -151,6 +153,24 @@ def test_throughput_is_the_median_and_an_unseen_kind_scales_from_the_seen_one():
     )
     assert (prior.label, learned.label) == ("model", "measured")
     assert throughput_from([ThroughputSample("sort", 0, 1.0, 1.0)]) == prior
+
+
+def test_runs_on_other_tables_forecast_the_first_plan_of_a_table():
+    """The start of Spark, the part beside the tasks of each group, and the speed of the machine."""
+    runs = [
+        RunTimes(start, beside, groups, tasks=6.0, cpu=6.0, model=4.0)
+        for start, beside, groups in ((8.0, 4.0, 2), (None, 9.0, 3), (10.0, -1.0, 1))
+    ]
+    assert run_times([run.document() for run in runs]) == tuple(runs)
+    found, prior = throughput_from([], runs), Throughput()
+    assert found.start_seconds == pytest.approx(8.0)  # of 4.5, 8 and 10
+    assert found.group_seconds == pytest.approx((0.5 + 2.0) / 2)  # of 0, 0.5, 2 and 3
+    assert found.cpu_seconds("pack", 10**7) == pytest.approx(1.5 * prior.cpu_seconds("pack", 10**7))
+    assert found.plan_seconds(5.0, 4) == pytest.approx(8.0 + 4 * 1.25 + 5.0)
+    own = throughput_from([ThroughputSample("sort", 10**8, 60.0, 60.0, 20)], runs)
+    assert own.start_seconds == found.start_seconds
+    assert own.cpu_scale["sort"] != found.cpu_scale["sort"]
+    assert [each.label for each in (prior, found, own)] == ["model", "other tables", "measured"]
 
 
 MEASURED = [
