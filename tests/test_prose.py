@@ -1,7 +1,8 @@
 """Tests assert reasons, numbers and structure; wording is in golden files (tests/said.py).
 
 This finds texts of three words or more that tests compare with something: in an `assert`, or as
-`match` of `pytest.raises`. SQL, and sort orders as SQL spells them, are values and not wording.
+`match` of `pytest.raises`, also by way of a parameter or the variable of a loop. SQL, and sort
+orders as SQL spells them, are values and not wording.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ KEPT = {
     "head.repo.full_name == github.repository": "an expression that GitHub evaluates",
     "Exception while sending command": "py4j logs it",
     "status unknown for quota": "the API server answers it",
+    "/w/t/metadata/m0.avro (Read-only file system)": "the operating system's error, by Java",
+    "/w/t/data/a.parquet (Permission denied)": "the operating system's error, by Java",
+    "Mkdirs failed to create file:/w/t/data/layout-p (exists=false)": "Hadoop's error",
     "async for chunk, resource_version in fetching.fetch_objs(": "a line of kopf's source",
 }
 """Text -> why a test compares with the text itself: all are contracts of other programs."""
 LIKE_COMPARISONS = ("startswith", "endswith", "match", "search", "fullmatch")
 SQL = re.compile(
-    r"\b(SELECT|INSERT|MERGE|UPDATE|DELETE FROM|CREATE|BETWEEN|CAST|ORDER BY|VERSION AS OF)\b"
-    r"|\b(asc|desc)\b|\bIN \("
+    r"\b(SELECT|INSERT|MERGE|UPDATE|DELETE FROM|CREATE|BETWEEN|CAST|ORDER BY|AND|IS NAN)\b"
+    r"|\b(asc|desc)\b|\bIN \(|\bVERSION AS OF\b"
 )
 
 
@@ -41,18 +45,50 @@ def compared(node: ast.AST) -> Iterator[ast.AST]:
             yield from part.args
 
 
+def operands(node: ast.AST) -> list[ast.AST]:
+    """What an assertion compares: in an `assert`, or as `match` of `pytest.raises`."""
+    if isinstance(node, ast.Assert):
+        return list(compared(node.test))
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "raises":
+        return [keyword.value for keyword in node.keywords if keyword.arg == "match"]
+    return []
+
+
+def columns(rows: ast.AST, width: int) -> Iterator[list[ast.AST]]:
+    """The values that each name of a loop or of a parametrized test takes."""
+    items = rows.elts if isinstance(rows, (ast.Tuple, ast.List)) else []
+    if width == 1:
+        yield list(items)
+        return
+    full = [item.elts for item in items if isinstance(item, ast.Tuple) and len(item.elts) == width]
+    yield from (list(column) for column in zip(*full, strict=True))
+
+
+def given(node: ast.AST) -> Iterator[tuple[str, list[ast.AST]]]:
+    """Names that take one of several values: of a loop, or of `pytest.mark.parametrize`."""
+    if isinstance(node, (ast.For, ast.comprehension)):
+        target, rows = node.target, node.iter
+        names = [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize":
+        named, rows = node.args[:2]
+        names = [part.value for part in ast.walk(named) if isinstance(part, ast.Constant)]
+    else:
+        return
+    yield from zip(names, columns(rows, len(names)), strict=False)
+
+
 def asserted(source: str) -> list[str]:
     """Return the texts of three words or more that tests in the source assert."""
     found: dict[tuple[int, int], str] = {}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assert):
-            places = list(compared(node.test))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            given = node.keywords if node.func.attr == "raises" else ()
-            places = [keyword.value for keyword in given if keyword.arg == "match"]
-        else:
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
             continue
-        for part in (part for place in places for part in ast.walk(place)):
+        nodes = list(ast.walk(function))
+        places = [place for node in nodes for place in operands(node)]
+        named = {place.id for place in places if isinstance(place, ast.Name)}
+        values = [item for node in nodes for name, items in given(node) if name in named
+                  for item in items]  # fmt: skip
+        for part in (part for place in (*places, *values) for part in ast.walk(place)):
             value = part.value if isinstance(part, ast.Constant) else None
             if isinstance(value, str) and is_prose(value):
                 found[part.lineno, part.col_offset] = value
@@ -74,5 +110,11 @@ def test_a():
     assert reason == "NotPrunable" and sql == "SELECT a FROM b WHERE c"
     with pytest.raises(UserError, match="the column does not exist"):
         run("this is an argument")
+
+@pytest.mark.parametrize(("given", "text"), [(1, "the plan is stale"), (2, "no")])
+def test_b(given, text):
+    for said in ("a line was skipped", text):
+        assert said in run(given)
+    assert text in run(given)
 """
-    assert len(asserted(source)) == 3
+    assert len(asserted(source)) == 5

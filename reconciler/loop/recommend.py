@@ -176,7 +176,7 @@ def _demands(seen: Observation, workload: Workload, options: Options) -> tuple[D
     if workload.empty:
         raise UserError(
             f"no queries are known for {name}",
-            details=("A layout is recommended for queries: without them none is better.",),
+            details=("A layout is recommended for recorded queries, and there are none.",),
             do="import a log with `layoutctl workload import`",
         )
     wanted = demands(workload, seen.schema, options.horizon_ms)

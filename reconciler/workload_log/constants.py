@@ -182,7 +182,7 @@ def named_zone(name: str) -> dt.tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"{name!r} is not a time zone") from error
+        raise ValueError(f'"{name}" is not a time zone') from error
 
 
 def shift(value: dt.date | dt.datetime, by: Interval, sign: int) -> dt.date | dt.datetime:

@@ -82,24 +82,29 @@ def test_documents_before_a_syntax_error_are_read(said: Said) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("[" * 100_000, "nested deeper"),
-        ("- " * 100_000, "nested deeper"),
-        ("a: *b\n", "has no anchor"),
-        ("a: &a [*a]\n", "contains itself"),
-        ("? [a]\n: 1\n", "a key must be text"),
-        ("a: {<<: 3}\n", "<< takes a mapping"),
-        ("a: \x00\n", "not valid YAML"),
-        ("\ta: 1\n", "not valid YAML"),
-        ("a: %x\n", "not valid YAML"),
-        ("{a: 1", "not valid YAML"),
-        ("%YAML 9.0\n---\na: 1", "not valid YAML"),
+        "[" * 100_000,
+        "- " * 100_000,
+        "a: *b\n",
+        "a: &a [*a]\n",
+        "? [a]\n: 1\n",
+        "a: {<<: 3}\n",
+        "a: \x00\n",
+        "\ta: 1\n",
+        "a: %x\n",
+        "{a: 1",
+        "%YAML 9.0\n---\na: 1",
     ],
-)
-def test_what_cannot_be_read_is_one_problem(text: str, message: str) -> None:
+    ids=[
+        "flow", "block", "anchor", "cycle", "key", "merge", "control", "tab", "percent", "open",
+        "version",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_problem(text: str, said: Said) -> None:
     _, error = parse_yaml(text, "f")
-    assert error is not None and message in error.message
+    assert error is not None
+    said(error.message)
 
 
 def test_aliases_that_multiply_are_stopped(said: Said) -> None:

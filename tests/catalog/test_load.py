@@ -41,24 +41,25 @@ def test_a_table_under_another_catalog_name_is_explained(
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
+    "name",
     [
-        (("sales", "lineitm"), 'Did you mean "lineitem"?'),
-        (("sale", "lineitem"), 'Did you mean "sales"?'),
-        (("zzz", "lineitem"), "namespaces: empty, sales"),
-        (("sales", "zzz"), 'tables in "sales": lineitem'),
-        (("empty", "t"), 'The namespace "empty" holds no table.'),
-        (("lineitem",), "A table is named NAMESPACE.TABLE."),
+        ("sales", "lineitm"),
+        ("sale", "lineitem"),
+        ("zzz", "lineitem"),
+        ("sales", "zzz"),
+        ("empty", "t"),
+        ("lineitem",),
     ],
+    ids=".".join,
 )
 def test_a_wrong_name_is_met_with_what_there_is(
-    catalog: Any, config: CatalogConfig, name: tuple[str, ...], hint: str
+    catalog: Any, config: CatalogConfig, name: tuple[str, ...], said: Said
 ) -> None:
     catalog.create_namespace("empty")
     catalog.create_table("sales.lineitem", pa.schema([("a", pa.int64())]))
     with pytest.raises(UserError) as raised:
         load_table(connect(config), config, name)
-    assert hint in raised.value.details
+    said("\n".join(raised.value.details))
 
 
 def test_a_missing_namespace_is_named(catalog: Any, config: CatalogConfig, said: Said) -> None:

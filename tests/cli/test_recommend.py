@@ -4,6 +4,7 @@ what it refuses."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,21 +158,23 @@ def test_a_file_without_the_tables_policy_is_not_changed(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    "arguments",
     [
-        (("rec.shop.empty",), "has no data file"),
-        (("rec.shop.quiet",), "no queries are known"),
-        (("rec.shop.sales", "--sample-bytes", "10"), "less than one row group"),
-        (("rec.shop.sales", "--method", "guess"), 'no method "guess"'),
-        (("rec.shop.sales", "--costs", "tape"), 'no costs called "tape"'),
-        (("rec.shop.sales", "--horizon", "soon"), "not a duration"),
-        (("rec.shop.gone",), "not found"),
+        ("rec.shop.empty",),
+        ("rec.shop.quiet",),
+        ("rec.shop.sales", "--sample-bytes", "10"),
+        ("rec.shop.sales", "--method", "guess"),
+        ("rec.shop.sales", "--costs", "tape"),
+        ("rec.shop.sales", "--horizon", "soon"),
+        ("rec.shop.gone",),
     ],
+    ids=" ".join,
 )
-def test_what_allows_no_recommendation_is_one_message(cli, arguments, reason):
+def test_what_allows_no_recommendation_is_one_message(cli, arguments, said: Said):
     code, out, err = cli("recommend", *arguments)
     assert (code, out) == (1, "")
-    assert reason in err and err.count("error:") == 1
+    assert err.count("error:") == 1
+    said(re.sub(r"\d{4,}", "N", err))
 
 
 def test_text_and_markdown_name_the_layout_and_who_loses(cli):

@@ -89,10 +89,10 @@ def test_standard_input_is_read(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["validate", "nowhere"], "nowhere: no such file or directory"),
+        (["validate", "nowhere"], "nowhere"),
         (["validate", "-o", "xml"], "xml"),
         (["validate", "--nonsense"], "nonsense"),
-        (["schema", "Deployment"], '"Deployment" is not a kind of document'),
+        (["schema", "Deployment"], "Deployment"),
     ],
 )
 def test_wrong_calls_exit_1_with_one_message(

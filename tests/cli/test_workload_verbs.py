@@ -147,17 +147,18 @@ def test_the_users_catalog_is_only_read(app: typer.Typer, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["import", "/nowhere/log"], "does not exist"),
-        (["import", "--dialect", "trinno", "LOG"], "is not a dialect"),
-        (["import", "--timezone", "Mars", "LOG"], "not a time zone"),
-        (["show"], "no queries have been imported"),
-        (["show", "rec.db.missing"], "missing"),
+        ["import", "/nowhere/log"],
+        ["import", "--dialect", "trinno", "LOG"],
+        ["import", "--timezone", "Mars", "LOG"],
+        ["show"],
+        ["show", "rec.db.missing"],
     ],
+    ids=" ".join,
 )
 def test_mistakes_are_one_clear_message(
-    app: typer.Typer, tmp_path: Path, arguments: list[str], message: str
+    app: typer.Typer, tmp_path: Path, arguments: list[str], said: Said
 ) -> None:
     path = str(log(tmp_path))
     with pytest.raises(UserError) as raised:
@@ -166,4 +167,5 @@ def test_mistakes_are_one_clear_message(
             ["workload", *(path if a == "LOG" else a for a in arguments)],
             catch_exceptions=False,
         )
-    assert message in raised.value.render() and raised.value.do
+    assert raised.value.do
+    said(raised.value.render())

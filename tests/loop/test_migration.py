@@ -81,20 +81,21 @@ def test_a_table_moves_to_days_and_then_to_buckets(spark, catalog_config, make_t
 
 
 def test_a_spec_that_the_table_cannot_have_is_refused_with_its_field(
-    catalog_config, make_table, tmp_path
+    catalog_config, make_table, tmp_path, said
 ):
     table = make_table("refusing", files=2, rows=500)
     actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
     before = table.metadata_location
-    for fields, error, named in (
-        ([("dat", "day")], KeyNotFoundError, 'no column "dat"'),
-        ([("pad", "day")], UserError, "day cannot partition"),
-        ([("v", "identity")], UserError, "double"),
-        ([("date", "day"), ("date", "month")], UserError, "redundant"),
+    for fields, error in (
+        ([("dat", "day")], KeyNotFoundError),
+        ([("pad", "day")], UserError),
+        ([("v", "identity")], UserError),
+        ([("date", "day"), ("date", "month")], UserError),
     ):
         step = step_of(catalog_config, "refusing", layout=layout(*fields))
-        with pytest.raises(error, match=named):
+        with pytest.raises(error) as refused:
             step.propose(actor)
+        said(refused.value.render())
     assert table.refresh().metadata_location == before
 
 

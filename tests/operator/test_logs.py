@@ -80,9 +80,9 @@ def test_what_looks_like_a_credential_is_hidden(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "table sales.lineitem: 12 files, 3.4Ti",
+        "lineitem: 12 files",
         "s3://lake/wh/data/file.parquet",
-        "secretRef warehouse-credentials is missing",
+        "secretRef warehouse-credentials",
     ],
 )
 def test_other_text_is_left_alone(text):
