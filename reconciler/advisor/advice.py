@@ -18,6 +18,7 @@ from reconciler.plan.ordering import ARRIVAL, Ordering
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import PRIOR_CALIBRATION, Calibration, Interval
 from reconciler.plan.sentence import Sentence
+from reconciler.plan.trial import Trial
 from reconciler.queries.fragments import Workload
 from reconciler.queries.rates import NO_OUTLOOK, Outlook, RateForecast, regime_forecast
 from reconciler.queries.rewrite_cost import PRIOR_RHO, PRIOR_THROUGHPUT, Rho, Throughput
@@ -114,6 +115,7 @@ class Migration:
 
     spec_id: of that spec, or the one that it will get; exists: whether the table has it. present:
     id of the spec that writers follow. accepted: names of the risks that the policy accepts.
+    trial: whether one is asked for; tried: what it found, None before it.
     """
 
     fields: tuple[SpecField, ...]
@@ -122,6 +124,8 @@ class Migration:
     present: int
     accepted: frozenset[str] = frozenset()
     writers: Writers = NO_WRITERS
+    trial: bool = False
+    tried: Trial | None = None
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -62,6 +62,7 @@ from reconciler.plan.execution import plan_of_file
 from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
+from reconciler.plan.trial import TRIAL
 from reconciler.table.filetable import Int64
 
 HOUR_MS = 3_600_000
@@ -196,7 +197,9 @@ def migrate(situation: Situation) -> Verdict:
     moved: dict[str, Any] = {"partition": ()}
     if wanted is not None:
         moved |= {"output_spec_id": wanted.spec_id, "fields": wanted.fields}
-    chosen = tuple(Chosen(c, Migrate, "drift", why, moved) for c, why in found)
+    first = wanted is not None and wanted.trial and wanted.tried is None
+    evidence = TRIAL if first else "drift"
+    chosen = tuple(Chosen(c, Migrate, evidence, why, moved) for c, why in found)
     return Verdict(chosen, tuple(turned))
 
 

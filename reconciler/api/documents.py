@@ -130,6 +130,7 @@ class Partitioning:
     mode: PartitioningMode
     fields: tuple[PartitionFieldSpec, ...] | None = None
     accept: tuple[MigrationRisk, ...] = ()
+    trial: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

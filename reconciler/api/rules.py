@@ -66,6 +66,11 @@ RULES: tuple[Rule, ...] = (
         reads=("mode",), asks=("accept",),
     ),
     Rule(
+        POLICY, "spec.layout.partitioning", "trial", "trial needs mode Declared",
+        lambda it: it["mode"] == "Declared" or "trial" not in it,
+        reads=("mode",), asks=("trial",),
+    ),
+    Rule(
         POLICY, "spec.layout.clustering", "keys",
         "keys are given exactly when mode is Declared",
         lambda it: (it["mode"] == "Declared") == ("keys" in it),

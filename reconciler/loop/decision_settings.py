@@ -123,7 +123,7 @@ def settings_for(
             conflicting=conflicting_partitions(observation, spec, now_ms),
             compacted_ms=compacted_elsewhere_ms(observation),
         ),
-        migration=migration_of(policy, observation, workload),
+        migration=migration_of(policy, observation, workload, history.entries, history.checks),
         cpu_calibration=cpu_calibration(history.entries),
         expire=_expire(spec, needed),
         rewrite_manifests=spec.maintenance is not None

@@ -110,6 +110,7 @@ def evidence_document(
             advice, observation.files, quiet_ends(advice.rejected, observation, policy)
         ),
         **({"waiting": waits.document()} if waits else {}),
+        **_trial(settings),
         "notActedOn": list(not_acted_on),
         "emptyBecause": _empty_because(advice, workload),
         "snapshot": {
@@ -119,6 +120,11 @@ def evidence_document(
             "bytes": observation.files.total_bytes,
         },
     }
+
+
+def _trial(settings: Settings) -> dict[str, Any]:
+    tried = settings.migration.tried if settings.migration is not None else None
+    return {} if tried is None else {"trial": tried.document()}
 
 
 def _snapshot_id(observation: Observation) -> str | None:

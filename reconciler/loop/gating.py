@@ -95,11 +95,18 @@ def gate_input(
         automatic_up_to_bytes=None if automatic is None else automatic.rewrite_bytes,
         automatic_spent_bytes=unasked,
         stale_workload=work.stale_workload,
+        doubtful_trial=doubtful_trial(work.plan),
         unacted_fields=tuple(unheld(not_acted_on(policy))),
         budgets=budgets_of(policy.spec),
         spent=facts.spent(key, work.table_uuid, besides),
         now=now,
     )
+
+
+def doubtful_trial(plan: Plan) -> str:
+    """Return what the trial before the plan found, if that was not what was predicted."""
+    found = plan.evidence.get("trial", {})
+    return "" if found.get("held", True) else str(found["text"])
 
 
 def approved_ids(policy: TableLayoutPolicy, own: str = "") -> tuple[str, ...]:

@@ -6,11 +6,15 @@ Errors name the field of the policy that the table cannot have.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reconciler.advisor.advice import Migration
 from reconciler.api.documents import PartitionFieldSpec, PartitioningMode, TableLayoutPolicy
 from reconciler.errors import KeyNotFoundError, UserError
 from reconciler.plan.actions.partition_specs import wanted_spec_id
+from reconciler.plan.execution import plan_of_file
+from reconciler.plan.ledger import LedgerEntry, ReadCheck
+from reconciler.plan.trial import trial_of
 from reconciler.queries import transforms
 from reconciler.queries.fragments import Workload
 from reconciler.table.observation import Observation
@@ -19,9 +23,15 @@ from reconciler.table.writers import writers_of
 
 
 def migration_of(
-    policy: TableLayoutPolicy, observation: Observation, workload: Workload
+    policy: TableLayoutPolicy,
+    observation: Observation,
+    workload: Workload,
+    entries: Sequence[LedgerEntry],
+    checks: Sequence[ReadCheck],
 ) -> Migration | None:
     """Return the declared spec and who uses the table; None to keep the present spec.
+
+    entries, checks: of the table, in which a trial is looked for.
 
     Raises UserError for a spec that the table cannot have.
     """
@@ -30,7 +40,12 @@ def migration_of(
         return None
     fields = declared_fields(policy, observation.schema)
     accepted = frozenset(risk.value for risk in declared.accept)
-    return migration_to(fields, observation, workload, accepted)
+    migration = migration_to(fields, observation, workload, accepted)
+    if not declared.trial:
+        return migration
+    files = observation.files
+    plans = {plan_of_file(str(path)) for path in files.path[files.spec_id == migration.spec_id]}
+    return replace(migration, trial=True, tried=trial_of(entries, checks, plans))
 
 
 def migration_to(

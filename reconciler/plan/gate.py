@@ -27,6 +27,8 @@ class GateInput:
     automatic_up_to_bytes: up to this, per table and 24 h, no approval is needed;
     automatic_spent_bytes: what was already rewritten in this way.
     stale_workload: the plan is based on queries that are too old to act on without a person.
+    doubtful_trial: what a trial found, if the rest of its migration is not to follow without one;
+    "" otherwise.
     unacted_fields: fields of the policy that this version does not act on (Automatic refuses).
     owner: who claims the table, "" if no one else does. spent: None = the ledger is unreadable.
     remaining: the plan's actions that are still pending, in plan order.
@@ -42,6 +44,7 @@ class GateInput:
     automatic_up_to_bytes: int | None
     automatic_spent_bytes: int
     stale_workload: bool
+    doubtful_trial: str
     unacted_fields: tuple[str, ...]
     budgets: tuple[Budget, ...]
     spent: tuple[Spent, ...] | None
@@ -110,6 +113,8 @@ def _automatic(given: GateInput) -> Gate | None:
         return Gate(0, "AwaitingApproval", f"Automatic refuses fields not acted on yet: {fields}")
     if given.stale_workload:
         return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
+    if given.doubtful_trial:
+        return Gate(0, "AwaitingApproval", given.doubtful_trial)
     return None
 
 
@@ -120,6 +125,8 @@ def _manual(given: GateInput) -> Gate | None:
         return Gate(0, "AwaitingApproval", f"approval is Manual and {given.plan.id} has none")
     if given.stale_workload:
         return Gate(0, "AwaitingApproval", "the workload is older than 30 days")
+    if given.doubtful_trial:
+        return Gate(0, "AwaitingApproval", given.doubtful_trial)
     if asked + given.automatic_spent_bytes > limit:
         spent = iec(given.automatic_spent_bytes)
         return Gate(

@@ -188,6 +188,8 @@ _EVIDENCE = {
                  parts=_object(what=_list(_TEXT), why=_list(_TEXT)))
         ),
         "waiting": _object(text=_TEXT),
+        "trial": _row(("plan", "held", "text"), plan=_TEXT, held={"type": "boolean"}, text=_TEXT,
+                      before=_INTEGER, predicted=_INTEGER, found=_INTEGER),
         "snapshot": _object(id=_NOTE, time=_NOTE, files=_MAYBE, bytes=_MAYBE),
         "trust": _NOTE,
         "refused": _NOTE,

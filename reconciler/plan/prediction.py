@@ -45,8 +45,8 @@ class Prediction:
     decides. saving_opening, saving_denser: its parts from opening fewer files and from denser
     storage; the rest is data that is skipped. cost: of the rewrite, in bytes of reading.
     estimate: "exact" | "sampled" | "bound" | "none" (no queries). evidence: "drift" | "objective" |
-    "workload" | "deletes". unit: what `files_in` counts, None for data files. kind: the action's
-    `kind`. policy: in the ledger, whose budgets paid.
+    "workload" | "deletes" | "trial". unit: what `files_in` counts, None for data files. kind: the
+    action's `kind`. policy: in the ledger, whose budgets paid.
     target_bytes: the size of files that the what-if chose, None for the table's own.
     removed_files, removed_bytes: files deleted because nothing needs them any more; the estimate is
     then "exact" | "at most".

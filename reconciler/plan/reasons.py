@@ -43,6 +43,8 @@ SPEC_IN_USE = "SpecInUse"
 SAME_AGAIN = "SameAgain"
 LARGER_THAN_BUDGET = "LargerThanBudget"
 MIGRATION_REFUSED = "MigrationRefused"
+TRIAL_FIRST = "TrialFirst"
+NO_TRIAL = "NoTrialPossible"
 
 MATCHES_MOST = "the queries match nearly every row: no layout can skip anything"
 NOT_ANALYSED = "none of the queries could be analysed: each counts as a scan of the whole table"
@@ -81,6 +83,9 @@ SENTENCES = {
     SAME_AGAIN: "the same rewrite produced these files; repeating it changes nothing",
     LARGER_THAN_BUDGET: "its smallest useful part is larger than the tightest budget can admit",
     MIGRATION_REFUSED: "its writers or its files do not admit another partition spec",
+    TRIAL_FIRST: "waits for the trial of the declared partition spec on one partition",
+    NO_TRIAL: "a trial is asked for, but no part of the files within the budget holds a partition "
+    "of its own; remove spec.layout.partitioning.trial to move them all",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
     FEW_DELETED: "too few of its rows are deleted",
     FEW_DELETE_FILES: "fewer delete files for a data file than minInputFiles",

@@ -15,6 +15,8 @@ from reconciler.advisor.advice import Advice, AdviceInput, Migration, Settings
 from reconciler.advisor.decide import decide
 from reconciler.plan import reasons
 from reconciler.plan.grouping import Extents, by_target_partition
+from reconciler.plan.ledger import ReadCheck
+from reconciler.plan.trial import Trial
 from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable
 from reconciler.table.metadata import TableMetadata
@@ -236,3 +238,62 @@ def test_schema_of_fields_in_words() -> None:
     schema: Schema = files.schema
     texts = [SpecField(KEY, t).text(schema) for t in ("identity", "bucket[16]", "truncate[3]")]
     assert texts == ["id", "bucket(16, id)", "truncate(3, id)"]
+
+
+TRIAL = SpecField(KEY, "truncate[2000]")
+
+
+def test_a_trial_moves_the_files_of_one_partition_and_switches_nobody() -> None:
+    files = world()
+    advice = planned(files, wanted((TRIAL,), trial=True))
+    assert kinds(advice) == ["AddSpec", "Migrate"]
+    tried = advice.actions[1]
+    assert tried.predicted.evidence == "trial" and len(tried.action.inputs) == 1
+    (waits,) = [item for item in advice.rejected if item.reason == reasons.TRIAL_FIRST]
+    assert sorted((*waits.inputs, *tried.action.inputs)) == sorted(files.path)
+    assert advice.objectives[-1].state == "failing"
+
+
+def test_a_trial_is_where_the_queries_could_save_most() -> None:
+    table = arrived(np.random.default_rng(0), rows=20_000, days=365, jitter=3)
+    files, every = table.file_table(), np.arange(10)
+    asked = workload(range_workload(np.random.default_rng(1), DATE, 20, 2, 20))
+    settings = replace(SETTINGS, migration=wanted(trial=True), mode="None")
+    advice = decide(
+        AdviceInput(files, asked, settings, table.row_groups(), table.sample(every, 2_000))
+    )
+    (tried,) = [item for item in advice.actions if item.action.kind == "Migrate"]
+    chosen = np.isin(files.path, tried.action.inputs)
+    first = files.columns[DATE].lower
+    assert chosen.sum() < len(files) and first[chosen].min() == first.min()  # of the first 20 days
+    assert tried.predicted.read_after < tried.predicted.read_now
+
+
+def test_without_an_order_a_trial_takes_a_present_partition() -> None:
+    files = world()
+    spec = PartitionSpec(1, (PartitionField(DATE, 1000, "month", "m"),))
+    two = under(files, spec, range(3))
+    buckets = wanted(BUCKETS, trial=True, spec_id=2)
+    (tried,) = [it for it in planned(two, buckets).actions if it.action.kind == "Migrate"]
+    assert tried.action.inputs == tuple(sorted(files.path[:3]))
+    whole = planned(files, buckets)  # one partition: there is no part of it
+    assert kinds(whole) == [] and whole.rejected[0].reason == reasons.NO_TRIAL
+    assert whole.objectives[-1].state == "unreachable"
+
+
+def test_a_trial_fits_the_budget() -> None:
+    files = world()
+    tight = replace(SETTINGS, most_bytes=int(files.bytes.min()) - 1)
+    advice = planned(files, wanted((TRIAL,), trial=True), tight)
+    assert reasons.NO_TRIAL in [item.reason for item in advice.rejected]
+
+
+def test_after_a_trial_the_rest_moves_and_the_plan_says_what_was_found() -> None:
+    files, check = world(), ReadCheck("p-1", 1, 1_000, 600, 650, True)
+    spec = PartitionSpec(1, (PartitionField(DATE, 1000, "month", "day_month"),))
+    some = under(files, spec, range(2))
+    done = wanted(trial=True, exists=True, tried=Trial("p-1", check, 0.8))
+    advice = planned(some, done)
+    assert kinds(advice) == ["Migrate", "SwitchSpec"]
+    assert advice.actions[0].action.inputs == tuple(sorted(files.path[2:]))
+    assert done.tried is not None and done.tried.text() in str(advice.actions[0].predicted.reason)

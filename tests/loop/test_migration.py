@@ -6,12 +6,14 @@ import datetime as dt
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from reconciler.api.document_codec import to_document
 from reconciler.errors import KeyNotFoundError, UserError
+from reconciler.loop.gating import Approvals
 from reconciler.loop.local_actor import LocalActor
-from reconciler.loop.step import CONVERGED, IDLE, run_until_converged
+from reconciler.loop.step import BLOCKED, CONVERGED, IDLE, run_until_converged
 from reconciler.plan.execution import Event
 from reconciler.state.state import StateStore
 from tests.loop.conftest import rows_of
@@ -78,6 +80,39 @@ def test_a_table_moves_to_days_and_then_to_buckets(spark, catalog_config, make_t
     assert done.state.state == CONVERGED, done.state
     assert multiset(table) == rows + late_rows and spec_ids(table) == {2: 4}
     assert done.after.plan.empty
+
+
+@pytest.mark.spark
+def test_a_trial_moves_one_partition_and_the_rest_waits_for_a_person(
+    spark, catalog_config, iceberg_catalog, tmp_path
+):
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    some = rows_of(0, 300)
+    table = iceberg_catalog.create_table("loop.tried", schema=some.schema)
+    for number in range(4):  # each file has a range of ids
+        field = some.schema.field("id")
+        ids = pa.array(range(number * 1_000, number * 1_000 + 300), field.type)
+        table.append(some.set_column(some.schema.get_field_index("id"), field, ids))
+    rows = multiset(table)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+    asked = layout(("id", "truncate[1000]"), trial=True)
+    automatic = {
+        "approval": {"mode": "Automatic"},
+        "budgets": [{"name": "daily", "per": "24h", "maxRewriteBytes": "1Gi"}],
+    }
+    step = step_of(catalog_config, "tried", now=LATER, layout=asked, **automatic)
+    steps: list[Any] = []
+    held = run_until_converged(step, actor, Approvals(), quiet, never, steps.append)
+    assert [item.action.kind for item in steps[0].before.plan.actions] == ["AddSpec", "Migrate"]
+    assert multiset(table) == rows and spec_ids(table) == {0: 3, 1: 1}
+    assert table.metadata.default_spec_id == 0
+    assert (held.state.state, held.state.reason) == (BLOCKED, "AwaitingApproval")
+    assert held.after.plan.evidence["trial"]["held"] is False  # no query shows what it brought
+    done = run_until_converged(step, actor, EVERYTHING, quiet, never, quiet)
+    assert done.state.state == CONVERGED, done.state
+    assert multiset(table) == rows and set(spec_ids(table)) == {1}
+    assert table.metadata.default_spec_id == 1
 
 
 def test_a_spec_that_the_table_cannot_have_is_refused_with_its_field(

@@ -27,7 +27,7 @@ PLAN = Plan("p-" + "0" * 20, "rec", ("db", "t"), "u", "h", "built-in", 1, NOW, N
 OPEN = GateInput(
     plan=PLAN, remaining=ACTIONS, suspended=False, owner="", mode="Manual", approved=True,
     everything_approved=False, automatic_up_to_bytes=None, automatic_spent_bytes=0,
-    stale_workload=False, unacted_fields=(), budgets=(), spent=(), now=NOW,
+    stale_workload=False, doubtful_trial="", unacted_fields=(), budgets=(), spent=(), now=NOW,
 )  # fmt: skip
 
 
@@ -52,6 +52,11 @@ OPEN = GateInput(
           "unacted_fields": ("spec.deletes.mode",)}, 0, "AwaitingApproval"),
         ({"approved": False, "mode": "Automatic", "budgets": (DAILY,), "stale_workload": True}, 0,
          "AwaitingApproval"),
+        ({"approved": False, "mode": "Automatic", "budgets": (DAILY,), "doubtful_trial": "why"}, 0,
+         "AwaitingApproval"),
+        ({"approved": False, "automatic_up_to_bytes": 300, "doubtful_trial": "why"}, 0,
+         "AwaitingApproval"),
+        ({"doubtful_trial": "why"}, 3, ""),
         ({"budgets": (DAILY,)}, 2, "OverBudget"),
         ({"budgets": (DAILY,), "spent": (Spent(NOW, 200, 0.0),)}, 0, "OverBudget"),
         ({"budgets": (DAILY,), "spent": None}, 0, "OverBudget"),

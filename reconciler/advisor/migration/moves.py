@@ -16,6 +16,8 @@ from reconciler.advisor.binpack import packing_order
 from reconciler.advisor.judge import Candidate, readings_of, rejected, weigh
 from reconciler.advisor.keys import FULL_ROWS, wanted_columns
 from reconciler.advisor.migration.risks import hindrances, other_specs
+from reconciler.advisor.migration.targets import target_extents
+from reconciler.advisor.migration.trial import trial_part
 from reconciler.advisor.recluster import movable
 from reconciler.advisor.simulate.layout import Layout, Outcome, Written
 from reconciler.advisor.simulate.pool import build_pool
@@ -26,7 +28,6 @@ from reconciler.format import iec, plural
 from reconciler.plan import grouping, reasons
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec, fields_text
-from reconciler.plan.grouping import Extents
 from reconciler.queries import transforms
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.schema import PartitionField, PartitionSpec, SpecField, lead_field
@@ -41,7 +42,7 @@ MANY = 1 << 20
 def added_specs(situation: Situation) -> tuple[Action, ...]:
     """Return the action that adds the declared spec, if the table does not have it."""
     migration = _wanted(situation)
-    if migration is None or migration.exists:
+    if migration is None or migration.exists or _untriable(situation, migration):
         return ()
     accepted = tuple(sorted(migration.accepted))
     return (AddSpec(migration.spec_id, migration.fields, migration.present, accepted),)
@@ -51,6 +52,8 @@ def switches(situation: Situation) -> tuple[Action, ...]:
     """Return the action after which writers follow the declared spec; it ends its plan."""
     migration = _wanted(situation)
     if migration is None or migration.present == migration.spec_id:
+        return ()
+    if _trial_first(situation, migration):
         return ()
     accepted = tuple(sorted(migration.accepted))
     return (SwitchSpec(migration.spec_id, migration.fields, migration.present, accepted),)
@@ -62,6 +65,18 @@ def _wanted(situation: Situation) -> Migration | None:
     if migration is None or situation.refused or hindrances(situation.risks, migration):
         return None
     return migration
+
+
+def _trial_first(situation: Situation, migration: Migration) -> bool:
+    """Whether the files that are left wait for a trial."""
+    return migration.trial and migration.tried is None and bool(situation.moving.any())
+
+
+def _untriable(situation: Situation, migration: Migration) -> bool:
+    """Whether a trial is to come first, and no part of the files could be tried."""
+    if not _trial_first(situation, migration):
+        return False
+    return trial_part(situation, migration, np.flatnonzero(situation.moving)) is None
 
 
 def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
@@ -79,9 +94,11 @@ def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], 
             for risk in against
         ]
         return [], why
+    free = np.flatnonzero(situation.moving & movable(situation)).astype(np.int64)
+    if _trial_first(situation, migration):
+        return _trial(situation, migration, title, free)
     found: list[tuple[Candidate, str]] = []
     turned: list[Rejected] = []
-    free = np.flatnonzero(situation.moving & movable(situation)).astype(np.int64)
     lead = lead_field(migration.fields)
     for own in _by_spec(situation.table, free):
         parts = slices(situation, own, [lead.source_id] if lead is not None else [])
@@ -90,6 +107,23 @@ def move_candidates(situation: Situation) -> tuple[list[tuple[Candidate, str]], 
             made = move_what_if(situation, np.sort(part), migration)
             found.append((made, _why(situation, migration)))
     return found, turned
+
+
+def _trial(
+    situation: Situation, migration: Migration, title: str, free: Int64
+) -> tuple[list[tuple[Candidate, str]], list[Rejected]]:
+    """Return the moves of a trial; the other files wait for what it finds."""
+    if not len(free):
+        return [], []
+    part = trial_part(situation, migration, free)
+    if part is None:
+        return [], [rejected(situation, title, reasons.NO_TRIAL, "", free)]
+    found = [
+        (move_what_if(situation, rows, migration), part.why)
+        for rows in _by_spec(situation.table, part.rows)
+    ]
+    rest = np.setdiff1d(free, part.rows)
+    return found, [rejected(situation, title, reasons.TRIAL_FIRST, "", rest)]
 
 
 def _by_spec(table: FileTable, rows: Int64) -> Iterator[Int64]:
@@ -101,6 +135,7 @@ def _why(situation: Situation, migration: Migration) -> str:
     """Return the reason, with the risks that somebody accepted."""
     accepted = [risk for risk in situation.risks if risk.name in migration.accepted]
     notes = "".join(f"; accepted {risk.name}: {risk.evidence}" for risk in accepted)
+    notes += f"; {migration.tried.text()}" if migration.tried is not None else ""
     return f"the policy declares the partition spec{notes}"
 
 
@@ -137,21 +172,6 @@ def declared_spec(migration: Migration) -> PartitionSpec:
         for number, field in enumerate(migration.fields)
     )
     return PartitionSpec(migration.spec_id, tuple(fields))
-
-
-def target_extents(files: FileTable, lead: SpecField | None) -> Extents:
-    """Return the files by the target partitions of their rows, of which the lead's bounds tell."""
-    arrival = grouping.arrivals(files)
-    column = None if lead is None else files.columns.get(lead.source_id)
-    if lead is None or column is None or not column.bounded.all():
-        return grouping.unbounded(arrival, files.bytes)
-    source = files.schema.by_id[lead.source_id].type
-    if not transforms.groupable(source):
-        return grouping.unbounded(arrival, files.bytes)
-    ends = [transforms.apply(lead.transform, source, v) for v in (column.lower, column.upper)]
-    ranks = np.unique(np.concatenate(ends), return_inverse=True)[1].reshape(-1).astype(np.int64)
-    low, high = np.split(ranks, 2)
-    return Extents(arrival, files.bytes, low, high, column.bounded, column.nulls != 0)
 
 
 def partitions(files: FileTable, migration: Migration) -> int:
@@ -195,6 +215,9 @@ def judged(situation: Situation, moved: Int64) -> tuple[ObjectiveJudgement, ...]
     pending = bool(old.any()) or migration.present != migration.spec_id
     if against and pending:
         why = "; ".join(risk.text() for risk in against)
+        return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "unreachable", f"refused: {why}"),)
+    if not len(moved) and _untriable(situation, migration):
+        why = reasons.SENTENCES[reasons.NO_TRIAL]
         return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "unreachable", f"refused: {why}"),)
     if not left.any():
         return (ObjectiveJudgement(OBJECTIVE, 0.0, now, after, "met", ""),)
