@@ -159,6 +159,7 @@ class Settings:
     expire: which snapshots to keep, None to expire none. rewrite_manifests: where planning a query
     reads too many. remove_orphans: which files count as such, None to remove none; orphans: found.
     remove_specs_ms: how long a partition spec must be unused to be removed, None to remove none.
+    audited: what becomes of batches that wait on a branch, None if there are none.
     """
 
     mode: str = "WorkloadAware"
@@ -202,6 +203,7 @@ class Settings:
     remove_orphans: Search | None = None
     orphans: Orphans = NO_ORPHANS
     remove_specs_ms: int | None = None
+    audited: Audited | None = None
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,18 @@ class ScoredAction:
 
     action: Action
     predicted: Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What becomes of batches that wait on a branch; nothing else is planned before.
+
+    base: the snapshot of main by which their deletes are judged. until_ms: when they are dropped.
+    """
+
+    actions: tuple[ScoredAction, ...]
+    base: int | None
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from reconciler.advisor import sizes
-from reconciler.advisor.advice import Advice, AdviceInput, Rejected, ScoredAction
+from reconciler.advisor.advice import Advice, AdviceInput, Audited, Rejected, ScoredAction
 from reconciler.advisor.binpack import (
     bin_pack_candidates,
     forced_by_objectives,
@@ -95,6 +95,8 @@ Decide = Callable[[Situation], Verdict]
 def decide(given: AdviceInput) -> Advice:
     """Return everything that a plan of this table needs."""
     situation = look(given)
+    if given.settings.audited is not None:
+        return _audited(situation, given.settings.audited)
     # Includes files that an action takes below: without a sample the action was chosen by bounds
     # alone.
     wanted = files_to_sketch(situation)
@@ -107,6 +109,16 @@ def decide(given: AdviceInput) -> Advice:
     )  # fmt: skip
     advice = _advice(situation, verdict, turned, writes, upkeep)
     return replace(advice, wanted_sketches=wanted, modes=writes.choices, notes=writes.notes)
+
+
+def _audited(situation: Situation, found: Audited) -> Advice:
+    """Return what becomes of the batches on a branch; the rest is decided on the table after it."""
+    nothing = Verdict((), ())
+    why = "a branch holds work that waits for approval, or is to be dropped"
+    every = np.zeros(0, dtype=np.int64)
+    turned = rejected(situation, "anything else", reasons.BRANCH_WAITS, why, every)
+    advice = _advice(situation, nothing, (turned,), Writes(), Upkeep())
+    return replace(advice, actions=found.actions)
 
 
 def _decided(situation: Situation) -> tuple[Verdict, Situation]:

@@ -76,6 +76,11 @@ class Verification(StrEnum):
     COUNTS = "Counts"
 
 
+class ResultApproval(StrEnum):
+    NOT_REQUIRED = "NotRequired"
+    REQUIRED = "Required"
+
+
 class ApprovalMode(StrEnum):
     MANUAL = "Manual"
     AUTOMATIC = "Automatic"
@@ -216,10 +221,12 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """branch, check: both or neither are set."""
+    """approval: whether a batch stays on the branch until a person approves it. branch: set if
+    and only if check is, or approval is required."""
 
     verify: Verification
     allow_live_branches: bool
+    approval: ResultApproval
     branch: str | None = None
     check: str | None = None
 

@@ -116,9 +116,10 @@ RULES: tuple[Rule, ...] = (
         asks=("maxRewriteBytes", "maxCpuTime"),
     ),
     Rule(
-        POLICY, "spec.safety", "branch", "branch and check go together",
-        lambda it: ("branch" in it) == ("check" in it),
-        asks=("branch", "check"),
+        POLICY, "spec.safety", "branch",
+        "branch goes together with check or with approval: Required",
+        lambda it: ("branch" in it) == ("check" in it or it.get("approval") == "Required"),
+        reads=("approval",), asks=("branch", "check"),
     ),
     Rule(
         POLICY, "spec.safety", "branch", "branch is not main",

@@ -17,6 +17,7 @@ import numpy as np
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.assemble import FileTableParts, assemble
+from reconciler.catalog.audits import read_waiting
 from reconciler.catalog.deletes import apply_deletes
 from reconciler.catalog.load import connect, load_table
 from reconciler.catalog.manifest import Entries
@@ -125,6 +126,8 @@ def observe_loaded(
     applied = apply_deletes(*assemble(parts, entries), specs)
     since = (int(time.time() * 1000) if now_ms is None else now_ms) - recent_ms
     writes = recent_writes(reader, ancestry, specs, since)
+    table_metadata = table_metadata_of(metadata)
+    waiting = read_waiting(reader, table_metadata.log)
     reader.tidy()
     snapshot = ancestry[0] if ancestry else None
     return Observation(
@@ -134,7 +137,7 @@ def observe_loaded(
         format_version=int(metadata.format_version),
         location=metadata.location,
         metadata_location=table.metadata_location,
-        metadata=table_metadata_of(metadata),
+        metadata=table_metadata,
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         snapshot_ms=snapshot.timestamp_ms if snapshot else int(metadata.last_updated_ms),
         sequence_number=int(getattr(metadata, "last_sequence_number", 0) or 0),
@@ -150,6 +153,7 @@ def observe_loaded(
         operations=operations_of(ancestry),
         manifest_table=_manifest_table(manifests, entries),
         recent_writes=writes,
+        waiting=waiting,
         manifests=len(manifests),
         manifests_read=reader.read,
         bytes_read=reader.bytes_read,

@@ -41,6 +41,8 @@ def exit_code(run: ApplyRun, result: StepResult) -> int:
     last = last_execution(run)
     if run.done_before:
         return errors.EXIT_OK
+    if last is not None and last.waiting:
+        return errors.EXIT_BLOCKED
     if last is not None and not last.done:
         left = result.state.state != CONVERGED
         if left or _waiting(result.after) > _waiting(result.before):
@@ -96,6 +98,7 @@ def _step_document(step: StepResult) -> dict[str, Any]:
         "reason": step.gate.reason,
         "commits": done.commits if done else 0,
         "conflicts": done.conflicts if done else 0,
+        "waiting": done.waiting if done else 0,
         "rewrittenBytes": done.read_bytes if done else 0,
         "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
         "seconds": round(done.seconds, 3) if done else 0.0,
@@ -200,6 +203,9 @@ def _following(result: StepResult, options: Given) -> tuple[str, ...]:
     from reconciler.cli.following import apply_command, plan_command
 
     name = result.after.observation.name
+    if result.state.reason == "AwaitingApproval" and result.after.by_person:
+        saved = f"{result.after.plan.id}.json"
+        return (plan_command(name, options, saved), apply_command(saved, options, "--yes"))
     if result.state.reason == "AwaitingApproval":
         return (plan_command(name, options), apply_command(name, options, "--yes"))
     return (plan_command(name, options),) if result.after.pending else ()

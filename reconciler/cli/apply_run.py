@@ -119,11 +119,12 @@ class ApplyRun:
         if self.auto_approve:
             return Approvals(everything=True)
         shown = proposal.plan if self.plan is None else self.plan
-        given = Approvals(shown.id if self.yes else "")
+        agreed = self.yes and (self.plan is not None or not proposal.by_person)
+        given = Approvals(shown.id if agreed else "")
         if not proposal.pending:
             return given
         decision = judge_gate(self.step, proposal, self.actor, given)
-        asks = decision.reason == "AwaitingApproval" and not self.yes and sys.stdin.isatty()
+        asks = decision.reason == "AwaitingApproval" and not agreed and sys.stdin.isatty()
         if asks and _confirmed(proposal):
             given = Approvals(proposal.plan.id)
         if given.plan_id == proposal.plan.id:
@@ -170,9 +171,10 @@ def _confirmed(proposal: Proposal) -> bool:
     from reconciler.spark.stop import interruptible
 
     size = total(a.predicted for a in proposal.pending).bytes_in
-    sys.stderr.write(
-        f'Rewrite {iec(size)} on this machine? Rows do not change. Only "yes" continues: '
-    )
+    what = f"Rewrite {iec(size)} on this machine?"
+    if proposal.by_person:
+        what = "Publish the branch?"
+    sys.stderr.write(f'{what} Rows do not change. Only "yes" continues: ')
     sys.stderr.flush()
     with interruptible():
         return sys.stdin.readline().strip() == "yes"

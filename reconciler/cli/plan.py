@@ -413,9 +413,11 @@ def budget_line(state: BudgetState, asked: int, cpu_seconds: float) -> str:
 
 
 def approval_line(step: Step, gate: Gate) -> str:
-    """Return who may let the plan run, and which check its batches must pass first."""
-    branch = step.policy.spec.safety.branch
-    audit = f"; each batch is checked on branch {branch} first" if branch else ""
+    """Return who may let the plan run, and what its batches must pass before they reach main."""
+    safety = step.policy.spec.safety
+    audit = f"; each batch is checked on branch {safety.branch} first" if safety.check else ""
+    if safety.approval.value == "Required":
+        audit += f"; on branch {safety.branch} it waits for a person"
     return _approval_of(step, gate) + audit
 
 

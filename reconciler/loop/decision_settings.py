@@ -26,6 +26,7 @@ from reconciler.api.documents import (
     TableLayoutPolicy,
 )
 from reconciler.errors import KeyNotFoundError, UnsupportedError
+from reconciler.loop.audits import audited
 from reconciler.loop.migration import migration_of
 from reconciler.plan.budget import Budget
 from reconciler.plan.ledger import (
@@ -131,6 +132,7 @@ def settings_for(
         remove_orphans=orphan_search(spec),
         remove_specs_ms=specs_unused_ms(spec),
         orphans=orphans,
+        audited=audited(policy, observation, now_ms),
     )
 
 

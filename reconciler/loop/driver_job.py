@@ -296,7 +296,7 @@ def shortfall(driven: Driven) -> LastWords | None:
     """Return the message of a run that raised nothing but did not do all of it; None for
     success."""
     done = driven.execution
-    if done is None or done.done:
+    if done is None or done.done or done.waiting:
         return None
     left = [action for action in done.actions if action.state is not Validity.DONE]
     if done.stopped:
@@ -317,6 +317,7 @@ def summary(run: RunDocument, driven: Driven) -> dict[str, Any]:
         "settled": driven.settled,
         "commits": done.commits if done else 0,
         "conflicts": done.conflicts if done else 0,
+        "waiting": done.waiting if done else 0,
         "rewrittenBytes": done.read_bytes if done else 0,
         "cpuSeconds": round(done.cpu_seconds, 3) if done else 0.0,
         "seconds": round(done.seconds, 3) if done else 0.0,

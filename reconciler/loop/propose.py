@@ -31,6 +31,7 @@ from reconciler.loop.evidence import (
     CoverageInfo,
     evidence_document,
 )
+from reconciler.plan.actions.base import Consent
 from reconciler.plan.actions.state import ActionState, Validity
 from reconciler.plan.execution import Intent
 from reconciler.plan.ledger import trust
@@ -140,6 +141,11 @@ class PlanOnTable:
     pending: tuple[PlannedAction, ...]
     row_groups: RowGroups | None = None
 
+    @property
+    def by_person(self) -> bool:
+        """Whether it must be a person who approves the plan, after a look at the result."""
+        return any(item.action.consent is Consent.PERSON for item in self.pending)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal(PlanOnTable):
@@ -182,6 +188,8 @@ def propose(
         now=now, cores=cores, show_literals=show_literals,
     )  # fmt: skip
     standing = None if refresh else _standing(ports, seen, policy_digest, now)
+    if settings.audited is not None and standing is not None and standing.id != fresh.id:
+        standing = None  # what waits on a branch comes first
     plan = standing or fresh
     states, pending = judged(plan, seen, now)
     return Proposal(
@@ -490,15 +498,21 @@ def _freeze(
         show_literals=show_literals,
     )
     _warn_if_stale(document, evidence.workload, now)
+    lifetime = dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds)
+    base = observation.snapshot_id
+    if settings.audited is not None:
+        base = settings.audited.base
+        left = settings.audited.until_ms - int(now.timestamp() * 1000)
+        lifetime = dt.timedelta(milliseconds=left) if left > 0 else lifetime
     return freeze(
         catalog=target.catalog.name,
         table=target.identifier,
         table_uuid=observation.uuid,
         policy_digest=policy_digest,
         policy=policy_name,
-        base_snapshot_id=observation.snapshot_id,
+        base_snapshot_id=base,
         created=now,
-        time_to_live=dt.timedelta(seconds=policy.spec.approval.plan_ttl_seconds),
+        time_to_live=lifetime,
         actions=[(item.action, item.predicted) for item in advice.actions],
         files=observation.files,
         evidence=document,

@@ -24,6 +24,7 @@ from reconciler.api.identity import hash_inputs
 from reconciler.api.support import not_acted_on, unheld
 from reconciler.errors import StalePlanError
 from reconciler.format import plural
+from reconciler.loop.audits import waits_under
 from reconciler.loop.gating import Approvals, GateFacts, PendingWork, gate_input, policy_key
 from reconciler.loop.measure import WindowReading, window_read
 from reconciler.loop.propose import (
@@ -349,7 +350,9 @@ def request_for(
         judged_snapshot_id=proposal.observation.snapshot_id,
         verify=safety.verify.value,
         allow_live_branches=safety.allow_live_branches,
-        audit=Audit(safety.branch, safety.check) if safety.branch and safety.check else None,
+        audit=None
+        if safety.branch is None
+        else Audit(safety.branch, safety.check or "", waits_under(step.policy)),
         bytes_limit=min(limits, default=None),
         cpu_limit_seconds=min(cpu, default=None),
         written_shares=tuple(item.predicted.written_share for item in admitted),
@@ -373,7 +376,9 @@ def _read_check(
         predicted=predicted,
         actual=round(found.bytes),
         saved=round(was.cost - found.cost),
-        complete=result.done and len(result.actions) == len(before.pending),
+        complete=result.done
+        and len(result.actions) == len(before.pending)
+        and any(item.predicted.rewrites for item in before.pending),  # else it predicts nothing
         cost_before=round(was.cost),
         cost_predicted=_predicted(before, Quantity.COST),
         cost_actual=round(found.cost),

@@ -47,7 +47,7 @@ class Endings:
         spent = (0, 0.0)
         if not isinstance(handle, CatalogProblem) and uuid:
             entries = handle.outcomes(uuid, record.plan_id, record.written)
-            committed = {e.outcome.action_id for e in entries if e.committed}
+            committed = {e.outcome.action_id for e in entries if e.written}
             spent = (
                 sum(e.outcome.read_bytes for e in entries),
                 sum(e.outcome.cpu_seconds for e in entries),

@@ -20,11 +20,15 @@ SPARK_APP_PREFIX = "layoutctl"
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """spec.safety.branch and check: each batch is committed to the branch first, and to main only
-    if the query returns no row."""
+    """spec.safety: each batch is committed to the branch first.
+
+    check: it reaches main only if this query returns no row, "" without one. waits: the policy's
+    hash, if a batch stays on the branch until a person approves it, else "".
+    """
 
     branch: str
-    check: str
+    check: str = ""
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class Intent:
 
 
 COMMITTED = "committed"
+WAITING = "waiting"
+"""Committed to a branch, where it stays until a person approves it."""
 CONFLICT = "conflict"
 FAILED = "failed"
 UNKNOWN_OUTCOME = "unknown"
@@ -115,7 +121,7 @@ ATTEMPT_CLOSED = "closed"
 class Outcome:
     """The outcome of one action of one commit batch.
 
-    state: COMMITTED | CONFLICT | FAILED | UNKNOWN_OUTCOME (ATTEMPT_CLOSED for batch 0).
+    state: COMMITTED | WAITING | CONFLICT | FAILED | UNKNOWN_OUTCOME (ATTEMPT_CLOSED for batch 0).
     read_bytes/written_bytes: of content files; rows: in the files written, rows or deleted
     positions; cpu_seconds: task CPU of read, sort, write and
     verification; verify_cpu_seconds: the part of it that read the written files back; seconds: wall
@@ -158,7 +164,8 @@ class ExecutionResult:
     by this.
 
     outcomes: of every commit batch sent, in order. stopped: `should_stop` ended it early. seconds:
-    wall clock of all of it, after start_seconds of starting Spark; None if it ran already.
+    wall clock of all of it, after start_seconds of starting Spark; None if it ran already. waiting:
+    batches that it left on a branch for approval.
     """
 
     attempts: tuple[str, ...]
@@ -169,6 +176,7 @@ class ExecutionResult:
     stopped: bool
     seconds: float
     start_seconds: float | None = None
+    waiting: int = 0
 
     @property
     def read_bytes(self) -> int:
@@ -200,10 +208,10 @@ class Event:
     """One line of progress; `text` is ready to print.
 
     phase, in the order of a group's life: "start", "written", "verified", "commit" (about to be
-    sent), "audit" (its check passed on the branch), "committed" (the line that summarises a
-    group); otherwise "conflict", "removed", "retry",
-    "unknown", "fence", "resumed", "left", "property", "skipped", "stopped". Fields that a phase
-    does not use keep their defaults.
+    sent), "audit" (its check passed on the branch), "waiting" (it stays there), "committed" (the
+    line that summarises a group); otherwise "conflict", "removed", "retry", "unknown", "fence",
+    "resumed", "left", "property", "skipped", "stopped". Fields that a phase does not use keep
+    their defaults.
     """
 
     phase: str

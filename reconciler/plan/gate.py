@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.format import iec
+from reconciler.plan.actions.base import Consent
 from reconciler.plan.budget import Budget, BudgetState, Charge, Spent, admit
 from reconciler.plan.plan import Plan, PlannedAction
 
@@ -98,7 +99,14 @@ def _owned(given: GateInput) -> Gate | None:
 
 
 def _approval(given: GateInput) -> Gate | None:
-    if given.approved or given.everything_approved:
+    wanted = {item.action.consent for item in given.remaining}
+    if given.approved or wanted == {Consent.NOBODY}:
+        return None
+    if Consent.PERSON in wanted:
+        return Gate(
+            0, "AwaitingApproval", f"spec.safety.approval is Required and {given.plan.id} has none"
+        )
+    if given.everything_approved:
         return None
     if given.mode == "Automatic":
         return _automatic(given)

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from reconciler.format import plural
 from reconciler.plan.actions import KINDS
 from reconciler.plan.budget import Spent
-from reconciler.plan.execution import COMMITTED, ExecutionResult, Outcome, attempt_started_ms
+from reconciler.plan.execution import (
+    COMMITTED,
+    WAITING,
+    ExecutionResult,
+    Outcome,
+    attempt_started_ms,
+)
 from reconciler.plan.prediction import Prediction
 from reconciler.plan.prediction_interval import Calibration, calibrate
 from reconciler.queries.rewrite_cost import (
@@ -51,6 +57,11 @@ class LedgerEntry:
     def committed(self) -> bool:
         return self.outcome.state == COMMITTED
 
+    @property
+    def written(self) -> bool:
+        """Whether its files were written and verified, and are in the table or wait on a branch."""
+        return self.outcome.state in (COMMITTED, WAITING)
+
 
 def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
     """Return, by plan, the layouts (actions.layout_of) written by exactly one of its committed
@@ -62,7 +73,7 @@ def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]
     wrote: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in entries:
         layout = entry.predicted.layout
-        if entry.committed and layout is not None:
+        if entry.written and layout is not None:
             wrote.setdefault((entry.plan_id, layout), []).append(entry)
     found: dict[str, set[str]] = {}
     for (plan, layout), parts in wrote.items():
@@ -76,7 +87,7 @@ def chosen_sizes(entries: Iterable[LedgerEntry]) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in entries:
         size = entry.predicted.target_bytes
-        if entry.committed and size:
+        if entry.written and size:
             found[entry.plan_id] = min(size, found.get(entry.plan_id, size))
     return found
 
@@ -273,7 +284,7 @@ def throughput(entries: Sequence[LedgerEntry], runs: Sequence[RunTimes] = ()) ->
             continue
         first = (entry.plan_id, kind) not in begun
         begun.add((entry.plan_id, kind))
-        if entry.committed and done.cpu_seconds > 0:
+        if entry.written and done.cpu_seconds > 0:
             samples.append(
                 ThroughputSample(
                     kind, done.read_bytes, done.cpu_seconds, done.seconds, done.files_in, first
@@ -314,7 +325,7 @@ def cpu_calibration(entries: Iterable[LedgerEntry]) -> Calibration:
         [
             entry.outcome.cpu_seconds * 1000 / predicted
             for entry in entries
-            if entry.committed and work_of(entry) and (predicted := entry.predicted.cpu_millis)
+            if entry.written and work_of(entry) and (predicted := entry.predicted.cpu_millis)
         ]
     )
 

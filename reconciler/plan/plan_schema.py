@@ -91,6 +91,7 @@ _ACTION = {
             "type": "array",
             "items": {"type": "string", "pattern": "^-?[0-9]{1,19}$"},
         },
+        "branch": _TEXT,
         "manifests": _COUNT,
         "retention": {
             "type": "object",

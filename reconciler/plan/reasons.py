@@ -45,6 +45,7 @@ LARGER_THAN_BUDGET = "LargerThanBudget"
 MIGRATION_REFUSED = "MigrationRefused"
 TRIAL_FIRST = "TrialFirst"
 NO_TRIAL = "NoTrialPossible"
+BRANCH_WAITS = "BranchWaits"
 
 MATCHES_MOST = "the queries match nearly every row: no layout can skip anything"
 NOT_ANALYSED = "none of the queries could be analysed: each counts as a scan of the whole table"
@@ -86,6 +87,7 @@ SENTENCES = {
     TRIAL_FIRST: "waits for the trial of the declared partition spec on one partition",
     NO_TRIAL: "a trial is asked for, but no part of the files within the budget holds a partition "
     "of its own; remove spec.layout.partitioning.trial to move them all",
+    BRANCH_WAITS: "a branch holds work that waits for approval",
     ALREADY_CHOSEN: "its files belong to a better action of this plan",
     FEW_DELETED: "too few of its rows are deleted",
     FEW_DELETE_FILES: "fewer delete files for a data file than minInputFiles",

@@ -3,7 +3,8 @@
 The batch is committed to a branch that starts at main's head, the policy's query is run on that
 snapshot, and the branch is dropped again, whatever the query returned. Only after that the same
 files are committed to main, under all checks of `commit`: to fast-forward main instead would fail
-after every append that came meanwhile.
+after every append that came meanwhile. Where a person is to approve the batch, it stays on the
+branch and this run ends; `actions.publish` commits the files to main later.
 
 The snapshot on the branch carries AUDIT and none of the keys by which commits to main are found. A
 crash leaves at most the branch, which the next run drops (`fence.resolve`).
@@ -12,17 +13,25 @@ crash leaves at most the branch, which the next run drops (`fence.resolve`).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 from typing import Any
 
 from reconciler.api.schema import AUDITED_TABLE, MAIN_TABLE
 from reconciler.errors import BlockedError, UnavailableError, UnknownCommitError, UnsupportedError
 from reconciler.plan.execution import Audit, Intent
-from reconciler.spark import commit, history, iceberg, metadata_files
+from reconciler.spark import commit, history, iceberg, metadata, metadata_files
 from reconciler.spark.iceberg import LiveTable
 from reconciler.spark.metadata_files import Prepared
 from reconciler.spark.operations import Operation
 from reconciler.spark.translate import CLEANABLE, java_exception, java_message, lost_jvm
-from reconciler.table.branches import AUDIT
+from reconciler.table.audits import (
+    AUDIT,
+    AUDIT_BASE,
+    AUDIT_PLAN,
+    AUDIT_WAITS,
+    waiting_batches,
+)
+from reconciler.table.retention import MAIN
 
 RESENDS = 10
 PAUSE_SECONDS = 0.5
@@ -37,10 +46,18 @@ def prepare(live: LiveTable, operation: Operation, audit: Audit) -> Prepared:
     return metadata_files.prepare(live.spark, operation.begin(live.table).toBranch(audit.branch))
 
 
-def refuse_foreign_branch(live: LiveTable, audit: Audit, shown: str) -> None:
-    """Raise BlockedError if the table has a branch of that name which is not of an audit."""
+def refuse_branch(live: LiveTable, audit: Audit | None, shown: str) -> None:
+    """Raise BlockedError if batches wait for approval, or if the table has a branch of the audit's
+    name which is not of an audit."""
     drop(live)
-    if _is_taken(live, audit):
+    held = waiting_batches(metadata.log_of(live.spark, live.table))
+    if held:
+        raise BlockedError(
+            f"plan {held[0].plan_id} of {shown} waits on branch {held[0].branch} for approval",
+            details=("Nothing was rewritten.",),
+            do=f"layoutctl plan {shown} shows what is to be approved",
+        )
+    if audit is not None and _is_taken(live, audit, ()):
         raise BlockedError(
             f"{shown} already has a branch {audit.branch}, which is not ours",
             details=("Nothing was rewritten.",),
@@ -48,24 +65,32 @@ def refuse_foreign_branch(live: LiveTable, audit: Audit, shown: str) -> None:
         )
 
 
-def _is_taken(live: LiveTable, audit: Audit) -> bool:
-    """Whether the branch exists, after those of audits were dropped."""
-    return live.table.refs().get(audit.branch) is not None
+def _is_taken(live: LiveTable, audit: Audit, own: Collection[int]) -> bool:
+    """Whether the branch exists, and is not at one of our own snapshots. Call it after `drop`."""
+    ref = live.table.refs().get(audit.branch)
+    return ref is not None and int(ref.snapshotId()) not in own
 
 
-def check(
-    live: LiveTable, operation: Operation, intent: Intent, prepared: Prepared, audit: Audit
-) -> commit.Refused | None:
-    """Return why the batch must not be committed to main, None if its audit passed.
+def commit_to_branch(
+    live: LiveTable,
+    operation: Operation,
+    intent: Intent,
+    prepared: Prepared,
+    audit: Audit,
+    own: Collection[int] = (),
+) -> commit.Refused | int:
+    """Commit the batch to the branch, and run the audit's check on it, if it has one.
 
-    Raises UnknownCommitError if the JVM was lost.
+    Returns why the batch must not be committed to main, or the snapshot on the branch: it stays
+    there if the audit waits for approval, and is dropped otherwise. own: waiting snapshots of this
+    run, which may be on the branch already. Raises UnknownCommitError if the JVM was lost.
     """
     drop(live)
-    if _is_taken(live, audit):
+    if _is_taken(live, audit, own):
         why = f"another writer made a branch {audit.branch}"
         return commit.Refused(why, conflict=False, audit=True)
     try:
-        return _check_on_branch(live, operation, intent, prepared, audit)
+        return _on_branch(live, operation, intent, prepared, audit)
     except Exception as error:
         if lost_jvm(error):
             raise UnknownCommitError(
@@ -76,14 +101,41 @@ def check(
         raise
 
 
-def _check_on_branch(
+def _on_branch(
     live: LiveTable, operation: Operation, intent: Intent, prepared: Prepared, audit: Audit
-) -> commit.Refused | None:
+) -> commit.Refused | int:
+    snapshot, error = _sent(live, operation, intent, prepared, audit)
+    found: commit.Refused | int | None = None
+    try:
+        if snapshot is None:
+            why = "the commit to the branch is not in the table"
+            found = commit.Refused(java_message(error) if error else why, conflict=True)
+        else:
+            found = check(live, snapshot, audit) or int(snapshot.snapshotId())
+    finally:
+        if not audit.waits or not isinstance(found, int):
+            drop(live, attempt=intent.attempt_id, batch=intent.batch)
+            metadata_files.remove_of_commits(live, (prepared.uuid,), None)
+    if audit.waits and isinstance(found, int):
+        metadata_files.tidy(live, prepared, found, answered=error is None)
+        _keep(live, audit, intent.base_snapshot_id)
+    return found
+
+
+def _sent(
+    live: LiveTable, operation: Operation, intent: Intent, prepared: Prepared, audit: Audit
+) -> tuple[Any, Exception | None]:
+    """Return the snapshot on the branch, None if it is not there and cannot arrive late, and the
+    error of the commit."""
     mark = f"{intent.attempt_id}/{intent.batch}"
     error = None
     try:
         operation.fill(prepared.update, intent.base_snapshot_id)
         prepared.update.set(AUDIT, mark)
+        if audit.waits:
+            prepared.update.set(AUDIT_PLAN, intent.plan_id)
+            prepared.update.set(AUDIT_BASE, str(intent.base_snapshot_id))
+            prepared.update.set(AUDIT_WAITS, audit.waits)
         prepared.update.commit()
     except Exception as thrown:
         if lost_jvm(thrown):
@@ -92,15 +144,23 @@ def _check_on_branch(
     if error is not None and not _cannot_arrive(live, error):
         time.sleep(history.REQUEST_TIMEOUT_SECONDS)
     live.table.refresh()
-    snapshot = _marked(live, mark)
+    return _marked(live, mark), error
+
+
+def _keep(live: LiveTable, audit: Audit, base: int) -> None:
+    """Let nobody's expiry take the branch's snapshots, or the one that their rows were read from:
+    each of them is needed to publish the branch."""
+    head, number = live.table.refs().get(audit.branch).snapshotId(), 1
+    snapshot = live.table.snapshot(head)
+    while snapshot.parentId() is not None and int(snapshot.snapshotId()) != base:
+        snapshot, number = live.table.snapshot(snapshot.parentId()), number + 1
     try:
-        if snapshot is not None:
-            return _ask(live, snapshot, audit)
-        why = "the commit to the branch is not in the table"
-        return commit.Refused(java_message(error) if error else why, conflict=True)
-    finally:
-        drop(live)
-        metadata_files.remove_of_commits(live, (prepared.uuid,), None)
+        changes = live.table.manageSnapshots()
+        changes.setMinSnapshotsToKeep(audit.branch, number).commit()
+    except Exception as error:
+        if lost_jvm(error):
+            raise  # otherwise an expiry may void what waits: it is planned again then
+    live.table.refresh()
 
 
 def _cannot_arrive(live: LiveTable, error: Exception) -> bool:
@@ -115,8 +175,10 @@ def _marked(live: LiveTable, mark: str) -> Any:
     return None
 
 
-def _ask(live: LiveTable, snapshot: Any, audit: Audit) -> commit.Refused | None:
-    """Run the policy's query: any row that it returns refuses the batch."""
+def check(live: LiveTable, snapshot: Any, audit: Audit) -> commit.Refused | None:
+    """Run the policy's query, if it has one: any row that it returns refuses the batch."""
+    if not audit.check:
+        return None
     where = f"the check of branch {audit.branch}"
     try:
         rows = _session(live.spark).sql(_query(live, snapshot, audit))
@@ -158,29 +220,52 @@ def _session(spark: Any) -> Any:
     return session
 
 
-def drop(live: LiveTable) -> None:
-    """Drop the branches and snapshots of audits.
+def drop(
+    live: LiveTable,
+    *,
+    attempts: Collection[str] = (),
+    attempt: str = "",
+    batch: int = 0,
+    snapshots: Collection[int] = (),
+) -> None:
+    """Drop the branches and snapshots of audits, with the metadata files that only they need.
 
-    A snapshot stays if somebody made a branch or a tag on it.
+    Of those that wait for approval only the ones named: by their attempts, by one batch of an
+    attempt, or by their ids. What was on the branch before one of them stays there. A snapshot
+    stays if somebody made a branch or a tag on it.
     """
-    java = live.spark._jvm
+
+    def wanted(snapshot: Any) -> bool:
+        mark = snapshot.summary().get(AUDIT)
+        if mark is None or not snapshot.summary().get(AUDIT_WAITS):
+            return mark is not None
+        named = mark == f"{attempt}/{batch}" or mark.rpartition("/")[0] in attempts
+        return named or int(snapshot.snapshotId()) in snapshots
+
     for _ in range(RESENDS):
         live.table.refresh()
         operations = live.table.operations()
         base = operations.current()
-        names, snapshots = _of_audits(live, base)
-        if not names and not snapshots:
+        heads, gone = _of_audits(live, base, wanted)
+        if not heads and not gone:
             return
-        builder = java.org.apache.iceberg.TableMetadata.buildFrom(base)
-        for name in names:
-            builder.removeRef(name)
-        builder.removeSnapshots(iceberg.java_list(live.spark, snapshots))
+        builder = live.spark._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+        for name, head in heads.items():
+            if head is None:
+                builder.removeRef(name)
+            else:
+                ref = live.spark._jvm.org.apache.iceberg.SnapshotRef
+                builder.setRef(name, ref.branchBuilder(head).build())
+        files = metadata_files.own_files(live, gone)
+        builder.removeSnapshots(iceberg.java_list(live.spark, gone))
         try:
             operations.commit(base, builder.build())
         except Exception as error:
             if lost_jvm(error):
                 raise
             time.sleep(PAUSE_SECONDS)
+        else:
+            metadata_files.delete(live, files)
     raise UnavailableError(
         f"the branch of an audit of {live.name} could not be dropped",
         details=("The catalog accepted none of the commits.",),
@@ -188,20 +273,39 @@ def drop(live: LiveTable) -> None:
     )
 
 
-def _of_audits(live: LiveTable, metadata: Any) -> tuple[list[str], list[Any]]:
-    """Return the branches whose head is an audit's snapshot, and the snapshots only they hold."""
-    marked = [s for s in iceberg.each(metadata.snapshots()) if s.summary().get(AUDIT)]
+def _of_audits(
+    live: LiveTable, metadata: Any, wanted: Callable[[Any], bool]
+) -> tuple[dict[str, int | None], list[Any]]:
+    """Return the branches whose head is to go, each with the head that it gets, None for none; and
+    the snapshots that only they hold."""
+    marked = [one for one in iceberg.each(metadata.snapshots()) if wanted(one)]
     ids = {int(snapshot.snapshotId()) for snapshot in marked}
-    heads = {
+    refs = {
         str(entry.getKey()): (int(entry.getValue().snapshotId()), entry.getValue().isBranch())
         for entry in iceberg.each(metadata.refs().entrySet())
     }
-    names = [n for n, (head, branch) in heads.items() if branch and n != "main" and head in ids]
-    others = [head for name, (head, _) in heads.items() if name not in names]
+    heads = {
+        name: _left(metadata, head, ids)
+        for name, (head, branch) in refs.items()
+        if branch and name != MAIN and head in ids
+    }
+    others = [head for name, (head, _) in refs.items() if name not in heads]
+    others += [head for head in heads.values() if head is not None]
     is_ancestor = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf
     gone = [
         snapshot
         for snapshot in marked
         if not any(is_ancestor(live.table, head, int(snapshot.snapshotId())) for head in others)
     ]
-    return names, gone
+    return heads, gone
+
+
+def _left(metadata: Any, head: int, gone: Collection[int]) -> int | None:
+    """Return the newest snapshot of the branch that stays on it; None if there is none."""
+    snapshot = metadata.snapshot(head)
+    while snapshot is not None and int(snapshot.snapshotId()) in gone:
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else metadata.snapshot(parent)
+    if snapshot is None or not snapshot.summary().get(AUDIT_WAITS):
+        return None
+    return int(snapshot.snapshotId())

@@ -12,6 +12,7 @@ from reconciler.plan.execution import (
     CONFLICT,
     FAILED,
     UNKNOWN_OUTCOME,
+    WAITING,
     Event,
     Intent,
     Outcome,
@@ -19,6 +20,7 @@ from reconciler.plan.execution import (
 from reconciler.spark import audit, commit, fence, iceberg, metadata_files, standing, write
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.history import Committed
+from reconciler.spark.metadata_files import Prepared
 from reconciler.spark.operations import Operation
 from reconciler.spark.run import Run
 from reconciler.spark.translate import java_message, translate
@@ -48,11 +50,50 @@ class Part:
 def send(
     run: Run, attempt: Attempt, number: int, operation: Operation, parts: Sequence[Part]
 ) -> bool:
-    """Send one batch; return False if it was refused and its files were dropped."""
+    """Send one batch, to main or to the branch where it waits for approval; return False if it was
+    refused and its files were dropped."""
     run.require_lease()
     audited = run.request.audit
+    waits = audited is not None and bool(audited.waits)
     trial = None if audited is None else audit.prepare(run.live, operation, audited)
+    commits = () if waits else commit.prepare(run.live, operation)
+    intent = _recorded(run, attempt, number, parts, (*commits, *([trial] if trial else [])))
+    if audited is not None and trial is not None:
+        held = audit.commit_to_branch(run.live, operation, intent, trial, audited, run.waiting)
+        if isinstance(held, commit.Refused):
+            write.discard(attempt.table, intent.outputs)
+            _refused(run, intent, held, parts)
+            return False
+        if audited.check:
+            text = f"batch {number}: the check of branch {audited.branch} returned no row"
+            run.say("audit", text, intent.action_ids[0])
+        if waits:
+            _waits(run, intent, held, parts, audited.branch)
+            return True
+    sent = _sent(run, attempt, operation, intent, parts, commits)
+    if sent is not None:
+        write.discard(attempt.table, intent.outputs)
+        _refused(run, intent, sent, parts)
+    return sent is None
+
+
+def publish(
+    run: Run, attempt: Attempt, number: int, operation: Operation, part: Part
+) -> commit.Refused | None:
+    """Commit a batch to main whose files are on a branch already; return why it was refused, None
+    if it was not. The files stay: as long as the branch is there, its snapshot needs them."""
+    run.require_lease()
     commits = commit.prepare(run.live, operation)
+    intent = _recorded(run, attempt, number, (part,), commits)
+    sent = _sent(run, attempt, operation, intent, (part,), commits)
+    if sent is not None:
+        _refused(run, intent, sent, (part,))
+    return sent
+
+
+def _recorded(
+    run: Run, attempt: Attempt, number: int, parts: Sequence[Part], commits: Sequence[Prepared]
+) -> Intent:
     intent = run.intent(
         attempt.id,
         number,
@@ -61,18 +102,23 @@ def send(
         attempt.prefix,
         tuple(sorted(path for part in parts for path in part.inputs)),
         tuple(path for part in parts for path in part.outputs),
-        tuple(prepared.uuid for prepared in (*commits, *([trial] if trial else []))),
+        tuple(prepared.uuid for prepared in commits),
     )
     run.ledger.record_intent(intent)
     run.in_doubt = True
-    if audited is not None and trial is not None:
-        refused = audit.check(run.live, operation, intent, trial, audited)
-        if refused is not None:
-            _refused(run, attempt, intent, refused, parts)
-            return False
-        text = f"batch {number}: the check of branch {audited.branch} returned no row"
-        run.say("audit", text, intent.action_ids[0])
-    text = f"committing batch {number}: {count(len(intent.inputs))} files"
+    return intent
+
+
+def _sent(
+    run: Run,
+    attempt: Attempt,
+    operation: Operation,
+    intent: Intent,
+    parts: Sequence[Part],
+    commits: Sequence[Prepared],
+) -> commit.Refused | None:
+    """Commit the batch to main; return why it was refused, None if it was not."""
+    text = f"committing batch {intent.batch}: {count(len(intent.inputs))} files"
     run.say("commit", text, intent.action_ids[0])
     batch = commit.Batch(
         operation, _base(run, attempt), intent, run.own_since_read, run.request.allow_live_branches
@@ -80,12 +126,20 @@ def send(
     sent = commit.send(run.live, batch, commits)
     if isinstance(sent, commit.Unknown):
         sent = _settle(run, intent, sent, parts)
-    if isinstance(sent, Committed):
-        _committed(run, intent, sent.snapshot_id, parts)
-        return True
-    assert isinstance(sent, commit.Refused)
-    _refused(run, attempt, intent, sent, parts)
-    return False
+    if isinstance(sent, commit.Refused):
+        return sent
+    _committed(run, intent, sent.snapshot_id, parts)
+    return None
+
+
+def _waits(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part], branch: str) -> None:
+    run.waiting.append(snapshot_id)
+    run.held.update(intent.inputs)
+    run.committed.update(intent.outputs)
+    run.record(intent, _outcomes(intent, parts, WAITING, snapshot_id, ""))
+    for part in parts:
+        text = f"{part.verified.text}  waits on branch {branch}"
+        run.on_event(replace(part.verified, phase="waiting", text=text, snapshot_id=snapshot_id))
 
 
 def _base(run: Run, attempt: Attempt) -> commit.Base:
@@ -145,33 +199,27 @@ def _remove_metadata(run: Run, intent: Intent, committed: int | None) -> None:
         run.say("left", f"metadata files of a commit stay: {java_message(error)}")
 
 
-def _refused(
-    run: Run, attempt: Attempt, intent: Intent, sent: commit.Refused, parts: Sequence[Part]
-) -> None:
-    """Drop the batch's files, and raise if the attempt cannot go on."""
-    write.discard(attempt.table, intent.outputs)
+def _refused(run: Run, intent: Intent, sent: commit.Refused, parts: Sequence[Part]) -> None:
+    """Record that the batch was refused, and raise if the attempt cannot go on."""
     state = CONFLICT if sent.conflict else FAILED
     run.record(intent, _outcomes(intent, parts, state, None, sent.why))
     run.conflicts += sent.conflict
     word = "CONFLICT" if sent.conflict else "REFUSED"
     for part in parts:
         run.say("conflict", f"{part.title}  {word}: {sent.why}", part.action_id)
-    size = sum(part.written_bytes for part in parts)
-    run.say(
-        "removed",
-        f"removed {count(len(intent.outputs))} files this run wrote ({iec(size)}); "
-        "nothing of this batch was committed",
-    )
+    if intent.prefix:
+        size = sum(part.written_bytes for part in parts)
+        run.say(
+            "removed",
+            f"removed {count(len(intent.outputs))} files this run wrote ({iec(size)}); "
+            "nothing of this batch was committed",
+        )
     if sent.denied:
         raise commit.denied(run.shown, sent.why)
     if sent.unwritable is not None:
         raise translate(sent.unwritable, f"commit to {run.shown}") from sent.unwritable
     if sent.audit:
-        raise AuditFailedError(
-            f"{run.shown}: {sent.why}",
-            details=("Nothing of this batch was committed to main.",),
-            do="see whether the query of spec.safety.check is right; if it is, report this",
-        )
+        raise audit_failed(run.shown, sent.why)
     if sent.fenced:
         raise BlockedError(
             f"{run.shown}: {sent.why}",
@@ -182,6 +230,14 @@ def _refused(
         raise standing.live_branch_error(run.shown, sent.live)
     if sent.rolled_back:
         standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
+
+
+def audit_failed(shown: str, why: str) -> AuditFailedError:
+    return AuditFailedError(
+        f"{shown}: {why}",
+        details=("Nothing of this batch was committed to main.",),
+        do="see whether the query of spec.safety.check is right; if it is, report this",
+    )
 
 
 def _outcomes(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reconciler.api.catalog_config import CatalogConfig
+from reconciler.plan.actions.base import Consent
 from reconciler.plan.execution import (
     ActionResult,
     ExecutionRequest,
@@ -50,10 +51,12 @@ def execute(
             vanished.again(lambda: _check(run, executors))
             for executor in executors:
                 executor.carry_out()
+                if run.waiting:  # what follows is planned on the table with these batches
+                    break
             results = _results(request, executors)
         return ExecutionResult(
             tuple(run.attempts), results, tuple(run.outcomes), len(run.own), run.conflicts,
-            run.stopped, time.monotonic() - started,
+            run.stopped, time.monotonic() - started, waiting=len(run.waiting),
         )  # fmt: skip
 
 
@@ -79,8 +82,8 @@ def _check(run: Run, executors: Sequence[Executor[Any]]) -> None:
     run.table.refresh()
     standing.require_plan(run.table, run.request, run.shown)
     standing.refuse_rolled_back(run.table, run.request.plan_id, run.shown)
-    if run.request.audit is not None:
-        audit.refuse_foreign_branch(run.live, run.request.audit, run.shown)
+    if all(action.consent is Consent.POLICY for action in run.request.actions):
+        audit.refuse_branch(run.live, run.request.audit, run.shown)
     if not run.request.allow_live_branches:
         standing.refuse_live_branches(run.spark, run.table, run.shown)
     inputs.refuse_table(run.spark, run.table, run.shown)

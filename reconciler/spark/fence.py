@@ -64,7 +64,7 @@ def resolve(
     for intent in intents:
         by_attempt.setdefault(intent.attempt_id, []).append(intent)
     if by_attempt:
-        audit.drop(live)
+        audit.drop(live, attempts=by_attempt)
     for attempt_id, members in sorted(by_attempt.items()):
         members.sort(key=lambda intent: intent.batch)
         gone = _sender_gone(members, lease, attempt_id, name)
@@ -74,7 +74,8 @@ def resolve(
         removed = size = 0
         for intent in sent:
             outcomes = settle(catalog, live, intent, gone, on_event)
-            audit.drop(live)  # its commit to the branch may have arrived while this one waited
+            # Its commit to the branch may have arrived while this one waited.
+            audit.drop(live, attempts=by_attempt)
             files, of_them = metadata_files.remove_of_commits(
                 live, intent.commits, outcomes[0].snapshot_id
             )

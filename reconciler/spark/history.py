@@ -14,6 +14,7 @@ from typing import Any
 from reconciler.plan.execution import Intent
 from reconciler.spark import iceberg
 from reconciler.spark.iceberg import LiveTable
+from reconciler.table.audits import AUDIT_WAITS
 
 REQUEST_TIMEOUT_SECONDS = 60.0
 """After this time no catalog still works on a request whose sender gave up."""
@@ -77,14 +78,33 @@ def _search_files(live: LiveTable, intent: Intent) -> Committed | None:
         return None
     entries = live.spark.read.format("iceberg").load(f"{live.name}.all_entries")
     added = entries.where(
-        (f.col("status") != DELETED)
-        & f.col("data_file.file_path").contains(f"/layout-{intent.attempt_id}/")
+        (f.col("status") != DELETED) & f.col("data_file.file_path").rlike(OUR_DIRECTORY)
     )
-    outputs = set(intent.outputs)
+    outputs, on_branches = set(intent.outputs), _on_branches(live)
     for row in added.select("snapshot_id", "data_file.file_path").collect():
-        if row.file_path in outputs:
+        if row.file_path in outputs and int(row.snapshot_id) not in on_branches:
             return Committed(int(row.snapshot_id))
     return None
+
+
+def _on_branches(live: LiveTable) -> set[int]:
+    """Return the snapshots that wait for approval. A batch that publishes one has its files, and
+    is not in the table because these are on the branch."""
+    head = live.table.currentSnapshot()
+    is_ancestor = live.spark._jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf
+    found = {
+        int(snapshot.snapshotId())
+        for snapshot in iceberg.each(live.table.snapshots())
+        if (snapshot.summary() or {}).get(AUDIT_WAITS)
+    }
+    return {
+        one for one in found
+        if head is None or not is_ancestor(live.table, int(head.snapshotId()), one)
+    }  # fmt: skip
+
+
+OUR_DIRECTORY = "/layout-[^/]+/"
+"""In the path of every file that we wrote."""
 
 
 DELETED = 2

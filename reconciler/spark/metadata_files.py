@@ -66,10 +66,8 @@ def remove_unwanted(live: LiveTable, prepared: Prepared, committed: int | None) 
     kept = _files_of(live, committed)
     if kept is None:
         return
-    for path in [str(path) for path in iceberg.each(prepared.unwanted)]:
-        if path not in kept:
-            with contextlib.suppress(Exception):
-                live.table.io().deleteFile(path)
+    unwanted = [str(path) for path in iceberg.each(prepared.unwanted)]
+    delete(live, (path for path in unwanted if path not in kept))
 
 
 def tidy(live: LiveTable, prepared: Prepared, committed: int, answered: bool) -> None:
@@ -91,12 +89,16 @@ def remove_of_commits(
     """Remove the files of commits by their UUIDs, except those of the committed snapshot.
 
     Returns their number and bytes. Call it with None only for commits that did not succeed and
-    cannot succeed any more.
+    cannot succeed any more, or whose snapshot was dropped. What a snapshot of the table needs
+    stays: somebody may have made a tag on it meanwhile.
     """
     known = [commit for commit in commits if _is_uuid(commit)]
     kept = _files_of(live, committed)
     if not known or kept is None:
         return 0, 0
+    for snapshot in iceberg.each(live.table.snapshots()):
+        if is_file_of(_name(str(snapshot.manifestListLocation())), known):
+            kept |= _files_of(live, int(snapshot.snapshotId())) or set()
     some = str(live.table.operations().metadataFileLocation("x"))
     directory = some.rpartition("/")[0]
     found = cleanup.listing(live.spark, live.table, directory)
@@ -109,6 +111,26 @@ def remove_of_commits(
     for path in removable:
         live.table.io().deleteFile(path)
     return len(removable), sum(removable.values())
+
+
+def own_files(live: LiveTable, snapshots: Iterable[Any]) -> list[str]:
+    """Return the manifest lists of the snapshots, and the manifests that their commits wrote."""
+    found: list[str] = []
+    for snapshot in snapshots:
+        path = str(snapshot.manifestListLocation())
+        found.append(path)
+        commit = _name(path).removesuffix(".avro").split("-", 3)[-1]
+        if _is_uuid(commit):
+            files = _files_of(live, int(snapshot.snapshotId())) or set()
+            found += [file for file in files if is_file_of(_name(file), (commit,))]
+    return list(dict.fromkeys(found))
+
+
+def delete(live: LiveTable, paths: Iterable[str]) -> None:
+    """Remove files; one that cannot be removed stays."""
+    for path in paths:
+        with contextlib.suppress(Exception):
+            live.table.io().deleteFile(path)
 
 
 def is_file_of(name: str, commits: Iterable[str]) -> bool:

@@ -25,7 +25,8 @@ class Run:
 
     attempts: their ids. own: snapshots that it committed; own_since_read: those newer than the
     snapshot that the attempt reads. committed: content files of its commits; done_ids: actions that
-    they carry. in_doubt: a batch was sent, and its outcome is not recorded. lease_lost: returns why
+    they carry. waiting: snapshots that it left on a branch for approval; held: inputs of theirs.
+    in_doubt: a batch was sent, and its outcome is not recorded. lease_lost: returns why
     the lease was lost, "" if it is held.
     """
 
@@ -50,6 +51,8 @@ class Run:
         self.own_since_read: set[int] = set()
         self.committed: set[str] = set()
         self.done_ids: set[str] = set()
+        self.waiting: list[int] = []
+        self.held: set[str] = set()
         self.in_doubt = False
         self.conflicts = 0
         self.stopped = False

@@ -18,7 +18,7 @@ from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.spark import iceberg
 from reconciler.spark.scan import Deletes, ScanTasks, TaskFile, scan_tasks
-from reconciler.table import branches
+from reconciler.table import audits, branches
 from reconciler.table.metadata import TableMetadata
 
 AGAIN = "run the command again: it makes a new plan"
@@ -128,7 +128,7 @@ def _branches(spark: Any, table: Any) -> branches.Branches:
 def _of_audit(table: Any, ref: Any) -> bool:
     """Whether an audit of ours left the branch; the next audit drops it."""
     snapshot = table.snapshot(ref.snapshotId())
-    return snapshot is not None and snapshot.summary().get(branches.AUDIT) is not None
+    return snapshot is not None and snapshot.summary().get(audits.AUDIT) is not None
 
 
 def judged_snapshot(table: Any, request: ExecutionRequest, name: str) -> int:

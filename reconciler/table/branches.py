@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from reconciler.table.audits import AUDIT
 from reconciler.table.observation import Observation
-
-AUDIT = "layout.audit"
-"""Key in the summary of a snapshot that an audit of ours committed to its branch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.table.audits import WaitingBatch
 from reconciler.table.deletes import NO_DELETE_FILES, DeleteTable
 from reconciler.table.filetable import FileTable, Partition
 from reconciler.table.manifests import NO_MANIFESTS, ManifestTable
@@ -93,7 +94,7 @@ class Observation:
     cache. bytes_read: manifest bytes read now. seconds: after the catalog's answer.
     doubled_vectors: data files with two deletion vectors, which makes the table unreadable.
     operations: row-level operations of the retained history. manifest_table: the live manifests of
-    data files.
+    data files. waiting: batches of ours on branches, until a person approves them.
     """
 
     catalog: str
@@ -122,6 +123,7 @@ class Observation:
     doubled_vectors: tuple[str, ...] = ()
     operations: Operations = NO_OPERATIONS
     manifest_table: ManifestTable = NO_MANIFESTS
+    waiting: tuple[WaitingBatch, ...] = ()
 
     @property
     def properties(self) -> Mapping[str, str]:

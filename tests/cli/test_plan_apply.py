@@ -511,6 +511,29 @@ def test_the_plan_says_that_its_batches_are_checked_on_a_branch(cli, scattered, 
         assert "branch trial" in " ".join(out.split())
 
 
+@pytest.mark.spark
+def test_what_waits_on_a_branch_is_published_by_a_plan_that_a_person_saved(
+    cli, scattered, tmp_path, with_spark
+):
+    results = {"branch": "candidate", "approval": "Required"}
+    policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day", safety=results))
+    head, rows = scattered.current_snapshot().snapshot_id, scattered.scan().to_arrow().num_rows
+    apply = ("apply", name_of(scattered), "-f", policy, "--yes")
+    code, out, _ = cli(*apply)
+    assert code == 3 and "AwaitingApproval" in out and "candidate" in scattered.refresh().refs()
+    (saving, publishing) = [line for line in out.splitlines() if "layoutctl" in line][-2:]
+    assert cli(*apply)[0] == cli(*apply, "--auto-approve", "--until-converged")[0] == 3
+    assert scattered.refresh().current_snapshot().snapshot_id == head
+    code, out, _ = cli("status", "-f", policy)
+    assert "AwaitingApproval" in out
+    for line in (saving, publishing):
+        code, out, err = cli(*shlex.split(line[line.index("layoutctl") :])[1:])
+        assert code == 0, err
+    assert "candidate" not in scattered.refresh().refs()
+    assert scattered.current_snapshot().snapshot_id != head
+    assert scattered.scan().to_arrow().num_rows == rows
+
+
 def test_a_stale_plan_is_not_run(cli, scattered, tmp_path, said):
     policy = policy_file(tmp_path / "p.yaml", scattered, **declared("day"))
     assert cli("plan", name_of(scattered), "-f", policy, "--out", "plan.json")[0] == 0

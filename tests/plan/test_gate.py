@@ -5,6 +5,7 @@ import datetime as dt
 
 import pytest
 
+from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.budget import Budget, Spent
 from reconciler.plan.gate import GateInput, gate
@@ -65,6 +66,23 @@ OPEN = GateInput(
 def test_the_first_objection_decides(changes, count, reason):
     decision = gate(dataclasses.replace(OPEN, **changes))
     assert (decision.count, decision.reason) == (count, reason)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "count"),
+    [
+        (Publish, {}, 1),
+        (Publish, {"approved": False, "everything_approved": True}, 0),
+        (Publish, {"approved": False, "mode": "Automatic", "budgets": (DAILY,)}, 0),
+        (Publish, {"approved": False, "automatic_up_to_bytes": 300}, 0),
+        (Publish, {"suspended": True}, 0),
+        (Discard, {"approved": False}, 1),
+        (Discard, {"suspended": True}, 0),
+    ],
+)
+def test_a_person_publishes_and_nobody_is_asked_to_drop(kind, changes, count):
+    item = PlannedAction("a01", kind(), DeleteState(0, 0, 0), Prediction())
+    assert gate(dataclasses.replace(OPEN, remaining=(item,), **changes)).count == count
 
 
 def test_every_refusal_says_something():

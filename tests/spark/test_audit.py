@@ -11,7 +11,7 @@ from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.execution import Audit, ExecutionRequest
 from reconciler.spark import audit, iceberg, processes
 from reconciler.spark.iceberg import LiveTable
-from reconciler.table.branches import AUDIT
+from reconciler.table.audits import AUDIT
 from tests.spark.tables import Bench, dead_writer, intact
 
 SAME_ROWS = (
@@ -83,13 +83,13 @@ def test_the_check_reads_the_rewrite_and_main_as_they_were_however_main_goes_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = _table(bench)
-    asked = audit._ask
+    asked = audit.check
 
     def append_first(live: LiveTable, snapshot: Any, wanted: Audit) -> Any:
         bench.append(name, {"id": [1000], "v": ["new"]})
         return asked(live, snapshot, wanted)
 
-    monkeypatch.setattr(audit, "_ask", append_first)
+    monkeypatch.setattr(audit, "check", append_first)
     assert bench.run(_request(bench, name, SAME_ROWS)).done
     assert bench.rows(name).total() == 41
     assert len(bench.files(name)) == 2
@@ -117,8 +117,8 @@ def test_what_a_crash_leaves_on_the_branch_is_dropped_by_the_next_run(
     writer = dead_writer()
     with monkeypatch.context() as patched:
         patched.setattr(processes, "own_identity", lambda jvm: writer)
-        patched.setattr(audit, "_ask", _killed)
-        patched.setattr(audit, "drop", lambda live: None)
+        patched.setattr(audit, "check", _killed)
+        patched.setattr(audit, "drop", lambda live, **named: None)
         patched.setattr(audit.metadata_files, "remove_of_commits", lambda *parts: (0, 0))
         with pytest.raises(Killed):
             bench.run(_request(bench, name, SAME_ROWS))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.table.branches import AUDIT, live_branch, of_observation
+from reconciler.table.audits import AUDIT
+from reconciler.table.branches import live_branch, of_observation
 from reconciler.table.metadata import TableMetadata
 from reconciler.table.observation import RefInfo, SnapshotInfo
 from tests.cli.observations import lineitem

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
+from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
@@ -30,7 +31,7 @@ KINDS: Mapping[str, type[Action]] = {
     for kind in (
         SetProperties, SetSortOrder, UpgradeFormat, AddSpec, Migrate, SwitchSpec, BinPack, Cluster,
         Recluster, ApplyDeletes, ConvertDeletes, CompactDeletes, RemoveDanglingDeletes,
-        RewriteManifests, ExpireSnapshots, RemoveSpecs, RemoveOrphans,
+        RewriteManifests, ExpireSnapshots, RemoveSpecs, RemoveOrphans, Publish, Discard,
     )
 }  # fmt: skip
 

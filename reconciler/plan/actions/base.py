@@ -13,10 +13,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar, Self
 
 from reconciler.plan.actions.state import ActionState, Facts
 from reconciler.table.schema import PartitionSpec, Schema
+
+
+class Consent(StrEnum):
+    """Who must agree before an action is carried out."""
+
+    POLICY = "Policy"
+    """spec.approval decides."""
+    PERSON = "Person"
+    """A person, for exactly this plan, whatever spec.approval says."""
+    NOBODY = "Nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,7 @@ class Action(ABC):
     work: ClassVar[str | None] = None
     """How the throughput model groups it: "pack" | "sort" for data files, "compact-deletes" |
     "convert-deletes" for delete files; None where nothing is written."""
+    consent: ClassVar[Consent] = Consent.POLICY
     rests_on_workload: ClassVar[bool] = False
     """Whether only recorded queries speak for it."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
+from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.cluster import Cluster
@@ -24,6 +25,7 @@ from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.plan.actions.set_sort_order import SetSortOrder
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
+from reconciler.spark.actions.audited import DiscardExecutor, PublishExecutor
 from reconciler.spark.actions.base import Executor
 from reconciler.spark.actions.deletes import (
     CompactExecutor,
@@ -60,6 +62,8 @@ EXECUTORS: Mapping[type[Action], type[Executor[Any]]] = {
     ExpireSnapshots: ExpireExecutor,
     RemoveSpecs: RemoveSpecsExecutor,
     RemoveOrphans: OrphansExecutor,
+    Publish: PublishExecutor,
+    Discard: DiscardExecutor,
 }
 """In this order they run: writers and rewrites follow the properties that are set first, and data
 files are rewritten before what deletes their rows: a rewrite names the deletes of its inputs. Files

@@ -83,13 +83,14 @@ class ContentExecutor(Executor[SomeContent], ABC):
                 return
 
     def _pending(self) -> list[tuple[str, SomeContent]]:
-        """Return the actions that are not done, with only their valid inputs."""
+        """Return the actions that are not done, with only their valid inputs; none that a batch
+        on a branch replaces."""
         states = vanished.again(self.judge)
-        return [
-            (key, replace(action, inputs=states[key].standing))
-            for key, action in self.items
-            if states[key].standing
-        ]
+        left = {
+            key: tuple(path for path in states[key].standing if path not in self.run.held)
+            for key, _ in self.items
+        }
+        return [(key, replace(action, inputs=left[key])) for key, action in self.items if left[key]]
 
     def _within_budget(self, pending: Sequence[tuple[str, SomeContent]]) -> bool:
         """Whether the budgets still cover an attempt, after what was read already."""

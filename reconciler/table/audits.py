@@ -1,0 +1,76 @@
+"""Batches that wait on a branch until a person approves them (spec.safety.approval).
+
+All that is needed to publish or to drop them is in the table: the branch, and the summaries of its
+snapshots. So they do not depend on the machine, or on the state, of the run that wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.table.retention import BRANCH, MAIN, Snapshot, SnapshotLog, line
+
+AUDIT = "layout.audit"
+"""Key in the summary of a snapshot that an audit of ours committed to its branch: attempt/batch."""
+AUDIT_PLAN = "layout.audit.plan-id"
+AUDIT_BASE = "layout.audit.base"
+AUDIT_WAITS = "layout.audit.waits"
+"""Keys of a snapshot that waits for approval: the plan it is a part of, the snapshot that its rows
+were read from, and the hash of the policy that asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBatch:
+    """A snapshot that waits. base: the snapshot of main that its rows were read from.
+
+    attempt_id: whose files it holds. policy: the hash of the policy that asked for it. at_ms: when
+    it was committed. inputs: content files that it replaces, if they were read.
+    """
+
+    branch: str
+    snapshot_id: int
+    base: int
+    plan_id: str
+    attempt_id: str
+    policy: str
+    at_ms: int
+    inputs: tuple[str, ...] = ()
+
+
+def waits(summary: Mapping[str, str]) -> bool:
+    """Whether the snapshot with this summary was committed to wait for approval."""
+    base = summary.get(AUDIT_BASE, "")
+    return base.isdecimal() and {AUDIT, AUDIT_PLAN, AUDIT_WAITS} <= summary.keys()
+
+
+def waiting_batches(log: SnapshotLog) -> tuple[WaitingBatch, ...]:
+    """Return the batches on the branches of a table, those of each branch oldest first.
+
+    None of a branch that main was fast-forwarded to: those are published.
+    """
+    by_id, on_main = log.by_id, {snapshot.id for snapshot in log.main}
+    found: list[WaitingBatch] = []
+    for ref in log.refs:
+        if ref.name == MAIN or ref.type != BRANCH:
+            continue
+        own: list[WaitingBatch] = []
+        for snapshot in line(by_id, ref.snapshot_id):
+            if snapshot.id in on_main or not waits(snapshot.summary):
+                break
+            own.append(_batch(ref.name, snapshot))
+        found += reversed(own)
+    return tuple(found)
+
+
+def _batch(branch: str, snapshot: Snapshot) -> WaitingBatch:
+    summary = snapshot.summary
+    return WaitingBatch(
+        branch=branch,
+        snapshot_id=snapshot.id,
+        base=int(summary[AUDIT_BASE]),
+        plan_id=summary[AUDIT_PLAN],
+        attempt_id=summary[AUDIT].rpartition("/")[0],
+        policy=summary[AUDIT_WAITS],
+        at_ms=snapshot.timestamp_ms,
+    )

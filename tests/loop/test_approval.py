@@ -1,0 +1,83 @@
+"""Results that a person approves: from the policy to the branch, to main, or to the end."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from reconciler.loop.driver_job import Driven, shortfall
+from reconciler.loop.gating import Approvals
+from reconciler.loop.local_actor import LocalActor
+from reconciler.loop.step import BLOCKED, CONVERGED, PENDING, CarriedOut, Gate, run_step
+from reconciler.plan.execution import WAITING
+from reconciler.state.state import StateStore
+from tests.loop.test_step import DECLARED, EVERYTHING, multiset, never, quiet, step_of
+
+CANDIDATE = {"branch": "candidate", "approval": "Required"}
+NOW = dt.datetime.now(dt.UTC)
+LATER = NOW + dt.timedelta(days=30)
+
+
+@pytest.mark.spark
+def test_results_wait_for_a_person_and_nobody_else(spark, catalog_config, make_table, tmp_path):
+    table = make_table("waits", files=4, rows=500)
+    rows, head = multiset(table), table.metadata.current_snapshot_id
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+    step = step_of(catalog_config, "waits", NOW, safety=CANDIDATE, **DECLARED)
+
+    def kinds(found):
+        return [item.action.kind for item in found.pending]
+
+    held = run_step(step, actor, EVERYTHING, quiet, never)
+    assert held.result is not None and held.result.waiting == 1 and not held.result.done
+    assert (held.state.state, held.state.reason) == (BLOCKED, "AwaitingApproval")
+    assert kinds(held.after) == ["Publish"] and held.after.by_person
+    driven = Driven(held.before.plan, CarriedOut(Gate(1, "", ""), held.result, held.after), 0)
+    assert shortfall(driven) is None  # a job that did all that it may do has succeeded
+    (entry,) = [e for e in actor.store.ledger(held.after.observation.uuid) if e.outcome.batch]
+    assert entry.outcome.state == WAITING and entry.outcome.read_bytes > 0
+    assert table.refresh().metadata.current_snapshot_id == head and multiset(table) == rows
+
+    plan = held.after.plan
+    again = run_step(step, actor, EVERYTHING, quiet, never)
+    assert again.result is None and again.before.plan.id == plan.id
+    assert again.gate.reason == "AwaitingApproval"
+    assert plan.base_snapshot_id == head
+    (batch,) = again.before.observation.waiting
+    at = dt.datetime.fromtimestamp(batch.at_ms / 1000, dt.UTC)
+    assert abs(plan.expires - at - dt.timedelta(days=7)) < dt.timedelta(seconds=2)
+
+    other = step_of(catalog_config, "waits", NOW, safety=CANDIDATE, layout={
+        "clustering": {"mode": "Declared", "keys": ["k"]}})  # fmt: skip
+    without = step_of(catalog_config, "waits", NOW, **DECLARED)
+    late = step_of(catalog_config, "waits", LATER, safety=CANDIDATE, **DECLARED)
+    for changed in (other, without, late):
+        found = changed.propose(actor)
+        assert kinds(found) == ["Discard"] and not found.by_person
+
+    approved = Approvals(plan.id)
+    done = run_step(step, actor, approved, quiet, never)
+    assert done.result is not None and (done.result.commits, done.result.done) == (1, True)
+    assert (done.state.state, kinds(done.after)) == (CONVERGED, [])
+    assert multiset(table) == rows and set(table.refresh().metadata.refs) == {"main"}
+    assert len(table.inspect.files()) < 4
+
+
+@pytest.mark.spark
+def test_what_nobody_approves_in_time_is_dropped_and_planned_again(
+    spark, catalog_config, make_table, tmp_path
+):
+    table = make_table("expires", files=4, rows=500)
+    rows = multiset(table)
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    actor.spark = spark
+    step = step_of(catalog_config, "expires", NOW, safety=CANDIDATE, **DECLARED)
+    first = run_step(step, actor, EVERYTHING, quiet, never)
+    late = step_of(catalog_config, "expires", LATER, safety=CANDIDATE, **DECLARED)
+    done = run_step(late, actor, Approvals(), quiet, never)  # needs nobody's approval
+    assert done.result is not None and done.result.done
+    assert set(table.refresh().metadata.refs) == {"main"} and multiset(table) == rows
+    assert done.state.state in (PENDING, BLOCKED)
+    assert done.after.plan.id == first.before.plan.id
