@@ -165,3 +165,23 @@ def test_an_unpartitioned_table_can_be_declared() -> None:
     }
     declared = to_document(from_document(body))["spec"]["layout"]["partitioning"]
     assert declared == {"mode": "Declared", "fields": []}
+
+
+def test_a_table_of_2_000_columns_gets_one_short_message(
+    catalog_config, iceberg_catalog, tmp_path
+) -> None:
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    schema = pa.schema([(f"c{number}", pa.int64()) for number in range(2_000)])
+    table = iceberg_catalog.create_table("loop.broad", schema=schema)
+    before = table.metadata_location
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    with pytest.raises(KeyNotFoundError) as caught:
+        step_of(catalog_config, "broad", layout=wide("missing")).propose(actor)
+    assert sum(map(len, caught.value.details)) < 200
+    proposal = step_of(catalog_config, "broad", layout=wide("c1999")).propose(actor)
+    assert [item.action.kind for item in proposal.pending] == ["AddSpec", "SwitchSpec"]
+    assert table.refresh().metadata_location == before
+
+
+def wide(column: str) -> dict[str, Any]:
+    return {**layout((column, "bucket[4]")), "clustering": {"mode": "None"}}

@@ -39,6 +39,10 @@ def to_spec(bench: Bench, name: str, number: int, *fields: SpecField) -> tuple[A
     return AddSpec(number, fields, old), moved, SwitchSpec(number, fields, old)
 
 
+def specs_of(bench: Bench, name: str) -> list[int]:
+    return [int(number) for number in dict(bench.table(name).specs())]
+
+
 def spec_ids(bench: Bench, name: str) -> Counter[int]:
     return Counter(row.spec_id for row in bench.files(name))
 
@@ -154,3 +158,43 @@ def test_without_the_spec_that_outputs_were_written_for_nothing_is_committed(
     result = bench.run(bench.request(name, *to_spec(bench, name, 1, SpecField(TS, "day"))))
     assert {item.state for item in result.actions} == {Validity.LOST}
     assert bench.rows(name) == rows and spec_ids(bench, name) == {0: 2}
+
+
+def test_a_column_that_is_dropped_meanwhile_changes_nothing(bench: Bench) -> None:
+    name = table_of(bench, 2)
+    rows = sum(bench.rows(name).values())
+    target = to_spec(bench, name, 1, SpecField(TS, "day"))
+    bench.sql(f"ALTER TABLE {bench.full(name)} DROP COLUMN ts")
+    result = bench.run(bench.request(name, *target))
+    assert {item.state for item in result.actions} == {Validity.LOST}
+    assert len(specs_of(bench, name)) == 1
+    bench.sql(f"ALTER TABLE {bench.full(name)} ADD PARTITION FIELD bucket(2, id)")
+    bench.sql(f"ALTER TABLE {bench.full(name)} DROP PARTITION FIELD bucket(2, id)")
+    other = to_spec(bench, name, 1, SpecField(ID, "bucket[2]"))
+    bench.sql(f"ALTER TABLE {bench.full(name)} RENAME COLUMN id TO number")  # it has the same id
+    assert bench.run(bench.request(name, *other, plan="p-2")).done
+    assert sum(bench.rows(name).values()) == rows and spec_ids(bench, name) == {1: 2}
+
+
+def test_a_column_that_is_dropped_after_its_spec_was_added_moves_nothing(bench: Bench) -> None:
+    name = table_of(bench, 2)
+    target = to_spec(bench, name, 1, SpecField(TS, "day"))
+    assert bench.run(bench.request(name, target[0])).done
+    bench.sql(f"ALTER TABLE {bench.full(name)} DROP COLUMN ts")
+    result = bench.run(bench.request(name, *target[1:], plan="p-2"))
+    assert [item.state for item in result.actions] == [Validity.LOST, Validity.LOST]
+    assert all("day(2)" in item.detail for item in result.actions)
+    assert spec_ids(bench, name) == {0: 2} and int(bench.table(name).spec().specId()) == 0
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1000, 'x')")
+    assert sum(bench.rows(name).values()) == 401
+
+
+def test_partitions_of_nan_and_of_null_move(bench: Bench) -> None:
+    name = bench.create("id BIGINT, x DOUBLE", "'format-version'='2'", "x")
+    value = "CASE id % 4 WHEN 0 THEN double('NaN') WHEN 1 THEN NULL WHEN 2 THEN -0.0D ELSE 1.5D END"
+    bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, {value} FROM RANGE(0, 40, 1, 1)")
+    rows = bench.rows(name)
+    assert len({str(row.partition) for row in bench.files(name)}) == 4
+    result = bench.run(bench.request(name, *to_spec(bench, name, 1, SpecField(ID, "bucket[2]"))))
+    assert result.done and bench.rows(name) == rows and spec_ids(bench, name) == {1: 2}
+    intact(bench, name, rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.state import ActionState, Validity
+from reconciler.spark import specs
 from reconciler.spark.actions.rewrite import RewriteExecutor
 from reconciler.spark.attempt import Attempt
 from reconciler.spark.operations import MoveFiles, RewriteFiles
@@ -23,12 +24,12 @@ class MigrateExecutor(RewriteExecutor):
         return {key: self._with_spec(action, states[key]) for key, action in self.items}
 
     def _with_spec(self, action: Any, state: ActionState) -> ActionState:
-        exists = self.run.table.specs().get(action.into) is not None
-        if exists or state.validity is Validity.DONE:
+        if state.validity is Validity.DONE:
             return state
-        return replace(
-            state, validity=Validity.LOST, standing=(), why=f"spec {action.into} does not exist"
-        )
+        why = specs.dropped(self.run.table, action.moves_by)
+        if self.run.table.specs().get(action.into) is None:
+            why = f"spec {action.into} does not exist"
+        return replace(state, validity=Validity.LOST, standing=(), why=why) if why else state
 
     def _operation(self, attempt: Attempt, tasks: ScanTasks, files: Sequence[Any]) -> RewriteFiles:
         target: Migrate = self.items[0][1]  # type: ignore[assignment]

@@ -19,7 +19,9 @@ class _SpecExecutor(MetadataExecutor[SomeChange], ABC):
 
     def state(self, action: SomeChange, facts: Facts) -> ActionState:
         state = action.judge(facts)
-        danger = action.danger(self._since()) if state.validity is Validity.PENDING else ""
+        if state.validity is not Validity.PENDING:
+            return state
+        danger = specs.dropped(self.run.table, action.fields) or action.danger(self._since())
         return ActionState(Validity.LOST, why=danger) if danger else state
 
     def _since(self) -> list[Mapping[str, str]]:
