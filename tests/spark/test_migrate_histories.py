@@ -21,7 +21,7 @@ from reconciler.plan.execution import Event
 from reconciler.spark import commit
 from reconciler.table.schema import SpecField
 from tests.examples import examples
-from tests.spark.equality import add_equality_delete
+from tests.spark.equality import add_equality_delete, upsert
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark
@@ -29,7 +29,9 @@ pytestmark = pytest.mark.spark
 ID, K = 1, 2
 DAYS, BUCKETS = SpecField(K, "truncate[2]"), SpecField(ID, "bucket[2]")
 ACTS = st.tuples(
-    st.sampled_from(["append", "equality old", "equality new", "equality all", "position"]),
+    st.sampled_from(
+        ["append", "equality old", "equality new", "equality all", "position", "merge", "upsert"]
+    ),
     st.integers(0, 7),
 )
 
@@ -39,6 +41,7 @@ def scenes(draw: st.DrawFn) -> dict[str, Any]:
     """At least one writer, of which some come between two attempts of one commit."""
     return {
         "version": draw(st.sampled_from([2, 3])),
+        "merges": draw(st.sampled_from(["copy-on-write", "merge-on-read"])),
         "target": draw(st.sampled_from([(DAYS,), (BUCKETS,), (BUCKETS, DAYS), ()])),
         "verified": draw(st.lists(ACTS, max_size=1)),
         "first": draw(st.lists(ACTS, max_size=2)),
@@ -47,13 +50,15 @@ def scenes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def scene(**acts: Any) -> dict[str, Any]:
-    quiet = {"version": 2, "target": (BUCKETS,), "verified": [], "first": [], "second": []}
-    return quiet | acts
+    quiet = {"version": 2, "merges": "copy-on-write", "target": (BUCKETS,)}
+    return quiet | {"verified": [], "first": [], "second": []} | acts
 
 
 @example(scene(verified=[("equality old", 1)]))
 @example(scene(first=[("equality old", 2)]))
 @example(scene(first=[("append", 1)], second=[("equality old", 3)]))
+@example(scene(first=[("upsert", 2)], second=[("merge", 5)]))
+@example(scene(version=3, merges="merge-on-read", verified=[("merge", 1)], first=[("upsert", 1)]))
 @example(scene(version=3, target=(), first=[("equality old", 0)]))
 @settings(
     max_examples=examples(6), deadline=None, phases=(Phase.explicit, Phase.generate),
@@ -64,7 +69,7 @@ def test_no_row_is_lost_or_comes_back(bench: Bench, drawn: dict[str, Any]) -> No
     name = bench.create(
         "id BIGINT, k INT",
         f"'format-version'='{drawn['version']}', 'write.delete.mode'='merge-on-read', "
-        "'commit.retry.min-wait-ms'='1'",
+        f"'write.merge.mode'='{drawn['merges']}', 'commit.retry.min-wait-ms'='1'",
         "truncate(4, k)",
     )
     bench.sql(f"INSERT INTO {bench.full(name)} SELECT id, cast(id % 8 AS INT) FROM RANGE(0, 64)")
@@ -82,6 +87,15 @@ def test_no_row_is_lost_or_comes_back(bench: Bench, drawn: dict[str, Any]) -> No
             bench.sql(f"INSERT INTO {full} VALUES ({1_000 + number}, {number})")
         elif what == "position":
             bench.sql(f"DELETE FROM {full} WHERE id = {number + 16}")
+        elif what == "merge":
+            bench.sql(
+                f"MERGE INTO {full} t USING (SELECT id, cast(id % 8 AS INT) AS k FROM "
+                f"RANGE({number}, {number + 2}) UNION ALL SELECT {3_000 + number}, {number}) s "
+                "ON t.id = s.id WHEN MATCHED THEN UPDATE SET k = (s.k + 1) % 8 "
+                "WHEN NOT MATCHED THEN INSERT *"
+            )
+        elif what == "upsert":
+            _upsert(bench, name, number % 4, drawn["version"])
         elif what == "equality old":
             add_equality_delete(bench, name, key, like=old)
         elif what == "equality new":
@@ -137,6 +151,14 @@ def _under_the_new_spec(bench: Bench, name: str, key: dict[str, Any]) -> None:
     bench.sql(f"INSERT INTO {full} VALUES (2000, 3)")
     like = bench.sql(f"SELECT file_path FROM {full}.files WHERE spec_id = 1 AND content = 0")
     add_equality_delete(bench, name, key, like=like[-1].file_path)
+
+
+def _upsert(bench: Bench, name: str, number: int, version: int) -> None:
+    """Replace the row with this key, and a new one twice, as a checkpoint of Flink that still
+    follows the old spec does."""
+    keys = pa.array([number, 4_000 + number, 4_000 + number])
+    columns = {"id": keys, "k": pa.array([number] * 3, pa.int32())}
+    upsert(bench, name, columns, ["id", "k"], 0, "k_trunc=0", positions=version < 3)
 
 
 def _of_all(bench: Bench, name: str, key: dict[str, Any]) -> None:
