@@ -63,6 +63,7 @@ from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, 
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
 from reconciler.plan.trial import TRIAL
+from reconciler.queries.rewrite_cost import Rows
 from reconciler.table.filetable import Int64
 
 HOUR_MS = 3_600_000
@@ -412,9 +413,12 @@ def _scored(situation: Situation, chosen: Sequence[Chosen]) -> tuple[ScoredActio
     for action, item in pairs:
         predicted, kind = _predicted(situation, action, item), action.work
         assert kind is not None
-        work = (kind, predicted.rewrite_bytes, len(action.inputs), kind not in begun)
+        text = situation.text_row_bytes
+        rows = None if text is None else Rows(predicted.rows or 0, text * (predicted.rows or 0))
+        work = (kind, predicted.rewrite_bytes, len(action.inputs), kind not in begun, rows)
         begun.add(kind)
         cpu, time = model.cpu_seconds(*work), model.seconds(*work)
+        predicted = replace(predicted, text_bytes=None if rows is None else whole(rows.text))
         predicted = replace(predicted, cpu_millis=millis(cpu), millis=millis(time))
         scored.append(ScoredAction(action, predicted))
     return tuple(scored)

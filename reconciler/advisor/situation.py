@@ -21,7 +21,7 @@ from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.metrics_modes import unbounded_columns
-from reconciler.table.row_group_bytes import stored_row_group_bytes
+from reconciler.table.row_group_bytes import stored_row_group_bytes, text_row_bytes
 
 YEAR_MS = 365 * 86_400_000
 
@@ -90,6 +90,12 @@ class Situation:
     def trusted(self) -> bool:
         """Whether the workload explains enough of the recorded bytes to act on it."""
         return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
+
+    @cached_property
+    def text_row_bytes(self) -> float | None:
+        """Bytes of a row's strings and binaries outside dictionaries, None where no footer shows
+        them."""
+        return text_row_bytes(self.given.row_groups, self.table.schema)
 
     @cached_property
     def aimed(self) -> Int64:

@@ -18,6 +18,7 @@ from reconciler.advisor.judge import rejected
 from reconciler.advisor.situation import Situation
 from reconciler.plan import reasons
 from reconciler.plan.grouping import arrival_order, places
+from reconciler.queries.rewrite_cost import WARMING, Rows
 from reconciler.table.filetable import Float64, Int64
 from reconciler.table.overlap_depth import depth_of, ranges_of
 
@@ -68,12 +69,24 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
     if settings.most_bytes is not None:
         share = size / settings.most_bytes
     if settings.most_cpu_seconds is not None:
-        fixed = time.cpu_seconds(SORT, 0)  # of each action
-        opening = time.cpu_seconds(SORT, 0, files=1) - fixed
-        per_byte = (time.cpu_seconds(SORT, 1 << 40) - fixed) / (1 << 40)
-        left = max(settings.most_cpu_seconds - fixed, 1e-9)
-        share = np.maximum(share, (opening + size * per_byte) / left)
+        fixed = time.cpu_seconds(SORT, 0, first=False)  # of each action
+        opening = time.cpu_seconds(SORT, 0, files=1, first=False) - fixed
+        left = settings.most_cpu_seconds - time.cpu_seconds(SORT, 0)
+        if situation.text_row_bytes is not None:  # a small action warms up less
+            left = max(left, (settings.most_cpu_seconds - fixed) / (1.0 + WARMING))
+        share = np.maximum(share, (opening + _cpu(situation, rows)) / max(left, 1e-9))
     return share
+
+
+def _cpu(situation: Situation, rows: Int64) -> Float64:
+    """Return the CPU seconds of sorting the rows of each file, float64[rows]."""
+    time, text, many = situation.settings.throughput, situation.text_row_bytes, 1 << 40
+    if text is None:
+        of, work = situation.table.bytes[rows], time.cpu_seconds(SORT, many, first=False)
+    else:
+        of = np.maximum(situation.table.records[rows], 0)
+        work = time.cpu_seconds(SORT, 0, first=False, rows=Rows(many, many * text))
+    return of.astype(np.float64) * (work - time.cpu_seconds(SORT, 0, first=False)) / many
 
 
 def _filled(share: Float64) -> Int64:

@@ -24,7 +24,6 @@ from reconciler.plan.budget import Spent
 from reconciler.plan.execution import Event, ExecutionRequest, ExecutionResult
 from reconciler.plan.ledger import LedgerEntry, charged, times_of
 from reconciler.plan.plan import PlannedAction
-from reconciler.plan.prediction import total
 from reconciler.queries.table_view import projected_bytes
 from reconciler.table.observation import Observation
 from reconciler.table.schema import Field
@@ -92,9 +91,8 @@ class LocalActor(Reader):
 
     def record_times(self, admitted: Sequence[PlannedAction], result: ExecutionResult) -> None:
         """Keep the times of the last runs; a failure is ignored, as that of a measurement."""
-        groups = total(item.predicted for item in admitted).groups
-        works = {item.id: item.action.work for item in admitted}
-        times = times_of(works, groups, result)
+        planned = {item.id: (item.action.work, item.predicted) for item in admitted}
+        times = times_of(planned, result)
         if times is None:
             return
         with contextlib.suppress(ReconcilerError):

@@ -20,9 +20,10 @@ from reconciler.plan.execution import (
     Outcome,
     attempt_started_ms,
 )
-from reconciler.plan.prediction import Prediction
+from reconciler.plan.prediction import Prediction, total
 from reconciler.plan.prediction_interval import Calibration, calibrate
 from reconciler.queries.rewrite_cost import (
+    Rows,
     RunTimes,
     Throughput,
     ThroughputSample,
@@ -287,30 +288,45 @@ def throughput(entries: Sequence[LedgerEntry], runs: Sequence[RunTimes] = ()) ->
         if entry.written and done.cpu_seconds > 0:
             samples.append(
                 ThroughputSample(
-                    kind, done.read_bytes, done.cpu_seconds, done.seconds, done.files_in, first
+                    kind,
+                    done.read_bytes,
+                    done.cpu_seconds,
+                    done.seconds,
+                    done.files_in,
+                    first,
+                    _rows_of(done, entry.predicted),
                 )
             )
     return throughput_from(samples, runs)
 
 
+def _rows_of(done: Outcome, predicted: Prediction) -> Rows | None:
+    """Return the rows of an outcome, with text as predicted for each."""
+    if predicted.text_bytes is None or not predicted.rows:
+        return None
+    return Rows(done.rows, done.rows * predicted.text_bytes / predicted.rows)
+
+
 def times_of(
-    works: Mapping[str, str | None], groups: int, result: ExecutionResult
+    planned: Mapping[str, tuple[str | None, Prediction]], result: ExecutionResult
 ) -> RunTimes | None:
     """Return the times of one execution; None if it committed nothing that is timed.
 
-    works: `Action.work` by action id. groups: of the plan's actions.
+    planned: `Action.work` and the prediction, by action id.
     """
     begun: set[str] = set()
     tasks = cpu = model = 0.0
     for done in result.outcomes:
-        work = works.get(done.action_id)
+        work, predicted = planned.get(done.action_id, (None, Prediction()))
         if done.state != COMMITTED or work is None or done.cpu_seconds <= 0.0:
             continue
-        model += modelled_cpu(work, done.read_bytes, done.files_in, work not in begun)
+        rows, first = _rows_of(done, predicted), work not in begun
+        model += modelled_cpu(work, done.read_bytes, done.files_in, first, rows)
         begun.add(work)
         tasks, cpu = tasks + done.seconds, cpu + done.cpu_seconds
     if not begun or result.conflicts:
         return None
+    groups = total(predicted for _, predicted in planned.values()).groups
     return RunTimes(result.start_seconds, result.seconds - tasks, groups, tasks, cpu, model)
 
 

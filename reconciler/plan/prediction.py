@@ -48,6 +48,7 @@ class Prediction:
     "workload" | "deletes" | "trial". unit: what `files_in` counts, None for data files. kind: the
     action's `kind`. policy: in the ledger, whose budgets paid.
     target_bytes: the size of files that the what-if chose, None for the table's own.
+    text_bytes: of the strings and binaries of `rows`, without those that a dictionary holds.
     removed_files, removed_bytes: files deleted because nothing needs them any more; the estimate is
     then "exact" | "at most".
     foreign: what a document holds besides, by its name there.
@@ -78,6 +79,7 @@ class Prediction:
     removed_files: int | None = None
     removed_bytes: int | None = None
     target_bytes: int | None = None
+    text_bytes: int | None = None
     kind: str | None = None
     policy: str | None = None
     foreign: Mapping[str, Any] = field(default_factory=dict)

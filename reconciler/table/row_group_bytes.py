@@ -25,6 +25,10 @@ SLACK = 1.1
 UNBOUNDED_TEXT = 28.0
 """Bytes of a string whose bounds are cut or unknown: as of a short sentence or a hash."""
 
+IN_DICTIONARY = 0.25
+"""Stored bytes of a column's texts, of those in plain encoding, below which a dictionary holds
+them: compression alone leaves more."""
+
 PAGE_ROWS = 20_000
 """parquet.page.row.count.limit of the Java writer."""
 
@@ -66,6 +70,23 @@ def plain_row_bytes(groups: RowGroups, schema: Schema) -> float:
     plain = sum(_plain_bytes(groups, schema, field) for field in groups.column_sizes)
     encoded = 0.0 if groups.encoded is None else float(np.maximum(groups.encoded, 0).sum())
     return max(plain, encoded) / rows
+
+
+def text_row_bytes(groups: RowGroups | None, schema: Schema) -> float | None:
+    """Return the bytes of a row's strings and binaries in plain encoding, without columns that a
+    dictionary holds; 0 without such columns, None if that is not known."""
+    texts = [field.field_id for field in schema.fields if field.type in ("string", "binary")]
+    if not texts:
+        return 0.0
+    rows = 0.0 if groups is None else float(groups.records.sum())
+    if groups is None or not rows:
+        return None
+    plain = 0.0
+    for field in (each for each in texts if each in groups.column_sizes):
+        size = _plain_bytes(groups, schema, field)
+        stored = float(np.maximum(groups.column_sizes[field], 0).sum())
+        plain += size if stored >= IN_DICTIONARY * size else 0.0
+    return plain / rows
 
 
 def _plain_bytes(groups: RowGroups, schema: Schema, field_id: int) -> float:

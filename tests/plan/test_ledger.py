@@ -29,7 +29,7 @@ from reconciler.plan.ledger import (
     written_layouts,
 )
 from reconciler.plan.prediction import Prediction
-from reconciler.queries.rewrite_cost import RunTimes, Throughput, modelled_cpu
+from reconciler.queries.rewrite_cost import Rows, RunTimes, Throughput, modelled_cpu
 from tests.examples import examples
 from tests.said import Said
 
@@ -190,15 +190,17 @@ def test_the_times_of_a_run_are_those_of_its_committed_groups():
     def ended(*outcomes: Outcome, conflicts: int = 0) -> ExecutionResult:
         return ExecutionResult((), (), outcomes, 1, conflicts, False, 7.0, start_seconds=5.0)
 
-    works = {"a01": "sort", "a02": "sort", "a03": None}
-    first, second = done("a01", 3.0), done("a02", 1.0)
-    found = times_of(works, 2, ended(first, second, done("a03", 0.0)))
-    model = sum(
-        modelled_cpu("sort", one.read_bytes, one.files_in, one is first) for one in (first, second)
-    )
+    wide = Prediction(groups=1, rows=10, text_bytes=300)
+    works = {
+        "a01": ("sort", Prediction(groups=1)), "a02": ("sort", wide), "a03": (None, Prediction()),
+    }  # fmt: skip
+    first, second = done("a01", 3.0), replace(done("a02", 1.0), rows=2_000_000)
+    found = times_of(works, ended(first, second, done("a03", 0.0)))
+    model = modelled_cpu("sort", first.read_bytes, first.files_in, True)
+    model += modelled_cpu("sort", 0, second.files_in, False, Rows(2_000_000, 60_000_000))
     assert found == RunTimes(5.0, 3.0, 2, tasks=4.0, cpu=4.0, model=model)
-    assert times_of(works, 2, ended(done("a01", 3.0, CONFLICT))) is None
-    assert times_of(works, 2, ended(first, conflicts=1)) is None
+    assert times_of(works, ended(done("a01", 3.0, CONFLICT))) is None
+    assert times_of(works, ended(first, conflicts=1)) is None
 
 
 def test_only_the_first_rewrite_of_a_plan_is_taken_to_have_warmed_up_the_jvm():

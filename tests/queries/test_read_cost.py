@@ -14,6 +14,7 @@ from reconciler.plan.prediction_interval import calibrate
 from reconciler.queries.read_cost import read_shape, scan_amplification
 from reconciler.queries.rewrite_cost import (
     PRIOR_RHO,
+    Rows,
     RunTimes,
     Throughput,
     ThroughputSample,
@@ -186,6 +187,22 @@ def test_before_any_outcome_cpu_is_forecast_within_a_quarter_of_what_rewrites_to
     kind, size, files, cpu
 ):
     assert Throughput().cpu_seconds(kind, int(size), files) == pytest.approx(cpu, rel=0.25)
+
+
+MEASURED_ROWS = [
+    (6_001_215, 27, 55, True, 48.5), (1_500_000, 49, 60, True, 18.7),
+    (1_156_472, 0, 8, False, 4.4), (551_166, 0, 28, False, 2.5), (744_165, 0, 23, False, 2.7),
+    (927_472, 0, 26, False, 3.1), (207_960, 0, 15, False, 1.0), (320_000, 0, 16, True, 2.2),
+    (300_000, 0, 12, True, 2.0),
+]  # fmt: skip
+"""Lineitem, orders, and tables of 3 to 5 columns of numbers: rows, bytes of text in each, files,
+whether the JVM is fresh, CPU seconds."""
+
+
+@pytest.mark.parametrize(("count", "text", "files", "first", "cpu"), MEASURED_ROWS)
+def test_known_rows_forecast_cpu_within_a_quarter(count, text, files, first, cpu):
+    rows = Rows(count, count * text)
+    assert Throughput().cpu_seconds("sort", 0, files, first, rows) == pytest.approx(cpu, rel=0.25)
 
 
 def test_one_jvm_warms_up_once():

@@ -1,12 +1,19 @@
 """The size of written row groups follows the writer's buffering."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.table.filetable import UNKNOWN, ColumnBounds
-from reconciler.table.row_group_bytes import PAGE_ROWS, plain_row_bytes, rows_of_row_group
+from reconciler.table.row_group_bytes import (
+    PAGE_ROWS,
+    plain_row_bytes,
+    rows_of_row_group,
+    text_row_bytes,
+)
 from reconciler.table.sample import RowGroups
 from reconciler.table.schema import Field, Schema
 from reconciler.table.values import BOUND_BYTES, Kind
@@ -58,6 +65,11 @@ def test_a_row_in_plain_encoding_counts_what_dictionaries_hide():
     )  # fmt: skip
     fixed, mode, note, half = 8 + 8 + 4, 4 + 4, 4 + 28, 2
     assert plain_row_bytes(groups, schema) == pytest.approx(fixed + mode + note + half)
+    assert text_row_bytes(groups, schema) == 0.0  # of 400 stored bytes: all in dictionaries
+    stored = groups.column_sizes | {5: np.array([10_000, 30_000])}
+    assert text_row_bytes(replace(groups, column_sizes=stored), schema) == pytest.approx(note)
+    assert text_row_bytes(None, schema) is None
+    assert text_row_bytes(None, Schema(0, schema.fields[:3])) == 0.0
 
 
 def _texts(
