@@ -97,7 +97,7 @@ class Busy:
                     act(chance)
                     break
                 except Exception as error:
-                    if not _conflict(error):
+                    if not is_conflict(error):
                         self.report.problems.append(f"{title}: {error}"[:500])
                         return
                     self.report.refused[title] += 1
@@ -163,7 +163,7 @@ class Busy:
         return "rewrite of 10 files without deleted rows", ApplyDeletes(inputs=tuple(files[-10:]))
 
 
-def _conflict(error: Exception) -> bool:
+def is_conflict(error: Exception) -> bool:
     """Whether the writer has to send its commit again, as an engine's job would."""
     text = f"{getattr(error, 'java_exception', '')} {error}"
     return isinstance(error, CommitFailedException) or any(

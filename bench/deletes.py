@@ -11,22 +11,26 @@ JVM. Sections of bench/RESULTS.md: Write modes, Maintenance of deletes, Choice o
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
+from scipy.optimize import nnls
 
 from bench.results import write_section
-from reconciler.advisor.deletes.mode_cost import Operation, Way, maintained, seconds
+from reconciler.advisor.deletes.mode_cost import Operation, Way, maintained, seconds, write_seconds
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.delete_maintenance import CompactDeletes, ConvertDeletes
@@ -190,17 +194,11 @@ def iterate(bed: Bed, name: str, way: str, case: str, number: int) -> None:
     keys = pq.read_table(changes, columns=[*KEYS, "b"])
     for file in bed.files:
         bucket = file.partition.l_orderkey_bucket
-        own = keys.filter(pa_equal(keys["b"], bucket)).combine_chunks()
+        own = keys.filter(pc.equal(keys["b"], bucket))
         if own.num_rows:
             columns_of = {key: own[key].combine_chunks() for key in KEYS}
             add_equality_delete(lab.bench, name, columns_of, like=file.file_path)
     lab.bench.sql(f"INSERT INTO {full} {source}")
-
-
-def pa_equal(values: Any, value: int) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.equal(values, value)
 
 
 @dataclass
@@ -243,12 +241,9 @@ def maintain(bed: Bed, case: str, found: Found) -> None:
     def theirs(procedure: str, name: str) -> Callable[[], None]:
         return lambda: lab.call(procedure, f"table => 'jobs.{name}', {everything}")
 
-    def majors(name: str) -> tuple[str, ...]:
-        return tuple(sorted(file.file_path for file in bed.files))
-
     compaction = CompactDeletes(inputs=delete_paths(lab.bench, positions.name))
     conversion = ConvertDeletes(inputs=delete_paths(lab.bench, equality.name, 2))
-    applying = ApplyDeletes(inputs=majors(equality.name))
+    applying = ApplyDeletes(inputs=tuple(sorted(file.file_path for file in bed.files)))
     acts: list[tuple[str, Written, Callable[[], None]]] = [
         ("compaction, ours", positions, partial(lab.run, positions.name, compaction)),
         ("compaction, Iceberg's procedure", positions,
@@ -291,10 +286,28 @@ def _modes(bed: Bed, found: Found) -> list[tuple[str, ...]]:
     for (case, way), one in found.by.items():
         model = "-"
         if way in MODEL:
-            model = f"{seconds(MODEL[way], operation_of(bed, case, 0.0), PRIOR_THROUGHPUT):.2f}"
+            one_operation = operation_of(bed, case, 0.0)
+            model = f"{write_seconds(MODEL[way], one_operation, PRIOR_THROUGHPUT):.2f}"
         rows.append((f"{case}: {way}", f"{one.each.cpu:.2f}", f"{one.each.wall:.2f}", model,
                      f"{one.before:.2f}", f"{one.after:.2f}"))  # fmt: skip
     return rows
+
+
+def _fitted(bed: Bed, found: Found) -> str:
+    """The model's constants that fit the measured operations best: least squares of the relative
+    error, none of them negative."""
+    terms = ("per operation", "per byte to find", "per byte rewritten", "per row written")
+    lines, ones = [], []
+    for (case, way), one in found.by.items():
+        if way in MODEL:
+            operation = operation_of(bed, case, 0.0)
+            eager = way == "copy-on-write"
+            line = [1.0, operation.bytes * (not eager), operation.bytes * eager, operation.added]
+            lines.append([value / one.each.cpu for value in line])
+            ones.append(1.0)
+    fitted, _ = nnls(np.array(lines), np.array(ones))
+    named = (f"{value:.2g} {term}" for value, term in zip(fitted, terms, strict=True))
+    return f"fitted to these operations: {', '.join(named)}"
 
 
 def _maintenance(found: Found) -> tuple[list[tuple[str, ...]], list[str]]:
@@ -303,7 +316,7 @@ def _maintenance(found: Found) -> tuple[list[tuple[str, ...]], list[str]]:
     for (case, title), (cost, before, after) in found.maintenance.items():
         rows.append((f"{case}: {title}", f"{cost.cpu:.2f}", f"{cost.wall:.2f}", f"{before:.2f}",
                      f"{after:.2f}"))  # fmt: skip
-    for case in CASES:
+    for case in dict.fromkeys(case for case, _ in found.maintenance):
         eager, lazy = found.by[case, "copy-on-write"], found.by[case, "positions"]
         (mine, before, after), (theirs, _, read) = (
             found.maintenance[case, f"compaction, {whose}"]
@@ -333,7 +346,7 @@ def _maintenance(found: Found) -> tuple[list[tuple[str, ...]], list[str]]:
 
 def _choices(bed: Bed, found: Found) -> list[tuple[str, ...]]:
     rows = [("case, readings", "Auto", *MODEL, "Auto / cheapest")]
-    for case in CASES:
+    for case in dict.fromkeys(case for case, _ in found.maintenance):
         for reads in READS:
             one = operation_of(bed, case, reads)
             chosen = min(MODEL, key=lambda way: seconds(MODEL[way], one, PRIOR_THROUGHPUT))
@@ -343,15 +356,20 @@ def _choices(bed: Bed, found: Found) -> list[tuple[str, ...]]:
     return rows
 
 
-def played(bed: Bed, cases: Sequence[str]) -> Found:
-    found = Found()
+def played(bed: Bed, cases: Sequence[str], found: Found, until: float = math.inf) -> Iterator[str]:
+    """Play the cases and yield each; leave out those that would not end before `until`, a time as
+    of time.monotonic, if they take as long as the longest so far."""
+    longest = 0.0
     for case in cases:
+        started = time.monotonic()
+        if started + longest > until:
+            return
         for way in WAYS:
             found.by[case, way] = write(bed, case, way)
             print(case, way, found.by[case, way], flush=True)
         maintain(bed, case, found)
-        print(case, {k[1]: v for k, v in found.maintenance.items() if k[0] == case}, flush=True)
-    return found
+        longest = max(longest, time.monotonic() - started)
+        yield case
 
 
 def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
@@ -361,9 +379,11 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
         f"{bed.iterations} MERGEs by positions, {EAGER} by copy-on-write, {FEW} by vectors and by "
         "equality, which is written by hand as Flink does. Each operation adds "
         f"{NEW_ROWS * BUCKETS} rows. Readings of the whole table in CPU seconds, the best of 3. "
-        f"Model: `advisor/deletes/mode_cost`, nobody reading. The bench took {taken:.0f} s."
+        "Model: `advisor/deletes/mode_cost`, of the writing alone; "
+        f"{_fitted(bed, found)}. The bench "
+        f"took {taken:.0f} s."
     )
-    print(write_section("Write modes", command, _modes(bed, found), notes))
+    write_section("Write modes", command, _modes(bed, found), notes)
     rows, goals = _maintenance(found)
     notes = (
         f'Of the tables of section "Write modes": the deletes of {bed.iterations} operations by '
@@ -377,13 +397,14 @@ def _report(bed: Bed, found: Found, command: str, taken: float) -> None:
         "from the measured operations, readings and maintenance; Auto by the model alone. Goal: "
         "within 5 % of the cheapest."
     )
-    print(write_section("Choice of mode", command, _choices(bed, found), notes))
+    write_section("Choice of mode", command, _choices(bed, found), notes)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=0.01)
     parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--minutes", type=float, default=60.0, help="leave out cases after that")
     arguments = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as path:
@@ -396,11 +417,13 @@ def main() -> int:
             check=True, capture_output=True,
         )  # fmt: skip
         lab = Lab(directory, directory / "lineitem.parquet")
-        played(Bed(lab, 4_000, 1), ["micro-batch, 1 %"])  # compiles the code
-        bed = Bed(lab, None, arguments.iterations)
-        found = played(bed, list(CASES))
+        list(played(Bed(lab, 4_000, 1), ["micro-batch, 1 %"], Found()))  # compiles the code
+        bed, found = Bed(lab, None, arguments.iterations), Found()
         command = f"python -m bench.deletes {' '.join(sys.argv[1:])}".strip()
-        _report(bed, found, command, time.monotonic() - started)
+        until = started + 60 * arguments.minutes
+        for case in played(bed, list(CASES), found, until):
+            print(f"{case}: {time.monotonic() - started:.0f} s", flush=True)
+            _report(bed, found, command, time.monotonic() - started)
         session.stop(lab.spark)
     return 0
 

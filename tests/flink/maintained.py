@@ -83,7 +83,7 @@ class Maintained:
 
         while job.running:
             try:
-                self._note(run_step(self.step(), self.actor, ALL, on_event, lambda: False))
+                self.note(run_step(self.step(), self.actor, ALL, on_event, lambda: False))
             except StalePlanError:
                 self.stale += 1
             if not self.steps or self.steps[-1].result is None:
@@ -93,7 +93,7 @@ class Maintained:
         """The state after maintenance without the job, when the quiet period has passed."""
         later = self.step(dt.timedelta(hours=1))
         done = run_until_converged(
-            later, self.actor, ALL, lambda event: None, lambda: False, self._note
+            later, self.actor, ALL, lambda event: None, lambda: False, self.note
         )
         return done.state
 
@@ -108,7 +108,7 @@ class Maintained:
         found: Sequence[Any] = self.table.refresh().snapshots()
         return found
 
-    def _note(self, step: StepResult) -> None:
+    def note(self, step: StepResult) -> None:
         self.steps.append(step)
         if step.result is not None:
             self.conflicts += step.result.conflicts

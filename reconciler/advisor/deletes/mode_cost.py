@@ -23,9 +23,10 @@ from reconciler.advisor.deletes.apply_cost import POSITION_SECONDS
 from reconciler.plan.prediction_interval import Interval
 from reconciler.queries.rewrite_cost import Throughput
 
-OPERATION_SECONDS = 1.0
-"""CPU seconds of one operation whatever it changes: planning, the join, tasks, the commit."""
-FIND_SECONDS = 2e-8
+OPERATION_SECONDS = 0.6
+"""CPU seconds of one operation whatever it changes: planning, the join, tasks, the commit, in a
+session whose code is compiled. A session's first one takes twice as long."""
+FIND_SECONDS = 2.2e-8
 """CPU seconds per stored byte of the touched files to find the rows: only the key columns are
 read."""
 ROW_SECONDS = 6e-6
@@ -91,25 +92,31 @@ class Operation:
     rewriting: float = 1.0
 
 
-def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
-    """Return the CPU seconds of one operation, with its share of the reading and maintenance."""
-    rewrite = throughput.cpu_seconds("pack", int(one.bytes), 0, first=False) * one.rewriting
+def write_seconds(way: Way, one: Operation, throughput: Throughput) -> float:
+    """Return the CPU seconds of one operation by itself."""
     file_seconds = FILE_SECONDS * one.writing
     if not way.lazy:
         files = file_seconds * one.files
-        return OPERATION_SECONDS + rewrite + ROW_SECONDS * one.added + files
-    new_files = one.partitions if one.added else 0.0
-    written = new_files + (one.files if way is Way.FILE else one.partitions)
-    write = (
+        return OPERATION_SECONDS + _rewrite(one, throughput) + ROW_SECONDS * one.added + files
+    written = _new_files(one) + (one.files if way is Way.FILE else one.partitions)
+    return (
         OPERATION_SECONDS
         + FIND_SECONDS * one.bytes
         + ROW_SECONDS * one.added
         + MARK_SECONDS * one.writing * one.rows
         + file_seconds * written
     )
+
+
+def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
+    """Return the CPU seconds of one operation, with its share of the reading and maintenance."""
+    write = write_seconds(way, one, throughput)
+    if not way.lazy:
+        return write
+    rewrite = _rewrite(one, throughput)
     between = one.reads / max(one.share, 1e-9)
     """Readings between two operations on the same file."""
-    applied = one.reading * (POSITION_SECONDS * one.rows + OPEN_SECONDS * new_files)
+    applied = one.reading * (POSITION_SECONDS * one.rows + OPEN_SECONDS * _new_files(one))
     fold = 0.0 if way is Way.PARTITION else FOLD_SECONDS[way is Way.VECTORS] * one.writing
     folded = fold * one.rows
     write += maintained(between * applied + folded, rewrite)
@@ -122,6 +129,14 @@ def seconds(way: Way, one: Operation, throughput: Throughput) -> float:
     size = int(2 * one.rows)
     compact = throughput.cpu_seconds("compact-deletes", size, int(one.partitions), first=False)
     return write + maintained(between * (opened * one.shared + one.reading * others), compact)
+
+
+def _rewrite(one: Operation, throughput: Throughput) -> float:
+    return throughput.cpu_seconds("pack", int(one.bytes), 0, first=False) * one.rewriting
+
+
+def _new_files(one: Operation) -> float:
+    return one.partitions if one.added else 0.0
 
 
 def maintained(slope: float, cost: float) -> float:
