@@ -174,13 +174,24 @@ class Throughput:
 
 def modelled_cpu(kind: str, size: int, files: int, first: bool, rows: Rows | None = None) -> float:
     """Return the CPU seconds of rewriting `size` bytes of `files` files, verification included."""
-    fixed, warming = CPU_PER_ACTION[kind] + CPU_PER_FILE * files, CPU_OF_FIRST[kind]
+    fixed = CPU_PER_ACTION[kind] + CPU_PER_FILE * files
     if rows is None or kind not in CPU_PER_ROW:
         work = CPU_PER_BYTE[kind] * size
     else:
-        work = CPU_PER_ROW[kind] * rows.count + CPU_PER_TEXT_BYTE[kind] * rows.text
-        warming = min(warming, WARMING * work)
-    return fixed + work + (warming if first else 0.0)
+        work = _cpu_of(kind, rows)
+    return fixed + work + (warming(kind, rows) if first else 0.0)
+
+
+def warming(kind: str, rows: Rows | None) -> float:
+    """Return the CPU seconds that the first action of a kind takes more than a later one."""
+    most = CPU_OF_FIRST[kind]
+    if rows is None or kind not in CPU_PER_ROW:
+        return most
+    return min(most, WARMING * _cpu_of(kind, rows))
+
+
+def _cpu_of(kind: str, rows: Rows) -> float:
+    return CPU_PER_ROW[kind] * rows.count + CPU_PER_TEXT_BYTE[kind] * rows.text
 
 
 PRIOR_THROUGHPUT = Throughput()
