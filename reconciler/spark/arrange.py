@@ -19,7 +19,8 @@ from reconciler.errors import VerificationError
 from reconciler.plan.ordering import Arrival, Hilbert, Lexicographic, Ordering
 from reconciler.spark import inputs, keys, stage, verify
 from reconciler.spark.group import Group, InputFile
-from reconciler.spark.scan import NO_DELETES, ScanTasks
+from reconciler.spark.scan import ScanTasks
+from reconciler.spark.task_file import NO_DELETES
 from reconciler.spark.verify import Fingerprint
 
 SAMPLE_ROWS = 20_000

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from reconciler.errors import InternalError, ReconcilerError, TableDamagedError
 from reconciler.spark import stage
 from reconciler.spark.attempt import Attempt
-from reconciler.spark.scan import NO_DELETES, ScanTasks
+from reconciler.spark.scan import ScanTasks
+from reconciler.spark.task_file import NO_DELETES
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, translate
 
 

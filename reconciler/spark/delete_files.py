@@ -43,7 +43,7 @@ class DeleteFile:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """As in `scan.Deletes.positions`."""
+        """As in `task_file.Deletes.positions`."""
         return self.path, self.offset
 
 

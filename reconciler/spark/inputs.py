@@ -17,7 +17,7 @@ from reconciler.errors import UnsupportedError, unsupported_format
 from reconciler.queries import transforms
 from reconciler.spark import iceberg
 from reconciler.spark.group import InputFile, decoded_bytes
-from reconciler.spark.scan import TaskFile
+from reconciler.spark.task_file import TaskFile
 from reconciler.spark.translate import java_exception
 from reconciler.table.schema import METADATA_COLUMNS, SortColumn, SpecField, names_alike
 from reconciler.table.values import Scalar

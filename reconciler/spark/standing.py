@@ -17,7 +17,8 @@ from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.execution import ExecutionRequest
 from reconciler.plan.standing import Fallen, base_text, fallen_base
 from reconciler.spark import iceberg
-from reconciler.spark.scan import Deletes, ScanTasks, TaskFile, scan_tasks
+from reconciler.spark.scan import ScanTasks, scan_tasks
+from reconciler.spark.task_file import Deletes, TaskFile
 from reconciler.table import audits, branches
 from reconciler.table.metadata import TableMetadata
 

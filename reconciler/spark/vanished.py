@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from reconciler.errors import ReconcilerError, TableDamagedError
-from reconciler.spark.scan import TaskFile
+from reconciler.spark.task_file import TaskFile
 from reconciler.spark.translate import LEFT_ALONE, RESTORE, is_missing_file, java_text, lost_jvm
 
 Result = TypeVar("Result")

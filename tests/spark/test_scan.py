@@ -16,7 +16,8 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.rewrite import Rewrite
 from reconciler.plan.actions.state import Validity
 from reconciler.spark import inputs, stage
-from reconciler.spark.scan import NO_DELETES, scan_tasks
+from reconciler.spark.scan import scan_tasks
+from reconciler.spark.task_file import NO_DELETES
 from tests.spark.tables import Bench
 
 pytestmark = pytest.mark.spark

@@ -30,7 +30,8 @@ from reconciler.spark.batch import Part
 from reconciler.spark.group import Compression, Group, batches, make_groups, task_bytes
 from reconciler.spark.operations import RewriteFiles
 from reconciler.spark.run import Run
-from reconciler.spark.scan import Deletes, ScanTasks, scan_tasks
+from reconciler.spark.scan import ScanTasks, scan_tasks
+from reconciler.spark.task_file import Deletes
 from reconciler.spark.write import Written
 from reconciler.table.schema import SortColumn
 

@@ -1,0 +1,109 @@
+"""One data file of a snapshot as its manifest entry describes it, with the deletes on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Delete files that apply to one data file: (path, offset) pairs; equality: any of them is."""
+
+    positions: frozenset[tuple[str, int]] = frozenset()
+    equality: frozenset[str] = frozenset()
+
+
+NO_DELETES = Deletes()
+
+
+PATH_COLUMN = 2147483546
+"""Field id of file_path in position delete files (Iceberg spec, reserved field ids)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """One data file as its manifest entry describes it.
+
+    format: in capitals. size: of the file in bytes. spec_id: of its partition. sequence: data
+    sequence number. deleted: rows deleted by position, counted from delete files that name only
+    this file. By field id, for the requested columns only: lower, upper: bounds, single-value
+    serialised; nulls, nans: counts; sizes: stored bytes.
+    """
+
+    path: str
+    format: str
+    size: int
+    rows: int
+    spec_id: int = 0
+    sequence: int = 0
+    encrypted: bool = False
+    deletes: Deletes = NO_DELETES
+    deleted: int = 0
+    lower: Mapping[int, bytes] = field(default_factory=dict)
+    upper: Mapping[int, bytes] = field(default_factory=dict)
+    nulls: Mapping[int, int] = field(default_factory=dict)
+    nans: Mapping[int, int] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+
+def task_file(body: Mapping[str, Any], spec_id: int, sequence: int) -> TaskFile:
+    file = body.get("data-file", body)
+    return TaskFile(
+        path=file["file-path"],
+        format=str(file["file-format"]).upper(),
+        size=int(file["file-size-in-bytes"]),
+        rows=int(file["record-count"]),
+        spec_id=spec_id,
+        sequence=sequence,
+        encrypted=file.get("key-metadata") is not None,
+        deletes=_deletes(body.get("delete-files", ())),
+        deleted=_deleted_rows(file["file-path"], body.get("delete-files", ())),
+        lower=_by_id(file, "lower-bounds", bytes.fromhex),
+        upper=_by_id(file, "upper-bounds", bytes.fromhex),
+        nulls=_by_id(file, "null-value-counts", int),
+        nans=_by_id(file, "nan-value-counts", int),
+        sizes=_by_id(file, "column-sizes", int),
+    )
+
+
+def _deleted_rows(path: str, files: Iterable[Mapping[str, Any]]) -> int:
+    """Return the rows deleted by delete files of this data file alone; a vector replaces older
+    files."""
+    named = [file for file in files if _names(file, path)]
+    vectors = [file for file in named if str(file["file-format"]).upper() == "PUFFIN"]
+    return sum(int(file["record-count"]) for file in vectors or named)
+
+
+def _names(file: Mapping[str, Any], path: str) -> bool:
+    if _by_equality(file):
+        return False
+    if "referenced-data-file" in file:
+        return bool(file["referenced-data-file"] == path)
+    low = _by_id(file, "lower-bounds", bytes.fromhex).get(PATH_COLUMN)
+    high = _by_id(file, "upper-bounds", bytes.fromhex).get(PATH_COLUMN)
+    return low == high == path.encode()
+
+
+def _by_equality(file: Mapping[str, Any]) -> bool:
+    return bool(file["content"].upper().replace("-", "_") == "EQUALITY_DELETES")
+
+
+def _by_id(file: Mapping[str, Any], name: str, read: Any) -> dict[int, Any]:
+    found = file.get(name)
+    if not found:
+        return {}
+    return {int(k): read(v) for k, v in zip(found["keys"], found["values"], strict=True)}
+
+
+def _deletes(files: Iterable[Mapping[str, Any]]) -> Deletes:
+    positions, equality = set(), set()
+    for file in files:
+        if _by_equality(file):
+            equality.add(file["file-path"])
+        else:
+            positions.add((file["file-path"], int(file.get("content-offset") or 0)))
+    return (
+        Deletes(frozenset(positions), frozenset(equality)) if positions or equality else NO_DELETES
+    )
