@@ -134,6 +134,29 @@ def sketch_file(
         return replace(sketch, read=footer.size + size)
 
 
+def block_of(
+    io: FileIO,
+    path: str,
+    schema: Schema,
+    fields: Sequence[Field],
+    group: int,
+    rows: int,
+    now_ms: int = 0,
+) -> Sketch:
+    """Return at most `rows` rows that follow each other, from the middle of a row group."""
+    with translate_io(f'the data file "{path}"', MISSING_DATA_FILE), open_parquet(io, path) as file:
+        leaves = leaves_by_id(file.schema_arrow, schema)
+        present = [field for field in fields if field.field_id in leaves]
+        names = [".".join(leaves[field.field_id].path) for field in present]
+        stored = file.read_row_group(group, columns=names, use_threads=False)
+        table = stored.slice(max(0, (len(stored) - rows) // 2), rows)
+        sketch = _nulls(fields, len(table), now_ms)
+        for field in present:
+            column = column_at(table, leaves[field.field_id])
+            sketch.values[field.field_id], sketch.null[field.field_id] = domain_array(field, column)
+        return sketch
+
+
 def _rows_at(
     file: pq.ParquetFile, filled: Int64, columns: Sequence[str], drawn: _Sampled
 ) -> pa.Table:

@@ -28,6 +28,7 @@ from reconciler.queries.demand import Demand
 from reconciler.queries.fragments import ShapeBatch, Workload
 from reconciler.queries.rewrite_cost import Throughput, rho_from
 from reconciler.queries.table_view import table_view
+from reconciler.state.row_blocks import sample_blocks
 from reconciler.state.sketch import (
     MOST_FILES,
     TableSample,
@@ -45,6 +46,9 @@ HORIZON_MS = 30 * 86_400_000
 SAMPLE_BYTES = 10 << 30
 SAMPLE_ROWS = 120_000
 """Rows of a sample unless more are asked for: about 100 for each of 1,200 row groups."""
+
+MOST_BLOCK_BYTES = 512 << 20
+"""Column chunks read for blocks of neighbouring rows, at most."""
 
 MOST_COLUMNS = 32
 """Filtered columns that are sampled, the most frequent first."""
@@ -130,9 +134,16 @@ def gathered(
         store=reader.store, read=reader.read_sketches,
         table_uuid=seen.uuid, identifier=target.identifier, timeout=reader.timeout,
     )  # fmt: skip
+    blocks = sample_blocks(
+        target.catalog, seen.files, _by_projection(seen.files, evidence.workload, columns),
+        budget=min(MOST_BLOCK_BYTES, options.sample_bytes - sample.bytes_read), footers=footers,
+        now_ms=int(now.timestamp() * 1000), store=reader.store, table_uuid=seen.uuid,
+        identifier=target.identifier, timeout=reader.timeout,
+    )  # fmt: skip
+    sample = replace(sample, bytes_read=sample.bytes_read + blocks.bytes_read)
     history = reader.history(seen.uuid)
     given = Given(
-        view=table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP),
+        view=table_view(seen.files, footers, sample.rows, DEFAULT_ROW_GROUP, blocks=blocks.blocks),
         present=seen.files.specs[seen.files.default_spec_id],
         demands=wanted,
         costs=_costs(seen, options),
@@ -230,6 +241,16 @@ def _columns(files: FileTable, workload: Workload) -> list[int]:
     spec = files.specs[files.default_spec_id]
     own = [f.source_id for f in spec.fields if f.transform != "void" and f.source_id in known]
     return list(dict.fromkeys((*usable[:MOST_COLUMNS], *own)))
+
+
+def _by_projection(files: FileTable, workload: Workload, first: Sequence[int]) -> list[int]:
+    """Return all columns: `first`, then those that queries read, the most frequent first."""
+    weight: dict[int, float] = {}
+    for batch in workload.shapes:
+        for field in batch.projection:
+            weight[field] = weight.get(field, 0.0) + float(batch.weight.sum())
+    every = sorted(files.schema.by_id, key=lambda field: (-weight.get(field, 0.0), field))
+    return list(dict.fromkeys((*first, *every)))
 
 
 def _footers(files: FileTable) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from reconciler.table.filetable import UNKNOWN, FileTable, Float64, Int64
 from reconciler.table.footer_bounds import with_footer_bounds
-from reconciler.table.sample import RowGroups, RowSample
+from reconciler.table.sample import RowBlocks, RowGroups, RowSample
 from reconciler.table.schema import Schema
 
 OPEN_BYTES = 1 << 20
@@ -43,7 +43,8 @@ class TableView:
     row_groups: a FileTable whose rows are row groups (bytes, bounds, column sizes of the group),
     and group_file: row of `files` per row group, ascending; dictionary_bytes: of their dictionary
     pages by field id (RowGroups.dictionary). sample and probe are sorted by file; probe is a
-    thinner sample for measuring utilization.
+    thinner sample for measuring utilization. blocks: rows that are stored next to each other; only
+    the view of a whole table has them.
     """
 
     files: FileTable
@@ -55,6 +56,7 @@ class TableView:
     row_group_bytes: int = 128 << 20
     open_bytes: int = OPEN_BYTES
     dictionary_bytes: Mapping[int, Int64] | None = None
+    blocks: RowBlocks | None = None
 
     def take(self, index: Int64) -> TableView:
         """Return the files at `index` (ascending, unique) with their row groups and sampled
@@ -76,6 +78,7 @@ class TableView:
             footer_bytes=None if self.footer_bytes is None else self.footer_bytes[index],
             sample=_sample_of(self.sample, position),
             probe=_sample_of(self.probe, position),
+            blocks=None,
         )
 
     def part(self, index: Int64) -> TableView:
@@ -112,9 +115,10 @@ def table_view(
     sample: RowSample | None,
     row_group_bytes: int,
     open_bytes: int = OPEN_BYTES,
+    blocks: RowBlocks | None = None,
 ) -> TableView:
     """Return the view of the observed table, with row groups and sample."""
-    view = TableView(table, row_group_bytes=row_group_bytes, open_bytes=open_bytes)
+    view = TableView(table, row_group_bytes=row_group_bytes, open_bytes=open_bytes, blocks=blocks)
     if sample is not None and len(sample):
         ordered = sample.take(np.argsort(sample.file, kind="stable"))
         view = replace(view, sample=ordered, probe=_thinned(ordered))

@@ -70,8 +70,10 @@ def sample_rows(
             fresh = dict(zip(missing, taken, strict=True))
         sketches |= fresh
         if store is not None:
-            store.put_sketches(table_uuid, {path: _encode(item) for path, item in fresh.items()})
-    return _pool(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
+            store.put_sketches(
+                table_uuid, {path: encode_sketch(item) for path, item in fresh.items()}
+            )
+    return pooled(files, chosen, [sketches[path] for path in paths] if fields else [], fields)
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,12 @@ def sample_table(
         io = data_file_io(config, identifier, timeout)
         taken = read(io, files.schema, fields, requests, now_ms)
         fresh = {request.path: item for request, item in zip(requests, taken, strict=True)}
-        store.put_sketches(table_uuid, {path: _encode(item) for path, item in fresh.items()})
+        store.put_sketches(table_uuid, {path: encode_sketch(item) for path, item in fresh.items()})
         bytes_read = sum(sketch.read for sketch in fresh.values())
         sketches |= fresh
     found = [sketches[path] for path in paths] if fields else []
     return TableSample(
-        _pool(files, chosen, found, fields),
+        pooled(files, chosen, found, fields),
         bytes_read,
         min((sketch.taken_ms for sketch in found), default=now_ms),
         len(chosen),
@@ -221,7 +223,7 @@ def _stored(
     least = dict(zip(paths, wanted.tolist(), strict=True))
     for path, blobs in store.sketches(table_uuid, paths).items():
         for blob in blobs:
-            sketch = _decode(blob)
+            sketch = decode_sketch(blob)
             if sketch is None or not least[path] <= len(sketch) <= max(2 * least[path], LIGHT_ROWS):
                 continue
             if all(sketch.types.get(field.field_id) == field.type for field in fields):
@@ -229,14 +231,15 @@ def _stored(
     return found
 
 
-def _encode(sketch: Sketch) -> bytes:
+def encode_sketch(sketch: Sketch) -> bytes:
+    """Return the sketch as it is kept in the state store."""
     arrays = {f"v{key}": value for key, value in sketch.values.items()}
     arrays |= {f"n{key}": value for key, value in sketch.null.items()}
     types = {str(key): kind for key, kind in sketch.types.items()}
     return pack({"version": VERSION, "types": types, "takenMs": sketch.taken_ms}, arrays)
 
 
-def _decode(blob: bytes) -> Sketch | None:
+def decode_sketch(blob: bytes) -> Sketch | None:
     """Return the sketch, None if it is of another VERSION."""
     header, arrays = unpack(blob)
     if header.get("version") != VERSION:
@@ -249,9 +252,10 @@ def _decode(blob: bytes) -> Sketch | None:
     )
 
 
-def _pool(
+def pooled(
     files: FileTable, chosen: Int64, sketches: Sequence[Sketch], fields: Sequence[Field]
 ) -> RowSample:
+    """Return the sketches of the files `chosen` as one sample."""
     counts = np.array([len(sketch) for sketch in sketches], dtype=np.int64)
     owners = chosen[: len(sketches)]
     weights = files.records[owners] / np.maximum(counts, 1)

@@ -48,7 +48,8 @@ class StoredColumn:
     rows: of a row group. bytes: stored per row. dictionary: stored bytes of the dictionary page per
     row, 0 if values are plain. distinct: values of one row group. width: bytes of a raw value.
     ordered: rows are in the column's order, which makes it smaller. skew: entropy of its values
-    divided by that of the same number of equally frequent ones.
+    divided by that of the same number of equally frequent ones. run: rows that repeat the value of
+    the row before them count once among the rows that draw a value; 1 if every row counts.
     """
 
     rows: float
@@ -58,6 +59,7 @@ class StoredColumn:
     width: int
     ordered: bool = False
     skew: float = 1.0
+    run: float = 1.0
 
     @property
     def overhead(self) -> float:
@@ -79,6 +81,19 @@ class StoredColumn:
         return 8.0 * index / _bits(np.array(self.distinct)).item()
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What a new order does to a column, measured on rows of the table. data: bytes of its data
+    pages then, divided by now; run: rows in which a value follows itself then. per_bit: stored bits
+    of one bit of the index (`index_bits`), 0 without a dictionary. plain: stored bytes of a row
+    without a dictionary, 0 with one."""
+
+    data: float
+    run: float
+    per_bit: float = 0.0
+    plain: float = 0.0
+
+
 def bytes_per_row(
     now: StoredColumn,
     rows: Float64,
@@ -87,6 +102,7 @@ def bytes_per_row(
     reordered: bool = False,
     reach: Float64 | None = None,
     wider: Float64 | None = None,
+    then: Neighbours | None = None,
 ) -> Float64:
     """Return the stored bytes per row in row groups of `rows` rows, each with values from `domain`
     ones.
@@ -95,20 +111,32 @@ def bytes_per_row(
     (reach: from the least to the greatest of them, None if values are not whole numbers; in the
     present order a value may follow from the one before it), and a column in whose order the rows
     are now loses its runs. wider: of whole numbers that grow from row to row now, the bits by which
-    the distance between neighbours grows; a compressor stores them. Otherwise it is never more than
-    now: a writer that did better will hardly do worse.
+    the distance between neighbours grows; a compressor stores them. then: what the new order does
+    to the column, if that was measured. Otherwise it is never more than now: a writer that did
+    better will hardly do worse.
     """
-    distinct = distinct_in(domain, rows)
+    measured = then is not None
+    run = then.run if then is not None else now.run
+    draws = rows / run if now.run > 1.0 else rows
+    distinct = distinct_in(domain, draws)
     loses_runs = reordered and (now.ordered or wider is not None)
-    per_bit = max(now.per_index_bit, now.skew) if loses_runs else now.per_index_bit
-    coded = per_bit * _bits(distinct) / 8.0 + now.per_value * distinct / rows
-    plain = np.full(len(rows), now.per_value)
+    per_bit, per_value = now.per_index_bit, now.per_value
+    bits = _bits(distinct)
+    if then is not None:
+        if then.per_bit:
+            per_bit, bits = then.per_bit, index_bits(distinct)
+        per_value = per_value * then.data if now.dictionary <= 0.0 else then.plain or per_value
+    elif loses_runs:
+        per_bit = max(per_bit, now.skew)
+    coded = per_bit * bits / 8.0 + now.per_value * distinct / rows
+    plain = np.full(len(rows), per_value)
     if reordered and wider is not None:
         plain = np.minimum(now.per_value + wider / 8.0, now.width)
     elif reordered and reach is not None:
-        plain = np.maximum(plain, np.minimum(_random_bytes(domain, reach, rows), now.width))
+        scattered = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
+        plain = np.maximum(plain, scattered)
     found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
-    return found if loses_runs else np.minimum(found, now.bytes)
+    return found if loses_runs or measured else np.minimum(found, now.bytes)
 
 
 def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
@@ -122,6 +150,18 @@ def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:
     repeats = distinct_in(domain, page) < SELDOM_REPEATED * page
     whole = _bits(np.where(repeats, domain, np.maximum(reach, domain))) / 8.0
     return (whole + np.ceil(whole)) / 2.0
+
+
+def index_bits(distinct: Float64) -> Float64:
+    """Return the bits of a row in an index of so many values: a page takes whole bits, the number
+    of values is an estimate, so the last bit counts half-way as a whole one."""
+    return (_bits(distinct) + np.ceil(_bits(distinct))) / 2.0
+
+
+def drops_dictionary(distinct: int, rows: int, width: int) -> bool:
+    """Return whether Java's writer drops the dictionary after a first page of these rows."""
+    index = rows * np.ceil(np.log2(max(distinct, 2))) / 8.0
+    return bool(distinct * width + index >= rows * width)
 
 
 def _dictionary_pays(now: StoredColumn, rows: Float64, domain: Float64) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,7 @@ sample of rows. `catalog.footers` and `state.sketch` fill them; utilization and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,3 +60,24 @@ class RowSample:
             self.weight[index],
             self.file[index],
         )
+
+
+DataBytes = Callable[[Int64, frozenset[int]], Mapping[int, int]]
+"""(order of the rows, columns without a dictionary) -> bytes of each column's data pages, as the
+Parquet writer stores the rows in this order."""
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Rows that are stored next to each other, from a few files, over all columns of plain types.
+
+    A systematic sample does not show which values repeat from one row to the next. rows: the blocks
+    one after the other; starts: first row of each, int64[blocks]. data_bytes: encodes the rows.
+    """
+
+    rows: RowSample
+    starts: Int64
+    data_bytes: DataBytes
+
+    def __len__(self) -> int:
+        return len(self.rows)

@@ -7,8 +7,8 @@ bounding work on integers for every type.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,10 @@ from reconciler.plan.grouping import arrivals
 from reconciler.plan.ordering import Ordering, order_rows
 from reconciler.queries.table_view import TableView
 from reconciler.table.borrowed_rows import moved, nearest
+from reconciler.table.column_bytes import Neighbours
 from reconciler.table.filetable import Array, Bool, FileTable, Int64
-from reconciler.table.sample import RowSample
+from reconciler.table.sample import DataBytes, RowSample
+from reconciler.table.schema import PartitionSpec
 from reconciler.table.values import Kind
 
 MAX_POOL = 32_768
@@ -59,7 +61,8 @@ class Pool:
     represents.
 
     native: the row was sampled from its own file. stored: present sizes of the group's columns.
-    loses_runs: columns of unknown encoding that are small because rows are in their order.
+    loses_runs: columns of unknown encoding that are small because rows are in their order. blocks:
+    rows that are stored next to each other, None if none were read.
     """
 
     columns: dict[int, PoolColumn]
@@ -70,9 +73,33 @@ class Pool:
     native: Bool
     stored: Stored
     loses_runs: frozenset[int]
+    blocks: PooledBlocks | None = None
 
     def __len__(self) -> int:
         return len(self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """bytes: of a column's data pages in the present order of the blocks; bits: of a row in its
+    index, 0 without a dictionary."""
+
+    bytes: int
+    bits: float
+
+
+@dataclass(frozen=True)
+class PooledBlocks:
+    """rows: the blocks' rows over the pool's columns; sample: over all. present: what columns
+    take in the present order, once that is asked for; known: what orders do, likewise."""
+
+    rows: Pool
+    sample: RowSample
+    data_bytes: DataBytes
+    present: dict[int, Present] = field(default_factory=dict)
+    known: dict[tuple[Ordering, PartitionSpec | None], Mapping[int, Neighbours]] = field(
+        default_factory=dict
+    )
 
 
 def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL) -> Pool | None:
@@ -100,7 +127,22 @@ def build_pool(view: TableView, columns: Sequence[int], max_rows: int = MAX_POOL
     return Pool(
         built, file, np.repeat(weight / per_file, per_file), files, len(owners), native, stored,
         frozenset(column for column in unknown if in_order(sample, column)),
+        _pooled_blocks(view, columns),
     )  # fmt: skip
+
+
+def _pooled_blocks(view: TableView, columns: Sequence[int]) -> PooledBlocks | None:
+    blocks, files = view.blocks, view.known
+    if blocks is None or any(column not in blocks.rows.values for column in columns):
+        return None
+    every = np.arange(len(blocks), dtype=np.int64)
+    file, weight = blocks.rows.file, np.ones(len(blocks))
+    built = {column: _pool_column(files, blocks.rows, column, every, file) for column in columns}
+    rows = Pool(
+        built, file, weight, files, len(np.unique(file)), weight > 0.0, Stored({}, {}, {}, {}),
+        frozenset(),
+    )  # fmt: skip
+    return PooledBlocks(rows, blocks.rows, blocks.data_bytes)
 
 
 def _chosen_files(files: int, max_rows: int) -> Int64:

@@ -21,6 +21,7 @@ from reconciler.advisor.simulate.layout import (
     simulated_files,
 )
 from reconciler.advisor.simulate.missing import NAN, NULL, Held, held
+from reconciler.advisor.simulate.neighbours import neighbours_after
 from reconciler.advisor.simulate.pool import FREQUENT, Pool, PoolColumn, row_order
 from reconciler.advisor.simulate.stored import (
     SORTED_VALUE_BYTES,
@@ -161,6 +162,7 @@ def _group_sizes(
     run = _run(pool, lead, total)
     # In the order of a column that grows with time, rows stay where they are.
     scattered = bool(layout.ordering.key) and lead not in pool.stored.steps
+    neighbours = neighbours_after(pool, layout.ordering, layout.spec)
     sizes = {}
     for field, known in pool.files.column_sizes.items():
         if (known == UNKNOWN).any():
@@ -176,6 +178,7 @@ def _group_sizes(
                 reordered=scattered and field != lead,
                 reach=_reach(pool, field, order, starts),
                 wider=_wider(pool, field, order, starts, run),
+                then=neighbours.get(field) if field != lead else None,
             )
         elif stored is None and field != lead and field in pool.loses_runs and layout.ordering.key:
             width = np.maximum(width, type_width(pool.files.schema.by_id[field].type))

@@ -32,6 +32,7 @@ from reconciler.table.column_bytes import (
     extrapolated,
 )
 from reconciler.table.filetable import UNKNOWN, Array, Bool, FileTable, Float64, Int64
+from reconciler.table.runs import runs_of
 from reconciler.table.sample import RowSample
 from reconciler.table.values import Kind
 
@@ -45,6 +46,9 @@ COMPRESSIBLE = 0.75
 
 SORTED_VALUE_BYTES = 1.0
 """Stored bytes of a sorted whole number beside those of its distance from the one before it."""
+
+LEAST_RUN = 1.2
+"""Mean rows of a run from which a column's values count as coming in runs."""
 
 ORDER_FILES = 16
 """Number of files checked for being in order."""
@@ -122,8 +126,12 @@ def stored_columns(view: TableView) -> Stored:
             continue
         columns[field] = found
         most = span.mean if span is not None and span.discrete else MOST_DISTINCT
-        drawn = domain_of(np.array([found.distinct]), np.array([found.rows])).item()
+        draws = np.array([found.rows / found.run])
+        drawn = domain_of(np.array([found.distinct]), draws).item()
         domain[field] = min(drawn, most)
+        if found.run > 1.0:  # the table has at most one value for each of its runs
+            runs = max(float(view.files.records.sum()) / found.run, 1.0)
+            domain[field] = min(domain[field], runs)
         if span is not None:
             spans[field] = span
             step = _step(found, span, view.files)
@@ -159,8 +167,14 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
     share = float(dictionary[known_sizes].sum()) / float(sizes[known_sizes].sum())
     here = float(sizes[known_sizes].sum()) / rows
     mean_rows = rows / int(known_sizes.sum())
-    distinct = _sampled_distinct(view, field, mean_rows)
+    distinct, run = _sampled_distinct(view, field, mean_rows), 1.0
     width = type_width(_raw_type(view, field))
+    if distinct is None:
+        distinct, run = _in_blocks(view, field, mean_rows)
+        if distinct is not None:
+            distinct = max(distinct, min(mean_rows / run, here * share * mean_rows / width))
+            most = span.mean if span is not None and span.discrete else MOST_DISTINCT
+            distinct = min(distinct, most)
     if distinct is None:
         distinct = mean_rows
         if share > 0.0:
@@ -187,7 +201,7 @@ def _stored(view: TableView, field: int, known: Int64, span: Spans | None) -> St
             distinct = min(distinct, span.mean, mean_rows)
     everywhere = float(known.sum()) / max(float(view.files.records.sum()), 1.0)
     return StoredColumn(
-        mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew
+        mean_rows, everywhere, everywhere * share, max(distinct, 1.0), width, ordered, skew, run
     )
 
 
@@ -212,6 +226,24 @@ def _sampled_distinct(view: TableView, field: int, rows: float) -> float | None:
     every = np.ones(len(ranks), dtype=bool)
     of_group = np.full(len(starts), rows)
     return float(distinct_in(sampled_domain(ranks, every, starts, of_group), of_group).mean())
+
+
+def _in_blocks(view: TableView, field: int, rows: float) -> tuple[float | None, float]:
+    """Return the distinct values of a row group of a column by its blocks, and the rows for which
+    one value is drawn: those of a run, or 1. (None, 1) without blocks."""
+    blocks = view.blocks
+    if blocks is None or field not in blocks.rows.values:
+        return None, 1.0
+    values, null = blocks.rows.values[field], blocks.rows.null[field]
+    runs = runs_of(values, null, blocks.starts)
+    if not len(runs.first):
+        return None, 1.0
+    run = runs.mean_rows if runs.mean_rows >= LEAST_RUN else 1.0
+    drawn = runs.first if run > 1.0 else np.flatnonzero(~null)
+    ranks = np.unique(values[drawn], return_inverse=True)[1].reshape(-1)
+    draws = np.array([rows / run])
+    every, start = np.ones(len(ranks), dtype=bool), np.zeros(1, dtype=np.int64)
+    return float(distinct_in(sampled_domain(ranks, every, start, draws), draws)[0]), run
 
 
 def in_order(sample: RowSample, field: int) -> bool:

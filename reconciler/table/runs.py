@@ -1,0 +1,29 @@
+"""Runs: rows with a value that follow each other and repeat it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.table.filetable import Array, Bool, Int64
+
+
+@dataclass(frozen=True)
+class Runs:
+    """first: the first row of each run, int64[runs]. mean_rows: rows of the column for each run."""
+
+    first: Int64
+    mean_rows: float
+
+
+def runs_of(values: Array, null: Bool, starts: Int64) -> Runs:
+    """Return the runs of a column. NULLs do not end a run. starts: first rows of blocks, which no
+    run crosses."""
+    filled = np.flatnonzero(~null)
+    own = values[filled]
+    begins = np.append(True, own[1:] != own[:-1])[: len(own)]
+    block = np.searchsorted(starts, filled, side="right")
+    begins |= np.diff(block, prepend=-1) != 0
+    first = filled[begins].astype(np.int64)
+    return Runs(first, len(values) / max(len(first), 1))
