@@ -30,6 +30,7 @@ from bench.tables.__main__ import start
 from bench.tables.drawn import NOW, Drawn
 from bench.tables.play import NAMESPACE, Place, Seen, create, imported, look
 from bench.tables.trial import arranged, carry_out, roll_back
+from reconciler.advisor.properties import PAGE_ROW_LIMIT
 from reconciler.advisor.pto.methods.baselines import default_layout, expert
 from reconciler.advisor.pto.objective import reading_cost
 from reconciler.advisor.pto.partitionings import text_of
@@ -44,6 +45,7 @@ from reconciler.loop.recommend import Options, gathered
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.partition_specs import AddSpec
+from reconciler.plan.actions.set_properties import SetProperties
 from reconciler.spark import session
 from reconciler.state.state import StateStore
 
@@ -205,8 +207,10 @@ def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Act
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
     declared = space.declared(candidate.sizes.row_group_bytes, row)
     sizes = (candidate.sizes.target_bytes, declared.configured)
+    pages = _page_limit(before, declared.page_rows)
     if chosen.present:
-        return arranged(before, np.arange(len(files), dtype=np.int64), ordering, *sizes)
+        every = np.arange(len(files), dtype=np.int64)
+        return [*pages, *arranged(before, every, ordering, *sizes)]
     metadata = before.observation.metadata
     fields = chosen.spec.own_fields
     known = [n for n, own in metadata.specs.items() if set(own) == {f.term for f in fields}]
@@ -219,7 +223,15 @@ def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Act
         output_spec_id=number, fields=fields, ordering=ordering, target_bytes=sizes[0],
         row_group_bytes=sizes[1],
     )  # fmt: skip
-    return [*added, moved]
+    return [*pages, *added, moved]
+
+
+def _page_limit(before: Seen, rows: int) -> list[Action]:
+    """Return what a plan does before it writes row groups of this declared size."""
+    present = before.observation.properties.get(PAGE_ROW_LIMIT)
+    if present == str(rows):
+        return []
+    return [SetProperties(old=((PAGE_ROW_LIMIT, present),), new=((PAGE_ROW_LIMIT, str(rows)),))]
 
 
 def statistics(line: dict[str, Any]) -> dict[str, float]:

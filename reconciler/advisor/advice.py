@@ -141,6 +141,8 @@ class Settings:
     names the size, so it is also set as a table property. target_auto, row_group_auto: neither
     policy nor table names the size, so that a rewrite may choose its own. chosen_sizes: by plan,
     the least size of files that its rewrites chose so (ledger.chosen_sizes).
+    distribution_mode: how writers distribute rows, as Iceberg's property spells it; None leaves it
+    as it is.
     metadata: the table's present properties and sort order.
     quiet_partitions: indexes into FileTable.partitions that other writers changed lately.
     now_ms: time of the decision, used only for hysteresis. horizon_ms: payback horizon.
@@ -174,6 +176,7 @@ class Settings:
     row_group_auto: bool = False
     target_auto: bool = False
     chosen_sizes: Mapping[str, int] = field(default_factory=dict)
+    distribution_mode: str | None = None
     metadata: TableMetadata = field(default_factory=TableMetadata)
     min_input_files: int = 5
     quiet_partitions: frozenset[int] = frozenset()

@@ -65,6 +65,7 @@ from reconciler.plan.sentence import sentence
 from reconciler.plan.trial import TRIAL
 from reconciler.queries.rewrite_cost import Rows
 from reconciler.table.filetable import Int64
+from reconciler.table.row_group_bytes import plain_row_of
 
 HOUR_MS = 3_600_000
 
@@ -368,7 +369,8 @@ def _metadata(situation: Situation, writes: Writes) -> tuple[ScoredAction, ...]:
     settings = situation.settings
     if situation.refused:
         return ()
-    declared = set_properties(settings) + set_sort_order(settings) + added_specs(situation)
+    properties = set_properties(settings, plain_row_of(situation.table))
+    declared = properties + set_sort_order(settings) + added_specs(situation)
     return (*_declared(situation, declared), *_explained(situation, writes.actions))
 
 

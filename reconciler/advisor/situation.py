@@ -11,6 +11,7 @@ import numpy.typing as npt
 from reconciler.advisor.advice import AdviceInput, Settings
 from reconciler.advisor.deletes.burden import Burden, burden_of
 from reconciler.advisor.migration.risks import Risk, hindrances, other_specs, risks
+from reconciler.advisor.properties import page_rows
 from reconciler.advisor.simulate.demand import demands as demands_of
 from reconciler.advisor.untouched import Asked, asked_of
 from reconciler.advisor.wair.utilization import FileSavings, file_savings
@@ -21,7 +22,11 @@ from reconciler.queries.rates import Outlook, forecast_rates
 from reconciler.queries.table_view import TableView, table_view
 from reconciler.table.filetable import Bool, FileTable, Int64, Partition
 from reconciler.table.metrics_modes import unbounded_columns
-from reconciler.table.row_group_bytes import stored_row_group_bytes, text_row_bytes
+from reconciler.table.row_group_bytes import (
+    plain_row_of,
+    stored_row_group_bytes,
+    text_row_bytes,
+)
 
 YEAR_MS = 365 * 86_400_000
 
@@ -209,7 +214,12 @@ def look(given: AdviceInput) -> Situation:
     present = _present(table, rates.outlook)
     return Situation(
         given=given,
-        stored_row_group=stored_row_group_bytes(settings.row_group_bytes, given.row_groups),
+        stored_row_group=stored_row_group_bytes(
+            settings.row_group_bytes,
+            given.row_groups,
+            table.schema,
+            page_rows(settings, plain_row_of(table)),
+        ),
         view=view,
         demands=wanted,
         savings=savings,

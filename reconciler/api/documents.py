@@ -28,6 +28,13 @@ class MigrationRisk(StrEnum):
     UNNAMED_WRITERS = "UnnamedWriters"
 
 
+class DistributionMode(StrEnum):
+    AUTO = "Auto"
+    NONE = "None"
+    HASH = "Hash"
+    RANGE = "Range"
+
+
 class ClusteringMode(StrEnum):
     WORKLOAD_AWARE = "WorkloadAware"
     DECLARED = "Declared"
@@ -154,6 +161,7 @@ class Files:
 
     target_bytes: Annotated[int | None, "targetSize", "size"]
     row_group_bytes: Annotated[int | None, "rowGroupSize", "size"]
+    distribution_mode: DistributionMode
     min_input_files: int
     quiet_period_seconds: Annotated[int, "quietPeriod", "duration"]
 

@@ -242,6 +242,12 @@ def not_found(
 ) -> TableNotFoundError:
     """Return why a table was not found: another catalog name, a missing namespace or a similar
     name."""
+    if _is_view(catalog, identifier):
+        return TableNotFoundError(
+            f'"{quoted_name(identifier)}" is a view in catalog {describe(config)}',
+            details=("A view has no files of its own. Nothing was changed.",),
+            do="name the tables that it reads",
+        )
     what = f'table "{quoted_name(identifier)}" not found in catalog {describe(config)}'
     others = _names_in_sql_catalog(catalog) if config.type == "sql" else {}
     if others and config.name not in others:
@@ -261,6 +267,18 @@ def not_found(
         details=_what_there_is(catalog, identifier),
         do=f"layoutctl observe --catalog {config.name}",
     )
+
+
+def _is_view(catalog: Catalog, identifier: tuple[str, ...]) -> bool:
+    """Return whether the catalog says so; many have no views."""
+    from pyiceberg.exceptions import RESTError
+
+    if len(identifier) < 2:
+        return False
+    try:
+        return bool(catalog.view_exists(identifier))
+    except (NotImplementedError, RESTError):
+        return False
 
 
 def _names_in_sql_catalog(catalog: Any) -> dict[str, int]:

@@ -16,10 +16,12 @@ from reconciler.advisor.advice import (
     Objectives,
     Settings,
 )
+from reconciler.advisor.pto.sizes import expert_row_group
 from reconciler.api.documents import (
     Approval,
     ApprovalMode,
     DeleteMode,
+    DistributionMode,
     FormatVersion,
     ManifestRewrite,
     PolicySpec,
@@ -88,6 +90,11 @@ def settings_for(
     clustering, files = spec.layout.clustering, spec.layout.files
     alpha, allowance = AGGRESSIVENESS[spec.recluster.aggressiveness.value]
     rho = rho_from(history.rho)
+    auto = files.row_group_bytes is None and ROW_GROUP_PROPERTY not in observation.properties
+    row_group = row_group_size(policy, observation)
+    if auto and workload.empty:
+        table = observation.files
+        row_group = expert_row_group(target_bytes, table.total_bytes / max(table.total_records, 1))
     return Settings(
         mode=clustering.mode.value,
         ordering=ordering_of(clustering.curve.value, sort_key(policy, observation.schema)),
@@ -95,14 +102,16 @@ def settings_for(
         alpha=alpha,
         allowance=allowance,
         target_bytes=target_bytes,
-        row_group_bytes=row_group_size(policy, observation),
+        row_group_bytes=row_group,
         target_explicit=files.target_bytes is not None,
         row_group_explicit=files.row_group_bytes is not None,
-        row_group_auto=files.row_group_bytes is None
-        and ROW_GROUP_PROPERTY not in observation.properties,
+        row_group_auto=auto,
         target_auto=files.target_bytes is None
         and not declared_target_bytes(observation.properties),
         chosen_sizes=chosen_sizes(history.entries),
+        distribution_mode=None
+        if files.distribution_mode is DistributionMode.AUTO
+        else files.distribution_mode.value.lower(),
         metadata=observation.metadata,
         min_input_files=files.min_input_files,
         quiet_partitions=quiet_partitions(observation, spec, now_ms),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reconciler.advisor.properties import DISTRIBUTION_MODE
 from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
 from reconciler.advisor.pto.objective import LOCAL, OBJECT_STORE, PRESETS, Costs
 from reconciler.advisor.pto.partitionings import Ingest
@@ -287,16 +288,17 @@ def _plain_row(files: FileTable, footers: RowGroups) -> float:
 
 
 def ingest_of(seen: Observation) -> Ingest:
-    """Return what other writers append a day, by the summaries of the retained snapshots."""
+    """Return what other writers append, by the summaries of the retained snapshots."""
     appends = [s for s in seen.ancestry if s.operation == "append" and not s.ours]
-    if len(appends) < 2:
-        return Ingest()
+    spread = seen.properties.get(DISTRIBUTION_MODE) in ("hash", "range")
+    added = [int(snapshot.summary.get("added-data-files", 0)) for snapshot in appends]
+    files = float(np.mean(added)) if added else 0.0
     times = [snapshot.timestamp_ms for snapshot in appends]
-    days = (max(times) - min(times)) / 86_400_000
-    if days < 1.0:
-        return Ingest()  # a bulk load within one day does not give a rate
+    days = (max(times) - min(times)) / 86_400_000 if times else 0.0
+    if len(appends) < 2 or days < 1.0:
+        return Ingest(files=files, spread=spread)  # a bulk load within a day does not give a rate
     size = sum(int(snapshot.summary.get("added-files-size", 0)) for snapshot in appends)
-    return Ingest(len(appends) / days, size / days)
+    return Ingest(len(appends) / days, size / days, files, spread)
 
 
 def _windows(

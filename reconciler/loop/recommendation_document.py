@@ -14,7 +14,7 @@ from reconciler.advisor.pto.recommend import DeclaredLayout, FrontPoint
 from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
-from reconciler.format import utc
+from reconciler.format import plural, utc
 from reconciler.loop.migration import migration_to
 from reconciler.loop.recommend import Recommended
 from reconciler.queries.predicate import render
@@ -170,8 +170,14 @@ def _layout(layout: DeclaredLayout, made: Recommended) -> dict[str, Any]:
             "declaredBytes": layout.row_group.configured,
             "storedBytes": layout.row_group.stored,
             "rows": layout.row_group.rows,
+            "pageRows": layout.row_group.page_rows,
         }
         body["sampledRowsPerRowGroup"] = round(layout.sampled_rows, 1)
+    if layout.commit is not None:
+        body["commitFiles"] = {
+            "scattered": round(layout.commit.scattered),
+            "hashed": round(layout.commit.hashed),
+        }
     return body
 
 
@@ -231,6 +237,8 @@ def policy_of(layout: DeclaredLayout, made: Recommended) -> dict[str, Any] | Non
         "targetSize": format_bytes(layout.target_bytes),
         "rowGroupSize": format_bytes(layout.row_group.configured),
     }
+    if layout.hashes:
+        body["files"]["distributionMode"] = "Hash"
     return body
 
 
@@ -257,6 +265,12 @@ def warnings(layout: DeclaredLayout, made: Recommended) -> list[str]:
         found.append(
             f"{rows:.0f} sampled rows per smallest row group: the order of close candidates is "
             f"uncertain below {SURE_ROWS}; a larger --sample-rows settles it"
+        )
+    if layout.hashes and layout.commit is not None:
+        found.append(
+            f"a commit would write {plural(round(layout.commit.scattered), 'file')} over these "
+            f"partitions, and {round(layout.commit.hashed)} with distributionMode: Hash, which the "
+            "policy declares; writers shuffle rows for that"
         )
     if not changes_spec(layout, seen):
         return found

@@ -14,7 +14,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.table.filetable import Float64
+from reconciler.table.filetable import UNKNOWN, FileTable, Float64
 from reconciler.table.sample import RowGroups
 from reconciler.table.schema import Schema
 from reconciler.table.values import BOUND_BYTES
@@ -32,6 +32,10 @@ them: compression alone leaves more."""
 PAGE_ROWS = 20_000
 """parquet.page.row.count.limit of the Java writer."""
 
+PAGES, LEAST_PAGE_ROWS = 4, 512
+"""Open pages of plain rows that fit into a row group, or pages should have fewer rows; pages of
+fewer rows than that cost more than they help."""
+
 PAGE_GAP = (0.8, 1.25)
 """Declared sizes, in plain pages, between which a row group has one page or several."""
 
@@ -42,23 +46,26 @@ def row_groups_of(size: npt.ArrayLike, row_group_bytes: float) -> npt.NDArray[np
     return np.maximum(1, wanted).astype(np.int64)
 
 
-def stored_row_group_bytes(configured: int, footers: RowGroups | None) -> int:
+def stored_row_group_bytes(
+    configured: int, footers: RowGroups | None, schema: Schema, page_rows: int = PAGE_ROWS
+) -> int:
     """Return the compressed bytes of one full row group written with the configured size.
 
-    footers: of files of the same table; their rows show the encoded and the compressed size of a
-    row. Without footers, the configured size itself.
+    footers: of files of the same table; they show the compressed size of a row, and with the schema
+    the plain one. Without footers, the configured size itself. page_rows: limit of a page.
     """
-    if footers is None or footers.encoded is None or not len(footers.records):
+    if footers is None or not len(footers.records):
         return configured
     rows = float(footers.records.sum())
     compressed = float(
         sum(int(np.maximum(sizes, 0).sum()) for sizes in footers.column_sizes.values())
     )
-    encoded = float(np.maximum(footers.encoded, 0).sum())
-    if not rows or not compressed or encoded <= compressed:
+    if not rows or not compressed:
         return configured
-    per_row = compressed / rows
-    return max(1, round(per_row * rows_of_row_group(configured, per_row, encoded / rows)))
+    per_row, plain = compressed / rows, plain_row_bytes(footers, schema)
+    if plain <= per_row:
+        return configured
+    return max(1, round(per_row * rows_of_row_group(configured, per_row, plain, page_rows)))
 
 
 def plain_row_bytes(groups: RowGroups, schema: Schema) -> float:
@@ -87,6 +94,15 @@ def text_row_bytes(groups: RowGroups | None, schema: Schema) -> float | None:
         stored = float(np.maximum(groups.column_sizes[field], 0).sum())
         plain += size if stored >= IN_DICTIONARY * size else 0.0
     return plain / rows
+
+
+def plain_row_of(files: FileTable) -> float:
+    """Return `plain_row_bytes` by what manifests say, without a footer."""
+    none = np.zeros(len(files), dtype=bool)
+    every = np.arange(len(files), dtype=np.int64)
+    unread = np.full(len(files), UNKNOWN, dtype=np.int64)
+    groups = RowGroups(every, files.records, files.columns, files.column_sizes, unread, none)
+    return plain_row_bytes(groups, files.schema)
 
 
 def _plain_bytes(groups: RowGroups, schema: Schema, field_id: int) -> float:
@@ -129,11 +145,23 @@ def _fixed_width(iceberg_type: str) -> float | None:
     return 16.0 if iceberg_type == "uuid" else 8.0
 
 
-def rows_of_row_group(configured: int, compressed_row: float, encoded_row: float) -> float:
-    """Return the least n with compressed * (n - n mod PAGE) + encoded * (n mod PAGE) >=
-    configured."""
-    page = compressed_row * PAGE_ROWS
-    overshoot = (encoded_row - compressed_row) * PAGE_ROWS
+def rows_of_row_group(
+    configured: int, compressed_row: float, encoded_row: float, page_rows: int = PAGE_ROWS
+) -> float:
+    """Return the least n with compressed * (n - n mod page_rows) + encoded * (n mod page_rows) >=
+    configured. page_rows: of a finished page."""
+    page = compressed_row * page_rows
+    overshoot = (encoded_row - compressed_row) * page_rows
     full_pages = max(0, math.ceil((configured - page - overshoot) / page))
     rest = max(0.0, configured - full_pages * page) / encoded_row
-    return full_pages * PAGE_ROWS + min(rest, PAGE_ROWS)
+    return full_pages * page_rows + min(rest, page_rows)
+
+
+def page_rows_for(configured: int, plain_row: float) -> int:
+    """Return the rows of a page with which row groups come out near the configured size:
+    PAGE_ROWS for large ones, a smaller power of two if a row group has fewer than PAGES such pages
+    of plain rows."""
+    wanted = configured / max(PAGES * plain_row, 1e-9)
+    if wanted >= PAGE_ROWS:
+        return PAGE_ROWS
+    return int(max(LEAST_PAGE_ROWS, 2 ** math.floor(math.log2(max(wanted, 1.0)))))

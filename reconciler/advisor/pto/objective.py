@@ -46,7 +46,7 @@ PRESETS: Mapping[str, Costs] = {costs.name: costs for costs in (LOCAL, OBJECT_ST
 
 def reading_cost(costs: Costs, readings: Readings, demands: Sequence[Demand]) -> Float64:
     """Return the cost of reading per size and demand over the horizon, float64[sizes, demands]."""
-    columns = np.array([len(demand.projection) for demand in demands], dtype=np.float64)
+    columns = np.array([sum(demand.projection.values()) for demand in demands], dtype=np.float64)
     file = costs.file + costs.file_column * columns
     group = costs.group + costs.group_column * columns
     found: Float64 = (

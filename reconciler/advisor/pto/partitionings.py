@@ -44,10 +44,13 @@ NEW_SPEC, FIRST_FIELD = 10_000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """What other writers append. commits, bytes: per day; 0 if the history does not show it."""
+    """What other writers append. commits, bytes: per day; files: of a commit; each 0 if the history
+    does not show it. spread: the table's distribution mode puts each partition into few files."""
 
     commits: float = 0.0
     bytes: float = 0.0
+    files: float = 0.0
+    spread: bool = False
 
 
 NO_INGEST = Ingest()
@@ -199,6 +202,26 @@ def _scattered(
         f"a commit of {iec(ingest.bytes / ingest.commits)} would write into {after:.0f} "
         f"partitions: files of {iec(written)}, {ingest.commits:.0f} commits a day"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFiles:
+    """Files that one commit writes over the partitions of a spec. scattered: if each task writes
+    the rows that it has; hashed: if rows go to tasks by partition."""
+
+    scattered: float
+    hashed: float
+
+
+def commit_files(pool: Pool, target: TargetPartitions, ingest: Ingest) -> CommitFiles | None:
+    """Return the files of a commit as large as today's, by the rows of the newest files; None if
+    the history does not show how many files a commit writes."""
+    newest = np.argsort(pool.files.added_ms, kind="stable")[-round(ingest.files) :]
+    mine = pool.native & np.isin(pool.file, newest)
+    if ingest.files < 1.0 or not mine.any():
+        return None
+    pairs = np.unique(np.stack((pool.file[mine], target.number[mine])), axis=1)
+    return CommitFiles(float(pairs.shape[1]), float(len(np.unique(target.number[mine]))))
 
 
 def partitions_per_file(pool: Pool, target: TargetPartitions) -> float:

@@ -18,8 +18,10 @@ from reconciler.advisor.pto.methods.registry import DEFAULT_METHOD, METHODS
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import (
     NO_INGEST,
+    CommitFiles,
     Ingest,
     RefusedSpec,
+    commit_files,
     partitionings,
     text_of,
 )
@@ -62,6 +64,10 @@ LEAST_GAIN = 0.03
 WIDEST = 3.0
 """Multiple of the sample's correction at the upper end of the interval."""
 
+MODEL_ERROR = 0.05
+"""Share by which the bytes read of written layouts differ from the simulation at the median
+(bench.recommend_on_spark): what no sample shows."""
+
 
 @dataclass(frozen=True)
 class Given:
@@ -93,7 +99,8 @@ class DeclaredLayout:
 
     name: today, default, expert, or best. spec, ordering, target_bytes, row_group: what to declare,
     None for today. low, high: of the window's bytes. total: cost of reading and rewriting over the
-    horizon. worse: shapes that read at least 1 % more than today.
+    horizon. worse: shapes that read at least 1 % more than today. commit: files that a commit
+    writes, None if unpartitioned, unknown, or if writers spread rows by partition already.
     """
 
     name: str
@@ -114,6 +121,13 @@ class DeclaredLayout:
     sampled_rows: float
     worse: tuple[int, ...] = ()
     front: bool = False
+    commit: CommitFiles | None = None
+
+    @property
+    def hashes(self) -> bool:
+        """Whether writers should send rows to tasks by partition: else each commit writes at least
+        twice as many files."""
+        return self.commit is not None and self.commit.scattered >= 2.0 * self.commit.hashed
 
     @property
     def read(self) -> float:
@@ -268,6 +282,7 @@ def _layout(
         float(space.label([candidate], widening=width)[0].window.sum()) for width in (0.0, WIDEST)
     )
     read = float(label.window.sum())
+    low, high = widened(min(low, read), max(high, read), label.sampled_rows)
     row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
     declared = space.declared(candidate.sizes.row_group_bytes, row)
     worse = tuple(
@@ -277,10 +292,24 @@ def _layout(
     )
     return DeclaredLayout(
         name, spec, space.ordering(candidate.ordering), candidate.sizes.target_bytes, declared,
-        label.window, min(low, read), max(high, read), label.reading, label.total, label.files,
+        label.window, low, high, label.reading, label.total, label.files,
         label.row_groups, label.opened, label.rewrite_bytes, label.first_rewrite_bytes,
-        label.sampled_rows, worse,
+        label.sampled_rows, worse, commit=_commit(given, space, candidate),
     )  # fmt: skip
+
+
+def _commit(given: Given, space: Space, candidate: CandidateLayout) -> CommitFiles | None:
+    chosen = space.partitionings[candidate.spec]
+    if chosen.spec.unpartitioned or given.ingest.spread:
+        return None
+    return commit_files(space.pool, chosen.target, given.ingest)
+
+
+def widened(low: float, high: float, sampled_rows: float) -> tuple[float, float]:
+    """Return the interval with the error of the model and of the sample. sampled_rows: of the
+    smallest row groups; so many rows miss about one part in as many of a row group's range."""
+    error = MODEL_ERROR + 1.0 / max(sampled_rows, 1.0)
+    return max(low * (1.0 - error), 0.0), high * (1.0 + error)
 
 
 def _answer(

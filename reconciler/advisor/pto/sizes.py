@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.advisor.simulate.grid import Sizes
-from reconciler.table.row_group_bytes import PAGE_GAP, PAGE_ROWS, rows_of_row_group
+from reconciler.table.row_group_bytes import page_rows_for, rows_of_row_group
 
 MIB = 1 << 20
 LEAST_FILE, MOST_FILE = 32 * MIB, 512 * MIB
@@ -45,49 +45,51 @@ def expert_sizes(table_bytes: float, partitions: int, bytes_per_row: float) -> S
     """
     files = min(max(partitions, 10_000), max(10 * partitions, 30))
     target = min(max(int(table_bytes / files), LEAST_FILE), MOST_FILE)
+    return Sizes(target, expert_row_group(target, bytes_per_row))
+
+
+def expert_row_group(target_bytes: int, bytes_per_row: float) -> int:
+    """Return Algorithm 4's size of row groups for files of a size."""
     rows = max(8 * MIB, int(100_000 * bytes_per_row))
-    return Sizes(target, max(1, min(128 * MIB, target // 4, rows)))
+    return max(1, min(128 * MIB, target_bytes // 4, rows))
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSize:
-    """configured: what to declare; stored: bytes of the row groups that it gives; rows: theirs."""
+    """configured: what to declare; stored: bytes of the row groups that it gives; rows: theirs;
+    page_rows: limit of the rows of a page that belongs to it."""
 
     configured: int
     stored: int
     rows: int
+    page_rows: int
 
 
 def declared_row_group(stored: int, compressed_row: float, plain_row: float) -> DeclaredSize:
     """Return the size to declare for row groups of about `stored` bytes.
 
-    The writer compares the buffered size, of which the last page is not compressed, so that small
-    row groups become far smaller than declared. Between one page and several there is a gap that
-    no declared size reaches; the nearest reachable size is returned, at a distance from the gap,
-    because the size of a page is an estimate.
+    The writer compares the buffered size, of which the last page is not compressed. With pages of
+    few rows that is little, so that row groups are nearly as large as declared.
     """
     wanted = max(stored / max(compressed_row, 1e-9), 1.0)
     low, high = 1, max(2, int(stored * max(plain_row / max(compressed_row, 1e-9), 1.0) * 2))
     while low < high:
         middle = (low + high) // 2
-        if rows_of_row_group(middle, compressed_row, plain_row) >= wanted:
+        if _rows(middle, compressed_row, plain_row) >= wanted:
             high = middle
         else:
             low = middle + 1
-    both = [
-        (abs(rows_of_row_group(size, compressed_row, plain_row) - wanted), size)
-        for size in (low, max(1, low - 1))
-    ]
-    size = min(both)[1]
-    page = plain_row * PAGE_ROWS
-    if PAGE_GAP[0] * page < size < PAGE_GAP[1] * page:
-        ends = [max(1, round(end * page)) for end in PAGE_GAP]
-        size = min(
-            ends, key=lambda s: abs(rows_of_row_group(s, compressed_row, plain_row) - wanted)
-        )
-    size = _rounded(size)
-    rows = rows_of_row_group(size, compressed_row, plain_row)
-    return DeclaredSize(size, round(rows * compressed_row), round(rows))
+    both = (low, max(1, low - 1))
+    size = _rounded(min(both, key=lambda s: abs(_rows(s, compressed_row, plain_row) - wanted)))
+    rows = _rows(size, compressed_row, plain_row)
+    return DeclaredSize(
+        size, round(rows * compressed_row), round(rows), page_rows_for(size, plain_row)
+    )
+
+
+def _rows(configured: int, compressed_row: float, plain_row: float) -> float:
+    page_rows = page_rows_for(configured, plain_row)
+    return rows_of_row_group(configured, compressed_row, plain_row, page_rows)
 
 
 def _rounded(size: int) -> int:

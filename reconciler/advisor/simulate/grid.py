@@ -512,8 +512,8 @@ def _projected(rows: Arrangement, demand: Demand, slices: Slices) -> Float64:
 
     def total(widths: Mapping[int, float]) -> float:
         known = (
-            widths.get(f, whole * type_width(schema.by_id[f].type) / every)
-            for f in demand.projection
+            share * widths.get(f, whole * type_width(schema.by_id[f].type) / every)
+            for f, share in demand.projection.items()
             if f in schema.by_id
         )
         return min(sum(known), whole) if demand.projection else 0.0

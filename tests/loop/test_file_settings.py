@@ -1,0 +1,48 @@
+"""What a policy declares of files, and what follows where it declares nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reconciler.loop.decision_settings import History, settings_for
+from reconciler.queries.fragments import Workload, batch_fragments
+from tests.advisor.worlds import DATE, range_workload, workload
+from tests.cli.observations import lineitem
+from tests.loop.test_step import policy
+
+MIB = 1 << 20
+NOTHING = batch_fragments([], ())
+
+
+def _settings(asked: Workload, properties: dict[str, str] | None = None, **files: Any) -> Any:
+    seen = lineitem(12, 3)
+    seen = replace(seen, metadata=replace(seen.metadata, properties=properties or {}))
+    return settings_for(
+        policy("t", layout={"files": files}), seen, History(), target_bytes=128 * MIB,
+        coverage=1.0, now_ms=0, workload=asked,
+    )  # fmt: skip
+
+
+def test_without_queries_row_groups_are_a_quarter_of_a_file_or_less() -> None:
+    """Algorithm 4: min(128 MiB, a quarter of a file, max(8 MiB, 100,000 rows))."""
+    seen = lineitem(12, 3)
+    rows = int(100_000 * seen.files.total_bytes / seen.files.total_records)
+    assert _settings(NOTHING).row_group_bytes == min(32 * MIB, max(8 * MIB, rows))
+    assert _settings(NOTHING, rowGroupSize="2Mi").row_group_bytes == 2 * MIB
+    own = {"write.parquet.row-group-size-bytes": str(3 * MIB)}
+    assert _settings(NOTHING, own).row_group_bytes == 3 * MIB
+    asked = workload(range_workload(np.random.default_rng(1), DATE, 3, 20, 700))
+    assert _settings(asked).row_group_bytes == 128 * MIB, "queries choose by the what-if"
+
+
+@pytest.mark.parametrize(
+    ("declared", "mode"), [("Auto", None), ("None", "none"), ("Hash", "hash"), ("Range", "range")]
+)
+def test_the_distribution_of_writers_is_spelled_as_iceberg_does(
+    declared: str, mode: str | None
+) -> None:
+    assert _settings(NOTHING, distributionMode=declared).distribution_mode == mode
