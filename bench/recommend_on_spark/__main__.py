@@ -1,12 +1,14 @@
 """Recommendations against physical rewrites: is the chosen layout best, the prediction true?
 
     python -m bench.recommend_on_spark [--tables lineitem,store_sales,events] [--scale 0.1]
-        [--rewrites 14]
+        [--rewrites 14] [--writer spark|arrow]
 
 Each table is recommended for by the code of `layoutctl recommend`. The chosen layout, the next
 best, and others spread over the candidates are then written by the executors that carry out plans.
 Reading is that of the recorded queries by the footers of the files that Spark wrote: a witness that
-shares with the simulation only the rule of pruning. `any:7` is the table drawn from seed 7.
+shares with the simulation only the rule of pruning. `any:7` is the table drawn from seed 7. With
+`--writer arrow` files are written without Spark (`by_arrow`), which is faster and follows the rules
+of its writer.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from bench.recommend_on_spark.by_arrow import ByArrow
 from bench.recommend_on_spark.tables import TABLES
 from bench.results import write_section
-from bench.tables.__main__ import start
+from bench.tables.__main__ import start, without_spark
 from bench.tables.drawn import NOW, Drawn
 from bench.tables.play import NAMESPACE, Place, Seen, create, imported, look
 from bench.tables.trial import arranged, carry_out, roll_back
@@ -37,6 +41,7 @@ from reconciler.advisor.pto.partitionings import text_of
 from reconciler.advisor.pto.present import present_readings
 from reconciler.advisor.pto.recommend import SCREEN_ROWS, THIN_ROWS, Given, search_space
 from reconciler.advisor.pto.recommend import recommend as recommendation_of
+from reconciler.advisor.pto.sizes import DeclaredSize
 from reconciler.advisor.pto.space import Label, Space, best
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.loop.local_actor import LocalActor
@@ -71,18 +76,20 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     options.log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-rewrites-") as directory:
-        place = start(Path(directory))
+        by_arrow = options.writer == "arrow"
+        place = without_spark(Path(directory)) if by_arrow else start(Path(directory))
         try:
             for wanted in options.tables.split(","):
                 name, _, seed = wanted.partition(":")
                 drawn = TABLES[name](options.scale, int(seed or 1))
                 line = compared(place, drawn, options.rewrites, options.rows)
-                line |= {"scale": options.scale, "table": wanted}
+                line |= {"scale": options.scale, "table": wanted, "writer": options.writer}
                 with options.log.open("a") as out:
                     out.write(json.dumps(line) + "\n")
                 print(short(line), flush=True)
         finally:
-            session.stop(place.spark)
+            if not by_arrow:
+                session.stop(place.spark)
     print(report(options.log))
     return 0
 
@@ -93,6 +100,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--rewrites", type=int, default=14)
     parser.add_argument("--rows", type=int, default=120_000, help="rows of the sample")
+    parser.add_argument("--writer", choices=("spark", "arrow"), default="spark")
     parser.add_argument("--log", type=Path, default=LOG)
     return parser.parse_args(arguments)
 
@@ -110,9 +118,13 @@ def compared(place: Place, drawn: Drawn, number: int, rows: int) -> dict[str, An
     answer = recommendation_of(made.given)
     seconds = time.process_time() - started
     space, chosen = _space(made.given)
+    by_arrow = None
+    if place.spark is None:
+        by_arrow = ByArrow(place, drawn.name, pa.concat_tables(drawn.batches), place.root / "arrow")
     written = [
-        _written(place, drawn, made.given, space, name, label)
+        _written(place, drawn, made.given, space, name, label, by_arrow)
         for name, label in _to_write(made.given, space, chosen, number)
+        if by_arrow is None or _whole(space, label)
     ]
     present = look(place, drawn.name)
     today = _read(made.given, present.view)
@@ -176,18 +188,37 @@ def _read(given: Given, view: Any) -> dict[str, float]:
     }
 
 
+def _whole(space: Space, label: Label) -> bool:
+    """Whether the layout has no partitions and rewrites every file, which is what arrow writes."""
+    spec = space.partitionings[label.candidate.spec].spec
+    return spec.unpartitioned and label.first_rewrite_bytes >= 0.999 * space.live_bytes
+
+
 def _written(
-    place: Place, drawn: Drawn, given: Given, space: Space, name: str, label: Label
+    place: Place,
+    drawn: Drawn,
+    given: Given,
+    space: Space,
+    name: str,
+    label: Label,
+    by_arrow: ByArrow | None,
 ) -> Written:
     before = look(place, drawn.name)
-    actions = _actions(before, given, space, label)
-    carry_out(place, drawn.name, before, actions, f"p-{time.time_ns():020x}")
-    after = look(place, drawn.name)
+    candidate, schema = label.candidate, before.observation.schema
+    if by_arrow is not None:
+        declared = _declared(space, label)
+        after = by_arrow.write(
+            schema, space.ordering(candidate.ordering), candidate.sizes.target_bytes,
+            declared.configured, declared.page_rows,
+        )  # fmt: skip
+    else:
+        actions = _actions(before, given, space, label)
+        carry_out(place, drawn.name, before, actions, f"p-{time.time_ns():020x}")
+        after = look(place, drawn.name)
+        roll_back(place, drawn.name, before)
     assert after.observation.files.total_records == before.observation.files.total_records
     found = _read(given, after.view)
     found["total"] = found["cost"] + label.rewrite
-    roll_back(place, drawn.name, before)
-    candidate, schema = label.candidate, before.observation.schema
     order = space.ordering(candidate.ordering).text(schema) or "unsorted"
     spec = text_of(space.partitionings[candidate.spec].spec, schema)
     sizes = candidate.sizes
@@ -204,8 +235,7 @@ def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Act
     files, candidate = before.observation.files, label.candidate
     chosen = space.partitionings[candidate.spec]
     ordering = space.ordering(candidate.ordering)
-    row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
-    declared = space.declared(candidate.sizes.row_group_bytes, row)
+    declared = _declared(space, label)
     sizes = (candidate.sizes.target_bytes, declared.configured)
     pages = _page_limit(before, declared.page_rows)
     if chosen.present:
@@ -224,6 +254,11 @@ def _actions(before: Seen, given: Given, space: Space, label: Label) -> list[Act
         row_group_bytes=sizes[1],
     )  # fmt: skip
     return [*pages, *added, moved]
+
+
+def _declared(space: Space, label: Label) -> DeclaredSize:
+    row = label.bytes_written / max(float(space.pool.weight.sum()), 1.0)
+    return space.declared(label.candidate.sizes.row_group_bytes, row)
 
 
 def _page_limit(before: Seen, rows: int) -> list[Action]:
@@ -262,14 +297,16 @@ def statistics(line: dict[str, Any]) -> dict[str, float]:
 def report(log: Path) -> str:
     """Write the last comparison of each table to bench/RESULTS.md; return the section."""
     lines = [json.loads(text) for text in log.read_text().splitlines()]
-    head = ["table", "rows", "layouts written", "Spearman", "above the best written",
+    head = ["table", "written by", "rows", "layouts written", "Spearman", "above the best written",
             "read of chosen, predicted / found", "median error", "chosen / default, read",
             "chosen / expert, read"]  # fmt: skip
     rows = [head]
-    for line in {(line["table"], line["scale"]): line for line in lines}.values():
+    last = {(it["table"], it["scale"], it.get("writer", "spark")): it for it in lines}
+    for line in last.values():
         known = statistics(line)
         rows.append([
-            line["table"], f"{line['rows']:,}", f"{known['layouts']:.0f}",
+            line["table"], line.get("writer", "spark"), f"{line['rows']:,}",
+            f"{known['layouts']:.0f}",
             f"{known['spearman']:.3f}", f"{known['regret']:.1%}", f"{1 + known['read_error']:.2f}",
             f"{known['median_error']:.1%}", f"{known['of_default']:.2f}",
             f"{known['of_expert']:.2f}",

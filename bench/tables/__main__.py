@@ -89,11 +89,17 @@ def run(root: Path, tables: Sequence[Drawn], log: Path, with_brute: bool) -> Non
         session.stop(place.spark)
 
 
-def start(root: Path) -> Place:
+def without_spark(root: Path) -> Place:
     (root / "warehouse").mkdir()
     config = sqlite_catalog(root)
     catalog = SqlCatalog(config.name, **dict(config.properties))
     catalog.create_namespace(NAMESPACE)
+    return Place(None, config, catalog, root)
+
+
+def start(root: Path) -> Place:
+    place = without_spark(root)
+    config, catalog = place.config, place.catalog
     calendar = pa.table({"k": pa.array(range(5_000)), "day": [k % 300 for k in range(5_000)]})
     catalog.create_table(f"{NAMESPACE}.calendar", calendar.schema).append(calendar)
     conf = {**SMALL_SESSION, **sqlite_spark_conf(root), "spark.sql.session.timeZone": "UTC"}

@@ -1,0 +1,109 @@
+"""Writes layouts without Spark, as its writer would: many layouts in little time.
+
+Rows are put in order exactly, cut into files of equal rows as executions cut them, and into row
+groups where Parquet's Java writer ends them (`rows_of_row_group`, by the true bytes of a row). A
+column has a dictionary where the Java writer keeps it. The files are registered in a table of their
+own and observed like any other. Only layouts without partitions are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.tables.play import NAMESPACE, Place, Seen, look
+from reconciler.plan.grouping import output_files
+from reconciler.plan.ordering import Ordering
+from reconciler.table.column_bytes import drops_dictionary
+from reconciler.table.filetable import Int64
+from reconciler.table.row_group_bytes import PAGE_ROWS, rows_of_row_group
+from reconciler.table.schema import Schema
+
+
+class ByArrow:
+    """Layouts of one table. rows: in order of arrival; folder: where their files go."""
+
+    def __init__(self, place: Place, name: str, rows: pa.Table, folder: Path) -> None:
+        self.place, self.name, self.rows, self.folder = place, name, rows, folder
+        self.written = 0
+        self.plain = sum(_plain_bytes(column) for column in rows.columns) / max(len(rows), 1)
+
+    def write(
+        self, schema: Schema, ordering: Ordering, target: int, row_group: int, page_rows: int
+    ) -> Seen:
+        """Return the table in this layout. row_group: the declared size."""
+        rows = self.rows.take(pa.array(self._order(schema, ordering)))
+        coded = _coded(rows)
+        whole = _size(rows, coded, len(rows))
+        files = int(output_files(np.array([float(whole)]), target)[0])
+        stored = whole / len(rows)
+        each = max(1, round(rows_of_row_group(row_group, stored, self.plain, page_rows)))
+        self.written += 1
+        name = f"{self.name}_{self.written}"
+        directory = self.folder / name
+        directory.mkdir(parents=True)
+        edges = [len(rows) * part // files for part in range(files + 1)]
+        paths = []
+        for number, (start, end) in enumerate(pairwise(edges)):
+            path = directory / f"{number:05d}.parquet"
+            _write(rows.slice(start, end - start), path, coded, each)
+            paths.append(f"file://{path}")
+        table = self.place.catalog.create_table(f"{NAMESPACE}.{name}", self.rows.schema)
+        table.add_files(paths)
+        return look(self.place, name)
+
+    def _order(self, schema: Schema, ordering: Ordering) -> Int64:
+        ranks = [_ranks(self.rows[schema.name_of(c.field_id)]) for c in ordering.key]
+        keys: Sequence[Int64] = ordering.sort_keys(ranks) if ordering.key else ()
+        arrival = np.arange(len(self.rows), dtype=np.int64)
+        return np.lexsort((arrival, *reversed(keys))).astype(np.int64)
+
+
+def _ranks(column: pa.ChunkedArray) -> Int64:
+    """Return dense ranks: NULL before all values, NaN after them."""
+    null = np.asarray(column.is_null())
+    values = column.drop_null().to_numpy(zero_copy_only=False)
+    values = values.astype(str) if values.dtype == object else values
+    ranks = np.full(len(null), -1, dtype=np.int64)
+    ranks[~null] = np.unique(values, return_inverse=True)[1].reshape(-1)
+    return ranks
+
+
+def _coded(rows: pa.Table) -> list[str]:
+    """Return the columns whose dictionary the Java writer keeps after the first page."""
+    first = rows.slice(0, PAGE_ROWS)
+    kept = []
+    for name in rows.column_names:
+        column = first[name]
+        width = max(round(_plain_bytes(column) / max(len(column), 1)), 1)
+        if not drops_dictionary(len(column.unique()), len(column), width):
+            kept.append(name)
+    return kept
+
+
+def _plain_bytes(column: pa.ChunkedArray) -> float:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return float(sum(len(text) + 4 for text in column.to_pylist() if text is not None))
+    if pa.types.is_decimal(column.type):
+        width = 4 if column.type.precision <= 9 else 8 if column.type.precision <= 18 else 16
+    else:
+        width = max(column.type.bit_width // 8, 1)
+    return float(width * (len(column) - column.null_count))
+
+
+def _size(rows: pa.Table, coded: list[str], each: int) -> int:
+    sink = pa.BufferOutputStream()
+    _write(rows, sink, coded, each)
+    return int(sink.getvalue().size)
+
+
+def _write(rows: pa.Table, where: Path | pa.NativeFile, coded: list[str], each: int) -> None:
+    pq.write_table(
+        rows, where, compression="zstd", compression_level=3, use_dictionary=coded,
+        row_group_size=each, dictionary_pagesize_limit=2 << 20, store_decimal_as_integer=True,
+    )  # fmt: skip
