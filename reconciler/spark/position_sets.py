@@ -19,7 +19,6 @@ LOADER = "org.apache.iceberg.data.BaseDeleteLoader"
 INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
 MAP = "java.util.Map"
 ENTRY = "java.util.Map$Entry"
-BY_PATH = "org.apache.iceberg.util.CharSequenceMap"
 ITERABLE = "org.apache.iceberg.io.CloseableIterable"
 ROW = "org.apache.spark.sql.Row"
 
