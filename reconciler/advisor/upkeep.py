@@ -170,7 +170,7 @@ def _orphans(situation: Situation, search: Search) -> Upkeep:
         why = f"{found.shared} belongs to another table below this one's location"
         return _not(situation, reasons.NOT_REMOVABLE, why, ORPHANS)
     if not found.files:
-        return Upkeep()
+        return Upkeep(due_ms=found.next_ms)
     action = RemoveOrphans(tuple(sorted(file.path for file in found.files)), search.age_ms)
     example = found.files[0].path
     more = f"; {found.left:,} more after them" if found.left else ""

@@ -113,9 +113,15 @@ class Ports(Protocol):
     def put_plan(self, plan: Plan) -> None: ...
 
     def orphans(
-        self, target: Target, search: Search, now_ms: int, under_way: Collection[str]
+        self,
+        target: Target,
+        table_uuid: str,
+        search: Search,
+        now_ms: int,
+        under_way: Collection[str],
     ) -> Orphans:
-        """Return files of the table that nothing refers to. under_way: directories of attempts."""
+        """Return files of the table that nothing refers to, if a listing is due. under_way:
+        directories of attempts."""
         ...
 
     def unused_specs(self, target: Target, candidates: Collection[int]) -> frozenset[int]:
@@ -291,7 +297,9 @@ def _with_orphans(
     if search is None:
         return seen, NO_ORPHANS
     under_way = [one.prefix for one in ports.work(seen.uuid).attempts if one.prefix]
-    found = ports.orphans(target, search, _ms(now), under_way)
+    found = ports.orphans(target, seen.uuid, search, _ms(now), under_way)
+    if not found.listed:
+        return seen, found
     paths = frozenset(file.path for file in found.files)
     return replace(seen, metadata=replace(seen.metadata, orphans=paths)), found
 

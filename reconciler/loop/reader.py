@@ -32,7 +32,7 @@ from reconciler.state.sketch import sample_rows
 from reconciler.state.state import Store
 from reconciler.table.filetable import FileTable, Int64
 from reconciler.table.observation import Observation
-from reconciler.table.orphans import Orphans, Search
+from reconciler.table.orphans import Listing, Orphans, Search
 from reconciler.table.sample import RowGroups, RowSample
 
 RUN_TIMES = "times of runs"
@@ -56,12 +56,31 @@ class Reader:
         return observe_table(target.catalog, target.identifier, self.cache, timeout=self.timeout)
 
     def orphans(
-        self, target: Target, search: Search, now_ms: int, under_way: Collection[str]
+        self,
+        target: Target,
+        table_uuid: str,
+        search: Search,
+        now_ms: int,
+        under_way: Collection[str],
     ) -> Orphans:
-        return find_orphans(
+        """List the storage where that is due; what found nothing is recorded, and not repeated for
+        a day."""
+        last = self.store.note(orphans_key(table_uuid))
+        if last:
+            due = Listing(last["atMs"], Search(last["olderThanMs"], last["prefix"])).next_ms(search)
+            if now_ms < due:
+                return Orphans(listed=False, next_ms=due)
+        found = find_orphans(
             target.catalog, target.identifier, self.cache, search, now_ms,
             under_way=under_way, timeout=self.timeout,
         )  # fmt: skip
+        if found.files or found.shared:
+            return found
+        self.store.set_note(
+            orphans_key(table_uuid),
+            {"atMs": now_ms, "olderThanMs": search.older_than_ms, "prefix": search.prefix},
+        )
+        return replace(found, next_ms=Listing(now_ms, search).next_ms(search))
 
     def unused_specs(self, target: Target, candidates: Collection[int]) -> frozenset[int]:
         return unused_specs(
@@ -176,6 +195,11 @@ class Reader:
             if (intent.attempt_id, intent.batch) in committed
             for path in intent.outputs
         )
+
+
+def orphans_key(table_uuid: str) -> str:
+    """Return the key of the note with a table's last listing that found no orphan."""
+    return f"orphans:{table_uuid}"
 
 
 def rho_key(table_uuid: str) -> str:

@@ -20,6 +20,8 @@ bound."""
 ATTEMPT_AGE_MS = 168 * 3_600_000
 """Age of files in the directory of an attempt of ours: as long as a plan may stand. Another machine
 may work on it without this one's knowledge."""
+LISTING_MS = 24 * 3_600_000
+"""Time between two listings of a table without orphans: a new one is not removed for as long."""
 MOST_FILES = 1_000
 """Files of one plan: each of them is listed. What is left is found after they are gone."""
 METADATA = ".metadata.json"
@@ -57,14 +59,29 @@ class Search:
 @dataclass(frozen=True, slots=True)
 class Orphans:
     """files: oldest first, at most MOST_FILES. shared: a file that shows that another table lies
-    below the location, "" for none; then nothing is an orphan. left: orphans beyond MOST_FILES."""
+    below the location, "" for none; then nothing is an orphan. left: orphans beyond MOST_FILES.
+    listed: whether the storage was listed for this; next_ms: when it will be again."""
 
     files: tuple[Listed, ...] = ()
     shared: str = ""
     left: int = 0
+    listed: bool = True
+    next_ms: int | None = None
 
 
 NO_ORPHANS = Orphans()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The last listing of a table that found no orphan. at_ms: when. search: what it looked for."""
+
+    at_ms: int
+    search: Search
+
+    def next_ms(self, search: Search) -> int:
+        """Return when such a search is due: at once for another one than this."""
+        return self.at_ms + LISTING_MS if search == self.search else 0
 
 
 def orphans_of(

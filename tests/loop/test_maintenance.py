@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.loop import reader
 from reconciler.loop.local_actor import LocalActor
 from reconciler.loop.step import CONVERGED, run_until_converged
 from reconciler.state.state import StateStore
@@ -113,6 +114,42 @@ def test_files_that_nothing_refers_to_are_removed_and_the_table_converges(
     assert (multiset(table), table.metadata.current_snapshot_id) == (rows, head)
     (entry,) = actor.store.ledger(done.after.observation.uuid)
     assert entry.outcome.detail.startswith("2 files removed")
+
+
+def test_a_table_without_orphans_is_listed_once_a_day(
+    catalog_config, iceberg_catalog, tmp_path, monkeypatch
+):
+    iceberg_catalog.create_namespace_if_not_exists("loop")
+    table = iceberg_catalog.create_table("loop.listed", schema=rows_of(0, 10).schema)
+    table.append(rows_of(0, 10))
+    actor = LocalActor(StateStore(tmp_path / "state"), tmp_path / "cache")
+    listings, honest = [], reader.find_orphans
+
+    def counted(*arguments, **named):
+        listings.append(arguments)
+        return honest(*arguments, **named)
+
+    monkeypatch.setattr(reader, "find_orphans", counted)
+
+    def planned(hours, **search):
+        asked = {"removeOrphans": {**ORPHANS["removeOrphans"], **search}}
+        moment = LATER + dt.timedelta(hours=hours)
+        step = step_of(catalog_config, "listed", moment, maintenance=asked, **NONE)
+        found = step.propose(actor)
+        return len(listings), found.advice.upkeep_due_ms, [i.action.kind for i in found.pending]
+
+    def due(hours):
+        return int((LATER + dt.timedelta(hours=hours)).timestamp() * 1000)
+
+    assert planned(0) == (1, due(24), [])
+    assert planned(23) == (1, due(24), [])
+    assert planned(23, prefix="data/x/") == (2, due(47), [])  # another question
+    assert planned(46, prefix="data/x/")[0] == 2
+    assert planned(48)[0] == 3
+    put(table, "old.parquet", 3)
+    assert planned(71) == (3, due(72), [])
+    assert planned(72) == (4, None, ["RemoveOrphans"])
+    assert planned(72)[0] == 5  # as long as there are some
 
 
 def test_nothing_is_an_orphan_where_another_table_lies_below(

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from reconciler.catalog.observe import observe_table
 from reconciler.errors import AuditFailedError, BlockedError
+from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.bin_pack import BinPack
+from reconciler.plan.actions.delete_maintenance import ConvertDeletes
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, ExecutionResult
 from reconciler.spark import audit, commit, fence, iceberg, processes
 from reconciler.spark.actions import audited
 from reconciler.table.audits import WaitingBatch
+from tests.spark.equality import add_equality_delete, delete_paths
 from tests.spark.tables import Bench, dead_writer, intact
 
 BRANCH = "candidate"
@@ -123,6 +127,29 @@ def test_deletes_that_arrive_as_files_prevent_the_publication_of_their_rows(benc
     assert sorted(_states(done)) == [Validity.DONE, Validity.LOST]
     assert 1 not in {row.id for row in bench.sql(f"SELECT id FROM {bench.full(name)}")}
     assert bench.rows(name).total() == 39
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_and_their_maintenance_wait_in_the_same_way(bench: Bench, version: int) -> None:
+    """Equality deletes become positions on the branch, and then deleted rows are left out there;
+    on format 3 the rows keep their ids."""
+    mode = f"'format-version'='{version}', 'write.delete.mode'='merge-on-read'"
+    name = _table(bench, 2, mode)
+    lineage = f"SELECT *{', _row_id' if version == 3 else ''} FROM {bench.full(name)} ORDER BY id"
+    bench.sql(f"DELETE FROM {bench.full(name)} WHERE id IN (3, 13)")
+    add_equality_delete(bench, name, {"id": pa.array([5, 15], pa.int64())})
+    rows = bench.sql(lineage)
+    convert = ConvertDeletes(inputs=delete_paths(bench, name, 2))
+    for number, kind in enumerate((convert, ApplyDeletes)):
+        action = kind if kind is convert else bench.action(name, ApplyDeletes)
+        held = bench.run(bench.request(name, action, plan=f"p-{number}", audit=WAITS))
+        assert held.waiting == 1 and bench.sql(lineage) == rows
+        done = bench.run(_publish(bench, name, plan=f"p-1{number}"))
+        assert (done.commits, done.done) == (1, True)
+        assert bench.sql(lineage) == rows
+        assert delete_paths(bench, name, 2) == ()
+    assert delete_paths(bench, name) == () and len(rows) == 16
+    assert _refs(bench, name) == {"main"} and bench.leftovers(name) == []
 
 
 def test_a_new_column_voids_what_waits(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from reconciler.plan.actions.content import PartitionAction
+from reconciler.plan.actions.state import ActionState, Facts, Validity
 from reconciler.plan.reasons import partition_text
 from reconciler.table.schema import PartitionSpec, Schema
 
@@ -56,3 +57,11 @@ class RemoveDanglingDeletes(DeleteMaintenance):
     kind: ClassVar[str] = "RemoveDanglingDeletes"
     verb: ClassVar[str] = "remove dangling deletes"
     touched: ClassVar[str] = "{} inputs apply to data files again"
+
+    def judge(self, facts: Facts) -> ActionState:
+        """Done once the files are gone, whoever removed them: Iceberg may drop them in another
+        commit, such as that of a rewrite in the same plan."""
+        left = tuple(path for path in self.inputs if path in facts.live)
+        if not left:
+            return ActionState(Validity.DONE, why="the files are gone")
+        return super(RemoveDanglingDeletes, self.on(left)).judge(facts)
