@@ -20,8 +20,9 @@ from reconciler.advisor.pto.methods.registry import METHODS
 from reconciler.advisor.pto.objective import LOCAL
 from reconciler.advisor.pto.recommend import Given, search_space
 from reconciler.advisor.pto.space import best
+from reconciler.advisor.simulate.arrangement import Sizes, arranged, place_of
 from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.grid import Grid, Sizes, arranged, place_of, simulate_sizes
+from reconciler.advisor.simulate.grid import Grid, simulate_sizes
 from reconciler.advisor.simulate.pool import build_pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import Hilbert, Lexicographic

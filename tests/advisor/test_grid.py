@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reconciler.advisor.simulate.arrangement import Arrangement, Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.grid import Arrangement, Sizes, arranged, simulate_sizes
+from reconciler.advisor.simulate.grid import simulate_sizes
 from reconciler.advisor.simulate.layout import Layout
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.sampled import sampled

@@ -22,8 +22,9 @@ from reconciler.advisor.pto.partitionings import (
 from reconciler.advisor.pto.recommend import Given, pareto, recommend, search_space, widened
 from reconciler.advisor.pto.sizes import MIB, declared_row_group, expert_sizes, size_grid
 from reconciler.advisor.pto.space import CandidateLayout
+from reconciler.advisor.simulate.arrangement import Sizes, arranged
 from reconciler.advisor.simulate.demand import demands
-from reconciler.advisor.simulate.grid import Sizes, arranged, simulate_sizes
+from reconciler.advisor.simulate.grid import simulate_sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.ordering import ARRIVAL

@@ -35,7 +35,7 @@ from reconciler.advisor.pto.space import (
     Space,
     best,
 )
-from reconciler.advisor.simulate.grid import Sizes
+from reconciler.advisor.simulate.arrangement import Sizes
 from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.totals import WORSE
 from reconciler.format import iec

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.advisor.simulate.grid import Sizes
+from reconciler.advisor.simulate.arrangement import Sizes
 from reconciler.table.row_group_bytes import page_rows_for, rows_of_row_group
 
 MIB = 1 << 20

@@ -19,15 +19,8 @@ from reconciler.advisor.pto.column_use import Usage
 from reconciler.advisor.pto.objective import Costs, reading_cost
 from reconciler.advisor.pto.partitionings import NO_INGEST, Ingest, Partitioning
 from reconciler.advisor.pto.sizes import DeclaredSize, declared_row_group
-from reconciler.advisor.simulate.grid import (
-    Arrangement,
-    Grid,
-    Readings,
-    Sizes,
-    arranged,
-    place_of,
-    simulate_sizes,
-)
+from reconciler.advisor.simulate.arrangement import Arrangement, Sizes, arranged, place_of
+from reconciler.advisor.simulate.grid import Grid, Readings, simulate_sizes
 from reconciler.advisor.simulate.pool import Pool
 from reconciler.advisor.simulate.target import target_partitions
 from reconciler.plan.grouping import SMALL_SHARE

@@ -13,237 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from reconciler.advisor.simulate.layout import Layout
+from reconciler.advisor.simulate.arrangement import (
+    Arrangement,
+    Pieces,
+    Sizes,
+    Slices,
+    between,
+    cut,
+)
 from reconciler.advisor.simulate.missing import NAN, NULL, TELLING
-from reconciler.advisor.simulate.pool import Pool, PoolColumn
-from reconciler.advisor.simulate.sampled import MIN_SLICE_ROWS, sampled
-from reconciler.advisor.simulate.target import TargetPartitions, target_partitions
-from reconciler.plan.grouping import arrivals, output_files
-from reconciler.plan.ordering import Ordering, order_rows
+from reconciler.advisor.simulate.pool import PoolColumn
 from reconciler.queries.demand import Demand
 from reconciler.queries.predicate import fields_of
 from reconciler.queries.pruning import Partitions, may_match
 from reconciler.queries.table_view import type_width
 from reconciler.table.filetable import UNKNOWN, ColumnBounds, Float64, Int64
-from reconciler.table.row_group_bytes import row_groups_of
-from reconciler.table.schema import PartitionSpec
 
 Int32 = npt.NDArray[np.int32]
 
 CELLS = 8_000_000
 """Queries x row groups pruned at once: bounds the memory, does not change the result."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Sizes:
-    """target_bytes: of a file. row_group_bytes: stored bytes of a row group. Both compressed."""
-
-    target_bytes: int
-    row_group_bytes: int
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """The rows of a pool in the order in which a layout writes them.
-
-    order: int64[rows], rows of the pool. starts: first ordered row of each target partition.
-    stored: at some sizes of row groups, the rows of a row group and the stored bytes per row, the
-    smallest first: a dictionary is shared by the rows of its row group. widths: likewise the bytes
-    per row by column.
-    """
-
-    pool: Pool
-    ordering: Ordering
-    target: TargetPartitions
-    order: Int64
-    starts: Int64
-    stored: tuple[tuple[float, float], ...]
-    widths: tuple[tuple[float, Mapping[int, float]], ...]
-
-    def bytes_per_row(self, row_group_bytes: float) -> float:
-        """Return the stored bytes per row, in row groups of this size."""
-        rows = [known for known, _ in self.stored]
-        stored = [known for _, known in self.stored]
-        found = stored[-1]
-        for _ in range(2):  # rows of a row group depend on the bytes per row
-            found = float(_between(np.array(row_group_bytes / found), rows, stored))
-        return found
-
-    @cached_property
-    def cumulative(self) -> Float64:
-        """Return the table rows before each ordered row, and after the last, float64[rows + 1]."""
-        return np.concatenate(([0.0], np.cumsum(self.pool.weight[self.order])))
-
-    @cached_property
-    def middle(self) -> Float64:
-        """Return the table rows before the middle of each ordered row, float64[rows]."""
-        return (self.cumulative[:-1] + self.cumulative[1:]) / 2.0
-
-    @cached_property
-    def ranks(self) -> dict[int, Int32]:
-        """Return the ranks of every column in this order."""
-        return {
-            field: column.ranks.astype(np.int32)[self.order]
-            for field, column in self.pool.columns.items()
-        }
-
-
-def place_of(pool: Pool, ordering: Ordering) -> Int64:
-    """Return the rows of the pool in the order of `ordering`, whatever their partition."""
-    ranks = [pool.columns[column.field_id].places for column in ordering.key]
-    return order_rows(ordering, ranks, arrivals(pool.files)[pool.file])
-
-
-def arranged(
-    pool: Pool,
-    spec: PartitionSpec,
-    ordering: Ordering,
-    *,
-    thin: Pool,
-    extremes: Sequence[Sizes],
-    place: Int64 | None = None,
-    target: TargetPartitions | None = None,
-) -> Arrangement:
-    """Return the rows by target partition, then in the ordering.
-
-    thin: a thinner pool of the same files, which is enough to estimate bytes per row. extremes: the
-    sizes with the smallest and the largest row groups, and some between. place, target: `place_of`
-    and `target_partitions` of the pool, if they are known.
-    """
-    place = place_of(pool, ordering) if place is None else place
-    target = target_partitions(pool, spec) if target is None else target
-    narrow = np.uint16 if len(target.values) < 1 << 16 else np.int64  # sorted in linear time
-    number = target.number[place].astype(narrow)
-    order = place[np.argsort(number, kind="stable")] if len(target.values) > 1 else place
-    starts = np.flatnonzero(np.diff(target.number[order], prepend=-1))
-    widths_by_size = [_widths(thin, spec, ordering, sizes) for sizes in extremes]
-    whole = max(float(pool.weight.sum()), 1.0)
-    live = float(pool.files.live_bytes.sum()) / whole
-    return Arrangement(
-        pool, ordering, target, order, starts,
-        tuple(sorted((rows, max(share * live, 1e-9)) for rows, _, share in widths_by_size)),
-        tuple(sorted((rows, widths) for rows, widths, _ in widths_by_size)),
-    )  # fmt: skip
-
-
-def _widths(
-    thin: Pool, spec: PartitionSpec, ordering: Ordering, sizes: Sizes
-) -> tuple[float, Mapping[int, float], float]:
-    """Return the rows of a row group, the bytes per row of each column, and the written share."""
-    layout = Layout(
-        ordering, sizes.target_bytes, sizes.row_group_bytes,
-        np.zeros(len(thin.files), dtype=np.int64),
-        spec=None if spec.unpartitioned else spec,
-    )  # fmt: skip
-    written = sampled(thin, layout)
-    files = written.views[0].files
-    rows = max(float(files.records.sum()), 1.0)
-    widths = {field: float(known.sum()) / rows for field, known in files.column_sizes.items()}
-    per_row = max(float(files.bytes.sum()) / rows, 1e-9)
-    return min(sizes.row_group_bytes / per_row, rows), widths, written.share
-
-
-def _between(rows: Float64, known: Sequence[float], values: Sequence[float]) -> Float64:
-    """Return the values at `rows` of lines over the logarithm of rows between the known ones."""
-    found: Float64 = np.interp(np.log(np.maximum(rows, 1.0)), np.log(known), values)
-    return found
-
-
-@dataclass(frozen=True)
-class Slices:
-    """The row groups (or files) of every size, one size after the other.
-
-    size: which of the sizes; starts: first ordered row; rows: sampled rows; records: table rows;
-    part: target partition; stands_for: how many real ones it represents. All [slices].
-    """
-
-    size: Int64
-    starts: Int64
-    rows: Int64
-    records: Float64
-    part: Int64
-    stands_for: Float64
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """owner: int64[row groups], the file of each. smallest: sampled rows of the smallest row group
-    per size, if the sample were cut into as many as there will be; float64[sizes]."""
-
-    files: Slices
-    groups: Slices
-    owner: Int64
-    smallest: Float64
-
-
-def cut(rows: Arrangement, sizes: Sequence[Sizes]) -> Pieces:
-    """Return where each size cuts the rows into files, and those into row groups."""
-    files, groups, owners, smallest, before = [], [], [], [], 0
-    for number, size in enumerate(sizes):
-        one, parts, owner, least = _cut_one(rows, size, number)
-        files.append(one)
-        groups.append(parts)
-        owners.append(owner + before)
-        smallest.append(least)
-        before += len(one.starts)
-    return Pieces(_joined(files), _joined(groups), np.concatenate(owners), np.array(smallest))
-
-
-def _joined(parts: Sequence[Slices]) -> Slices:
-    names = ("size", "starts", "rows", "records", "part", "stands_for")
-    return Slices(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def _cut_one(rows: Arrangement, size: Sizes, number: int) -> tuple[Slices, Slices, Int64, float]:
-    ends = np.append(rows.starts[1:], len(rows.order))
-    weight = rows.cumulative[ends] - rows.cumulative[rows.starts]
-    per_row = rows.bytes_per_row(size.row_group_bytes)
-    real = output_files(weight * per_row, size.target_bytes)
-    files, part = _sliced(rows, rows.starts, ends, weight, real)
-    file_ends = np.append(files[1:], len(rows.order))
-    records = rows.cumulative[file_ends] - rows.cumulative[files]
-    stands = (real / np.bincount(part, minlength=len(real)))[part]
-    inner = row_groups_of(records * per_row / stands, size.row_group_bytes)
-    groups, owner = _sliced(rows, files, file_ends, records, inner * stands)
-    group_ends = np.append(groups[1:], len(rows.order))
-    group_records = rows.cumulative[group_ends] - rows.cumulative[groups]
-    group_stands = (inner * stands / np.bincount(owner, minlength=len(files)))[owner]
-    group_rows = group_ends - groups
-    kind = np.full(len(files), number, dtype=np.int64)
-    return (
-        Slices(kind, files, file_ends - files, records, part, stands),
-        Slices(
-            np.full(len(groups), number, dtype=np.int64), groups, group_rows, group_records,
-            part[owner], group_stands,
-        ),
-        owner,
-        float(np.percentile(group_rows / group_stands, 10)),
-    )  # fmt: skip
-
-
-def _sliced(
-    rows: Arrangement, starts: Int64, ends: Int64, weight: Float64, wanted: npt.ArrayLike
-) -> tuple[Int64, Int64]:
-    """Return the first row and the parent of each slice; parents are cut into equal weights.
-
-    A parent with few sampled rows is cut into fewer slices than wanted.
-    """
-    lengths = ends - starts
-    most = np.maximum(1, lengths // MIN_SLICE_ROWS)
-    used = np.minimum(np.ceil(np.asarray(wanted, dtype=np.float64)), most).astype(np.int64)
-    parent = np.repeat(np.arange(len(starts)), used)
-    inside = np.arange(len(parent)) - np.repeat(np.cumsum(used) - used, used)
-    edge = rows.cumulative[starts[parent]] + inside * weight[parent] / used[parent]
-    first = np.searchsorted(rows.middle, edge, side="left")
-    first = np.maximum(first, starts[parent])
-    first[inside == 0] = starts
-    filled = np.diff(np.append(first, len(rows.order))) > 0
-    return first[filled].astype(np.int64), parent[filled].astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -520,4 +313,4 @@ def _projected(rows: Arrangement, demand: Demand, slices: Slices) -> Float64:
 
     each = slices.records / slices.stands_for
     totals = [total(widths) for _, widths in rows.widths]
-    return _between(each, [known for known, _ in rows.widths], totals)
+    return between(each, [known for known, _ in rows.widths], totals)
