@@ -155,7 +155,8 @@ class Settings:
     forecast: how rates over the horizon follow from the recorded queries.
     retention_ms: rows' remaining life from now, None where unlimited.
     coverage: explained share of the recorded bytes. seed: of the bootstrap.
-    written: per plan, the layouts that each of its actions wrote (ledger.written_layouts).
+    written: per plan, the layouts that each of its actions wrote (ledger.written_layouts). bases:
+    per plan, what its rewrites for the workload followed from (ledger.written_bases).
     deletes: how deletes are encoded and maintained. migration: the declared partition spec, None to
     keep the present one. cpu_calibration: actual / predicted CPU time of executed actions.
     expire: which snapshots to keep, None to expire none. rewrite_manifests: where planning a query
@@ -198,6 +199,7 @@ class Settings:
     min_coverage: float = 0.5
     seed: int = 20260101
     written: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    bases: Mapping[str, frozenset[str]] = field(default_factory=dict)
     deletes: DeletePolicy = DeletePolicy()
     migration: Migration | None = None
     cpu_calibration: Calibration = PRIOR_CALIBRATION

@@ -489,6 +489,7 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
         cost=whole(made.cost),
         estimate=made.label if situation.demands else "none",
         evidence=item.evidence,
+        basis=situation.basis if item.evidence == "workload" else None,
     )
 
 

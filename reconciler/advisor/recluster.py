@@ -24,7 +24,7 @@ from reconciler.advisor.judge import (
     spending_room,
 )
 from reconciler.advisor.room import added_by, room_left, stake
-from reconciler.advisor.runs import SETTLED, grows, merged_runs, tiers
+from reconciler.advisor.runs import SETTLED, grows, merged_runs, nothing_new, tiers
 from reconciler.advisor.simulate.demand import predicate_columns
 from reconciler.advisor.situation import Situation, is_quiet
 from reconciler.advisor.slices import oversized, slices
@@ -134,6 +134,9 @@ def _partition(
         found += mine
         refused += other
         situation = _exposing(situation, mine)
+    if not found and not together[0]:  # what would pay, but brings nothing new, is said as well
+        known = [item for item in refused if item.reason == reasons.NOTHING_NEW]
+        return [], [*together[1], *known]
     apart_net = sum(candidate.net for candidate in found)
     together_net = sum(candidate.net for candidate in together[0])
     return together if together_net >= apart_net else (found, refused)
@@ -214,7 +217,7 @@ def _best_prefix(
                 for other in ranked[1:]
             ]  # fmt: skip
             return [ranked[0]], others
-        if verdict[0] == reasons.GROWS_TOO_LITTLE:
+        if verdict[0] in (reasons.GROWS_TOO_LITTLE, reasons.NOTHING_NEW):
             fractions = []  # less data of the same runs grows no more
         elif verdict[0] == reasons.NOT_EARNED and fraction == 1.0:
             fits = FITTING * _fitting(situation, ranked[0], spent)
@@ -229,16 +232,19 @@ def _best_prefix(
 
 
 def _refusal(situation: Situation, candidate: Candidate, spent: float) -> Refusal | None:
-    """Return why the candidate does not pass: `judge.refusal`, or that it would sort a run again
-    for little new data."""
+    """Return why the candidate does not pass: `judge.refusal`, or that it would sort runs again
+    for little new data, or for what their plan knew already."""
     runs = merged_runs(situation, candidate.rows, candidate.ordering)
     recent = situation.recent.copy()  # a run that grows is not rewritten against its own order
     for run in runs:
         recent[run] = False
     if (why := refusal(replace(situation, recent=recent), candidate, spent)) is not None:
         return why
-    at_once = candidate.saving_low > SETTLED * situation.settings.alpha * candidate.cost
-    if at_once or grows(situation, candidate.rows, runs):
+    if candidate.saving_low > SETTLED * situation.settings.alpha * candidate.cost:
+        return None
+    if nothing_new(situation, candidate.rows):
+        return reasons.NOTHING_NEW, sentence(reasons.SENTENCES[reasons.NOTHING_NEW])
+    if grows(situation, candidate.rows, runs):
         return None
     return reasons.GROWS_TOO_LITTLE, sentence(reasons.SENTENCES[reasons.GROWS_TOO_LITTLE])
 

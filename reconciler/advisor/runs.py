@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reconciler.advisor.situation import Situation
+from reconciler.advisor.slices import in_one
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Ordering
@@ -51,6 +52,22 @@ def grows(situation: Situation, rows: Int64, runs: Sequence[Int64]) -> bool:
     if len(fresh) and total < GATHERED * float(table.bytes[fresh].max()):
         return False
     return all(total >= GROWTH * _bytes(situation, run) for run in runs)
+
+
+def nothing_new(situation: Situation, rows: Int64) -> bool:
+    """Whether these files are the result of the same queries and settings already.
+
+    The plan that wrote them knew what is known now. Another order for some of them would correct
+    its estimate at the cost of a second rewrite of the same bytes. A plan that a budget cut into
+    slices could not do all that it knew.
+    """
+    table, bases = situation.table, situation.settings.bases
+    if not in_one(situation, np.arange(len(table))):
+        return False
+    if table.position_deleted[rows].any() or table.equality_deletes[rows].any():
+        return False
+    plans = {plan_of_file(str(path)) for path in table.path[rows]}
+    return all(situation.basis in bases.get(plan, ()) for plan in plans)
 
 
 def tiers(situation: Situation, rows: Int64) -> list[Int64]:

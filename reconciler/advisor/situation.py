@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,7 +49,8 @@ class Situation:
     one, which wait for their migration: no other decision rewrites them.
     outlook: why the rates are what they are. asked: what queries read more than of an untouched
     table; empty where that bounds nothing. exposed: what the chosen actions add to it.
-    unbounded: columns whose bounds a rewrite leaves out of manifests.
+    unbounded: columns whose bounds a rewrite leaves out of manifests. basis: digest of the queries
+    and of the settings by which files are laid out for them; equal if neither has changed.
     """
 
     given: AdviceInput
@@ -70,6 +72,7 @@ class Situation:
     risks: tuple[Risk, ...]
     moving: Bool
     unbounded: frozenset[int]
+    basis: str
     spent: float = 0.0
     exposed: float = 0.0
 
@@ -193,6 +196,20 @@ def _moving(given: AdviceInput, found: tuple[Risk, ...]) -> Bool:
     return other_specs(given.table, migration)
 
 
+def _basis(given: AdviceInput) -> str:
+    asked, settings = given.workload, given.settings
+    shapes = [
+        (batch.shape_id, len(batch), round(float(batch.weight.sum()), 6)) for batch in asked.shapes
+    ]
+    chosen = (
+        settings.mode, settings.alpha, settings.allowance, settings.target_bytes,
+        settings.target_auto, settings.row_group_bytes, settings.row_group_auto,
+        settings.objectives,
+    )  # fmt: skip
+    text = repr((asked.since_ms, asked.until_ms, sorted(shapes), chosen))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def look(given: AdviceInput) -> Situation:
     table, settings = given.table, given.settings
     view = table_view(
@@ -239,4 +256,5 @@ def look(given: AdviceInput) -> Situation:
         unbounded=unbounded_columns(
             table.schema, settings.metadata.properties, settings.metadata.sorted_columns
         ),
+        basis=_basis(given),
     )

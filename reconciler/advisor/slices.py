@@ -60,6 +60,11 @@ def oversized(
     return [rejected(situation, title, reasons.LARGER_THAN_BUDGET, "", alone)]
 
 
+def in_one(situation: Situation, rows: Int64) -> bool:
+    """Whether every budget can admit one action on all of these files."""
+    return float(_shares(situation, rows).sum()) <= 1.0
+
+
 def _shares(situation: Situation, rows: Int64) -> Float64:
     """Return the share of the tightest budget that each file takes, float64[rows]; 0 without
     one."""

@@ -39,6 +39,7 @@ from reconciler.plan.ledger import (
     read_calibration,
     rests_on_workload,
     throughput,
+    written_bases,
     written_layouts,
 )
 from reconciler.plan.ordering import ordering_of
@@ -123,6 +124,7 @@ def settings_for(
         debt=debt(history, rho),
         early_share=EARLY_SHARE if _unattended(spec.approval) else None,
         written=written_layouts(history.entries),
+        bases=written_bases(history.entries),
         objectives=_objectives(spec),
         calibration=read_calibration(history.checks),
         coverage=coverage,

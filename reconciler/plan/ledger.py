@@ -93,6 +93,15 @@ def chosen_sizes(entries: Iterable[LedgerEntry]) -> dict[str, int]:
     return found
 
 
+def written_bases(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
+    """Return, by plan, the bases (Prediction.basis) of its committed rewrites."""
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.committed and entry.predicted.basis is not None:
+            found.setdefault(entry.plan_id, set()).add(entry.predicted.basis)
+    return {plan: frozenset(bases) for plan, bases in found.items()}
+
+
 def _shrank(entries: Sequence[LedgerEntry]) -> bool:
     """Whether the same rewrite of its own output might write fewer files."""
     expected = sum(_expected_bytes(entry) for entry in entries)

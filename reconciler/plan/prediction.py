@@ -45,8 +45,9 @@ class Prediction:
     decides. saving_opening, saving_denser: its parts from opening fewer files and from denser
     storage; the rest is data that is skipped. cost: of the rewrite, in bytes of reading.
     estimate: "exact" | "sampled" | "bound" | "none" (no queries). evidence: "drift" | "objective" |
-    "workload" | "deletes" | "trial". unit: what `files_in` counts, None for data files. kind: the
-    action's `kind`. policy: in the ledger, whose budgets paid.
+    "workload" | "deletes" | "trial". basis: digest of the queries and settings that a rewrite for
+    the workload follows from (`Situation.basis`). unit: what `files_in` counts, None for data
+    files. kind: the action's `kind`. policy: in the ledger, whose budgets paid.
     target_bytes: the size of files that the what-if chose, None for the table's own.
     text_bytes: of the strings and binaries of `rows`, without those that a dictionary holds.
     removed_files, removed_bytes: files deleted because nothing needs them any more; the estimate is
@@ -75,6 +76,7 @@ class Prediction:
     cost: int | None = None
     estimate: str | None = None
     evidence: str | None = None
+    basis: str | None = None
     unit: str | None = None
     removed_files: int | None = None
     removed_bytes: int | None = None

@@ -22,6 +22,7 @@ BELOW_COST = "BelowCost"
 BELOW_FLOOR = "BelowFloor"
 RECENTLY_WRITTEN = "RecentlyWritten"
 GROWS_TOO_LITTLE = "GrowsTooLittle"
+NOTHING_NEW = "NothingNew"
 DEBT = "OverDebtLimit"
 ALLOWANCE = "OverAllowance"
 NOT_EARNED = "NotEarnedYet"
@@ -72,6 +73,7 @@ SENTENCES = {
     BELOW_FLOOR: "saves less than 0.1 % of its partition's yearly read cost",
     RECENTLY_WRITTEN: "rewritten within the horizon, which needs twice the saving",
     GROWS_TOO_LITTLE: "sorted for these queries before; too little new data to sort it again",
+    NOTHING_NEW: "sorted for the same queries and settings before, and no data is new",
     DEBT: "past rewrites have not paid back yet (WAIR Eq. 2)",
     ALLOWANCE: "exceeds the realised savings and the per-query allowance (WAIR Eq. 5)",
     NOT_EARNED: "costs more, with what other queries may read more, than the table has earned",

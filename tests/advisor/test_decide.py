@@ -524,22 +524,34 @@ def test_an_objective_that_nothing_profitable_reaches_is_unreachable():
     assert judged.state == "unreachable"
 
 
-# Laws.
+def test_the_same_queries_and_settings_never_lay_out_files_a_second_time():
+    table, work = _hot_region()
+    first = advise(table, work)
+    assert [item.predicted.evidence for item in first.actions] == ["workload"]
+    (basis,) = {item.predicted.basis for item in first.actions}
+    written = apply(table, first, SETTINGS, "p-1")
+    knew = replace(SETTINGS, bases={"p-1": frozenset({basis})})
+    again = advise(written, work, knew)
+    assert again.actions == ()
+    assert "NothingNew" in {item.reason for item in again.rejected}
+    assert advise(written, work, SETTINGS).actions  # another plan would profit
+    assert advise(written, work, replace(knew, alpha=1.1)).actions  # so does another setting
 
 
-@settings(max_examples=examples(15), deadline=None)
-@given(seed=st.integers(0, 10_000), step_days=st.sampled_from([0, 8]))
-@example(seed=798, step_days=8)
-@example(seed=3496, step_days=0)
-def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(seed, step_days):
-    random = np.random.default_rng(seed)
+def _hot_region():
+    """A table whose best curve for all queries leaves a sort for a part of them worth its cost."""
+    random = np.random.default_rng(124)
     table = arrived(
         random, rows=int(random.integers(10_000, 50_000)),
         rows_per_file=int(random.choice([300, 1_000, 2_000, 3_000])),
         jitter=int(random.choice([1, 50, 300, 1_000])),
     )  # fmt: skip
-    domain = {KEY: len(table), DATE: 1_000, PART: 100_000}
-    work = workload(*[
+    return table, _two_columns(random, len(table))
+
+
+def _two_columns(random, rows):
+    domain = {KEY: rows, DATE: 1_000, PART: 100_000}
+    return workload(*[
         range_workload(
             random, column, int(random.integers(5, 80)),
             int(domain[column] * random.choice([0.001, 0.01, 0.1, 0.5])), domain[column],
@@ -547,6 +559,25 @@ def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(see
         )
         for number, column in enumerate(random.choice([KEY, DATE, PART], 2, replace=False).tolist())
     ])  # fmt: skip
+
+
+# Laws.
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(seed=st.integers(0, 10_000), step_days=st.sampled_from([0, 8]))
+@example(seed=798, step_days=8)
+@example(seed=3496, step_days=0)
+@example(seed=124, step_days=0)
+@example(seed=1117, step_days=0)
+def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(seed, step_days):
+    random = np.random.default_rng(seed)
+    table = arrived(
+        random, rows=int(random.integers(10_000, 50_000)),
+        rows_per_file=int(random.choice([300, 1_000, 2_000, 3_000])),
+        jitter=int(random.choice([1, 50, 300, 1_000])),
+    )  # fmt: skip
+    work = _two_columns(random, len(table))
     result = converge(table, work, limit=5, step_ms=step_days * DAY)
     assert result.rounds < 5
     now, before_that = table, 0
@@ -554,12 +585,12 @@ def test_applying_the_advice_until_nothing_is_left_ends_and_predictions_hold(see
         taken = [path for item in advice.actions for path in item.action.inputs]
         assert len(taken) == len(set(taken))
         rows = {file.path: len(file.rows) for file in now.files}
-        again = sum(rows[path] for path in taken if path.startswith("layout"))
+        again = sum(rows[path] for path in taken if "layout" in path)
         assert again <= 0.05 * before_that  # a plan that came true leaves little to the next one
         before_that = sum(rows[path] for path in taken)
         at = replace(SETTINGS, now_ms=SETTINGS.now_ms + number * step_days * DAY)
         before = window_cost(now, work)
-        now = apply(now, advice, at)
+        now = apply(now, advice, at, f"p-{number:x}")
         assert window_cost(now, work) <= before * 1.001
         assert advice.read_after.mid == pytest.approx(window_read(now, work), rel=0.2)
     left = np.sort(np.concatenate([f.rows for f in now.files]))

@@ -128,10 +128,20 @@ def advise(
     return decide(AdviceInput(files, work, settings, table.row_groups(), sample))
 
 
-def apply(table: SimulatedTable, advice: Advice, settings: Settings = SETTINGS) -> SimulatedTable:
+def apply(
+    table: SimulatedTable, advice: Advice, settings: Settings = SETTINGS, plan: str = ""
+) -> SimulatedTable:
+    """Carry out the advice. plan: whose attempt the paths of new files shall show."""
+    before = {file.path for file in table.files}
     for item in advice.actions:
         table = table.apply(item.action, settings.now_ms)
-    return table
+    if not plan:
+        return table
+    files = tuple(
+        file if file.path in before else replace(file, path=f"data/layout-{plan}-1/{file.path}")
+        for file in table.files
+    )
+    return replace(table, files=files)
 
 
 def window_read(table: SimulatedTable, work: Workload, settings: Settings = SETTINGS) -> float:
@@ -170,11 +180,14 @@ def converge(
 ) -> Convergence:
     """Decide and apply until nothing is left; step_ms: how much later each round happens."""
     history: list[Advice] = []
+    bases: dict[str, frozenset[str]] = {}
     for number in range(limit):
-        now = replace(settings, now_ms=settings.now_ms + number * step_ms)
+        now = replace(settings, now_ms=settings.now_ms + number * step_ms, bases=dict(bases))
         advice = advise(table, work, now)
         history.append(advice)
         if not advice.actions:
             return Convergence(table, number, tuple(history))
-        table = apply(table, advice, now)
+        table = apply(table, advice, now, plan := f"p-{number:x}")
+        found = [item.predicted.basis for item in advice.actions]
+        bases[plan] = frozenset(basis for basis in found if basis is not None)
     return Convergence(table, limit, tuple(history))  # fmt: skip
