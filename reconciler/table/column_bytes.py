@@ -112,8 +112,8 @@ def bytes_per_row(
     present order a value may follow from the one before it), and a column in whose order the rows
     are now loses its runs. wider: of whole numbers that grow from row to row now, the bits by which
     the distance between neighbours grows; a compressor stores them. then: what the new order does
-    to the column, if that was measured. Otherwise it is never more than now: a writer that did
-    better will hardly do worse.
+    to the column, if that was measured. Otherwise it is never more than now, and than what smaller
+    row groups repeat: a writer that did better will hardly do worse.
     """
     measured = then is not None
     run = then.run if then is not None else now.run
@@ -136,7 +136,20 @@ def bytes_per_row(
         scattered = np.minimum(_random_bytes(domain, reach, rows), now.width) / run
         plain = np.maximum(plain, scattered)
     found = np.where(_dictionary_pays(now, rows, domain), coded, plain) + now.overhead / rows
-    return found if loses_runs or measured else np.minimum(found, now.bytes)
+    if loses_runs or measured:
+        return found
+    return np.minimum(found, now.bytes + _repeated(now, rows, distinct))
+
+
+def _repeated(now: StoredColumn, rows: Float64, distinct: Float64) -> Float64:
+    """Return the bytes per row by which dictionary and headers weigh more in row groups that are
+    smaller than now."""
+    own = now.overhead / now.rows
+    more = now.overhead / rows
+    if now.dictionary > 0.0:
+        own += now.per_value * now.distinct / now.rows
+        more = more + now.per_value * distinct / rows
+    return np.where(rows < now.rows, np.maximum(more - own, 0.0), 0.0)
 
 
 def _random_bytes(domain: Float64, reach: Float64, rows: Float64) -> Float64:

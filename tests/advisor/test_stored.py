@@ -21,8 +21,10 @@ from reconciler.advisor.simulate.pool import Pool, build_pool
 from reconciler.advisor.simulate.stored import (
     LEAST_SHARE,
     MOST_SHARE,
+    Spans,
     Stored,
     sampled_domain,
+    slice_domain,
     stored_columns,
     written_share,
 )
@@ -294,6 +296,19 @@ def drawn(slices: list[np.ndarray], rows: float = 300_000.0) -> np.ndarray:
     starts = np.cumsum([0, *(len(one) for one in slices[:-1])]).astype(np.int64)
     native = np.ones(len(ranks), dtype=bool)
     return sampled_domain(ranks, native, starts, np.full(len(slices), rows))
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_files_over_the_same_range_share_their_values(discrete: bool) -> None:
+    """Their extremes differ at random, and so do the ranks of these; side by side they add up."""
+    random = np.random.default_rng(5)
+    file, starts = np.arange(12), np.zeros(1, dtype=np.int64)
+    low, high = random.permutation(12).astype(float), 12.0 + random.permutation(12)
+    beside = 2.0 * np.arange(12)
+    for first, last, grows in ((low, high, discrete), (beside, beside + 1.0, True)):
+        span = Spans(first, last, float((last - first + 1.0).mean()), discrete)
+        found = slice_domain(Stored({}, {1: 5.0}, {1: span}, {}), 1, file, starts)
+        assert (found > 5.0).all() == grows
 
 
 def test_few_rows_without_a_repetition_do_not_mean_few_values() -> None:

@@ -86,6 +86,13 @@ def test_many_files_merged_write_their_dictionary_once():
     assert merged == pytest.approx(np.log2(1_000.0) / 8.0 + 5.0 * 1_000 / 680 / 1_000, rel=0.02)
 
 
+def test_small_row_groups_repeat_their_dictionary():
+    """Of 4,000 values, 4,000 rows have 2,528, and a dictionary for themselves."""
+    now = StoredColumn(40_000.0, 0.3 + 1.5 + 84.0 / 40_000, 0.3 + 24.0 / 40_000, 4_000.0, 8)
+    small = bytes_per_row(now, one * 4_000.0, one * 4_000.0, reordered=True)[0]
+    assert small == pytest.approx(3.0 * 2_528 / 4_000 + np.log2(2_528) / 8.0, rel=0.03)
+
+
 def test_a_sequence_that_is_scattered_takes_the_bits_of_its_range():
     now = StoredColumn(25_000.0, 2.7, 0.83, 25_000.0, 8)
     kept = bytes_per_row(now, one * 450_000.0, one * 1.8e6)[0]

@@ -62,6 +62,9 @@ IN_ORDER_BYTES = 0.5
 APART = 2.0
 """Files are apart in a column if their ranges add up to at most this many times the whole range."""
 
+SHARED = 1.0 / 3.0
+"""Share of the ranks of all bounds that a file's range has on average where files share values."""
+
 ORDERED = 0.5
 """Rows are in order if neighbours are closer than this share of their distance in random order."""
 
@@ -86,6 +89,15 @@ class Spans:
         slice."""
         last = np.maximum.reduceat(self.last[file], starts)
         return last - np.minimum.reduceat(self.first[file], starts) + 1.0
+
+    @property
+    def shared(self) -> bool:
+        """Whether all files hold about the same part of a scale of ranks.
+
+        If only their extremes differ, and these at random, a file's range has half of the ranks.
+        """
+        whole = float(self.last.max() - self.first.min() + 1.0)
+        return not self.discrete and self.mean > SHARED * whole
 
     def most(self, file: Int64, starts: Int64) -> Float64:
         """Return an upper bound of the distinct values per slice."""
@@ -358,7 +370,7 @@ def slice_domain(stored: Stored, field: int, file: Int64, starts: Int64) -> Floa
     """
     base = np.full(len(starts), stored.domain[field])
     spans = stored.spans.get(field)
-    if spans is None:
+    if spans is None or spans.shared:
         return base
     grown = base * np.maximum(spans.reach(file, starts) / spans.mean, 1.0)
     return np.minimum(grown, spans.most(file, starts))
