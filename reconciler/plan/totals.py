@@ -59,6 +59,19 @@ def is_of(line: Mapping[str, Any], quantity: Quantity) -> bool:
     return bool(line["name"].partition(_WINDOW)[0] == quantity)
 
 
+HARMS = 0.01
+"""Share of what the recorded queries cost now from which on more cost is called harm."""
+
+
+def harm_of(evidence: Mapping[str, Any]) -> int:
+    """Return the bytes, opened files counted, that the plan expects the recorded queries to cost
+    more than now; 0 where it expects no harm or does not say."""
+    cost = total_of(evidence, Quantity.COST)
+    if cost is None or cost.after is None or cost.after <= (1.0 + HARMS) * cost.now:
+        return 0
+    return cost.after - cost.now
+
+
 def total_of(evidence: Mapping[str, Any], quantity: Quantity) -> TotalLine | None:
     """Return the line of a quantity that is not a percentage; None if the plan has no such line,
     such as that of reads without recorded queries."""

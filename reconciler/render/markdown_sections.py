@@ -12,9 +12,9 @@ from typing import Any
 from reconciler.format import count, cpu, duration, iec, percent, plural
 from reconciler.plan.prediction import Total, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
-from reconciler.plan.totals import Quantity, total_of
+from reconciler.plan.totals import Quantity, harm_of, total_of
 from reconciler.render.markdown_text import code_span, escaped, table
-from reconciler.render.plan_text import FilesOf, by_parts, files_of, files_per_query
+from reconciler.render.plan_text import FilesOf, by_parts, files_of, files_per_query, harm_text
 from reconciler.render.totals_text import total_text, without_rewrite
 
 Document = Mapping[str, Any]
@@ -163,7 +163,9 @@ def _cost(document: Document) -> str:
     after = payback(cost)
     text += f"; pays back in about {after}." if after != "-" else "."
     saved_by = sums_of(document).saved_by
-    return f"{text} Saves {by_parts(saved_by)}." if saved_by else text
+    text = f"{text} Saves {by_parts(saved_by)}." if saved_by else text
+    harm = harm_of(evidence)
+    return f"{text} **HARM**: {harm_text(harm)}." if harm else text
 
 
 def _budgets(evidence: Mapping[str, Any], limit: int) -> str:

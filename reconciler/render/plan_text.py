@@ -15,7 +15,7 @@ from reconciler.advisor.advice import MISSED
 from reconciler.format import count, cpu, duration, iec, percent, plural
 from reconciler.plan.prediction import SKIPPING, Prediction, label_of, predictions_of, total
 from reconciler.plan.rejected import merged
-from reconciler.plan.totals import Quantity, total_of
+from reconciler.plan.totals import Quantity, harm_of, total_of
 from reconciler.render.modes_text import modes_section
 from reconciler.render.terminal import WIDEST, clip, commands, flow, tabulate, wrapped
 from reconciler.render.totals_text import total_text, without_rewrite
@@ -261,6 +261,8 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
     saved_by = total(predictions_of(document["actions"])).saved_by
     if saved_by:
         rows.append(("Saves", by_parts(saved_by)))
+    if harm := harm_of(evidence):
+        rows.append(("HARM", harm_text(harm)))
     rows += [("Budget", str(line)) for line in evidence.get("budgets", ())]
     if rewritten and evidence.get("trust"):
         rows.append(("Trust", str(evidence["trust"])))
@@ -270,6 +272,10 @@ def _cost(document: Mapping[str, Any], evidence: Mapping[str, Any], width: int) 
         lines += wrapped(text, width, first=first, indent=" " * 7)
         before = title
     return lines
+
+
+def harm_text(harm: int) -> str:
+    return f"the recorded queries will cost {iec(harm)} more to read, opened files counted"
 
 
 def by_parts(parts: Sequence[tuple[int, str]]) -> str:

@@ -162,6 +162,15 @@ def single() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def harmful() -> dict[str, Any]:
+    """A declared key that the recorded queries do not ask for."""
+    document = single()
+    for line in document["evidence"]["totals"][1:3]:
+        line |= {"after": 90 * TIB, "low": 80 * TIB, "high": 99 * TIB, "note": "+100 %"}
+    document["evidence"]["cost"]["paybackMillis"] = None
+    return document
+
+
 def many_actions() -> dict[str, Any]:
     """A plan over more partitions than a screen holds."""
     document = single()

@@ -114,6 +114,7 @@ CASES: dict[str, Callable[[int], str]] = {
     "plan-many-actions": lambda w: plan_text.render_plan(
         plans.many_actions(), width=w, following=plans.FOLLOWING
     ),
+    "plan-harm": lambda w: plan_text.render_plan(plans.harmful(), width=w),
     "plan-empty": lambda w: plan_text.render_plan(plans.empty(), width=w),
     "plan-in-part": lambda w: plan_text.render_plan(
         plans.in_part(), width=w, following=plans.FOLLOWING
