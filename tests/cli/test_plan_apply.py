@@ -805,7 +805,8 @@ def test_a_conflict_that_left_nothing_to_do_is_not_a_failure(
     monkeypatch.setattr(apply_result, "_waiting", lambda proposal: begun if proposal is None else 1)
     state = "Converged" if state == "Waiting" else state
     run = SimpleNamespace(
-        steps=[SimpleNamespace(result=SimpleNamespace(done=done, waiting=()))], until_converged=True,
+        steps=[SimpleNamespace(result=SimpleNamespace(done=done, waiting=()))],
+        until_converged=True,
         done_before=False,
     )  # fmt: skip
     result = SimpleNamespace(
