@@ -134,8 +134,8 @@ def main(arguments: Sequence[str]) -> int:
     found = []
     for name in options.kinds.split(",") if options.kinds else KINDS:
         drawn = KINDS[name](options.seed)
-        if drawn.changes or not drawn.columns:
-            continue  # Spark deletes rows, or nothing is to be chosen
+        if drawn.changes or not drawn.columns or drawn.budget is not None:
+            continue  # Spark deletes rows, nothing is to be chosen, or no plan may choose freely
         with tempfile.TemporaryDirectory(prefix="bench-choices-") as directory:
             found.append(choice(Path(directory), drawn))
         print(*_row(found[-1]), sep=" | ", flush=True)
