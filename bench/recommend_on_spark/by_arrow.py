@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.tables.play import NAMESPACE, Place, Seen, look
+from reconciler.catalog.parquet import without_views
 from reconciler.plan.grouping import output_files
 from reconciler.plan.ordering import Ordering
 from reconciler.table.column_bytes import drops_dictionary
@@ -29,9 +30,9 @@ class ByArrow:
     """Layouts of one table. rows: in order of arrival; folder: where their files go."""
 
     def __init__(self, place: Place, name: str, rows: pa.Table, folder: Path) -> None:
-        self.place, self.name, self.rows, self.folder = place, name, rows, folder
+        self.place, self.name, self.rows, self.folder = place, name, without_views(rows), folder
         self.written = 0
-        self.plain = sum(_plain_bytes(column) for column in rows.columns) / max(len(rows), 1)
+        self.plain = sum(map(_plain_bytes, self.rows.columns)) / max(len(rows), 1)
 
     def write(
         self, schema: Schema, ordering: Ordering, target: int, row_group: int, page_rows: int

@@ -23,6 +23,9 @@ import pyarrow.parquet as pq
 from bench.tables.drawn import DAY, DAYS, START, Ask, Drawn, Random, before_and_after, text
 
 FILES = 16
+Make = Callable[[float, int], Drawn]
+"""(scale, seed) -> a table and its queries."""
+
 A_DAY = 12.0
 """Queries a day of most shapes."""
 
@@ -47,19 +50,7 @@ def _date(first: dt.date, random: Random, days: int) -> dt.date:
 
 def lineitem(scale: float, seed: int = 1) -> Drawn:
     """The scans of TPC-H's queries 1, 3, 6, 7, 14, 15, 19 and 20, and of one order."""
-    with tempfile.TemporaryDirectory() as directory:
-        generator = Path(sys.executable).with_name("tpchgen-cli")
-        command = [
-            generator,
-            "parquet",
-            "-s",
-            f"{scale:g}",
-            "--tables=lineitem",
-            "--output-dir",
-            directory,
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-        rows = pq.read_table(Path(directory) / "lineitem.parquet")
+    rows = _tpchgen("lineitem", scale)
 
     def shipped(width: int, columns: str, more: str = "") -> Ask:
         def ask(random: Random, at: dt.datetime) -> str:
@@ -93,17 +84,7 @@ def lineitem(scale: float, seed: int = 1) -> Drawn:
 
 def store_sales(scale: float, seed: int = 1) -> Drawn:
     """TPC-DS: weeks and months of sale dates, a store, an item, ranges of quantity and price."""
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute(f"load '{_extension('tpcds')}'")
-        connection.execute(f"CALL dsdgen(sf={scale:g})")
-        found = connection.execute("SELECT * FROM store_sales").fetch_arrow_table()
-    plain = [
-        column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
-        for column in found.columns
-    ]
-    rows = pa.table(plain, names=found.column_names)
+    rows = _dsdgen("store_sales", scale)
     first, days = 2_450_816, 1_823
     items, stores = int(np.asarray(rows["ss_item_sk"]).max()), 12
 
@@ -138,6 +119,96 @@ def store_sales(scale: float, seed: int = 1) -> Drawn:
         (quantity, A_DAY / 2),
     ]
     return _drawn("store_sales", seed, rows, asks, ("ss_sold_date_sk", "ss_item_sk", "ss_store_sk"))
+
+
+def _dsdgen(table: str, scale: float) -> pa.Table:
+    """Return a table of TPC-DS, decimals as doubles."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute(f"load '{_extension('tpcds')}'")
+        connection.execute(f"CALL dsdgen(sf={scale:g})")
+        found = connection.execute(f"SELECT * FROM {table}").fetch_arrow_table()
+    plain = [
+        column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+        for column in found.columns
+    ]
+    return pa.table(plain, names=found.column_names)
+
+
+def _fact(table: str, day: str, item: str, who: str, number: str, *money: str) -> Make:
+    """Return what makes a fact table of TPC-DS: a month and a year of days, an item, a customer.
+    money: the columns that these queries read."""
+
+    def made(scale: float, seed: int = 1) -> Drawn:
+        rows = _dsdgen(table, scale)
+        known = [np.asarray(rows[name].drop_null()) for name in (day, item, who)]
+        first, last = int(known[0].min()), int(known[0].max())
+
+        def between(width: int, columns: str) -> Ask:
+            def ask(random: Random, at: dt.datetime) -> str:
+                low = first + int(random.integers(0, max(last - first - width, 1)))
+                return f"SELECT {columns} FROM {{t}} WHERE {day} BETWEEN {low} AND {low + width}"
+
+            return ask
+
+        def one(column: str, values: np.ndarray, columns: str) -> Ask:
+            def ask(random: Random, at: dt.datetime) -> str:
+                value = int(values[int(random.integers(0, len(values)))])
+                return f"SELECT {columns} FROM {{t}} WHERE {column} = {value}"
+
+            return ask
+
+        asks: list[tuple[Ask, float]] = [
+            (between(30, f"{item}, {money[0]}"), A_DAY),
+            (between(365, f"{who}, {money[1]}"), A_DAY / 2),
+            (one(item, known[1], f"{number}, {money[0]}"), A_DAY),
+            (one(who, known[2], f"{day}, {money[1]}"), A_DAY / 2),
+        ]
+        return _drawn(table, seed, rows, asks, (day, item, who))
+
+    return made
+
+
+def orders(scale: float, seed: int = 1) -> Drawn:
+    """The scans of TPC-H's queries 3, 4, 5, 8 and 10, of one order and of one customer."""
+    rows = _tpchgen("orders", scale)
+    keys = [np.asarray(rows[name]) for name in ("o_orderkey", "o_custkey")]
+
+    def ordered(width: int, columns: str) -> Ask:
+        def ask(random: Random, at: dt.datetime) -> str:
+            first = _date(dt.date(1993, 1, 1), random, 1_600)
+            last = first + dt.timedelta(days=width)
+            return (f"SELECT {columns} FROM {{t}} WHERE o_orderdate >= DATE '{first}' "
+                    f"AND o_orderdate < DATE '{last}'")  # fmt: skip
+
+        return ask
+
+    def one(column: str, values: np.ndarray, columns: str) -> Ask:
+        def ask(random: Random, at: dt.datetime) -> str:
+            value = int(values[int(random.integers(0, len(values)))])
+            return f"SELECT {columns} FROM {{t}} WHERE {column} = {value}"
+
+        return ask
+
+    asks: list[tuple[Ask, float]] = [
+        (ordered(90, "o_orderkey, o_custkey"), A_DAY),
+        (ordered(92, "o_orderkey, o_orderpriority"), A_DAY),
+        (ordered(365, "o_orderkey, o_custkey"), A_DAY),
+        (one("o_orderkey", keys[0], "o_totalprice, o_orderdate"), A_DAY / 2),
+        (one("o_custkey", keys[1], "o_orderkey, o_orderdate"), A_DAY / 2),
+    ]
+    return _drawn("orders", seed, rows, asks, ("o_orderdate", "o_custkey"))
+
+
+def _tpchgen(table: str, scale: float) -> pa.Table:
+    with tempfile.TemporaryDirectory() as directory:
+        generator = Path(sys.executable).with_name("tpchgen-cli")
+        command = [
+            generator, "parquet", "-s", f"{scale:g}", f"--tables={table}", "--output-dir", directory
+        ]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True)
+        return pq.read_table(Path(directory) / f"{table}.parquet")
 
 
 def _extension(name: str) -> Path:
@@ -269,6 +340,13 @@ def _column(
     return found, number
 
 
-TABLES: dict[str, Callable[[float, int], Drawn]] = {
-    "lineitem": lineitem, "store_sales": store_sales, "events": events, "any": any_table,
+TABLES: dict[str, Make] = {
+    "lineitem": lineitem, "orders": orders, "store_sales": store_sales, "events": events,
+    "any": any_table,
+    "catalog_sales": _fact("catalog_sales", "cs_sold_date_sk", "cs_item_sk", "cs_bill_customer_sk",
+                           "cs_order_number", "cs_ext_sales_price", "cs_net_paid"),
+    "web_sales": _fact("web_sales", "ws_sold_date_sk", "ws_item_sk", "ws_bill_customer_sk",
+                       "ws_order_number", "ws_ext_sales_price", "ws_net_paid"),
+    "store_returns": _fact("store_returns", "sr_returned_date_sk", "sr_item_sk", "sr_customer_sk",
+                           "sr_ticket_number", "sr_return_amt", "sr_net_loss"),
 }  # fmt: skip

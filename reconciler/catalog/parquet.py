@@ -181,6 +181,21 @@ def column_at(table: pa.Table, leaf: Leaf) -> pa.Array:
     return _plain(column)
 
 
+def without_views(table: pa.Table) -> pa.Table:
+    """Return the table without views of strings (`_plain`) among its columns."""
+    views = [
+        number
+        for number, field in enumerate(table.schema)
+        if pa.types.is_string_view(field.type) or pa.types.is_binary_view(field.type)
+    ]
+    for number in views:
+        column = table.column(number)
+        kind = pa.string() if pa.types.is_string_view(column.type) else pa.binary()
+        table = table.set_column(number, table.schema.field(number).with_type(kind),
+                                 column.cast(kind))  # fmt: skip
+    return table
+
+
 def _plain(column: pa.Array) -> pa.Array:
     """Return the column without views of strings, from which Arrow cannot take rows.
 

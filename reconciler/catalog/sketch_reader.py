@@ -20,7 +20,13 @@ import pyarrow as pa
 from reconciler.catalog.footers import MISSING_DATA_FILE, GroupStats, footer_of, zone_map
 from reconciler.catalog.load import translate_io
 from reconciler.catalog.network import carried
-from reconciler.catalog.parquet import column_at, domain_array, leaves_by_id, open_parquet
+from reconciler.catalog.parquet import (
+    column_at,
+    domain_array,
+    leaves_by_id,
+    open_parquet,
+    without_views,
+)
 from reconciler.table.borrowed_rows import borrowed_nulls, moved, nearest
 from reconciler.table.filetable import Array, ColumnBounds, Int64
 from reconciler.table.schema import Field, Schema
@@ -165,7 +171,7 @@ def _rows_at(
     for group in np.unique(drawn.source):
         mine = np.flatnonzero(drawn.source == group)
         stored = file.read_row_group(int(filled[group]), columns=columns, use_threads=False)
-        parts.append(stored.take(pa.array(drawn.inside[mine])))
+        parts.append(without_views(stored).take(pa.array(drawn.inside[mine])))
         orders.append(mine)
     order = np.argsort(np.concatenate(orders), kind="stable")
     return pa.concat_tables(parts).take(pa.array(order))

@@ -399,6 +399,24 @@ def test_columns_that_a_writer_in_rust_stored_as_views_can_be_sampled() -> None:
     assert (values.tolist(), null.tolist()) == ([b"b", b""], [False, True])
 
 
+def test_a_file_with_views_of_strings_is_sampled(tmp_path: Path) -> None:
+    """Arrow's schema in the footer asks for views, from which Arrow cannot take rows."""
+    texts = pa.array([f"t{n % 7}" if n % 3 else None for n in range(2_000)], pa.string_view())
+    raw = pa.array([b"x"] * 2_000, pa.binary_view())
+    path = tmp_path / "views.parquet"
+    pq.write_table(pa.table({"s": texts, "b": raw}), path, row_group_size=500)
+    assert pq.read_schema(path).field("s").type == pa.string_view()
+    fields = (Field(1, "s", "string"), Field(2, "b", "binary"))
+    schema = Schema(0, fields)
+    found = sketch_reader.sketch_file(
+        PyArrowFileIO(), str(path), schema, fields, rows=100, most=1 << 20
+    )
+    assert len(found) == 100 and set(found.values[2].tolist()) == {b"x"}
+    assert set(found.values[1][~found.null[1]].tolist()) == {f"t{n}".encode() for n in range(7)}
+    block = sketch_reader.block_of(PyArrowFileIO(), str(path), schema, fields, 1, 50)
+    assert len(block) == 50 and int(block.null[1].sum()) == 17
+
+
 @given(st.lists(st.integers(1, 1_000), min_size=1, max_size=12), st.floats(0, 1.2), st.text())
 def test_row_groups_of_a_sketch_keep_a_limit_of_bytes_that_pays_for_the_smallest(
     sizes: list[int], share: float, path: str
