@@ -27,6 +27,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from bench.results import write_section
 from reconciler.demo import witness
+from reconciler.errors import StalePlanError
 from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.base import Action
 from reconciler.plan.actions.bin_pack import BinPack
@@ -136,7 +137,10 @@ class Busy:
         if action is None:
             return False
         request = self.bench.request(self.name, action, plan=f"p-{self.version}-{number}")
-        result = self.bench.run(request)
+        try:
+            result = self.bench.run(request)
+        except StalePlanError:  # a writer replaced an input before the request was made
+            return False
         self.report.rounds[title] += 1
         self.report.conflicts += result.conflicts
         self.report.ours += result.commits
