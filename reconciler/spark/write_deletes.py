@@ -8,10 +8,10 @@ partition at a time.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reconciler.spark import iceberg, positions, stage, streams
+from reconciler.spark import iceberg, positions, scan, stage, streams
 from reconciler.spark.position_sets import PositionSets
 from reconciler.spark.scan import ScanTasks
 
@@ -24,6 +24,8 @@ DEFAULT_DELETE_TARGET = 64 << 20
 
 _STRUCT = "org.apache.iceberg.StructLike"
 _SPEC = "org.apache.iceberg.PartitionSpec"
+_FANOUT = "org.apache.iceberg.io.FanoutPositionOnlyDeleteWriter"
+_SORTING = "org.apache.iceberg.deletes.SortingPositionOnlyDeleteWriter"
 
 
 def on_driver(spark: Any, table: Any, tasks: ScanTasks, wanted: PositionSets) -> list[Any]:
@@ -34,22 +36,14 @@ def on_driver(spark: Any, table: Any, tasks: ScanTasks, wanted: PositionSets) ->
     paths = sorted(wanted.cardinalities())
     if not paths:
         return []
-    vectors = int(table.operations().current().formatVersion()) >= 3
-    writer, put = _vectors(spark, table) if vectors else _files(spark, table)
-    try:
-        for path, task in zip(paths, iceberg.each(tasks.java_tasks(paths)), strict=True):
-            put(path, wanted.of(path), task.spec(), task.file().partition())
-    finally:
-        writer.close()
-    return list(iceberg.each(writer.result().deleteFiles()))
+    own = dict(zip(paths, iceberg.each(tasks.java_tasks(paths)), strict=True))
+    if int(table.operations().current().formatVersion()) >= 3:
+        return _vectors(spark, table, own, wanted)
+    return _files(spark, table, own, scan.places(spark, table, tasks), wanted)
 
 
-Put = Callable[[str, Any, Any, Any], None]
-"""Takes a path, its PositionDeleteIndex, and the partition spec and partition of its data file."""
-
-
-def _vectors(spark: Any, table: Any) -> tuple[Any, Put]:
-    """Return a writer of one puffin file."""
+def _vectors(spark: Any, table: Any, own: Mapping[str, Any], wanted: PositionSets) -> list[Any]:
+    """Write one puffin file. own: FileScanTask by path."""
     core = spark._jvm.org.apache.iceberg
     index = iceberg.java_class(spark, "org.apache.iceberg.deletes.PositionDeleteIndex")
     handles = spark._jvm.java.lang.invoke.MethodHandles
@@ -61,36 +55,50 @@ def _vectors(spark: Any, table: Any) -> tuple[Any, Put]:
     files = _output_files(spark, table, core.FileFormat.PUFFIN)
     previous = iceberg.as_lambda(spark, streams.FUNCTION, none)
     writer = core.deletes.BaseDVFileWriter(files, previous)
-    return writer, writer.delete
+    try:
+        for path, task in own.items():
+            writer.delete(path, wanted.of(path), task.spec(), task.file().partition())
+    finally:
+        writer.close()
+    return list(iceberg.each(writer.result().deleteFiles()))
 
 
-def _files(spark: Any, table: Any) -> tuple[Any, Put]:
-    """Return a writer of position delete files, one per data file."""
-    core, delete = spark._jvm.org.apache.iceberg, "org.apache.iceberg.deletes.PositionDelete"
-    formats = core.FileFormat
+def _files(
+    spark: Any,
+    table: Any,
+    own: Mapping[str, Any],
+    places: Mapping[str, tuple[int, str]],
+    wanted: PositionSets,
+) -> list[Any]:
+    """Write a Parquet file per data file, a partition at a time. own: FileScanTask by path.
+
+    Iceberg's writer of a partition takes positions one by one, into such sets as are given here;
+    it gets these themselves, without a call for each position.
+    """
+    core, formats = spark._jvm.org.apache.iceberg, spark._jvm.org.apache.iceberg.FileFormat
     factory = core.data.GenericFileWriterFactory.Builder(table).deleteFileFormat(formats.PARQUET)
-    writer = core.io.FanoutPositionOnlyDeleteWriter(
+    fanout = core.io.FanoutPositionOnlyDeleteWriter(
         factory.build(),
         _output_files(spark, table, formats.PARQUET),
         table.io(),
         _target_bytes(table),
         core.deletes.DeleteGranularity.FILE,
     )
-    write = iceberg.method(
-        spark, "org.apache.iceberg.io.PartitioningWriter", "write", "void", streams.OBJECT, _SPEC,
-        _STRUCT,
-    ).bindTo(writer)  # fmt: skip
-    at = iceberg.method(spark, delete, "set", delete, "java.lang.CharSequence", "long")
-    at = at.bindTo(core.deletes.PositionDelete.create())
-    handles = spark._jvm.java.lang.invoke.MethodHandles
-    kind = at.type().changeReturnType(iceberg.java_class(spark, streams.OBJECT))
-    accept = handles.collectArguments(write, 0, at.asType(kind))  # path, position, spec, partition
-
-    def put(path: str, positions_of: Any, spec: Any, partition: Any) -> None:
-        one = streams.given(spark, streams.given(spark, accept, 2, spec, partition), 0, path)
-        positions_of.forEach(iceberg.as_lambda(spark, "java.util.function.LongConsumer", one))
-
-    return writer, put
+    begin = iceberg.private_method(spark, _FANOUT, "newWriter", _SPEC, _STRUCT).bindTo(fanout)
+    made: list[Any] = []
+    for place in sorted({places[path] for path in own}):
+        members = [path for path in own if places[path] == place]
+        task = own[members[0]]
+        where = iceberg.java_list(spark, [task.spec(), task.file().partition()])
+        writer = begin.invokeWithArguments(where)
+        try:
+            held = iceberg.private_value(spark, _SORTING, "positionsByPath", writer)
+            for path in members:
+                held.put(path, wanted.of(path))
+        finally:
+            writer.close()
+        made += iceberg.each(writer.result().deleteFiles())
+    return made
 
 
 def _output_files(spark: Any, table: Any, kind: Any) -> Any:
