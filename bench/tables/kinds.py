@@ -516,12 +516,13 @@ def unnamed_sizes(seed: int) -> Drawn:
 
 
 def placebo_clustered(seed: int) -> Drawn:
-    """Already in the order that the queries ask for."""
+    """Already in the order that the queries ask for, in row groups of the size that it names."""
     random = random_of("placebo_clustered", seed)
     files, rows = 12, _size(random, 60_000, 90_000)
     asks = [(_pick(0, files * rows, "SELECT v FROM {t} WHERE id = {v}"), 400.0)]
     return drawn("placebo_clustered", seed, _plain(random, files, rows), asks, (),
-                 target=1 << 20, whole=True, reason=reasons.WELL_CLUSTERED)  # fmt: skip
+                 target=1 << 20, row_group=128 << 20, whole=True,
+                 reason=reasons.WELL_CLUSTERED)  # fmt: skip
 
 
 def placebo_full_scans(seed: int) -> Drawn:
