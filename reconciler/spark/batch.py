@@ -53,7 +53,7 @@ def send(
     """Send one batch, to main or to the branch where it waits for approval; return False if it was
     refused and its files were dropped."""
     run.require_lease()
-    audited = run.request.audit
+    audited = run.request.audit if operation.on_branches else None
     waits = audited is not None and bool(audited.waits)
     trial = None if audited is None else audit.prepare(run.live, operation, audited)
     commits = () if waits else commit.prepare(run.live, operation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from reconciler.spark import iceberg, stage
 from reconciler.spark.iceberg import SnapshotInfo
@@ -27,6 +27,8 @@ class RewrittenManifests:
     spark: Any
     inputs: Sequence[str]
     groups: Any
+
+    on_branches: ClassVar[bool] = False
 
     def begin(self, table: Any) -> Any:
         return table.rewriteManifests()

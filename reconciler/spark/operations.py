@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from reconciler.format import plural
 from reconciler.plan.actions.partition_specs import same_spec
@@ -20,6 +20,9 @@ from reconciler.table.schema import SpecField, spec_terms
 
 
 class Operation(Protocol):
+    on_branches: ClassVar[bool]
+    """Whether it is audited on a branch: a change of manifests alone changes no row."""
+
     def begin(self, table: Any) -> Any:
         """Return the empty org.apache.iceberg.SnapshotUpdate."""
         ...
@@ -54,6 +57,8 @@ class RewriteFiles:
     tasks: ScanTasks
     added: Sequence[Any]
     sequence_number: int
+
+    on_branches: ClassVar[bool] = True
 
     def begin(self, table: Any) -> Any:
         return table.newRewrite()
@@ -131,6 +136,8 @@ class RowDelta:
     added: Sequence[DeleteFile] = ()
     removed: Sequence[DeleteFile] = ()
 
+    on_branches: ClassVar[bool] = True
+
     def begin(self, table: Any) -> Any:
         return table.newRowDelta()
 
@@ -168,6 +175,8 @@ class RemoveDeletes:
     """
 
     files: Sequence[DeleteFile]
+
+    on_branches: ClassVar[bool] = True
 
     def begin(self, table: Any) -> Any:
         return table.newRowDelta()

@@ -15,6 +15,7 @@ from reconciler.plan.actions.apply_deletes import ApplyDeletes
 from reconciler.plan.actions.audited import Discard, Publish
 from reconciler.plan.actions.bin_pack import BinPack
 from reconciler.plan.actions.delete_maintenance import ConvertDeletes
+from reconciler.plan.actions.rewrite_manifests import RewriteManifests
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import WAITING, Audit, ExecutionRequest, ExecutionResult
 from reconciler.spark import audit, commit, fence, iceberg, processes
@@ -150,6 +151,17 @@ def test_deletes_and_their_maintenance_wait_in_the_same_way(bench: Bench, versio
         assert delete_paths(bench, name, 2) == ()
     assert delete_paths(bench, name) == () and len(rows) == 16
     assert _refs(bench, name) == {"main"} and bench.leftovers(name) == []
+
+
+def test_a_change_of_manifests_alone_does_not_wait(bench: Bench) -> None:
+    name = bench.create("id BIGINT", "'commit.manifest-merge.enabled'='false'")
+    for number in range(3):
+        bench.append(name, {"id": [number]})
+    found = bench.sql(f"SELECT path FROM {bench.full(name)}.manifests")
+    action = RewriteManifests(tuple(sorted(row.path for row in found)), 1)
+    done = bench.run(bench.request(name, action, audit=WAITS))
+    assert (done.commits, done.done, done.waiting) == (1, True, 0)
+    assert _refs(bench, name) == {"main"}
 
 
 def test_a_new_column_voids_what_waits(bench: Bench) -> None:
