@@ -415,7 +415,7 @@ def _scored(situation: Situation, chosen: Sequence[Chosen]) -> tuple[ScoredActio
     for action, item in pairs:
         predicted, kind = _predicted(situation, action, item), action.work
         assert kind is not None
-        text = situation.text_row_bytes
+        text = situation.text_row_bytes(column.field_id for column in action.ordering.key)
         rows = None if text is None else Rows(predicted.rows or 0, text * (predicted.rows or 0))
         work = (kind, predicted.rewrite_bytes, len(action.inputs), kind not in begun, rows)
         begun.add(kind)

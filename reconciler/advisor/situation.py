@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -100,10 +101,16 @@ class Situation:
         return bool(self.demands) and self.settings.coverage >= self.settings.min_coverage
 
     @cached_property
-    def text_row_bytes(self) -> float | None:
-        """Bytes of a row's strings and binaries outside dictionaries, None where no footer shows
-        them."""
+    def _text(self) -> dict[int, float] | None:
         return text_row_bytes(self.given.row_groups, self.table.schema)
+
+    def text_row_bytes(self, key: Iterable[int]) -> float | None:
+        """Return the bytes of a row's strings and binaries outside dictionaries, None where no
+        footer shows them. Those of the columns of the key count twice: they are compared, too."""
+        known = self._text
+        if known is None:
+            return None
+        return sum(known.values()) + sum(known.get(column, 0.0) for column in key)
 
     @cached_property
     def aimed(self) -> Int64:

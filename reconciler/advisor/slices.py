@@ -77,15 +77,17 @@ def _shares(situation: Situation, rows: Int64) -> Float64:
         fixed = time.cpu_seconds(SORT, 0, first=False)  # of each action
         opening = time.cpu_seconds(SORT, 0, files=1, first=False) - fixed
         left = settings.most_cpu_seconds - time.cpu_seconds(SORT, 0)
-        if situation.text_row_bytes is not None:  # a small action warms up less
+        # The key is not known yet: every text may be compared.
+        text = situation.text_row_bytes(f.field_id for f in situation.table.schema.fields)
+        if text is not None:  # a small action warms up less
             left = max(left, (settings.most_cpu_seconds - fixed) / (1.0 + WARMING))
-        share = np.maximum(share, (opening + _cpu(situation, rows)) / max(left, 1e-9))
+        share = np.maximum(share, (opening + _cpu(situation, rows, text)) / max(left, 1e-9))
     return share
 
 
-def _cpu(situation: Situation, rows: Int64) -> Float64:
+def _cpu(situation: Situation, rows: Int64, text: float | None) -> Float64:
     """Return the CPU seconds of sorting the rows of each file, float64[rows]."""
-    time, text, many = situation.settings.throughput, situation.text_row_bytes, 1 << 40
+    time, many = situation.settings.throughput, 1 << 40
     if text is None:
         of, work = situation.table.bytes[rows], time.cpu_seconds(SORT, many, first=False)
     else:

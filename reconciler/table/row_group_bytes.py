@@ -79,21 +79,22 @@ def plain_row_bytes(groups: RowGroups, schema: Schema) -> float:
     return max(plain, encoded) / rows
 
 
-def text_row_bytes(groups: RowGroups | None, schema: Schema) -> float | None:
-    """Return the bytes of a row's strings and binaries in plain encoding, without columns that a
-    dictionary holds; 0 without such columns, None if that is not known."""
+def text_row_bytes(groups: RowGroups | None, schema: Schema) -> dict[int, float] | None:
+    """Return, by field id, the bytes of a row's strings and binaries in plain encoding, without
+    columns that a dictionary holds; None if that is not known."""
     texts = [field.field_id for field in schema.fields if field.type in ("string", "binary")]
     if not texts:
-        return 0.0
+        return {}
     rows = 0.0 if groups is None else float(groups.records.sum())
     if groups is None or not rows:
         return None
-    plain = 0.0
+    plain = {}
     for field in (each for each in texts if each in groups.column_sizes):
         size = _plain_bytes(groups, schema, field)
         stored = float(np.maximum(groups.column_sizes[field], 0).sum())
-        plain += size if stored >= IN_DICTIONARY * size else 0.0
-    return plain / rows
+        if stored >= IN_DICTIONARY * size:
+            plain[field] = size / rows
+    return plain
 
 
 def plain_row_of(files: FileTable) -> float:

@@ -65,11 +65,11 @@ def test_a_row_in_plain_encoding_counts_what_dictionaries_hide():
     )  # fmt: skip
     fixed, mode, note, half = 8 + 8 + 4, 4 + 4, 4 + 28, 2
     assert plain_row_bytes(groups, schema) == pytest.approx(fixed + mode + note + half)
-    assert text_row_bytes(groups, schema) == 0.0  # of 400 stored bytes: all in dictionaries
+    assert text_row_bytes(groups, schema) == {}  # of 400 stored bytes: all in dictionaries
     stored = groups.column_sizes | {5: np.array([10_000, 30_000])}
-    assert text_row_bytes(replace(groups, column_sizes=stored), schema) == pytest.approx(note)
+    assert text_row_bytes(replace(groups, column_sizes=stored), schema) == {5: pytest.approx(note)}
     assert text_row_bytes(None, schema) is None
-    assert text_row_bytes(None, Schema(0, schema.fields[:3])) == 0.0
+    assert text_row_bytes(None, Schema(0, schema.fields[:3])) == {}
 
 
 def _texts(
