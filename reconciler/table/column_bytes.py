@@ -243,15 +243,18 @@ def distinct_from_runs(rows: float, index_bytes: float) -> float:
     return min(max((index_bytes - PAGE_HEADER) / RUN_BYTES, 1.0), max(rows, 1.0))
 
 
-def distinct_from_index(rows: float, index_bytes: float, reach: float = MOST_DISTINCT) -> float:
+def distinct_from_index(
+    rows: float, index_bytes: float, reach: float = MOST_DISTINCT, *, repeats: bool = False
+) -> float:
     """Return the distinct values of a dictionary, from the bytes of its index in a chunk of `rows`
     rows.
 
     The index of a page has whole bits for the values seen so far, so the average over pages shows
     more than the bits of one chunk. The result is the middle, on the scale of bits, between the
     smallest and the largest domain that fit. If no domain is too large to fit, the values count as
-    never repeating. reach: whole numbers between the bounds; if that many fit, they are the domain,
-    and if the index needs more than values drawn from them evenly would, hardly any repeats.
+    never repeating. repeats: they are known to repeat, and then are as few as fit. reach: whole
+    numbers between the bounds; if that many fit, they are the domain, and if the index needs more
+    than values drawn from them evenly would, hardly any repeats.
     """
     bits = 8.0 * max(index_bytes - PAGE_HEADER, 0.0) / max(rows, 1.0)
     ends = np.append(np.arange(PAGE_ROWS, rows, PAGE_ROWS), max(rows, 1.0))
@@ -264,11 +267,12 @@ def distinct_from_index(rows: float, index_bytes: float, reach: float = MOST_DIS
         return min(reach, max(rows, 1.0))
     first = bisect.bisect_left(DOMAINS, least, key=used)
     after = bisect.bisect_right(DOMAINS, used(DOMAINS[first]), key=used)
-    if DOMAINS[first] <= reach and used(reach) <= used(DOMAINS[first]):
+    if not repeats and DOMAINS[first] <= reach and used(reach) <= used(DOMAINS[first]):
         return float(np.rint(distinct_in(np.array([reach]), ends[-1:])[0]))
-    if after == len(DOMAINS):
+    if after == len(DOMAINS) and not repeats:
         return max(rows, 1.0)
-    middle = np.array([np.sqrt(DOMAINS[first] * DOMAINS[after - 1])])
+    last = first if after == len(DOMAINS) else after - 1
+    middle = np.array([np.sqrt(DOMAINS[first] * DOMAINS[last])])
     return float(np.rint(distinct_in(middle, ends[-1:])[0]))
 
 

@@ -135,6 +135,13 @@ def test_an_index_that_numbers_every_row_is_of_values_that_do_not_repeat():
     assert distinct_from_index(25_000.0, 0.0) == 1.0
 
 
+def test_values_that_repeat_are_as_few_as_the_index_allows():
+    """Prices of 13,000 rows: 14 bits may number 8,200 or 13,000 of them."""
+    index = 60.0 + 14.0 / 8.0 * 13_000
+    assert distinct_from_index(13_000.0, index) == 13_000.0
+    assert distinct_from_index(13_000.0, index, repeats=True) == pytest.approx(8_192, rel=0.05)
+
+
 def test_a_column_in_whose_order_rows_lie_grows_when_they_leave_it():
     """600,000 rows of 3,000 pages: runs take next to nothing, in no order 11.6 bits a row."""
     runs = StoredColumn(600_000.0, 0.06, 0.05, 3_000.0, 8, ordered=True)
