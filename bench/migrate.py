@@ -52,7 +52,7 @@ class Run:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="of TPC-H; 40 %% of it is used")
+    parser.add_argument("--scale", type=float, default=3.0, help="of TPC-H; 40 %% of it is used")
     parser.add_argument("--rounds", type=int, default=3, help="besides one to warm up")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="layout-bench-") as scratch:

@@ -13,6 +13,7 @@ from reconciler.plan.actions.partition_specs import AddSpec, SwitchSpec
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.execution import Event
 from reconciler.table.schema import SpecField
+from tests.gateway import LATE, TWICE, Gateway
 from tests.spark.equality import add_equality_delete, data_files
 from tests.spark.tables import Bench, intact
 
@@ -198,3 +199,22 @@ def test_partitions_of_nan_and_of_null_move(bench: Bench) -> None:
     result = bench.run(bench.request(name, *to_spec(bench, name, 1, SpecField(ID, "bucket[2]"))))
     assert result.done and bench.rows(name) == rows and spec_ids(bench, name) == {1: 2}
     intact(bench, name, rows)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("fault", [TWICE, LATE])
+@pytest.mark.parametrize("request_of", ["add-spec", "set-default-spec"])
+def test_a_change_of_specs_that_is_answered_wrongly_is_made_once(
+    gateway_bench: Bench, gateway: Gateway, fault: str, request_of: str
+) -> None:
+    bench = gateway_bench
+    name = bench.create("id BIGINT, ts TIMESTAMP", "'format-version'='2'")
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, NULL)")
+    rows, (add, moved, switch) = bench.rows(name), to_spec(bench, name, 1, SpecField(TS, "day"))
+    gateway.fails(fault, request_of)
+    result = bench.run(bench.request(name, add, moved, switch))
+    if fault == LATE:
+        gateway.release()
+    assert gateway.faults == 1 and result.done and len(result.outcomes) == 3
+    assert specs_of(bench, name) == [0, 1] and spec_ids(bench, name) == {1: 1}
+    assert int(bench.table(name).spec().specId()) == 1 and bench.rows(name) == rows
