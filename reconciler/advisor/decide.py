@@ -25,7 +25,13 @@ from reconciler.advisor.deletes.majors import major_candidates
 from reconciler.advisor.deletes.minors import Minor, minor_candidates
 from reconciler.advisor.deletes.writes import Writes, planned_writes
 from reconciler.advisor.judge import Candidate, rejected
-from reconciler.advisor.migration.moves import added_specs, judged, move_candidates, switches
+from reconciler.advisor.migration.moves import (
+    DECLARED,
+    added_specs,
+    judged,
+    move_candidates,
+    switches,
+)
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import recluster
 from reconciler.advisor.room import added_by
@@ -80,6 +86,8 @@ class Chosen:
     reason: str
     moved: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the action in which it differs from a rewrite within a partition."""
+    told: bool = False
+    """Whether the plan shows the reason with the action."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +221,9 @@ def migrate(situation: Situation) -> Verdict:
         moved |= {"output_spec_id": wanted.spec_id, "fields": wanted.fields}
     first = wanted is not None and wanted.trial and wanted.tried is None
     evidence = TRIAL if first else "drift"
-    chosen = tuple(Chosen(c, Migrate, evidence, why, moved) for c, why in found)
+    chosen = tuple(
+        Chosen(c, Migrate, evidence, why, moved, told=why != DECLARED) for c, why in found
+    )
     return Verdict(chosen, tuple(turned))
 
 
@@ -470,7 +480,7 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
     words = _in_words(situation, action, item.reason)
     return replace(
         words,
-        label=f"{words.label}{sizes.in_words(made)}",
+        label=f"{words.label}{sizes.in_words(made)}{f' ({item.reason})' if item.told else ''}",
         target_bytes=made.target_configured or None,
         layout=action.layout(),
         files_in=len(rows),

@@ -249,6 +249,7 @@ def test_a_trial_moves_the_files_of_one_partition_and_switches_nobody() -> None:
     assert kinds(advice) == ["AddSpec", "Migrate"]
     tried = advice.actions[1]
     assert tried.predicted.evidence == "trial" and len(tried.action.inputs) == 1
+    assert str(tried.predicted.reason) in str(tried.predicted.label)  # plans show which and why
     (waits,) = [item for item in advice.rejected if item.reason == reasons.TRIAL_FIRST]
     assert sorted((*waits.inputs, *tried.action.inputs)) == sorted(files.path)
     assert advice.objectives[-1].state == "failing"

@@ -35,6 +35,8 @@ from reconciler.table.schema import PartitionField, PartitionSpec, SpecField, le
 OBJECTIVE = "partitioning"
 """The name under which a declared spec is judged like an objective: it is met once no file has
 another spec."""
+DECLARED = "the policy declares the partition spec"
+"""Why files move; more than this is shown with the action."""
 MANY = 1 << 20
 """Partitions are not counted beyond it."""
 
@@ -136,7 +138,7 @@ def _why(situation: Situation, migration: Migration) -> str:
     accepted = [risk for risk in situation.risks if risk.name in migration.accepted]
     notes = "".join(f"; accepted {risk.name}: {risk.evidence}" for risk in accepted)
     notes += f"; {migration.tried.text()}" if migration.tried is not None else ""
-    return f"the policy declares the partition spec{notes}"
+    return f"{DECLARED}{notes}"
 
 
 def move_what_if(situation: Situation, rows: Int64, migration: Migration) -> Candidate:
