@@ -173,6 +173,25 @@ def test_deletes_of_every_scope_are_converted_together(bench: Bench, version: in
     assert _seen_by_pyiceberg(bench, name) == len(live)
 
 
+def test_gaps_in_sequence_numbers_change_nothing(bench: Bench) -> None:
+    """A job that was restored from a checkpoint leaves them: what it had committed since was rolled
+    back, and the snapshots of older checkpoints have expired."""
+    name = _table(bench, 2)
+    first = add_equality_delete(bench, name, {"id": _longs(1, 2)})
+    restored = int(bench.table(name).currentSnapshot().snapshotId())
+    add_equality_delete(bench, name, {"id": _longs(3)})
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (2, 0)")
+    bench.table(name).manageSnapshots().rollbackTo(restored).commit()
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (1, 0)")
+    second = add_equality_delete(bench, name, {"id": _longs(4)})
+    table = bench.table(name)
+    later = int(table.currentSnapshot().timestampMillis()) + 1
+    table.expireSnapshots().expireOlderThan(later).retainLast(1).commit()
+    result = _done(bench, name, ConvertDeletes(inputs=(first, second)))
+    assert result.commits == 1 and delete_paths(bench, name, 2) == ()
+    assert _ids(bench, name) == set(range(120)) - {2, 4}
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_many_positions_are_written_by_the_executors(
     bench: Bench, version: int, monkeypatch: pytest.MonkeyPatch
