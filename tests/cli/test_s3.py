@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import yaml
 
 from reconciler.api.catalog_config import CatalogConfig
 from reconciler.catalog.load import connect
+from reconciler.catalog.orphans import find_orphans
 from reconciler.catalog.properties import spark_conf
 from reconciler.errors import EXIT_USER, AccessDeniedError, UnknownCommitError, UserError
 from reconciler.loop.driver_job import drive, load_plan
@@ -25,6 +27,7 @@ from reconciler.loop.local_actor import LocalActor
 from reconciler.plan.actions.cluster import Cluster
 from reconciler.spark import commit, execute, history, processes
 from reconciler.spark.translate import translated
+from reconciler.table.orphans import Search
 from tests.cli.in_process import Cli, runner
 from tests.loop.runs import prepared
 from tests.rest_server import RestServer
@@ -280,3 +283,22 @@ def test_what_spark_is_refused_is_the_users_error(
         spark.table(f"{name}.sales.{'_'.join(['spark', *case.split()])}").collect()
     assert raised.value.exit_code == EXIT_USER
     assert remedy in raised.value.render()
+
+
+def test_every_page_of_a_listing_is_searched_for_orphans(
+    config: CatalogConfig, s3_store: S3Store, tmp_path: Path
+) -> None:
+    """S3 lists at most 1,000 keys at once."""
+    table = scattered(config, "orphaned")
+    place = table.location().removeprefix("s3://") + "/data/orphans"
+    files = s3_store.files()
+    for number in range(1_100):
+        with files.open_output_stream(f"{place}/{number:04}.parquet") as stream:
+            stream.write(b"x")
+    later = int(time.time() * 1000) + 3 * 86_400_000
+    found = find_orphans(
+        config, ("sales", "orphaned"), tmp_path / "cache", Search(86_400_000), later
+    )
+    assert (len(found.files), found.left) == (1_000, 100)
+    assert all("/data/orphans/" in file.path for file in found.files)
+    assert {file.size for file in found.files} == {1}
