@@ -173,6 +173,20 @@ def test_deletes_of_every_scope_are_converted_together(bench: Bench, version: in
     assert _seen_by_pyiceberg(bench, name) == len(live)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_equality_deletes_that_hit_no_row_go_without_new_delete_files(
+    bench: Bench, version: int
+) -> None:
+    """An upsert writes one for every key, new keys included."""
+    name = _table(bench, version)
+    bench.sql(f"INSERT INTO {bench.full(name)} VALUES (200, 0), (300, 0)")
+    between = add_equality_delete(bench, name, {"id": _longs(250)})
+    result = _unchanged(bench, name, ConvertDeletes(inputs=(between,)))
+    assert result.commits == 1
+    assert bench.sql(f"SELECT 1 FROM {bench.full(name)}.delete_files") == []
+    assert _ids(bench, name) == {*range(120), 200, 300}
+
+
 def test_gaps_in_sequence_numbers_change_nothing(bench: Bench) -> None:
     """A job that was restored from a checkpoint leaves them: what it had committed since was rolled
     back, and the snapshots of older checkpoints have expired."""
