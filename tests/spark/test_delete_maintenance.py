@@ -20,10 +20,13 @@ from reconciler.plan.actions.delete_maintenance import (
     ConvertDeletes,
     RemoveDanglingDeletes,
 )
+from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.state import Validity
 from reconciler.plan.actions.upgrade_format import UpgradeFormat
 from reconciler.plan.execution import Event, ExecutionResult
+from reconciler.plan.ordering import ARRIVAL, Hilbert, Lexicographic, Ordering
 from reconciler.spark import convert, position_sets, positions, write_deletes
+from reconciler.table.schema import SortColumn
 from tests.spark.equality import (
     add_equality_delete,
     add_position_delete,
@@ -510,3 +513,21 @@ def test_a_damaged_delete_file_is_named(bench: Bench, damage: str) -> None:
         bench.run(bench.request(name, ConvertDeletes(inputs=(path,))))
     assert path.rpartition("/")[2] in caught.value.render()
     assert bench.table(name).currentSnapshot().snapshotId() == head
+
+
+@pytest.mark.parametrize(
+    "ordering", [ARRIVAL, Lexicographic((SortColumn(2),)), Hilbert((SortColumn(1), SortColumn(2)))]
+)
+def test_files_of_which_every_row_is_deleted_are_rewritten_to_none(
+    bench: Bench, ordering: Ordering
+) -> None:
+    """Spark drops the plan of an empty result, together with what it observed."""
+    name = _table(bench, 2)
+    gone = data_files(bench, name)[:2]
+    paths = ", ".join(f"'{path}'" for path in gone)
+    rows = bench.sql(f"SELECT id FROM {bench.full(name)} WHERE _file IN ({paths})")
+    add_equality_delete(bench, name, {"id": _longs(*(row.id for row in rows))})
+    kind = ApplyDeletes if ordering is ARRIVAL else Recluster
+    result = _done(bench, name, kind(inputs=gone, ordering=ordering, target_bytes=1 << 20))
+    assert result.commits == 1
+    assert not set(gone) & set(data_files(bench, name))
