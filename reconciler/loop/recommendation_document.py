@@ -185,7 +185,8 @@ def _shape(number: int, layout: DeclaredLayout, made: Recommended) -> dict[str, 
     demand, today = made.demands[number], made.recommendation.today
     text = render(demand.predicate, made.observation.schema)
     return {
-        "text": "no filter" if text == "TRUE" else text,
+        "text": ("no filter" if text == "TRUE" else text) + (" (moving)" if demand.moving else ""),
+        "moving": demand.moving,
         "queries": round(float(demand.weight.sum())),
         "bytesNow": round(float(today.window[number])),
         "bytesAfter": round(float(layout.window[number])),
