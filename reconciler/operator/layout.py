@@ -188,7 +188,8 @@ class Layouts:
         text = f"Job {job.name} is stopping: {message}"
         changes = {}
         if (subject.status.get("job") or {}).get("name") == job.name:
-            changes["job"] = {**subject.status["job"], "stopped": why}
+            # With its uid: a Job that is stopped before it was adopted has to be settled, too.
+            changes["job"] = {**subject.status["job"], "uid": job.uid, "stopped": why}
         if job.recommends:
             self.writer.note(subject, **changes)
             return Result(due=(subject.now + BUSY).timestamp())

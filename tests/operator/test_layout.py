@@ -327,6 +327,27 @@ def test_a_running_job_is_stopped_and_its_reservation_settled(why: str) -> None:
     assert sum(e.outcome.read_bytes for e in world.catalog.ledger) == GIB
 
 
+def test_a_job_that_is_stopped_before_it_was_adopted_is_settled() -> None:
+    """Its driver may have committed: its end is judged by the ledger and kept in the history."""
+    world = World()
+    name = world.table("orders", GIB, GIB)
+    operator = world.operator()
+    job = world.started(operator)
+    body = world.layout(name)
+    del body["status"]["job"]["uid"]  # the write after the creation was lost
+    world.server.put(TABLE_LAYOUT, body)
+    world.policy(suspend=True)
+    world.turn(operator)
+    assert world.layout(name)["status"]["job"]["stopped"] == "Suspended"
+    world.end(job, 1, LastWords(Cause.STOPPED, "stopped at its commit boundary"))
+    world.server.remove(JOB, NAMESPACE, job["metadata"]["name"])
+    world.turn(operator, 2)
+    status = world.layout(name)["status"]
+    assert [entry["result"] for entry in status["history"]] == ["Stopped"]
+    assert (status["job"]["phase"], status["job"]["actionsCommitted"]) == ("Failed", 1)
+    assert not world.layout(name)["metadata"]["finalizers"]
+
+
 def test_a_deletion_leaves_a_job_behind_that_does_not_end_in_ten_minutes() -> None:
     world = World()
     name = world.table("orders", GIB)
