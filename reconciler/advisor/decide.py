@@ -35,6 +35,7 @@ from reconciler.advisor.migration.moves import (
 from reconciler.advisor.properties import set_properties, set_sort_order
 from reconciler.advisor.recluster import recluster
 from reconciler.advisor.room import added_by
+from reconciler.advisor.runs import authors
 from reconciler.advisor.situation import (
     REFUSED_FILES,
     Situation,
@@ -64,7 +65,6 @@ from reconciler.plan.actions.cluster import Cluster
 from reconciler.plan.actions.migrate import Migrate
 from reconciler.plan.actions.recluster import Recluster
 from reconciler.plan.actions.rewrite import Rewrite
-from reconciler.plan.execution import plan_of_file
 from reconciler.plan.prediction import DELETE_FILES, Prediction, millis, total, whole
 from reconciler.plan.prediction_interval import Interval, files_after
 from reconciler.plan.sentence import sentence
@@ -86,7 +86,7 @@ class Chosen:
     reason: str
     moved: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the action in which it differs from a rewrite within a partition."""
-    told: bool = False
+    shows_reason: bool = False
     """Whether the plan shows the reason with the action."""
 
 
@@ -204,11 +204,10 @@ def _without_repeats(situation: Situation, verdict: Verdict) -> Verdict:
 
 def _repeats(situation: Situation, item: Chosen) -> bool:
     table, rows = situation.table, item.candidate.rows
-    changed = table.position_deleted[rows].any() or table.equality_deletes[rows].any()
-    if not table.layout_written[rows].all() or changed:
+    plans = authors(table, rows)
+    if not table.layout_written[rows].all() or len(plans) != 1:
         return False
-    plans = {plan_of_file(str(path)) for path in table.path[rows]}
-    done = situation.settings.written.get(plans.pop(), frozenset()) if len(plans) == 1 else ()
+    done = situation.settings.written.get(plans.pop(), frozenset())
     return _action(situation, item).layout() in done
 
 
@@ -222,7 +221,7 @@ def migrate(situation: Situation) -> Verdict:
     first = wanted is not None and wanted.trial and wanted.tried is None
     evidence = TRIAL if first else "drift"
     chosen = tuple(
-        Chosen(c, Migrate, evidence, why, moved, told=why != DECLARED) for c, why in found
+        Chosen(c, Migrate, evidence, why, moved, shows_reason=why != DECLARED) for c, why in found
     )
     return Verdict(chosen, tuple(turned))
 
@@ -478,9 +477,10 @@ def _predicted(situation: Situation, action: Rewrite, item: Chosen) -> Predictio
     rows = made.rows
     sums = totals(situation, [made])
     words = _in_words(situation, action, item.reason)
+    why = f" ({item.reason})" if item.shows_reason else ""
     return replace(
         words,
-        label=f"{words.label}{sizes.in_words(made)}{f' ({item.reason})' if item.told else ''}",
+        label=f"{words.label}{sizes.in_words(made)}{why}",
         target_bytes=made.target_configured or None,
         layout=action.layout(),
         files_in=len(rows),

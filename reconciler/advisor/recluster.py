@@ -134,7 +134,7 @@ def _partition(
         found += mine
         refused += other
         situation = _exposing(situation, mine)
-    if not found and not together[0]:  # what would pay, but brings nothing new, is said as well
+    if not found and not together[0]:  # also report what would pay but brings nothing new
         known = [item for item in refused if item.reason == reasons.NOTHING_NEW]
         return [], [*together[1], *known]
     apart_net = sum(candidate.net for candidate in found)

@@ -19,7 +19,7 @@ from reconciler.advisor.slices import in_one
 from reconciler.plan.drift import declared_drift
 from reconciler.plan.execution import plan_of_file
 from reconciler.plan.ordering import Ordering
-from reconciler.table.filetable import UNKNOWN, Int64
+from reconciler.table.filetable import UNKNOWN, FileTable, Int64
 
 GROWTH = 8.0
 """A run is sorted again if the result is at least so many times as large."""
@@ -64,10 +64,16 @@ def nothing_new(situation: Situation, rows: Int64) -> bool:
     table, bases = situation.table, situation.settings.bases
     if not in_one(situation, np.arange(len(table))):
         return False
+    plans = authors(table, rows)
+    return bool(plans) and all(situation.basis in bases.get(plan, ()) for plan in plans)
+
+
+def authors(table: FileTable, rows: Int64) -> set[str]:
+    """Return the plans that wrote these files, "" for files of others. Empty: deletes came since,
+    so the files are no longer what was written."""
     if table.position_deleted[rows].any() or table.equality_deletes[rows].any():
-        return False
-    plans = {plan_of_file(str(path)) for path in table.path[rows]}
-    return all(situation.basis in bases.get(plan, ()) for plan in plans)
+        return set()
+    return {plan_of_file(str(path)) for path in table.path[rows]}
 
 
 def tiers(situation: Situation, rows: Int64) -> list[Int64]:

@@ -340,11 +340,16 @@ def _last_literals(batch: ShapeBatch) -> list[Literal]:
     ]
 
 
+def shape_text(text: str, *, moving: bool) -> str:
+    """Return how a shape is shown: moving, if its conditions follow the time of the query."""
+    return f"{text} (moving)" if moving else text
+
+
 def _shape(shape: ShapeEffect, texts: Mapping[str, str]) -> dict[str, Any]:
     text = texts.get(shape.shape_id, shape.shape_id)
     return {
         "shapeId": shape.shape_id,
-        "text": text + (" (moving)" if shape.moving else ""),
+        "text": shape_text(text, moving=shape.moving),
         "queries": whole(shape.queries),
         "bytesNow": whole(shape.bytes_now),
         "bytesAfter": whole(shape.bytes_after),

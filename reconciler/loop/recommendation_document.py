@@ -15,6 +15,7 @@ from reconciler.advisor.pto.recommend import described as in_words
 from reconciler.api.quantities import format_bytes
 from reconciler.api.version import API_VERSION
 from reconciler.format import plural, utc
+from reconciler.loop.evidence import shape_text
 from reconciler.loop.migration import migration_to
 from reconciler.loop.recommend import Recommended
 from reconciler.queries.predicate import render
@@ -185,7 +186,7 @@ def _shape(number: int, layout: DeclaredLayout, made: Recommended) -> dict[str, 
     demand, today = made.demands[number], made.recommendation.today
     text = render(demand.predicate, made.observation.schema)
     return {
-        "text": ("no filter" if text == "TRUE" else text) + (" (moving)" if demand.moving else ""),
+        "text": shape_text("no filter" if text == "TRUE" else text, moving=demand.moving),
         "moving": demand.moving,
         "queries": round(float(demand.weight.sum())),
         "bytesNow": round(float(today.window[number])),

@@ -76,11 +76,10 @@ def written_layouts(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]
         layout = entry.predicted.layout
         if entry.written and layout is not None:
             wrote.setdefault((entry.plan_id, layout), []).append(entry)
-    found: dict[str, set[str]] = {}
-    for (plan, layout), parts in wrote.items():
-        if len({entry.outcome.action_id for entry in parts}) == 1 and not _shrank(parts):
-            found.setdefault(plan, set()).add(layout)
-    return {plan: frozenset(layouts) for plan, layouts in found.items()}
+    return _by_plan(
+        place for place, parts in wrote.items()
+        if len({entry.outcome.action_id for entry in parts}) == 1 and not _shrank(parts)
+    )  # fmt: skip
 
 
 def chosen_sizes(entries: Iterable[LedgerEntry]) -> dict[str, int]:
@@ -95,11 +94,18 @@ def chosen_sizes(entries: Iterable[LedgerEntry]) -> dict[str, int]:
 
 def written_bases(entries: Iterable[LedgerEntry]) -> dict[str, frozenset[str]]:
     """Return, by plan, the bases (Prediction.basis) of its committed rewrites."""
+    return _by_plan(
+        (entry.plan_id, entry.predicted.basis)
+        for entry in entries
+        if entry.written and entry.predicted.basis is not None
+    )
+
+
+def _by_plan(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for entry in entries:
-        if entry.committed and entry.predicted.basis is not None:
-            found.setdefault(entry.plan_id, set()).add(entry.predicted.basis)
-    return {plan: frozenset(bases) for plan, bases in found.items()}
+    for plan, value in pairs:
+        found.setdefault(plan, set()).add(value)
+    return {plan: frozenset(values) for plan, values in found.items()}
 
 
 def _shrank(entries: Sequence[LedgerEntry]) -> bool:

@@ -135,11 +135,7 @@ def _sent(
 def _waits(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part], branch: str) -> None:
     run.waiting.append(snapshot_id)
     run.held.update(intent.inputs)
-    run.committed.update(intent.outputs)
-    run.record(intent, _outcomes(intent, parts, WAITING, snapshot_id, ""))
-    for part in parts:
-        text = f"{part.verified.text}  waits on branch {branch}"
-        run.on_event(replace(part.verified, phase="waiting", text=text, snapshot_id=snapshot_id))
+    _report(run, intent, snapshot_id, parts, WAITING, f"waits on branch {branch}")
 
 
 def _base(run: Run, attempt: Attempt) -> commit.Base:
@@ -150,12 +146,19 @@ def _base(run: Run, attempt: Attempt) -> commit.Base:
 def _committed(run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part]) -> None:
     run.own.add(snapshot_id)
     run.own_since_read.add(snapshot_id)
-    run.committed.update(intent.outputs)
     run.done_ids.update(intent.action_ids)
-    run.record(intent, _outcomes(intent, parts, COMMITTED, snapshot_id, ""))
+    _report(run, intent, snapshot_id, parts, COMMITTED, f"commit {iceberg.short(snapshot_id)}")
+
+
+def _report(
+    run: Run, intent: Intent, snapshot_id: int, parts: Sequence[Part], state: str, where: str
+) -> None:
+    """Record the outcomes of a batch whose files are in a snapshot, and report each action."""
+    run.committed.update(intent.outputs)
+    run.record(intent, _outcomes(intent, parts, state, snapshot_id, ""))
     for part in parts:
-        text = f"{part.verified.text}  commit {iceberg.short(snapshot_id)}"
-        run.on_event(replace(part.verified, phase="committed", text=text, snapshot_id=snapshot_id))
+        text = f"{part.verified.text}  {where}"
+        run.on_event(replace(part.verified, phase=state, text=text, snapshot_id=snapshot_id))
 
 
 def _settle(

@@ -40,7 +40,7 @@ def target_bounds(files: FileTable, lead: SpecField | None) -> TargetBounds | No
 
 
 def target_extents(files: FileTable, lead: SpecField | None) -> Extents:
-    """Return the files by the target partitions of their rows, of which the lead's bounds tell."""
+    """Return the range of target partitions of each file, from its bounds of the lead column."""
     arrival, found = grouping.arrivals(files), target_bounds(files, lead)
     if lead is None or found is None:
         return grouping.unbounded(arrival, files.bytes)
